@@ -1,8 +1,8 @@
-//! Tells the program of which commit it was built, and when that was.
+//! Tells the program from which commit it was built, and the time of that commit.
 //!
-//! The same sources give the same program: the time is that of the commit, or what
-//! `SOURCE_DATE_EPOCH` says, and never the time of the build. Sources without git, such as those of
-//! an archive, have neither unless the environment names them (`WEFT_COMMIT`, `SOURCE_DATE_EPOCH`).
+//! The same sources give the same program: the time is that of the commit, or `SOURCE_DATE_EPOCH`
+//! if it is set, never the time of the build. Sources without git, such as those of an archive,
+//! have neither unless the environment names them (`WEFT_COMMIT`, `SOURCE_DATE_EPOCH`).
 
 use std::{
     env, fs,
@@ -36,7 +36,7 @@ fn main() {
     );
 }
 
-/// What the environment says, if it makes sense.
+/// The value of an environment variable, if it is valid.
 fn given(name: &str, makes_sense: impl Fn(&str) -> bool) -> Option<String> {
     let text = env::var(name).ok()?.trim().to_owned();
     if text.is_empty() {
@@ -52,14 +52,15 @@ fn given(name: &str, makes_sense: impl Fn(&str) -> bool) -> Option<String> {
 /// The repository that these sources are checked out of.
 struct Repository {
     sources: PathBuf,
-    /// Where the state of this checkout is.
+    /// Folder with the state of this checkout.
     own: PathBuf,
-    /// Where branches are.
+    /// Folder with the branches.
     shared: PathBuf,
 }
 
 impl Repository {
-    /// None also where the sources lie inside a repository of something else.
+    /// The repository of these sources; `None` if there is none, or if the sources are inside a
+    /// repository of something else.
     fn of_these_sources() -> Option<Self> {
         let sources = Path::new(&env::var_os("CARGO_MANIFEST_DIR")?)
             .ancestors()
@@ -73,14 +74,14 @@ impl Repository {
         (top.canonicalize().ok()? == sources).then_some(Self { sources, own, shared })
     }
 
-    /// Has the next build look again once another commit is checked out. What is not there must not
-    /// be named: cargo would look every time.
+    /// Makes cargo build again after another commit is checked out. Missing files must not be
+    /// named, as cargo would then build every time.
     fn watch(&self) {
         let head = self.own.join("HEAD");
         let branch = fs::read_to_string(&head).ok();
         let branch = branch.as_deref().and_then(|text| text.trim().strip_prefix("ref: "));
         let branch = branch.map(|name| self.shared.join(name));
-        // The log of HEAD changes with every commit, also where branches are packed.
+        // The log of HEAD changes with every commit, even where branches are packed.
         let log = Some(self.own.join("logs/HEAD"));
         let packed = Some(self.shared.join("packed-refs"));
         for file in [Some(head), log, branch, packed].into_iter().flatten() {
@@ -90,7 +91,7 @@ impl Repository {
         }
     }
 
-    /// Something of the commit that is checked out.
+    /// A property of the commit that is checked out.
     fn head(&self, format: &str) -> Option<String> {
         git(&self.sources, &["log", "-1", &format!("--format={format}")])
     }
@@ -98,7 +99,7 @@ impl Repository {
 
 fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
-    // A hook of another repository may be what builds this.
+    // The build may run in a hook of another repository.
     command.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
     let done = command.arg("-C").arg(folder).args(arguments).output().ok()?;
     let said = String::from_utf8(done.stdout).ok()?.trim().to_owned();

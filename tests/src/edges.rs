@@ -54,7 +54,13 @@ async fn a_router_has_several_edge_listeners() {
         }
     }
     // Clients are told the last one of each protocol.
-    let told: Value = network.admin.get(&resource::edge_router::KIND, &router.id).await.unwrap();
+    // The controller hears of the listeners after the router has become able to work.
+    let told = until_some(async || {
+        let told: Value =
+            network.admin.get(&resource::edge_router::KIND, &router.id).await.unwrap();
+        (!told["supportedProtocols"]["wss"].is_null()).then_some(told)
+    })
+    .await;
     let last = bound.last().unwrap().port();
     assert_eq!(told["supportedProtocols"]["tls"], format!("tls://127.0.0.1:{last}"));
     assert_eq!(told["supportedProtocols"]["wss"], format!("wss://localhost:{shared}"));

@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-limits", 1),
     ("weft-e2e", 1),
     ("weft-metrics", 1),
+    ("weft-unsafe-pages", 1),
     ("weft-xgress", 2),
     ("weft-channel", 2),
     ("weft-store", 2),
@@ -36,7 +37,7 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// Crates that stand beside the floors: they may use all of them and nobody uses them.
-const BESIDE: &[&str] = &["weft-tests", "weft-bench"];
+const BESIDE: &[&str] = &["weft-tests", "weft-pages", "weft-bench"];
 
 /// Libraries that a floor must not know, whatever the floors say: pure crates know no I/O, and
 /// the controller knows no HTTP.
@@ -49,6 +50,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("weft-limits", &["tokio"]),
     ("weft-e2e", &["tokio"]),
     ("weft-metrics", &["tokio", "hyper", "axum", "reqwest"]),
+    ("weft-unsafe-pages", &["tokio", "hyper", "axum", "reqwest"]),
     ("weft-xgress", &["tokio"]),
     ("weft-web", &["axum", "reqwest"]),
     ("weft-store", &["hyper", "axum", "reqwest"]),

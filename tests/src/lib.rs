@@ -13,11 +13,15 @@ mod bindings;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
+mod dialed;
+#[cfg(test)]
 mod edges;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
 mod liars;
+#[cfg(test)]
+mod managed;
 #[cfg(test)]
 mod measured;
 #[cfg(test)]

@@ -19,7 +19,7 @@ use weft_config::{
     AddressKind, BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer,
 };
 use weft_contract::{Kind, resource};
-use weft_controller::control::{ControlOptions, ControlPlane};
+use weft_controller::control::{ControlOptions, ControlPlane, DialerOptions};
 use weft_controller::network::{Network as Circuits, NetworkOptions};
 use weft_controller::{Addresses, Controller, Keys, Settings};
 use weft_identity::{
@@ -226,6 +226,26 @@ impl Network {
         Peer { id, config, router: None, _home: home }
     }
 
+    /// Has the controller that is up dial routers, without much waiting.
+    pub(crate) fn dial_routers(&self) {
+        let options = DialerOptions {
+            groups: vec!["default".into()],
+            dial_delay: Duration::ZERO,
+            min_retry_interval: Duration::from_millis(50),
+            max_retry_interval: Duration::from_millis(500),
+            retry_backoff_factor: 1.5,
+            fast_failure_window: Duration::from_millis(200),
+            max_workers: 4,
+        };
+        let running = self.controller.as_ref().unwrap();
+        running.control.dial_routers(&self.seed.identity, options).unwrap();
+    }
+
+    /// What the controller shows to others.
+    pub(crate) fn controller_identity(&self) -> Arc<LiveIdentity> {
+        Arc::clone(&self.seed.identity)
+    }
+
     /// The network of circuits, of the controller that is up.
     pub(crate) fn circuits(&self) -> &Circuits {
         &self.controller.as_ref().unwrap().circuits
@@ -340,6 +360,23 @@ impl Peer {
             .dialers
             .retain(|known| more.dialers.iter().all(|one| one.binding != known.binding));
         self.config.dialers.extend(more.dialers);
+    }
+
+    /// Where a controller that dials it finds it; it knows of no controller that it reaches itself.
+    pub(crate) fn waits_at(&mut self, port: u16) {
+        self.takes_controllers_at(port);
+        self.config.ctrl.endpoints =
+            vec![format!("tls:localhost:{}", free_port()).parse().unwrap()];
+        self.config.ctrl.endpoints_file = self._home.path().join("nobody.yml");
+    }
+
+    /// Has controllers dial it at a port.
+    pub(crate) fn takes_controllers_at(&mut self, port: u16) {
+        let text = format!(
+            "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:c:1', listeners: \
+             [{{bind: 'tls:127.0.0.1:{port}', advertise: 'tls:localhost:{port}'}}]}}\n"
+        );
+        self.config.ctrl.listeners = read(&text, Path::new("unused")).ctrl.listeners;
     }
 
     /// Has SDKs connect over WebSockets only.

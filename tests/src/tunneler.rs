@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -9,8 +11,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use weft_contract::resource;
-use weft_sdk::Context;
-use weft_tunnel::{NamedPort, Protocol};
+use weft_sdk::{Context, DialOptions};
+use weft_tunnel::{FindRecords, NamedPort, Protocol, Record, RecordData, RecordQuestion, Records};
 use weft_tunneler::{Options, Tunneler};
 
 use crate::network::{Network, soon, until_some};
@@ -277,6 +279,72 @@ async fn a_host_that_forwards_is_told_what_the_service_is_known_as() {
         (failed() > 0).then_some(())
     })
     .await;
+}
+
+/// The only server that hosts ask: a mail server for every name.
+struct Mail;
+
+impl FindRecords for Mail {
+    fn find(&self, question: RecordQuestion) -> BoxFuture<'_, Option<Records>> {
+        let data = RecordData::Mx { preference: 10, host: format!("mail.{}.", question.name) };
+        let found = vec![Record { ttl: 300, data }];
+        async move { Some(Records { code: Records::FOUND, found }) }.boxed()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_answer_questions_for_records_as_tunnelers_in_c_ask_them() {
+    weft_tunnel::find_records_by(Arc::new(Mail));
+    let mut network = Network::start().await;
+    network.stop_router().await;
+    network.proxy_mode(&[]);
+    let forward = json!({
+        "protocol": "tcp", "port": 1, "forwardAddress": true, "allowedAddresses": ["*.corp.example"],
+    });
+    for (name, encrypted) in [("secret", true), ("plain", false)] {
+        service(&network, name, encrypted, &[(HOST_V1, forward.clone())]).await;
+    }
+    // This one the router hosts.
+    let id = service(&network, "routers", true, &[(HOST_V1, forward)]).await;
+    let policy = json!({"name": "routers host", "type": "Bind", "semantic": "AnyOf",
+        "identityRoles": ["#all"], "serviceRoles": [format!("@{id}")]});
+    network.create(&resource::service_policy::KIND, &policy).await;
+    network.start_router().await;
+    let mut host = None;
+    let file = network.identity_file_of("asker", &[]).await;
+    let context = soon(Context::builder().build(file)).await.unwrap();
+    for name in ["routers", "secret", "plain"] {
+        if name == "secret" {
+            host = Some(Running::host(&network).await);
+        }
+        let connection = until_some(async || {
+            let app_data = Some(Bytes::from_static(br#"{"connType":"resolver"}"#));
+            let options = DialOptions { app_data, ..DialOptions::default() };
+            context.dial_with(name, options).await.ok()
+        })
+        .await;
+        let (mut reader, mut writer) = connection.into_split();
+        for (id, asked, status) in [(1, "corp.example", 0), (2, "evil.example", 3)] {
+            let question = json!({"id": id, "recursive": 1, "status": 0, "answer": [],
+                "question": [{"name": asked, "type": 15}]});
+            writer.write_all(question.to_string().as_bytes()).await.unwrap();
+            let answer = soon(reader.read_message()).await.unwrap().unwrap();
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            assert_eq!(
+                (&answer["id"], &answer["status"]),
+                (&json!(id), &json!(status)),
+                "{answer}"
+            );
+            let found = json!([{"name": "corp.example", "type": 15, "ttl": 300, "priority": 10,
+                "data": "mail.corp.example."}]);
+            assert_eq!(answer["answer"], if status == 0 { found } else { json!([]) });
+        }
+        // The end of the dialer is the end.
+        writer.shutdown().await.unwrap();
+        drop((reader, writer));
+    }
+    let host = host.unwrap();
+    assert_eq!(host.tunneler.drained(crate::network::LONG).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -213,7 +213,7 @@ impl Network {
             config_type_id: Id::new(config_type),
             data: JsonMap::from_text(data).unwrap_or_default(),
         };
-        // Ids of the built-in types (protocol: management-api 8).
+        // Ids of the built-in types (docs/protocol/management-api.md 8).
         let [a, b] = [config(0, "NH5p4FpGR", &hosted), config(1, "g7cIWbcGg", &dialed)];
         let mut configs = vec![a.base.id.clone(), b.base.id.clone()];
         configs.sort_unstable();

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Buf as _;
+use prost::encoding::{WireType, decode_key, decode_varint};
 use weft_channel::{ChannelHandle, GroupPolicy, Inbox, InboxLimits, RedialPolicy, inbox};
 use weft_identity::{Authority, Certificate, PrivateKey, TrustBundle};
 use weft_model::Id;
@@ -108,21 +110,71 @@ impl Peer {
         self.channel.request(message, PATIENCE).await.map_err(io::Error::other)
     }
 
-    /// Everything it is told of sessions at first; their tokens.
-    pub(crate) async fn sessions(&mut self) -> io::Result<Vec<String>> {
-        let mut all = Vec::new();
+    /// Everything it is told of sessions at first: how many, and the tokens if they are wanted. Of what
+    /// a thousand routers do at once on their own machines, this does as little as shows that nothing
+    /// is missing.
+    pub(crate) async fn sessions(&mut self, with_tokens: bool) -> io::Result<(usize, Vec<String>)> {
+        let (mut count, mut tokens) = (0, Vec::new());
         loop {
             let message = self.expect(is::API_SESSION_ADDED).await?;
-            let added = ApiSessionAdded::from_message(&message).map_err(io::Error::other)?;
-            if !added.is_full_state {
+            let told = Told::read(&message.body).ok_or_else(|| io::Error::other("no sessions"))?;
+            if !told.is_full_state {
                 continue;
             }
-            all.extend(added.api_sessions.into_iter().map(|session| session.token));
+            count += told.sessions;
+            if with_tokens {
+                let added = ApiSessionAdded::from_message(&message).map_err(io::Error::other)?;
+                tokens.extend(added.api_sessions.into_iter().map(|session| session.token));
+            }
             if SyncState::from_message(&message).map_err(io::Error::other)?.is_last {
                 // The last one is nobody's.
-                all.pop();
-                return Ok(all);
+                tokens.pop();
+                return Ok((count.saturating_sub(1), tokens));
             }
         }
+    }
+}
+
+/// What an [`ApiSessionAdded`] holds, without a look at the sessions.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    is_full_state: bool,
+    sessions: usize,
+}
+
+impl Told {
+    fn read(body: &[u8]) -> Option<Self> {
+        let (mut body, mut told) = (body, Self::default());
+        while body.has_remaining() {
+            let (field, wire_type) = decode_key(&mut body).ok()?;
+            let value = decode_varint(&mut body).ok()?;
+            match (field, wire_type) {
+                (1, WireType::Varint) => told.is_full_state = value != 0,
+                (2, WireType::LengthDelimited) => {
+                    let length = usize::try_from(value).ok()?;
+                    body = body.get(length..)?;
+                    told.sessions += 1;
+                }
+                _ => return None,
+            }
+        }
+        Some(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_wire::edge_ctrl::ApiSession;
+
+    #[test]
+    fn sessions_are_counted_as_they_are() {
+        for (sessions, is_full_state) in [(0, true), (3, true), (1, false)] {
+            let session = ApiSession { token: "t".repeat(300), ..ApiSession::default() };
+            let added = ApiSessionAdded { is_full_state, api_sessions: vec![session; sessions] };
+            let told = Told::read(&added.to_message().body);
+            assert_eq!(told, Some(Told { is_full_state, sessions }));
+        }
+        assert_eq!(Told::read(&[0x12, 5, 0]), None, "cut off");
     }
 }

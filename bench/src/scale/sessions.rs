@@ -37,6 +37,8 @@ use crate::router::Credentials;
 pub(crate) const SESSIONS: &str = "sessions";
 /// Clients that ask for service sessions at once.
 const CLIENTS: usize = 16;
+/// Routers that name sessions in heartbeats: as many as know all of them between them.
+const SPEAKERS: usize = 40;
 /// Tokens in one heartbeat, and terminators in one request.
 const NAMED: usize = 10_000;
 const BATCH: usize = 500;
@@ -72,7 +74,7 @@ impl Sizes {
 pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
     let sizes = Sizes::of(bed);
     bed.progress.set_message("filling sessions in");
-    let pki = Pki::of(&bed.home)?;
+    let pki = Arc::new(Pki::of(&bed.home)?);
     let key = SealKey::load_or_make(&bed.home.root().join("pki").join("session-tokens.key"));
     let key = key.map_err(io::Error::other)?;
     let routers = (0..sizes.routers).map(|number| pki.router(bed.network.far_router_id(number)));
@@ -185,21 +187,25 @@ fn session(network: &Network, key: &SealKey, number: u32, now: Timestamp) -> Api
 async fn reconnect(
     bed: &Bed,
     running: &Running,
-    pki: &Pki,
+    pki: &Arc<Pki>,
     routers: &[Credentials],
 ) -> io::Result<(Vec<(Peer, Vec<String>)>, Figure)> {
     let (before, used) = (running.resident_settled().await, running.cpu());
     let begun = Instant::now();
     let port = bed.home.port();
-    let told = try_join_all(routers.iter().map(async |router| {
-        let mut peer = pki.connect(router, port).await?;
-        let sessions = peer.sessions().await?;
-        Ok::<_, io::Error>((peer, sessions))
+    let told = try_join_all(routers.iter().zip(0..).map(|(router, number)| {
+        let (pki, router) = (Arc::clone(pki), router.clone());
+        tokio::spawn(async move {
+            let mut peer = pki.connect(&router, port).await?;
+            let sessions = peer.sessions(number < SPEAKERS).await?;
+            Ok::<_, io::Error>((peer, sessions))
+        })
     }));
-    let told = told.await?;
+    let told = told.await.map_err(io::Error::other)?;
+    let told = told.into_iter().collect::<io::Result<Vec<_>>>()?;
     let took = begun.elapsed();
     let (most, after) = (running.resident_peak(), running.resident_settled().await);
-    let all: usize = told.iter().map(|(_, sessions)| sessions.len()).sum();
+    let all: usize = told.iter().map(|(_, (count, _))| count).sum();
     let mib = |bytes: u64| bytes.saturating_sub(before) as f64 / 1_048_576.0;
     let figure = Figure {
         name: format!("{SESSIONS}: {} routers come back", routers.len()),
@@ -214,10 +220,10 @@ async fn reconnect(
         ),
         ..Figure::default()
     };
-    Ok((told, figure))
+    Ok((told.into_iter().map(|(peer, (_, tokens))| (peer, tokens)).collect(), figure))
 }
 
-/// Every session is named by a router that knows it, as each minute.
+/// Sessions are named by a router that knows them, as each minute.
 async fn heartbeats(
     running: &Running,
     peers: &mut [(Peer, Vec<String>)],

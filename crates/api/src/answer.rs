@@ -1,4 +1,5 @@
-//! Answers: the envelope, the status, and the headers that every answer has (protocol: auth 1.2).
+//! Answers: the envelope, the status, and the headers that every answer has
+//! (docs/protocol/auth.md 1.2).
 
 use std::time::Duration;
 

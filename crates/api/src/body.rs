@@ -1,5 +1,5 @@
 //! Request bodies: bounded in size, in time, and all together, before anybody is asked who sent
-//! them (protocol: management-api 1; auth 19).
+//! them (docs/protocol/management-api.md 1; docs/protocol/auth.md 19).
 
 use std::time::Duration;
 

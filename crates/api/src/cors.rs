@@ -1,4 +1,4 @@
-//! What browsers ask before scripts of one origin may call another (protocol: auth 1.2).
+//! What browsers ask before scripts of one origin may call another (docs/protocol/auth.md 1.2).
 //!
 //! Only origins that the configuration names get leave. Where it names all of them the answer is
 //! `*`, and the origin is not repeated: a page of anybody must not be able to log in with the

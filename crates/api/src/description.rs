@@ -1,7 +1,7 @@
 //! What an API says of itself to anybody: its descriptions, and a page to browse them.
 //!
-//! `swagger.json` is where existing tools look (protocol: management-api 1); `openapi.json` is the
-//! newer form of the same, and `docs` shows it. The page loads nothing from elsewhere.
+//! `swagger.json` is where existing tools look (docs/protocol/management-api.md 1); `openapi.json`
+//! is the newer form of the same, and `docs` shows it. The page loads nothing from elsewhere.
 
 use bytes::Bytes;
 use hyper::Method;

@@ -2,8 +2,9 @@
 //!
 //! Checks come in the order of their price: the stated length of the body, the route, a place
 //! among the requests in flight, the body itself; only then is anything read from the model, by
-//! asking who calls (protocol: management-api 1; auth 10). Where whole networks are taken, it is
-//! asked before the body is read: large ones are only taken from who may change them.
+//! asking who calls (docs/protocol/management-api.md 1; docs/protocol/auth.md 10). Where whole
+//! networks are taken, it is asked before the body is read: large ones are only taken from who may
+//! change them.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `/health-checks` of a controller (protocol: operations 6).
+//! `/health-checks` of a controller (docs/protocol/operations.md 6).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};

@@ -38,7 +38,7 @@ pub struct Limits {
     /// The same from one address: a document of the largest size and some more.
     pub body_bytes_per_source: usize,
     /// Time for an operation; then the answer is 503, and what was begun goes on
-    /// (protocol: management-api 1).
+    /// (docs/protocol/management-api.md 1).
     pub handler_timeout: Duration,
     /// The same for operations on whole networks.
     pub document_timeout: Duration,

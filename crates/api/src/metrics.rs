@@ -1,4 +1,5 @@
-//! `/metrics`: everything that is measured, as Prometheus reads it (protocol: operations 5.3).
+//! `/metrics`: everything that is measured, as Prometheus reads it
+//! (docs/protocol/operations.md 5.3).
 //!
 //! Who has no certificate to show may be anybody. A text is made and compressed once for all who
 //! ask, few are sent it at once, and who does not take it is cut.

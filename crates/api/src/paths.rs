@@ -7,7 +7,7 @@ use weft_controller::Query;
 /// Query parameters that are looked at; more are ignored.
 const MAX_PARAMETERS: usize = 256;
 
-/// A path without doubled and trailing slashes (protocol: operations 0, 9.6).
+/// A path without doubled and trailing slashes (docs/protocol/operations.md 0, 9.6).
 pub(crate) fn normal(path: &str) -> Cow<'_, str> {
     if !path.contains("//") && (path.len() == 1 || !path.ends_with('/')) && path.starts_with('/') {
         return Cow::Borrowed(path);

@@ -1,16 +1,18 @@
 //! The listening side of the hello.
 
 use crate::carrier::Carrier;
+use crate::connection::Connection;
 use crate::error::CloseReason;
+use crate::established::{Established, OnStart};
 use crate::group::{GroupPolicy, secrets_match};
-use crate::handle::{ChannelHandle, Established, Group, GroupState, OnStart, Shared};
+use crate::handle::ChannelHandle;
 use crate::handshake::{self, ReadError};
 use crate::listener::{Accepted, ConnectionHandler};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
 use crate::pump::TlsPump;
 use crate::registry::{Lookup, Registry, Reservation};
-use crate::underlay::Connection;
+use crate::shared::{Group, GroupState, Shared};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;

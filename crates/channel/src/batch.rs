@@ -1,7 +1,7 @@
 //! What one connection writes next: messages become frames, gathered without copying their bodies.
 
-use crate::handle::Shared;
 use crate::heartbeat::now_ns;
+use crate::shared::Shared;
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::ops::Range;

@@ -1,17 +1,18 @@
 //! Connecting to a listener: TCP, TLS, hello; with a WebSocket between TCP and TLS if the address says so.
 
 use crate::carrier::Carrier;
+use crate::connection::Connection;
 use crate::error::DialError;
+use crate::established::Established;
 use crate::group::GroupPolicy;
-use crate::handle::{Established, Group, GroupState, Shared};
 use crate::handshake::{self, ReadError};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
 use crate::proxy::{self, HttpProxy};
 use crate::pump::TlsPump;
 use crate::redial;
+use crate::shared::{Group, GroupState, Shared};
 use crate::socket;
-use crate::underlay::Connection;
 use crate::websocket;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;

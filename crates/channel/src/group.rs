@@ -1,4 +1,4 @@
-//! Rules for channels of several connections (protocol: channel 7.3).
+//! Rules for channels of several connections (docs/protocol/channel.md 7.3).
 
 use std::time::Duration;
 use weft_wire::hello::underlay;

@@ -1,4 +1,4 @@
-//! Heartbeats: whether the peer is alive, and how far away (protocol: channel 11.1).
+//! Heartbeats: whether the peer is alive, and how far away (docs/protocol/channel.md 11.1).
 //!
 //! A heartbeat is a header on whatever message goes out next. The newest one received is answered
 //! on the next message out. Times are nanoseconds of one clock of this process; the peer only gives

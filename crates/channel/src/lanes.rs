@@ -2,11 +2,9 @@
 //!
 //! There are three lanes. A channel of one connection sends them all over it; in a group each
 //! special connection has its own lane, and the default connection takes what has no connection of
-//! its own (protocol: channel 15.1, control-plane 1.1, sdk 2.1).
+//! its own
+//! (docs/protocol/channel.md 15.1, docs/protocol/control-plane.md 1.1, docs/protocol/sdk.md 2.1).
 
-use crate::batch::{Batch, Outbox};
-use crate::error::SendError;
-use crate::handle::Shared;
 use crate::options::LaneLimits;
 use crate::waiters::Waiter;
 use parking_lot::Mutex;
@@ -187,7 +185,8 @@ impl LaneQueue {
         drop(unwritten);
     }
 
-    fn pop(&self) -> Option<Entry> {
+    /// The next entry to be written.
+    pub(crate) fn pop(&self) -> Option<Entry> {
         self.entries.lock().queue.pop_front()
     }
 }
@@ -197,62 +196,6 @@ impl LaneQueue {
 pub(crate) enum Full {
     NoRoom,
     Closed,
-}
-
-impl Full {
-    pub(crate) fn into_error(self, shared: &Shared, no_room: SendError) -> SendError {
-        match self {
-            Self::NoRoom => no_room,
-            Self::Closed => SendError::Closed(shared.close_reason()),
-        }
-    }
-}
-
-/// The outbox that every connection has: the lanes it is responsible for.
-#[derive(Debug)]
-pub(crate) struct LaneOutbox {
-    channel: Arc<Shared>,
-    part: Part,
-    /// Those who want to know when the batch at hand has been handed to the socket.
-    written: Vec<oneshot::Sender<()>>,
-}
-
-impl LaneOutbox {
-    pub(crate) fn new(channel: Arc<Shared>, part: Part) -> Self {
-        Self { channel, part, written: Vec::new() }
-    }
-}
-
-impl Outbox for LaneOutbox {
-    fn fill(&mut self, batch: &mut Batch) {
-        let live = self.channel.live_lanes();
-        for lane in Lane::ALL {
-            if !live.empties(self.part, lane) {
-                continue;
-            }
-            let queue = self.channel.lane(lane);
-            while !batch.is_full() {
-                let Some(entry) = queue.pop() else { break };
-                if entry.waiter.as_ref().is_some_and(Waiter::is_abandoned) {
-                    continue;
-                }
-                let sequence = batch.push(entry.message);
-                if let Some(waiter) = entry.waiter {
-                    self.channel.waiters.written(waiter, sequence);
-                }
-                self.written.extend(entry.written);
-            }
-        }
-    }
-
-    fn flushed(&mut self) {
-        for written in self.written.drain(..) {
-            let _ = written.send(());
-        }
-    }
-
-    // Control messages are not sent again on another connection: peers may have seen them, and
-    // some rely on their order. Whoever waits for them learns it by the dropped sender.
 }
 
 #[cfg(test)]

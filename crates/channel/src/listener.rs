@@ -1,8 +1,8 @@
 //! Listening sockets, each shared by the protocols registered on it.
 //!
 //! Several protocols may listen on one `host:port`; the ALPN of the TLS handshake decides which one
-//! a connection is for (protocol: channel 3.1). The socket belongs to the registrations: it closes
-//! with the last one.
+//! a connection is for (docs/protocol/channel.md 3.1). The socket belongs to the registrations: it
+//! closes with the last one.
 //!
 //! ```text
 //! accept -> door of the socket: until the peer has said which protocol it is for
@@ -275,7 +275,7 @@ impl SharedListener {
     }
 
     /// The protocol for a client that offers these, and the name it is answered with
-    /// (protocol: channel 3.1, rules 2 and 3).
+    /// (docs/protocol/channel.md 3.1, rules 2 and 3).
     fn select(&self, offered: Option<Vec<&[u8]>>) -> Option<(String, Protocol)> {
         let known = self.protocols.lock();
         let entry = |name: &str| known.get_key_value(name);

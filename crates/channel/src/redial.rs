@@ -2,8 +2,10 @@
 
 use crate::dial::{DialOptions, connect};
 use crate::error::CloseReason;
+use crate::established::OnStart;
 use crate::group::RedialPolicy;
-use crate::handle::{ChannelHandle, GroupState, OnStart, Shared};
+use crate::handle::ChannelHandle;
+use crate::shared::{GroupState, Shared};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;

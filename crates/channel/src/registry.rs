@@ -1,4 +1,4 @@
-//! The groups a listener knows (protocol: channel 7.3).
+//! The groups a listener knows (docs/protocol/channel.md 7.3).
 //!
 //! A group is reserved before its first connection is acknowledged, since the acknowledgement is
 //! what lets the dialer open the others; those wait until the group is open or given up.

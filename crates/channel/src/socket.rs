@@ -1,4 +1,4 @@
-//! TCP sockets: connecting, and what every one of them is set to (protocol: channel 3.2).
+//! TCP sockets: connecting, and what every one of them is set to (docs/protocol/channel.md 3.2).
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use socket2::{SockRef, TcpKeepalive};

@@ -1,4 +1,4 @@
-//! Writes down which messages go over channels, for debugging (protocol: channel 18).
+//! Writes down which messages go over channels, for debugging (docs/protocol/channel.md 18).
 //!
 //! What is written is when, where, of which type and how long a message was; never its body or its
 //! headers, for these hold tokens and the data of applications. The tasks of connections hand

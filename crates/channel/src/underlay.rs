@@ -1,15 +1,18 @@
 //! The task of one connection: read a bounded amount, write a bounded amount, in turn.
 
 use crate::batch::{BATCH_BYTES, Batch, Outbox};
+use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::frame_memory::Partial;
-use crate::handle::{ChannelHandle, Shared};
+use crate::handle::ChannelHandle;
 use crate::handler::{Flow, Handler, Parts};
 use crate::heartbeat::now_ns;
-use crate::lanes::{Lane, LaneOutbox, Part};
+use crate::lane_outbox::LaneOutbox;
+use crate::lanes::{Lane, Part};
 use crate::listener::ConnectionSlot;
 use crate::peer::UnderlayInfo;
 use crate::pump::{Received, TlsPump};
+use crate::shared::Shared;
 use crate::socket::{PEER_TIMEOUT, set_peer_timeout};
 use crate::wake::UnderlayWaker;
 use std::ops::Range;
@@ -25,15 +28,6 @@ use weft_wire::{Message, Outcome, content_type, frame};
 const READ_PER_TURN: usize = 256 * 1024;
 /// How long a channel closed by this side may take to write what was queued.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// A connection whose hello is done, before it has its task.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) pump: TlsPump,
-    pub(crate) kind: String,
-    /// Held for as long as the connection lives.
-    pub(crate) slot: Option<ConnectionSlot>,
-}
 
 /// A connection at work.
 pub(crate) struct Underlay {

@@ -1,4 +1,4 @@
-//! The address of a controller: what people type, and what identity files and tokens hold.
+//! The address of a controller, as people type it and as identity files and tokens hold it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use weft_contract::Api;
 
 use crate::error::{Error, Result};
 
-/// `https://host:port`. A path behind it (`/edge/client/v1`, `/edge/management/v1`) is read and left
-/// out: the contract knows the paths.
+/// `https://host:port`. A path in the text (`/edge/client/v1`, `/edge/management/v1`) is read and
+/// dropped, as the contract knows the paths.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     origin: Url,
@@ -22,18 +22,18 @@ impl Address {
         self.origin.host_str().unwrap_or_default().trim_matches(['[', ']'])
     }
 
-    /// The port.
+    /// The port number.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.origin.port_or_known_default().unwrap_or(443)
     }
 
-    /// `https://host:port/<base of the API><path>`.
+    /// The URL `https://host:port/<base of the API><path>`.
     pub(crate) fn at(&self, api: Api, path: &str) -> Result<Url> {
         self.join(&format!("{}{path}", api.base()))
     }
 
-    /// `https://host:port<path>`.
+    /// The URL `https://host:port<path>`.
     pub(crate) fn join(&self, path: &str) -> Result<Url> {
         self.origin.join(path).map_err(|error| Error::Address {
             given: format!("{self}{path}"),

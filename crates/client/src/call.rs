@@ -1,4 +1,4 @@
-//! Calls by the rows of the contract, with a session, over one API of one controller.
+//! Calls of the contract's operations, with a session, over one API of one controller.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -14,7 +14,8 @@ use crate::http::{Answer, Http, Outgoing, Tls};
 /// Query parameters of a call.
 pub type Query<'a> = [(&'a str, &'a str)];
 
-/// The most pages of one list: 200,000 entities and no endless loop with an odd server.
+/// Most pages of one list: 200,000 entities. It ends the loop with a server that never ends its
+/// list.
 const MAX_PAGES: usize = 400;
 
 /// One page of a list.
@@ -22,13 +23,13 @@ const MAX_PAGES: usize = 400;
 pub struct Page<T> {
     /// The entities.
     pub items: Vec<T>,
-    /// Where in the list they are.
+    /// Position of the page in the list.
     pub pagination: Option<Pagination>,
-    /// How the list was found, if that was asked for.
+    /// How the controller found the list, if the query asked for it.
     pub explained: Option<String>,
 }
 
-/// Calls one API of one controller, with a session once there is one.
+/// Calls the operations of one API of one controller, with a session once there is one.
 #[derive(Debug)]
 pub(crate) struct Caller {
     http: Http,
@@ -55,7 +56,7 @@ impl Caller {
         *self.session.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
-    /// The `data` of a call.
+    /// Runs an operation and returns the `data` of its answer.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         operation: &Operation,
@@ -66,7 +67,7 @@ impl Caller {
         self.call_in(self.api, operation, ids, query, body).await
     }
 
-    /// The same over another API of the same controller, with the same session.
+    /// [`Caller::call`] over another API of the same controller, with the same session.
     pub(crate) async fn call_in<T: DeserializeOwned>(
         &self,
         api: Api,
@@ -79,7 +80,7 @@ impl Caller {
         answer.envelope().map(|envelope: Envelope<T>| envelope.data)
     }
 
-    /// The body of an answer as it is, whatever its form, for a body of any media type.
+    /// Runs an operation with a body of any media type and returns the body of the answer unread.
     pub(crate) async fn raw_in(
         &self,
         api: Api,
@@ -91,7 +92,7 @@ impl Caller {
         Ok(self.send(api, operation, ids, query, body).await?.accept()?.body)
     }
 
-    /// A call that answers with a body of its own.
+    /// Runs an operation without a body and returns the body of the answer unread.
     pub(crate) async fn raw(&self, operation: &Operation, ids: &[&str]) -> Result<Vec<u8>> {
         self.raw_in(self.api, operation, ids, &[], None).await
     }
@@ -106,7 +107,7 @@ impl Caller {
         self.page_in(self.api, operation, ids, query).await
     }
 
-    /// The same over another API.
+    /// [`Caller::page`] over another API.
     pub(crate) async fn page_in<T: DeserializeOwned>(
         &self,
         api: Api,
@@ -121,7 +122,7 @@ impl Caller {
         Ok(Page { items: envelope.data, pagination: envelope.meta.pagination, explained })
     }
 
-    /// All of a list, page by page. A filter that brings its own `limit` or `skip` is sent once.
+    /// Every page of a list. A filter with a `limit` or `skip` of its own is sent once.
     pub(crate) async fn list_all<T: DeserializeOwned>(
         &self,
         operation: &Operation,
@@ -137,7 +138,7 @@ impl Caller {
             let got = page.items.len();
             all.extend(page.items);
             let total = page.pagination.map_or(0, |at| at.total_count);
-            // A page that is not what was asked for: the filter has paging of its own.
+            // The page begins or ends elsewhere than asked: the filter has paging of its own.
             let own = page
                 .pagination
                 .is_some_and(|at| at.limit != MAX_LIMIT || at.offset.to_string() != offset);
@@ -167,7 +168,7 @@ impl Caller {
         let session = self.session().map(|token| (headers::SESSION, token));
         let body = match body {
             Some(body) => Some(body),
-            // Servers want to see JSON on these even where nothing need be said.
+            // Servers require a JSON body on these methods, even an empty one.
             None if matches!(operation.method, Method::Post | Method::Put | Method::Patch) => {
                 Some((headers::JSON, b"{}".to_vec()))
             }
@@ -190,12 +191,12 @@ fn json(body: Option<&Value>) -> Option<(&'static str, Vec<u8>)> {
     body.map(|value| (headers::JSON, value.to_string().into_bytes()))
 }
 
-/// A body of the contract as JSON.
+/// A body type of the contract as JSON.
 pub(crate) fn to_value<B: serde::Serialize>(body: &B) -> Result<Value> {
     serde_json::to_value(body).map_err(|error| Error::Request(error.to_string()))
 }
 
-/// The row with this id; the tables are checked to hold it.
+/// The operation with this id; an error if the tables hold none.
 pub(crate) fn row(api: Api, id: &'static str) -> Result<&'static Operation> {
     weft_contract::resource::operation(api, id)
         .ok_or_else(|| Error::Request(format!("there is no operation {id} in {api}")))

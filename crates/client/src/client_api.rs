@@ -1,4 +1,4 @@
-//! What an application does: log in, look at its services, ask for permission to use them.
+//! The client API, for applications: log in, list services, ask for sessions.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -25,22 +25,22 @@ use crate::trust::read_bundle;
 
 const API: Api = Api::Client;
 
-/// How to log in.
+/// Credentials of a login.
 #[derive(Clone, Debug)]
 pub enum Credentials {
-    /// By name and password.
+    /// Name and password.
     Password {
         /// The login name.
         username: Username,
         /// The password.
         password: Password,
     },
-    /// By the certificate that TLS shows.
+    /// The client certificate of the TLS connection.
     Certificate,
 }
 
 impl Credentials {
-    /// By name and password.
+    /// Credentials of a name and a password.
     ///
     /// # Errors
     /// When one of them is shorter or longer than a controller takes.
@@ -61,20 +61,20 @@ impl Credentials {
     }
 }
 
-/// What a client says about itself when it logs in.
+/// What a client reports of itself at a login.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// The program.
     pub sdk: SdkInfo,
     /// The machine.
     pub env: EnvInfo,
-    /// Config types whose configs come with services by default.
+    /// Config types whose configs are listed with services by default.
     pub config_types: Vec<String>,
 }
 
-/// A caller of the client API.
+/// A client of the client API.
 ///
-/// Once logged in, a session that has ended is made anew by itself, once per call.
+/// When a call is refused because the session has ended, the client logs in again, once per call.
 #[derive(Debug)]
 pub struct ClientApi {
     caller: Caller,
@@ -82,7 +82,7 @@ pub struct ClientApi {
 }
 
 impl ClientApi {
-    /// A client of the controller at this address, not logged in.
+    /// A client of the controller at this address, without a login.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -100,19 +100,19 @@ impl ClientApi {
         Self::new(first.parse()?, &Tls::Identity(identity))
     }
 
-    /// Where the controller is.
+    /// Address of the controller.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.caller.address()
     }
 
-    /// The session token, once logged in: what routers are shown.
+    /// The session token, once logged in. Routers are shown it.
     #[must_use]
     pub fn token(&self) -> Option<String> {
         self.caller.session()
     }
 
-    /// Logs in and remembers how.
+    /// Logs in and keeps the credentials for [`ClientApi::login_again`].
     ///
     /// # Errors
     /// When the controller refuses, or asks for a second factor.
@@ -122,10 +122,10 @@ impl ClientApi {
         Ok(session)
     }
 
-    /// Logs in again as before.
+    /// Logs in with the credentials of the last login.
     ///
     /// # Errors
-    /// As [`ClientApi::login`]; or when there was no login.
+    /// As [`ClientApi::login`], or when there was no login.
     pub async fn login_again(&self) -> Result<ApiSessionDetail> {
         let Some((credentials, about)) = self.remembered().clone() else {
             return Err(Error::Request("there was no login before".to_owned()));
@@ -153,16 +153,16 @@ impl ClientApi {
         self.caller.call(row(API, "listVersion")?, &[], &[], None).await
     }
 
-    /// The CA bundle of the network; needs no login.
+    /// CA bundle of the network; needs no login.
     ///
     /// # Errors
-    /// As [`ClientApi::call`]; or when it holds no certificate.
+    /// As [`ClientApi::call`], or when the bundle holds no certificate.
     pub async fn ca_certificates(&self) -> Result<TrustBundle> {
         let body = self.caller.raw(row(API, "listWellKnownCas")?, &[]).await?;
         read_bundle(&body)
     }
 
-    /// The session; asking for it keeps it alive.
+    /// The API session of this client. The request keeps the session alive.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
@@ -170,7 +170,7 @@ impl ClientApi {
         self.call("getCurrentAPISession", &[], &[], None).await
     }
 
-    /// Who is logged in.
+    /// The identity that is logged in.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
@@ -205,7 +205,8 @@ impl ClientApi {
         Ok(found.into_iter().find(|service| service.name == name))
     }
 
-    /// When the services last changed: worth reading again if it moved.
+    /// Time of the last change of the caller's services: they are worth listing again if it
+    /// differs.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
@@ -224,7 +225,7 @@ impl ClientApi {
         Ok(routers.edge_routers)
     }
 
-    /// Asks for permission to dial or host a service.
+    /// Makes a service session: the permission to dial or host a service.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
@@ -241,7 +242,7 @@ impl ClientApi {
         self.call("createSession", &[], &[], Some(&to_value(&body)?)).await
     }
 
-    /// A service session as it is now, with the routers of now.
+    /// A service session with its current routers.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
@@ -249,7 +250,7 @@ impl ClientApi {
         self.call("detailSession", &[id], &[], None).await
     }
 
-    /// Gives a service session back.
+    /// Deletes a service session.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
@@ -258,7 +259,7 @@ impl ClientApi {
         Ok(())
     }
 
-    /// Asks for a certificate that proves the current session to routers.
+    /// Asks for a certificate of the current session, which routers accept. `csr` is PEM.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
@@ -267,12 +268,12 @@ impl ClientApi {
         self.call("createCurrentApiSessionCertificate", &[], &[], Some(&body)).await
     }
 
-    /// Runs the operation of the client API with this id; logs in again once if the session has
-    /// ended.
+    /// Runs an operation of the client API, by its id. If the session has ended, the client logs in
+    /// again, once.
     ///
     /// # Errors
-    /// [`Error::Api`] with what the controller says when it refuses; others when it was not reached
-    /// or its answer cannot be read.
+    /// [`Error::Api`] with the controller's answer when it refuses; other errors when it was not
+    /// reached or its answer cannot be read.
     pub async fn call<T: DeserializeOwned>(
         &self,
         operation: &'static str,
@@ -306,7 +307,7 @@ impl ClientApi {
         }
     }
 
-    /// Whether there is another session than the one that was refused, made now if need be.
+    /// Returns true if there is another session than the refused one, after a new login if needed.
     async fn renew(&self, refused: Option<&str>) -> bool {
         if self.caller.session().as_deref() != refused {
             return true;
@@ -325,7 +326,7 @@ impl ClientApi {
     }
 }
 
-/// Logs in over either API and keeps the token.
+/// Logs in over either API and keeps the session token.
 pub(crate) async fn authenticate(
     caller: &Caller,
     api: Api,

@@ -1,9 +1,14 @@
 //! Enrollment: from a one-time token to certificates.
 //!
-//! The token is a JWT signed with the key of the very certificate the controller presents at the
-//! address the token names. So: take that certificate, check the token with it, fetch the CA bundle
-//! from its holder ([`crate::trust`]), and only then send requests for certificates to a server that
-//! leads to the bundle (protocol: auth 4 to 6; edge-control-plane 17.1).
+//! The token is a JWT signed with the key of the certificate that the controller presents at the
+//! address in the token. Enrollment therefore takes that certificate, checks the token with it,
+//! fetches the CA bundle from its holder ([`crate::trust`]), and only then requests certificates
+//! from a server whose chain leads to the bundle (docs/protocol/auth.md 4 to 6;
+//! docs/protocol/edge-control-plane.md 17.1).
+//!
+//! ```text
+//! token -> address -> leaf certificate -> signature of the token -> CA bundle -> certificates
+//! ```
 
 use std::time::SystemTime;
 
@@ -22,32 +27,32 @@ use crate::error::{Error, Result};
 use crate::http::{Answer, Http, Outgoing, Tls};
 use crate::trust::{bundle_at, leaf_of};
 
-/// A token that its issuer vouches for, and whom to believe from now on.
+/// A verified token, with the CA bundle to trust from then on.
 #[derive(Clone, Debug)]
 pub struct Invitation {
-    /// What the token says.
+    /// Claims of the token.
     pub claims: EnrollmentClaims,
-    /// Where its issuer is.
+    /// Address of the controller that issued it.
     pub address: Address,
     /// The CA bundle of the network.
     pub bundle: TrustBundle,
 }
 
-/// What a router wants in its certificates besides its id.
+/// Names in a router's certificates, besides its id.
 #[derive(Clone, Debug, Default)]
 pub struct RouterNames {
-    /// Subject; the common name is the router's id whatever stands here.
+    /// Subject; its common name is replaced with the router's id.
     pub subject: Subject,
-    /// Names and addresses it is reached by.
+    /// DNS names and addresses of the router.
     pub sans: Vec<San>,
 }
 
-/// What a router gets.
+/// Result of a router's enrollment.
 #[derive(Clone, Debug)]
 pub struct RouterCerts {
     /// Id of the router.
     pub id: String,
-    /// Whether controllers know it as an edge router; else it is one of the fabric only.
+    /// True if controllers know it as an edge router, false if as a router of the fabric only.
     pub is_edge: bool,
     /// Client certificate and chain, PEM.
     pub cert: String,
@@ -55,14 +60,14 @@ pub struct RouterCerts {
     pub server_cert: String,
     /// CA bundle, PEM.
     pub ca: String,
-    /// Control addresses of the controllers, as the token names them.
+    /// Control addresses of the controllers, from the token.
     pub controllers: Vec<String>,
 }
 
-/// Whom a token enrolls, without any check: to say what it is for, never to trust it.
+/// Claims of a token without any check: for display, never to be trusted.
 ///
 /// # Errors
-/// When it is no enrollment token.
+/// When the text is not an enrollment token.
 pub fn peek(jwt: &str) -> Result<EnrollmentClaims> {
     Ok(read_unverified(jwt)?.0)
 }
@@ -90,7 +95,7 @@ pub async fn verify(jwt: &str) -> Result<Invitation> {
     Ok(Invitation { claims, address, bundle })
 }
 
-/// Enrolls an identity by one-time token; the key stays here.
+/// Enrolls an identity by one-time token. The private key is not sent.
 ///
 /// # Errors
 /// When the token cannot be verified, is for something else, or the controller refuses.
@@ -119,8 +124,8 @@ pub async fn enroll_ott(jwt: &str, key: &PrivateKey) -> Result<IdentityFile> {
     })
 }
 
-/// Enrolls a router, of the edge or of the fabric only, by one-time token; the key stays here and
-/// serves both certificates.
+/// Enrolls a router, of the edge or of the fabric only, by one-time token. The private key is not
+/// sent; both certificates are for it.
 ///
 /// # Errors
 /// As [`enroll_ott`].
@@ -154,7 +159,7 @@ pub async fn enroll_router(
 }
 
 impl Invitation {
-    /// Hands the token in.
+    /// Sends the token and the request.
     async fn send(
         &self,
         method: &str,
@@ -175,7 +180,8 @@ impl Invitation {
     }
 }
 
-/// Very old controllers answer with bare PEM (protocol: auth 5.2).
+/// Certificates in an answer. Very old controllers answer with bare PEM (docs/protocol/auth.md
+/// 5.2).
 fn read_certs(answer: Answer) -> Result<EnrollmentCerts> {
     if answer.body.starts_with(b"-----BEGIN") {
         let cert = String::from_utf8(answer.body.clone())
@@ -185,7 +191,7 @@ fn read_certs(answer: Answer) -> Result<EnrollmentCerts> {
     Ok(answer.envelope()?.data)
 }
 
-/// The claims and the issuer's address of a token nobody has checked.
+/// Claims and issuer's address of an unverified token.
 fn read_unverified(jwt: &str) -> Result<(EnrollmentClaims, Address)> {
     let (_, claims): (_, EnrollmentClaims) =
         token::peek(jwt.trim()).map_err(|error| Error::Token(error.to_string()))?;
@@ -193,7 +199,7 @@ fn read_unverified(jwt: &str) -> Result<(EnrollmentClaims, Address)> {
     Ok((claims, address))
 }
 
-/// Where the issuer hands out its bundle: a path in the token replaces the usual one.
+/// Path of the issuer's CA bundle; a path in the token's address replaces the usual one.
 fn ca_path(issuer: &str) -> String {
     let path = Url::parse(issuer).map(|url| url.path().trim_end_matches('/').to_owned());
     let base = path.ok().filter(|path| !path.is_empty());
@@ -231,7 +237,7 @@ fn refused(reason: &TokenError, address: &Address, leaf: &Certificate) -> Error 
     })
 }
 
-/// A certificate that was issued must be there and be for our key.
+/// Checks that the issued certificate is for this key.
 fn fits(pem: &str, key: &PrivateKey) -> Result<()> {
     KeyedChain::new(Certificate::from_pem(pem.as_bytes())?, key.clone())?;
     Ok(())

@@ -1,4 +1,4 @@
-//! What can go wrong between here and a controller.
+//! Errors of calls to a controller.
 
 use std::path::PathBuf;
 
@@ -8,48 +8,48 @@ use weft_contract::operation::PathError;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A call that did not do what it was for.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not the address of a controller.
+    /// The text is not the address of a controller.
     #[error(
         "`{given}` is not the address of a controller ({reason}); give host:port or https://host:port"
     )]
     Address {
-        /// What was given.
+        /// The text.
         given: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The controller was not reached, or the connection broke.
     #[error("cannot {action} {url}: {reason}")]
     Connection {
-        /// What was tried.
+        /// The step that failed.
         action: &'static str,
-        /// Where.
+        /// The URL.
         url: String,
-        /// What happened, causes included.
+        /// The problem, causes included.
         reason: String,
-        /// Whether it was the deadline.
+        /// True if the deadline passed.
         timeout: bool,
     },
-    /// The answer is larger than any may be.
+    /// The answer is larger than [`MAX_ANSWER`](crate::MAX_ANSWER).
     #[error("the answer of {url} is larger than {limit} bytes")]
     TooLarge {
-        /// Where.
+        /// The URL.
         url: String,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The answer is not of the documented form.
     #[error("{url} answered {status} with something unexpected: {reason}")]
     Answer {
-        /// Where.
+        /// The URL.
         url: String,
         /// The HTTP status.
         status: u16,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// The controller refused.
@@ -61,7 +61,7 @@ pub enum Error {
     /// A body cannot be written as JSON.
     #[error("the request cannot be written: {0}")]
     Request(String),
-    /// Nothing can be saved under such a name.
+    /// The name of a login is not allowed.
     #[error(
         "a login cannot be called `{0}`: letters, digits, `-`, `_` and `.`, at most 64, and no \
          `.` in front"
@@ -70,24 +70,24 @@ pub enum Error {
     /// Keys, certificates or TLS.
     #[error(transparent)]
     Identity(#[from] weft_identity::Error),
-    /// An enrollment token cannot be used.
+    /// An enrollment token cannot be used, for this reason.
     #[error("the enrollment token cannot be used: {0}")]
     Token(String),
-    /// The login is not complete.
+    /// The login needs a second factor.
     #[error("the controller asks for a second factor ({0}), which this client cannot give")]
     SecondFactor(String),
-    /// A file with a saved login.
+    /// A file with a saved login cannot be used.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
 
 impl Error {
-    /// The refusal, if the controller answered with one.
+    /// The controller's answer, if it refused.
     #[must_use]
     pub fn api(&self) -> Option<&ApiError> {
         match self {
@@ -96,7 +96,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status of the refusal.
+    /// HTTP status of the controller's answer, if it refused.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -106,19 +106,19 @@ impl Error {
         }
     }
 
-    /// The session is not there or may not do this.
+    /// True if the session has ended, or has no right to the operation.
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
         self.status() == Some(401)
     }
 
-    /// The entity is not there.
+    /// True if the entity does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)
     }
 
-    /// Another controller, or the same one later, may do better.
+    /// True if another controller, or this one later, may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
@@ -128,7 +128,7 @@ impl Error {
     }
 }
 
-/// A refusal of the controller, in its words.
+/// A refusal of the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
     /// The HTTP status.
@@ -158,7 +158,7 @@ impl std::fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
-/// An error and everything behind it, in one line.
+/// An error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,4 +1,4 @@
-//! One request and its answer: deadlines, bounds, waiting out 429.
+//! One request and its answer: deadlines, limits, retries after 429.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,32 +13,32 @@ use weft_identity::{LiveIdentity, TrustBundle};
 
 use crate::error::{ApiError, Error, Result, chain};
 
-/// The largest answer that is read, in bytes. A page of 500 identities has about 1 MiB.
+/// Largest answer that is read, in bytes. A page of 500 identities has about 1 MiB.
 pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
-/// Time for one request; a server gives up after 10 s itself.
+/// Time for one request. The server's own limit is 10 s.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The same where whole networks are taken; there a server gives up after 120 s.
+/// Time for one request with a document of a whole network. The server's own limit is 120 s.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(180);
-/// Time to reach a server.
+/// Time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a request is sent that is answered 429.
+/// Most times that one request is sent while the answer is 429.
 const ATTEMPTS: u32 = 5;
-/// The longest wait between two of them, whatever the server asks for.
+/// Longest wait before the next try, whatever the server asks for.
 const MAX_WAIT: Duration = Duration::from_secs(15);
-/// The first wait when the server does not say.
+/// First wait when the server names none.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
-/// Whom a client believes, and as whom it appears.
+/// The trust and the certificate of a client.
 #[derive(Clone, Debug)]
 pub enum Tls {
-    /// Believes a bundle and shows no certificate.
+    /// Trusts a bundle and presents no certificate.
     Anonymous(TrustBundle),
-    /// Believes the bundle of an identity and shows its certificate.
+    /// Trusts the bundle of an identity and presents its certificate.
     Identity(Arc<LiveIdentity>),
 }
 
-/// Sends requests. Cheap to clone; clones share connections.
+/// Sends requests. Clones are cheap and share connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: reqwest::Client,
@@ -52,18 +52,18 @@ pub(crate) struct Outgoing {
     pub(crate) headers: Vec<(&'static str, String)>,
     /// Media type and bytes.
     pub(crate) body: Option<(&'static str, Vec<u8>)>,
-    /// How much it asks for.
+    /// The class of its time limit.
     pub(crate) load: Load,
 }
 
 impl Outgoing {
-    /// GET without anything.
+    /// A GET without body or headers.
     pub(crate) fn get(url: Url) -> Self {
         Self { method: Method::Get, url, headers: Vec::new(), body: None, load: Load::Usual }
     }
 }
 
-/// An answer, read whole.
+/// An answer that was read to its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) url: String,
@@ -73,7 +73,7 @@ pub(crate) struct Answer {
 }
 
 impl Http {
-    /// A client that speaks TLS so.
+    /// A client with this trust and certificate.
     pub(crate) fn new(tls: &Tls) -> Result<Self> {
         let alpn = [ALPN_H2, ALPN_HTTP1];
         let tls = match tls {
@@ -90,7 +90,7 @@ impl Http {
             .https_only(true)
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
-            // Neither the control nor the data channels go through a proxy.
+            // HTTP goes the way that control and data channels go, which is past all proxies.
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT)
@@ -100,7 +100,7 @@ impl Http {
         Ok(Self { client })
     }
 
-    /// Sends a request, again after a while if the answer is 429.
+    /// Sends a request, and again after a wait while the answer is 429.
     pub(crate) async fn send(&self, request: &Outgoing) -> Result<Answer> {
         let mut wait = FIRST_WAIT;
         for _ in 1..ATTEMPTS {
@@ -160,7 +160,7 @@ impl Http {
 }
 
 impl Answer {
-    /// The answer of a success; the refusal of anything else.
+    /// The answer itself if its status is a success, otherwise the refusal as an error.
     pub(crate) fn accept(self) -> Result<Self> {
         if (200..300).contains(&self.status) {
             return Ok(self);
@@ -168,17 +168,17 @@ impl Answer {
         Err(self.refusal())
     }
 
-    /// The answer's `data` and `meta`.
+    /// `data` and `meta` of the answer.
     pub(crate) fn envelope<T: serde::de::DeserializeOwned>(self) -> Result<Envelope<T>> {
         let answer = self.accept()?;
         serde_json::from_slice(&answer.body).map_err(|error| answer.odd(&error.to_string()))
     }
 
-    /// What the controller says about its refusal.
+    /// The refusal as an error.
     fn refusal(self) -> Error {
         let body = serde_json::from_slice::<ErrorEnvelope>(&self.body)
             .map(|envelope| envelope.error)
-            // Some refusals come without envelope (protocol: auth 1.4).
+            // Some refusals have no envelope (docs/protocol/auth.md 1.4).
             .or_else(|_| serde_json::from_slice::<ErrorBody>(&self.body));
         match body {
             Ok(body) if !body.code.is_empty() => {
@@ -204,7 +204,7 @@ fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// What happened, without the URL that the library puts in front.
+/// The cause of an error, without the URL that the library puts in front.
 fn reason(error: &reqwest::Error) -> String {
     let mut next = std::error::Error::source(error);
     let Some(first) = next else { return error.to_string() };

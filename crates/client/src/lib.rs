@@ -1,18 +1,25 @@
-//! Typed HTTP calls over the contract: login, enrollment, paging.
+//! Typed HTTP calls to a controller: login, enrollment, lists by page.
 //!
-//! The routers, the SDK and the commands talk to controllers through this crate; it knows the rows
-//! and bodies of `weft-contract` and the keys and trust of `weft-identity`, and nothing of what a
-//! controller is. What flows through:
+//! Routers, the SDK and the commands talk to controllers through this crate. It knows the
+//! operations and bodies of `weft-contract` and the keys and trust of `weft-identity`.
 //!
-//! - [`Address`]: what people type as the address of a controller;
-//! - [`ManagementClient`]: everything an administrator does, generic over the contract's tables;
-//! - [`ClientApi`]: what an application does: log in, look at services, ask for sessions;
+//! - [`Address`]: the address of a controller, as people type it;
+//! - [`ManagementClient`]: the management API, generic over the contract's tables;
+//! - [`ClientApi`]: the client API: log in, list services, ask for sessions;
 //! - [`enroll`]: from a one-time token to a certificate;
-//! - [`trust`]: how a controller is believed that nobody has met before;
-//! - [`SavedLogin`], [`Logins`]: logins that outlive the command that made them.
+//! - [`trust`]: first contact with an unknown controller;
+//! - [`SavedLogin`], [`Logins`]: logins in files, for the next command.
 //!
-//! Every answer is bounded ([`MAX_ANSWER`]), every call has a deadline, and 429 is waited out as the
-//! server asks. Nothing is retried that could have happened.
+//! Every answer is bounded ([`MAX_ANSWER`]), every call has a deadline, and 429 is waited out as
+//! the server asks. A request is sent again only if the controller cannot have acted on it.
+//!
+//! ```
+//! use weft_client::Address;
+//!
+//! let address: Address = "controller.example:1280".parse()?;
+//! assert_eq!((address.host(), address.port()), ("controller.example", 1280));
+//! # Ok::<(), weft_client::Error>(())
+//! ```
 
 mod address;
 mod call;

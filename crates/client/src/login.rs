@@ -1,9 +1,9 @@
-//! Logins that outlive the command that made them: small files that only their owner can read,
-//! one for each controller and identity, and one of them is the current one.
+//! Saved logins: one small file for each, readable by its owner only. One of them is the current
+//! one.
 //!
 //! ```text
 //! DIR/logins/NAME.json   a login
-//! DIR/current            the name of the one that is used when none is named
+//! DIR/current            the name of the current login
 //! ```
 
 use std::fmt;
@@ -20,16 +20,16 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::http::Tls;
 
-/// Folder of the files below the directory the caller chooses.
+/// Folder of the login files.
 const FOLDER: &str = "logins";
-/// Name of the file that names the current login.
+/// Name of the file that holds the current login's name.
 const CURRENT: &str = "current";
-/// Larger files are not read.
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// The longest name of a login.
+/// Longest name of a login, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Who is logged in where.
+/// A login to a controller.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SavedLogin {
@@ -39,17 +39,18 @@ pub struct SavedLogin {
     pub username: String,
     /// The session token.
     pub token: String,
-    /// When the session ends unless it is used, if the controller said.
+    /// When the session ends unless it is used, if the controller told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Whom to believe, PEM.
+    /// CA bundle to trust, PEM.
     pub ca: String,
-    /// What it logs in with again when the session has ended, if it can by itself.
+    /// Certificate for a new login when the session has ended; `None` if the login needs a
+    /// password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<LoginKey>,
 }
 
-/// A certificate that logs in without asking anybody.
+/// A certificate to log in with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LoginKey {
@@ -65,7 +66,7 @@ pub enum LoginKey {
 }
 
 impl LoginKey {
-    /// Loads key and certificates.
+    /// Loads key and certificates, with the CA bundle `ca` (PEM).
     ///
     /// # Errors
     /// When a file cannot be read or understood, or key and certificate do not belong together.
@@ -91,23 +92,23 @@ impl LoginKey {
 }
 
 impl SavedLogin {
-    /// Where the controller is.
+    /// Address of the controller.
     ///
     /// # Errors
-    /// When the file holds no address.
+    /// When `controller` is not an address.
     pub fn address(&self) -> Result<Address> {
         self.controller.parse()
     }
 
-    /// Whom to believe.
+    /// CA bundle to trust.
     ///
     /// # Errors
-    /// When the file holds no certificate.
+    /// When `ca` holds no certificate.
     pub fn bundle(&self) -> Result<TrustBundle> {
         Ok(TrustBundle::from_pem(self.ca.as_bytes())?)
     }
 
-    /// How to connect: with its certificate, if it has one.
+    /// TLS of the login: its trust and, if it has one, its certificate.
     ///
     /// # Errors
     /// As [`SavedLogin::bundle`] and [`LoginKey::load`].
@@ -129,14 +130,14 @@ impl fmt::Debug for SavedLogin {
     }
 }
 
-/// The logins saved in a directory.
+/// The saved logins of a directory.
 #[derive(Clone, Debug)]
 pub struct Logins {
     directory: PathBuf,
 }
 
 impl Logins {
-    /// Those in this directory, which need not be there yet.
+    /// The logins of this directory, which need not exist yet.
     #[must_use]
     pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into() }
@@ -148,7 +149,7 @@ impl Logins {
         &self.directory
     }
 
-    /// A name for the login to a controller that nobody named: `localhost-1280`.
+    /// Default name of a login to this controller, such as `localhost-1280`.
     #[must_use]
     pub fn name_for(address: &Address) -> String {
         let host: String = address
@@ -160,10 +161,10 @@ impl Logins {
         format!("{}-{}", host.trim_start_matches('.'), address.port())
     }
 
-    /// Where a login is kept.
+    /// Path of a login's file.
     ///
     /// # Errors
-    /// When nothing can be called so.
+    /// When the name is not allowed.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         let is_name = !name.is_empty()
             && name.len() <= MAX_NAME
@@ -175,7 +176,7 @@ impl Logins {
         Ok(self.directory.join(FOLDER).join(format!("{name}.json")))
     }
 
-    /// The names of all logins, in order.
+    /// Names of all logins, sorted.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -202,7 +203,7 @@ impl Logins {
         Ok(names)
     }
 
-    /// The name of the login that is used when none is named.
+    /// Name of the current login.
     ///
     /// # Errors
     /// When the file that names it cannot be read.
@@ -212,7 +213,7 @@ impl Logins {
         Ok((!name.is_empty()).then_some(name))
     }
 
-    /// A login, by default the current one; none if it is not there.
+    /// A login with its name, by default the current one; `None` if it does not exist.
     ///
     /// # Errors
     /// When the file cannot be read or understood.
@@ -235,7 +236,7 @@ impl Logins {
         }
     }
 
-    /// Saves a login; the directory is made if it is not there.
+    /// Saves a login. The directory is made if it does not exist.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -260,8 +261,7 @@ impl Logins {
         Ok(write_private(&self.directory.join(CURRENT), format!("{name}\n").as_bytes())?)
     }
 
-    /// Forgets a login; it is no error if it is not there. If it was the current one, there is none
-    /// any more.
+    /// Removes a login, if it exists. If it was the current one, no login is current afterwards.
     ///
     /// # Errors
     /// When a file cannot be removed.

@@ -1,4 +1,4 @@
-//! What an administrator does: everything in the tables of the management API.
+//! The management API, for administrators: every operation in its tables.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::login::SavedLogin;
 
 const API: Api = Api::Management;
 
-/// A caller of the management API.
+/// A client of the management API.
 ///
 /// ```no_run
 /// # async fn example(ca: weft_identity::TrustBundle) -> weft_client::Result<()> {
@@ -40,7 +40,7 @@ pub struct ManagementClient {
 }
 
 impl ManagementClient {
-    /// A client of the controller at this address, not logged in.
+    /// A client of the controller at this address, without a login.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -48,17 +48,17 @@ impl ManagementClient {
         Ok(Self { caller: Caller::new(address, API, tls)? })
     }
 
-    /// A client with a login that was saved.
+    /// A client with a saved login. Whether its session has ended shows at the first call.
     ///
     /// # Errors
-    /// When the saved login is not usable; whether it has ended shows at the first call.
+    /// When the saved login cannot be used.
     pub fn resume(login: &SavedLogin) -> Result<Self> {
         let client = Self::new(login.address()?, &login.tls()?)?;
         client.caller.set_session(Some(login.token.clone()));
         Ok(client)
     }
 
-    /// Where the controller is.
+    /// Address of the controller.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.caller.address()
@@ -70,7 +70,7 @@ impl ManagementClient {
         self.caller.session()
     }
 
-    /// Uses a session that was made elsewhere.
+    /// Uses the session of this token.
     pub fn set_token(&self, token: impl Into<String>) {
         self.caller.set_session(Some(token.into()));
     }
@@ -101,7 +101,7 @@ impl ManagementClient {
         self.call(row(API, "listVersion")?, &[], &[], None).await
     }
 
-    /// Who is logged in.
+    /// The identity that is logged in.
     ///
     /// # Errors
     /// As [`ManagementClient::call`].
@@ -109,11 +109,11 @@ impl ManagementClient {
         self.call(row(API, "getCurrentIdentity")?, &[], &[], None).await
     }
 
-    /// Runs any operation; `ids` fill the places of its path.
+    /// Runs an operation of the management API; `ids` fill the variables of its path.
     ///
     /// # Errors
-    /// [`Error::Api`] with what the controller says when it refuses; others when it was not reached
-    /// or its answer cannot be read.
+    /// [`Error::Api`] with the controller's answer when it refuses; other errors when it was not
+    /// reached or its answer cannot be read.
     pub async fn call<T: DeserializeOwned>(
         &self,
         operation: &Operation,
@@ -124,7 +124,7 @@ impl ManagementClient {
         self.caller.call(operation, ids, query, body).await
     }
 
-    /// Runs any operation of any API of the same controller, with the same session.
+    /// Runs an operation of any API of the same controller, with the same session.
     ///
     /// # Errors
     /// As [`ManagementClient::call`].
@@ -139,8 +139,8 @@ impl ManagementClient {
         self.caller.call_in(api, operation, ids, query, body).await
     }
 
-    /// Runs an operation whose answer, or whose body, is not JSON: a media type and bytes go out,
-    /// bytes come back as they are.
+    /// Runs an operation whose body or answer is not JSON. The body is a media type and bytes; the
+    /// body of the answer is returned unread.
     ///
     /// # Errors
     /// As [`ManagementClient::call`].
@@ -182,7 +182,7 @@ impl ManagementClient {
         self.caller.page(operation, ids, query).await
     }
 
-    /// All of a list that passes the filter. A `limit` in the filter is obeyed.
+    /// Every entry of a list that passes the filter. A `limit` in the filter holds.
     ///
     /// # Errors
     /// As [`ManagementClient::call`].
@@ -196,7 +196,7 @@ impl ManagementClient {
         self.caller.list_all(operation, ids, &query).await
     }
 
-    /// All entities of a kind that pass the filter.
+    /// Every entity of a kind that passes the filter.
     ///
     /// # Errors
     /// As [`ManagementClient::call`].
@@ -208,7 +208,7 @@ impl ManagementClient {
         self.list_all(offered(kind, kind.list(), "listed")?, &[], filter).await
     }
 
-    /// Makes an entity and answers its id.
+    /// Creates an entity and returns its id.
     ///
     /// # Errors
     /// As [`ManagementClient::call`].
@@ -226,7 +226,7 @@ impl ManagementClient {
         self.call(offered(kind, kind.detail(), "read")?, &[id], &[], None).await
     }
 
-    /// Replaces all of an entity.
+    /// Replaces an entity.
     ///
     /// # Errors
     /// As [`ManagementClient::call`].
@@ -246,7 +246,7 @@ impl ManagementClient {
         Ok(())
     }
 
-    /// Removes an entity.
+    /// Deletes an entity.
     ///
     /// # Errors
     /// As [`ManagementClient::call`].

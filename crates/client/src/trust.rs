@@ -1,10 +1,11 @@
-//! How a controller is believed that nobody has met before.
+//! First contact with a controller that is not trusted yet.
 //!
-//! A controller hands out the CA bundle of its network to anybody, over TLS that nobody can verify
-//! yet. So two connections are made: the first believes anybody and takes only the leaf certificate
-//! that the server proves to hold; somebody vouches for that leaf (the signature of an enrollment
-//! token, or a person who compares its fingerprint); the second believes that leaf alone and fetches
-//! the bundle (protocol: auth 4.2, 6; edge-control-plane 17.1).
+//! A controller hands out the CA bundle of its network to anybody, over TLS that a stranger cannot
+//! verify. Two connections are therefore made. The first trusts any certificate and takes only the
+//! leaf that the server proves to hold. Then somebody vouches for that leaf: the signature of an
+//! enrollment token, or a person who compares its fingerprint. The second connection trusts that
+//! leaf alone and fetches the bundle (docs/protocol/auth.md 4.2, 6;
+//! docs/protocol/edge-control-plane.md 17.1).
 
 use std::time::SystemTime;
 
@@ -17,19 +18,19 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::http::{Http, Outgoing, Tls};
 
-/// A controller that nobody has vouched for yet.
+/// A controller that nobody has vouched for.
 #[derive(Clone, Debug)]
 pub struct Stranger {
-    /// The certificate it proved to hold.
+    /// The leaf certificate that it proved to hold.
     pub leaf: Certificate,
-    /// The bundle it hands out, to which the certificate leads.
+    /// The CA bundle that it hands out, to which the leaf leads.
     pub bundle: TrustBundle,
 }
 
-/// Meets a controller: its certificate and its bundle, for a person to compare and to agree to.
+/// Fetches a controller's certificate and bundle, for a person to compare and accept.
 ///
 /// # Errors
-/// When it cannot be reached, or its certificate does not lead to its bundle.
+/// When the controller cannot be reached, or its certificate does not lead to its bundle.
 pub async fn meet(address: &Address) -> Result<Stranger> {
     let chain = presented(address).await?;
     let leaf = first(address, &chain)?;
@@ -40,17 +41,17 @@ pub async fn meet(address: &Address) -> Result<Stranger> {
     Ok(Stranger { leaf, bundle })
 }
 
-/// The certificate a controller proves to hold, believed by nobody.
+/// The leaf certificate that a controller proves to hold, not verified otherwise.
 pub(crate) async fn leaf_of(address: &Address) -> Result<Certificate> {
     first(address, &presented(address).await?)
 }
 
-/// The bundle that the holder of this certificate hands out.
+/// The CA bundle that the holder of this certificate hands out.
 pub(crate) async fn bundle_of(address: &Address, leaf: &Certificate) -> Result<TrustBundle> {
     bundle_at(address, &format!("{}{CA_CERTIFICATES}", Api::Client.base()), leaf).await
 }
 
-/// The same at another path.
+/// The CA bundle at this path.
 pub(crate) async fn bundle_at(
     address: &Address,
     path: &str,
@@ -61,17 +62,17 @@ pub(crate) async fn bundle_at(
     read_bundle(&answer.body)
 }
 
-/// A bundle as controllers write it.
+/// A CA bundle in the form that controllers send.
 pub(crate) fn read_bundle(body: &[u8]) -> Result<TrustBundle> {
     Ok(TrustBundle::new(read_ca_store(body)?))
 }
 
-/// The chain a controller presents, leaf first.
+/// The chain that a controller presents, leaf first.
 async fn presented(address: &Address) -> Result<Vec<Certificate>> {
     let (config, collected) = collecting_client_config(&[ALPN_H2, ALPN_HTTP1])?;
     let http = Http::with_config(config)?;
     let url = address.at(Api::Client, CA_CERTIFICATES)?;
-    // Whatever it answers: only what TLS proved is taken.
+    // The answer does not matter: only the chain of the TLS handshake is used.
     let asked = http.send(&Outgoing::get(url)).await;
     let chain = collected.chain();
     if chain.is_empty() {

@@ -1,5 +1,5 @@
-//! Addresses: `tls:host:port` for channels, `host:port` for HTTP (protocol: config 1.3,
-//! channel 2).
+//! Addresses: `tls:host:port` for channels, `host:port` for HTTP
+//! (docs/protocol/config.md 1.3, docs/protocol/channel.md 2).
 
 use std::{fmt, str::FromStr};
 

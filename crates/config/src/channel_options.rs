@@ -1,5 +1,5 @@
 //! Options of channels: queue lengths and timeouts, and heartbeats
-//! (protocol: channel 11.1, 15.4).
+//! (docs/protocol/channel.md 11.1, 15.4).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Sections for debugging: `trace` and `profile` (protocol: config 4.11).
+//! Sections for debugging: `trace` and `profile` (docs/protocol/config.md 4.11).
 
 use std::{path::PathBuf, time::Duration};
 

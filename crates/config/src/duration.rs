@@ -1,4 +1,4 @@
-//! Durations as text: `1h30m`, `250ms`, `1.5h` (protocol: config 1.3).
+//! Durations as text: `1h30m`, `250ms`, `1.5h` (docs/protocol/config.md 1.3).
 
 use std::time::Duration;
 

@@ -104,7 +104,7 @@ pub(crate) fn examine_tree<T>(
     examined
 }
 
-/// `v: 3`, an integer (protocol: config 1.4).
+/// `v: 3`, an integer (docs/protocol/config.md 1.4).
 fn check_version(root: &Section<'_>, kind: Kind) {
     if !root.has("v") {
         let text = match kind {

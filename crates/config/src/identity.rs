@@ -1,5 +1,5 @@
 //! The `identity:` section, as values; what they mean is for crate `weft-identity`
-//! (protocol: config 2.1).
+//! (docs/protocol/config.md 2.1).
 
 use crate::section::Section;
 

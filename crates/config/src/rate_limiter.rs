@@ -1,4 +1,4 @@
-//! The adaptive rate limiter that several sections have (protocol: config 4.9).
+//! The adaptive rate limiter that several sections have (docs/protocol/config.md 4.9).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The `web:` section: HTTP servers, their addresses and APIs (protocol: config 3).
+//! The `web:` section: HTTP servers, their addresses and APIs (docs/protocol/config.md 3).
 
 use std::{
     path::{Component, Path, PathBuf},

@@ -1,5 +1,5 @@
 //! Flow control options of circuits, shared by `dialers` and `listeners` of a router
-//! (protocol: config 5.5).
+//! (docs/protocol/config.md 5.5).
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Request bodies: one type per kind serves create, replace and patch.
 //!
 //! Every member is optional and null is the same as absent, so a member that is `Some` was sent:
-//! that is all a patch needs to know (protocol: management-api 2.4). What a verb requires is said
-//! by the [`Field`] rows of the type, which also feed the commands and the API description.
-//! Unknown members are ignored (protocol: management-api 1.2), and names count in any case.
+//! that is all a patch needs to know (docs/protocol/management-api.md 2.4). What a verb requires is
+//! said by the [`Field`] rows of the type, which also feed the commands and the API description.
+//! Unknown members are ignored (docs/protocol/management-api.md 1.2), and names count in any case.
 //!
 //! ```
 //! use weft_contract::body::{self, Verb};
@@ -20,144 +20,16 @@
 mod members;
 mod unread;
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::{Cause, ErrorCode};
-use crate::json::{JsonMap, Password, Tags, Username};
-use crate::timestamp::Timestamp;
 
 #[doc(hidden)]
 pub use members::Members;
 pub use unread::Unread;
 
-/// What a body is sent for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// A new entity, or an action: POST.
-    Create,
-    /// All of an entity: PUT.
-    Replace,
-    /// Parts of an entity: PATCH.
-    Patch,
-}
-
-/// Which verbs cannot do without a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// None.
-    Optional,
-    /// Create only.
-    Create,
-    /// Replace only.
-    Replace,
-    /// Create and replace.
-    Both,
-    /// Create and patch.
-    NotReplace,
-    /// All three.
-    Always,
-}
-
-impl Need {
-    /// Whether this verb requires the member.
-    #[must_use]
-    pub const fn covers(self, verb: Verb) -> bool {
-        match self {
-            Self::Optional => false,
-            Self::Create => matches!(verb, Verb::Create),
-            Self::Replace => matches!(verb, Verb::Replace),
-            Self::Both => matches!(verb, Verb::Create | Verb::Replace),
-            Self::NotReplace => matches!(verb, Verb::Create | Verb::Patch),
-            Self::Always => true,
-        }
-    }
-}
-
-/// One member of a body.
-#[derive(Clone, Copy, Debug)]
-pub struct Field {
-    /// Its name in JSON.
-    pub name: &'static str,
-    /// What it holds.
-    pub shape: FieldType,
-    /// Which verbs require it.
-    pub need: Need,
-    /// The collection whose entities it names by id, if it does.
-    pub names: Option<&'static str>,
-    /// What it means.
-    pub about: &'static str,
-}
-
-/// What a member holds.
-#[derive(Clone, Copy, Debug)]
-pub enum FieldType {
-    /// A text.
-    Text,
-    /// A text of so many characters.
-    Length {
-        /// The least.
-        min: usize,
-        /// The most.
-        max: usize,
-    },
-    /// `true` or `false`.
-    Bool,
-    /// A whole number in these bounds.
-    Integer {
-        /// The least.
-        min: i64,
-        /// The most.
-        max: i64,
-    },
-    /// A date and time.
-    Time,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// An object with these members.
-    Object(&'static [Field]),
-    /// An array.
-    List(&'static FieldType),
-    /// An object from any names to values of one type.
-    Map(&'static FieldType),
-    /// An object of any content.
-    Json,
-}
-
-/// A type that can be a member of a body.
-pub trait Shape {
-    /// What it holds.
-    const SHAPE: FieldType;
-}
-
-macro_rules! shapes {
-    ($($type:ty => $shape:expr,)*) => {
-        $(impl Shape for $type { const SHAPE: FieldType = $shape; })*
-    };
-}
-
-shapes! {
-    String => FieldType::Text,
-    Username => FieldType::Length { min: Username::MIN, max: Username::MAX },
-    Password => FieldType::Length { min: Password::MIN, max: Password::MAX },
-    bool => FieldType::Bool,
-    u16 => FieldType::Integer { min: 0, max: u16::MAX as i64 },
-    u32 => FieldType::Integer { min: 0, max: u32::MAX as i64 },
-    i64 => FieldType::Integer { min: i64::MIN, max: i64::MAX },
-    Timestamp => FieldType::Time,
-    JsonMap => FieldType::Json,
-    Tags => FieldType::Json,
-}
-
-impl<T: Shape> Shape for Vec<T> {
-    const SHAPE: FieldType = FieldType::List(&T::SHAPE);
-}
-
-impl<T: Shape> Shape for BTreeMap<String, T> {
-    const SHAPE: FieldType = FieldType::Map(&T::SHAPE);
-}
+pub use crate::shape::{Field, FieldType, Need, Shape, Verb};
 
 /// A request body; made by the `body!` macro.
 pub trait Body: Serialize + DeserializeOwned + Default {
@@ -335,26 +207,26 @@ macro_rules! body {
         $crate::body::object_only!($name);
 
         impl $crate::body::Body for $name {
-            const FIELDS: &'static [$crate::body::Field] = &[
+            const FIELDS: &'static [$crate::shape::Field] = &[
                 $(
-                    $crate::body::Field {
+                    $crate::shape::Field {
                         name: $json,
                         shape: $crate::body::first_or(
                             &[$($shape)?],
-                            <$type as $crate::body::Shape>::SHAPE,
+                            <$type as $crate::shape::Shape>::SHAPE,
                         ),
-                        need: $crate::body::Need::$need,
+                        need: $crate::shape::Need::$need,
                         names: $crate::body::first(&[$($names)?]),
                         about: concat!($($doc),+),
                     },
                 )*
             ];
 
-            fn missing(&self, verb: $crate::body::Verb) -> Vec<String> {
+            fn missing(&self, verb: $crate::shape::Verb) -> Vec<String> {
                 #[allow(unused_mut)]
                 let mut missing = Vec::new();
                 $(
-                    if $crate::body::Need::$need.covers(verb) && self.$field.is_none() {
+                    if $crate::shape::Need::$need.covers(verb) && self.$field.is_none() {
                         missing.push($json.to_owned());
                     }
                 )*
@@ -375,14 +247,14 @@ macro_rules! body {
             }
         }
 
-        impl $crate::body::Shape for $name {
-            const SHAPE: $crate::body::FieldType =
-                $crate::body::FieldType::Object(<$name as $crate::body::Body>::FIELDS);
+        impl $crate::shape::Shape for $name {
+            const SHAPE: $crate::shape::FieldType =
+                $crate::shape::FieldType::Object(<$name as $crate::body::Body>::FIELDS);
         }
 
         impl $crate::schema::HasSchema for $name {
             const SCHEMA: $crate::schema::Schema =
-                $crate::schema::Schema::Plain(<$name as $crate::body::Shape>::SHAPE);
+                $crate::schema::Schema::Plain(<$name as $crate::shape::Shape>::SHAPE);
         }
     };
 }

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::body::{Field, FieldType, Verb};
 use crate::kind::Kind;
+use crate::shape::{Field, FieldType, Verb};
 
 /// Kind, member, value.
 const TABLE: &[(&str, &str, &str)] = &[

@@ -271,13 +271,13 @@ macro_rules! words {
             }
         }
 
-        impl $crate::body::Shape for $name {
-            const SHAPE: $crate::body::FieldType = $crate::body::FieldType::Choice(Self::WORDS);
+        impl $crate::shape::Shape for $name {
+            const SHAPE: $crate::shape::FieldType = $crate::shape::FieldType::Choice(Self::WORDS);
         }
 
         impl $crate::schema::HasSchema for $name {
             const SCHEMA: $crate::schema::Schema =
-                $crate::schema::Schema::Plain(<Self as $crate::body::Shape>::SHAPE);
+                $crate::schema::Schema::Plain(<Self as $crate::shape::Shape>::SHAPE);
         }
     };
 }

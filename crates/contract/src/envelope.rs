@@ -1,4 +1,4 @@
-//! The frame around every answer: `data` and `meta` (protocol: management-api 2.1).
+//! The frame around every answer: `data` and `meta` (docs/protocol/management-api.md 2.1).
 
 use serde::{Deserialize, Serialize};
 

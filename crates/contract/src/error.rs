@@ -1,7 +1,7 @@
 //! Errors on the wire: codes, their status and message, and the shape of the body.
 //!
-//! Codes and statuses are what clients compare; messages are for people (protocol: management-api
-//! 3.1, 3.2; auth 1.4).
+//! Codes and statuses are what clients compare; messages are for people
+//! (docs/protocol/management-api.md 3.1, 3.2; docs/protocol/auth.md 1.4).
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;

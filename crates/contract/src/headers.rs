@@ -1,4 +1,4 @@
-//! Names of HTTP headers and media types. No API uses cookies (protocol: auth 1.2).
+//! Names of HTTP headers and media types. No API uses cookies (docs/protocol/auth.md 1.2).
 
 /// Request: token of a legacy session. Also on the answer of a successful authentication.
 pub const SESSION: &str = "zt-session";
@@ -31,7 +31,7 @@ pub const EXPLAIN: &str = "explain";
 /// Answer: how the body of the CA certificates is written.
 pub const TRANSFER_ENCODING: &str = "content-transfer-encoding";
 
-/// Media type of nearly everything; exactly this, without a charset (protocol: auth 1.2).
+/// Media type of nearly everything; exactly this, without a charset (docs/protocol/auth.md 1.2).
 pub const JSON: &str = "application/json";
 /// Media type of the CA certificates.
 pub const PKCS7: &str = "application/pkcs7-mime";
@@ -50,13 +50,13 @@ pub const BYTES: &str = "application/octet-stream";
 /// Media type of a QR code.
 pub const PNG: &str = "image/png";
 
-/// Media types under which `POST /enroll` takes a bare PEM request (protocol: auth 5.2).
+/// Media types under which `POST /enroll` takes a bare PEM request (docs/protocol/auth.md 5.2).
 pub const RAW_ENROLL_TYPES: &[&str] = &["application/pkcs7", PEM, TEXT];
 
 /// Media types under which an enrollment takes anything.
 pub const ENROLL_TYPES: &[&str] = &[JSON, "application/pkcs7", PEM, TEXT];
 
-/// Request bodies above this many bytes are answered 413 (protocol: management-api 1).
+/// Request bodies above this many bytes are answered 413 (docs/protocol/management-api.md 1).
 pub const MAX_BODY: usize = 1_048_576;
 
 /// The token in a value of [`AUTHORIZATION`].

@@ -11,7 +11,7 @@ pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 /// User-defined labels of an entity: flat, sorted by name.
 pub type Tags = BTreeMap<String, TagValue>;
 
-/// The value of a tag: no object and no array (protocol: management-api 2.3).
+/// The value of a tag: no object and no array (docs/protocol/management-api.md 2.3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "tag values are strings, numbers, booleans or null")]
 pub enum TagValue {
@@ -122,7 +122,7 @@ impl fmt::Debug for Password {
 /// Turns numbers such as `80.0` into `80`, in place and at every depth.
 ///
 /// Clients written in languages with one kind of number send them; configs keep whole numbers as
-/// whole numbers (protocol: management-api 1.2).
+/// whole numbers (docs/protocol/management-api.md 1.2).
 pub fn narrow_numbers(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Number(number) => {

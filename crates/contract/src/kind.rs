@@ -1,7 +1,7 @@
 //! Kinds of entities as people name them: what `weft create|list|show|update|delete KIND` offers.
 
-use crate::body::Field;
 use crate::operation::{Method, Operation};
+use crate::shape::Field;
 
 /// A kind of entity.
 #[derive(Clone, Copy, Debug)]

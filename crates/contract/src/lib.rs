@@ -8,7 +8,7 @@
 //! - [`operation`]: one row per operation: id, method, path, access, bodies, statuses;
 //! - [`resource`]: the rows, the bodies and the [`Kind`] of every resource, a file each;
 //! - [`body`]: how a request body is described, decoded and checked;
-//! - [`schema`]: how an answer is described;
+//! - [`schema`]: how an answer is described; [`shape`]: what members of both hold;
 //! - [`openapi`]: the descriptions of the APIs, made of all that;
 //! - [`entity`], [`envelope`], [`error`]: what every answer has in common;
 //! - [`permission`], [`headers`]: names.
@@ -30,9 +30,10 @@ pub mod paths;
 pub mod permission;
 pub mod resource;
 pub mod schema;
+pub mod shape;
 pub mod timestamp;
 
-pub use body::{Body, BodyError, Field, FieldType, Need, Verb};
+pub use body::{Body, BodyError};
 pub use entity::{Base, EntityRef, Link, Links, NamedRole};
 pub use envelope::{Created, Empty, Envelope, Meta, Pagination};
 pub use error::{Cause, ErrorBody, ErrorCode, ErrorEnvelope};
@@ -42,4 +43,5 @@ pub use kind::Kind;
 pub use operation::{Access, Load, Method, Operation, Request, Response};
 pub use paths::Api;
 pub use permission::{Action, Permission, Subject};
+pub use shape::{Field, FieldType, Need, Verb};
 pub use timestamp::Timestamp;

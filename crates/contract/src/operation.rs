@@ -32,7 +32,7 @@ impl Method {
     }
 }
 
-/// Who may run an operation (protocol: management-api 4).
+/// Who may run an operation (docs/protocol/management-api.md 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Anybody.
@@ -64,7 +64,7 @@ pub enum Request {
     JsonList(&'static [Field]),
     /// Plain text.
     Text,
-    /// JSON or a bare PEM request, by media type (protocol: auth 5.2).
+    /// JSON or a bare PEM request, by media type (docs/protocol/auth.md 5.2).
     Enrollment(&'static [Field]),
 }
 

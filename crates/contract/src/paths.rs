@@ -1,8 +1,8 @@
 //! Which API a request path belongs to, and the older spellings that are still sent.
 //!
-//! (protocol: management-api 1; auth 1.1.) Several APIs share a listener. The first of them, in the
-//! order of the configuration, whose test matches takes the request; what nobody claims goes to the
-//! client API, or to the last one when that is not bound.
+//! (docs/protocol/management-api.md 1; docs/protocol/auth.md 1.1.) Several APIs share a listener.
+//! The first of them, in the order of the configuration, whose test matches takes the request; what
+//! nobody claims goes to the client API, or to the last one when that is not bound.
 
 use crate::entity::words;
 

@@ -1,4 +1,4 @@
-//! Names of permissions that can be granted to an identity (protocol: management-api 4).
+//! Names of permissions that can be granted to an identity (docs/protocol/management-api.md 4).
 //!
 //! `<subject>` allows every action on a subject, `<subject>.<action>` one of them;
 //! `admin_readonly` allows every read. Being an administrator is a flag of the identity, not a

@@ -2,12 +2,12 @@
 //!
 //! One row of the [`detail!`](crate::entity) macro is both a member of the type and its
 //! description, so the two cannot differ. Request bodies describe themselves by
-//! [`Field`](crate::body::Field)s.
+//! [`Field`](crate::shape::Field)s.
 
 use std::collections::BTreeMap;
 
-use crate::body::FieldType;
 use crate::json::{JsonMap, Password, Tags, Username};
+use crate::shape::FieldType;
 use crate::timestamp::Timestamp;
 
 /// What a value of an answer is.

@@ -1,7 +1,7 @@
 //! Points in time as the APIs write them: RFC 3339, UTC, milliseconds.
 //!
-//! `2026-01-02T03:04:05.678Z` (protocol: management-api 1.2). "No time" is the first day of year 1
-//! (protocol: auth 1.3), which is also what [`Timestamp::default`] gives.
+//! `2026-01-02T03:04:05.678Z` (docs/protocol/management-api.md 1.2). "No time" is the first day of
+//! year 1 (docs/protocol/auth.md 1.3), which is also what [`Timestamp::default`] gives.
 
 use std::fmt;
 use std::str::FromStr;

@@ -42,7 +42,7 @@ pub struct RouterEvent {
     pub online: bool,
 }
 
-/// What happened to a link (protocol: control-plane 9.5).
+/// What happened to a link (docs/protocol/control-plane.md 9.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkChange {
     /// It was reported for the first time, or in a new incarnation.
@@ -114,7 +114,7 @@ pub struct CircuitEvent {
     pub path_cost: u32,
     /// How long making it took, or how long it lasted.
     pub duration: Duration,
-    /// Why it failed (protocol: operations, `failure_cause`).
+    /// Why it failed (docs/protocol/operations.md 4.3, `failure_cause`).
     pub failure: Option<&'static str>,
     /// Its tags.
     pub tags: StringMap,
@@ -135,7 +135,7 @@ pub struct ConnectEvent {
     pub destination: String,
 }
 
-/// Something a router wants operators to know (protocol: control-plane 22).
+/// Something a router wants operators to know (docs/protocol/control-plane.md 22).
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlertEvent {
     /// When.

@@ -19,7 +19,7 @@ struct Inner {
     retry_after: Option<Duration>,
 }
 
-/// One item of `WWW-Authenticate` (protocol: auth 1.5).
+/// One item of `WWW-Authenticate` (docs/protocol/auth.md 1.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
     /// No token was sent: both kinds are asked for.

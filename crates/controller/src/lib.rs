@@ -185,7 +185,7 @@ impl Controller {
     }
 
     /// The router whose certificate has this fingerprint (hex SHA-1): the current one, or an
-    /// extended one that it has not confirmed yet (protocol: edge-control-plane 17.3).
+    /// extended one that it has not confirmed yet (docs/protocol/edge-control-plane.md 17.3).
     pub fn router_by_fingerprint(&self, fingerprint: &str) -> Option<Arc<Router>> {
         let snapshot = self.snapshot();
         let found = snapshot.by_unique::<Router>(Router::FINGERPRINT, fingerprint).cloned();

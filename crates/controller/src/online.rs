@@ -16,7 +16,7 @@ use weft_contract::resource::identity::{ConnectionStatus, Interface};
 use weft_model::{Id, Timestamp};
 
 /// An identity of which no router told for this long is in unknown state
-/// (protocol: management-api 7.1).
+/// (docs/protocol/management-api.md 7.1).
 const TOLD: Duration = Duration::from_secs(300);
 
 /// What a connected router told of itself.

@@ -84,7 +84,7 @@ impl Ids {
         bytes
     }
 
-    /// A new entity id (protocol: management-api 2.3).
+    /// A new entity id (docs/protocol/management-api.md 2.3).
     pub fn entity(&self) -> Id {
         Id::short(u64::from_le_bytes(self.bytes()))
     }
@@ -95,7 +95,7 @@ impl Ids {
     }
 
     /// A new id that sorts after every one made before it, as routers need it of API sessions
-    /// and of full synchronisations (protocol: edge-control-plane 10.2): `c`, the time in
+    /// and of full synchronisations (docs/protocol/edge-control-plane.md 10.2): `c`, the time in
     /// milliseconds, a counter and 12 random digits, 25 characters in all.
     pub fn ordered(&self, now: Timestamp) -> Id {
         const COUNTER: u32 = 36 * 36 * 36 * 36;

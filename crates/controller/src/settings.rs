@@ -31,13 +31,14 @@ pub struct Settings {
     pub addresses: Addresses,
     /// How long things last.
     pub durations: Durations,
-    /// Issuer in the addresses that authenticator apps are set up with (protocol: auth 11.1).
+    /// Issuer in the addresses that authenticator apps are set up with
+    /// (docs/protocol/auth.md 11.1).
     pub totp_issuer: String,
-    /// How many logins are worked on at once (protocol: config 4.9).
+    /// How many logins are worked on at once (docs/protocol/config.md 4.9).
     pub login_limiter: RateLimiter,
     /// How many wrong passwords may come in a minute.
     pub guess_limits: GuessLimits,
-    /// How key sets of external signers are fetched (protocol: auth 13.3).
+    /// How key sets of external signers are fetched (docs/protocol/auth.md 13.3).
     pub jwks_fetch: JwksFetch,
     /// Names that certificates of routers may carry.
     pub router_names: RouterNames,
@@ -111,7 +112,7 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// Keys and certificates (protocol: auth 2.1).
+/// Keys and certificates (docs/protocol/auth.md 2.1).
 #[derive(Debug, Clone)]
 pub struct Keys {
     /// The root identity's server certificate. Routers verify tokens with its public key.
@@ -120,7 +121,7 @@ pub struct Keys {
     /// slow: an RSA signature takes ten times as long as one with P-256.
     pub tokens: Option<KeyedChain>,
     /// The certificate that a client meets at the API address: signs enrollment tickets, which
-    /// clients verify with it (protocol: auth 4.2).
+    /// clients verify with it (docs/protocol/auth.md 4.2).
     pub enrollment: KeyedChain,
     /// The edge signer: issues the certificates of identities, routers and sessions.
     pub authority: Authority,
@@ -148,7 +149,7 @@ pub struct Addresses {
     pub apis: BTreeMap<Api, Vec<String>>,
 }
 
-/// How long things last (protocol: auth 4.3, 10.3).
+/// How long things last (docs/protocol/auth.md 4.3, 10.3).
 #[derive(Debug, Clone)]
 pub struct Durations {
     /// An API session without activity.
@@ -179,7 +180,8 @@ impl Default for Durations {
     }
 }
 
-/// Which program this is. Clients compare the version to choose features (protocol: auth 17.2).
+/// Which program this is. Clients compare the version to choose features
+/// (docs/protocol/auth.md 17.2).
 #[derive(Debug, Clone)]
 pub struct Build {
     /// `vX.Y.Z` of the line that weft is compatible with.

@@ -32,7 +32,7 @@ const LOAD_AHEAD: usize = 16;
 /// Lists that look at much, and slow signatures, at a time for each processor.
 const SCANS: usize = 2;
 const SIGNINGS: usize = 1;
-/// How often sessions are looked at for their end (protocol: auth 10.3).
+/// How often sessions are looked at for their end (docs/protocol/auth.md 10.3).
 const ENDS: Duration = Duration::from_secs(1);
 /// Of those times, how often the rest is done.
 const SWEEP: u32 = 5;
@@ -133,7 +133,7 @@ impl Controller {
         Arc::downgrade(&self.0)
     }
 
-    /// The default auth policy and the built-in config types (protocol: management-api 8).
+    /// The default auth policy and the built-in config types (docs/protocol/management-api.md 8).
     async fn seed(&self) -> Result<(), Failure> {
         let now = self.now();
         self.decide(&Caller::own("seed"), move |decision| {
@@ -164,7 +164,7 @@ impl Controller {
         self.snapshot().list::<Identity>().any(|identity| identity.is_default_admin)
     }
 
-    /// Makes the default admin, once (protocol: auth 3). Returns the id of the identity.
+    /// Makes the default admin, once (docs/protocol/auth.md 3). Returns the id of the identity.
     pub async fn init_admin(
         &self,
         name: &str,

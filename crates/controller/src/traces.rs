@@ -1,5 +1,6 @@
-//! Whose circuits are written to the log in detail, and for how long (protocol: management-api
-//! 7.1, trace). Class Memory: asked for by an administrator, forgotten when its time is over.
+//! Whose circuits are written to the log in detail, and for how long
+//! (docs/protocol/management-api.md 7.1, trace). Class Memory: asked for by an administrator,
+//! forgotten when its time is over.
 
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 //! A message is sealed as if it were ChaCha20-Poly1305 over a 64-byte block that starts with the
 //! tag, followed by the message: keystream block 0 gives the authenticator's key, block 1 covers
 //! the tag block, the message starts at block 2. Of the sealed tag block only the first byte
-//! travels (protocol: sdk 14.3). What differs from the standard construction is the padding after
-//! the message: `length mod 16` zeros, where the standard completes the block. Both are equal if
-//! the length is 0 or 8 modulo 16, and then the whole is one call to a fast library cipher. Other
-//! lengths put the same parts together by hand.
+//! travels (docs/protocol/sdk.md 14.3). The difference to the standard construction is the padding
+//! after the message: `length mod 16` zeros, where the standard completes the block. Both paddings
+//! are equal if the length is 0 or 8 modulo 16; such a message is one call to a fast library
+//! cipher. Messages of other lengths are put together here from the same parts.
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use bytes::{Buf, Bytes, BytesMut};
@@ -19,10 +19,10 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 
-/// A ChaCha20 block; the tag has one to itself.
+/// Bytes of a ChaCha20 block; the tag has a block of its own.
 const BLOCK: usize = 64;
 
-/// The authenticator.
+/// Bytes of the authenticator.
 pub(crate) const MAC: usize = 16;
 
 /// The nonce of one message: counter and state nonce.
@@ -133,7 +133,8 @@ impl Cipher {
         ciphertext: &[u8],
         mac: &[u8; MAC],
     ) -> Result<(u8, Bytes), Error> {
-        // The rest of the sealed tag block is keystream over zeros; it did not travel.
+        // The rest of the sealed tag block did not travel: it is the keystream itself, as it covers
+        // zeros.
         let mut block = [0; BLOCK];
         let mut stream = self.stream(nonce);
         stream.seek(BLOCK as u64);
@@ -177,14 +178,14 @@ fn seal_fast(
         .map_err(|_| Error::Cipher)?;
     let mut mac = [0; MAC];
     mac.copy_from_slice(sealed.as_ref());
-    // The one byte of the tag block that travels goes right before the ciphertext.
+    // The sealed byte of the tag block goes right before the ciphertext.
     buffer[BLOCK - 1] = buffer[0];
     buffer.extend_from_slice(&mac);
     buffer.advance(BLOCK - 1);
     Ok(Sealed { bytes: buffer.freeze(), mac })
 }
 
-/// Authenticates the ciphertext, its odd padding and the lengths.
+/// Authenticates the ciphertext, its padding and the lengths.
 fn finish(mut authenticator: OnetimeauthState, ciphertext: &[u8]) -> [u8; MAC] {
     crypto_onetimeauth_update(&mut authenticator, ciphertext);
     crypto_onetimeauth_update(&mut authenticator, &[0; 16][..ciphertext.len() % 16]);

@@ -1,26 +1,26 @@
-//! Ends that seal the end of what they send.
+//! The sealed end of a stream: weft's extension of the encryption between two of its SDKs.
 //!
-//! The end of a direction travels outside the seal: whoever carries a circuit can cut it short, and the
-//! reader takes it for the end. Two ends of this crate close that gap between themselves. Each tells the
-//! other on the way on which keys travel, which routers in transit do not see:
+//! OpenZiti's end of a direction is a flag outside the seal: a router on the path can cut a stream
+//! short, and the reader takes the cut for the end. Two ends of this crate close that gap. They
+//! tell each other on the way on which keys travel:
 //!
 //! - the dialer ends the marker of its dial with [`ENDING`];
 //! - the host answers with a public key of 33 bytes, the last of which is [`FLAG`].
 //!
-//! An end that knows this of the other tags what it seals with [`Tag::Push`], and its last message, which is
-//! empty, with [`Tag::Final`]. Peers that know nothing of it are sent [`Tag::Message`] alone.
+//! An end whose peer said so tags its messages with [`Tag::Push`] and its last message, which is
+//! empty, with [`Tag::Final`]. All other peers are sent [`Tag::Message`] alone.
 
 use bytes::Bytes;
 
 use crate::{Error, Opened, PublicKey, Sealer, Tag};
 
-/// What a dialer's marker ends with.
+/// End of the marker of a dialer that seals its end.
 pub const ENDING: &str = "+end";
 
 /// The 33rd byte of a host's public key.
 pub const FLAG: u8 = 1;
 
-/// Whether the dialer with this marker seals its end.
+/// True if the dialer with this marker seals its end.
 #[must_use]
 pub fn dialer_seals(marker: &[u8]) -> bool {
     marker.ends_with(ENDING.as_bytes())
@@ -34,7 +34,8 @@ pub fn host_key(key: &PublicKey) -> Bytes {
     bytes.into()
 }
 
-/// The public key that a host answered with, and whether the host seals its end.
+/// Reads the public key that a host answered with. The second value is true if the host seals its
+/// end.
 ///
 /// # Errors
 /// When the key has another length than 32 bytes, or 33 with [`FLAG`].
@@ -45,7 +46,7 @@ pub fn read_host_key(bytes: &[u8]) -> Result<(PublicKey, bool), Error> {
     }
 }
 
-/// How an end seals: with an end of its own or as peers expect that know none.
+/// The sending direction of an end, with a sealed end if the peer reads one.
 #[derive(Debug)]
 pub struct Outgoing {
     sealer: Sealer,
@@ -53,7 +54,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// `seals_end` if the peer knows of it.
+    /// `seals_end` is true if the peer reads a sealed end.
     #[must_use]
     pub fn new(sealer: Sealer, seals_end: bool) -> Self {
         Self { sealer, seals_end }
@@ -62,31 +63,31 @@ impl Outgoing {
     /// Seals a message.
     ///
     /// # Errors
-    /// When the message is too long.
+    /// When the message is longer than [`MAX_MESSAGE`](crate::MAX_MESSAGE).
     pub fn seal(&mut self, plaintext: &[u8]) -> Result<Bytes, Error> {
         self.sealer.seal(plaintext, if self.seals_end { Tag::Push } else { Tag::Message })
     }
 
-    /// The message that ends the direction, if the peer knows of it. Asked for once.
+    /// The message that ends the direction; `None` if the peer reads none. To be called once.
     pub fn end(&mut self) -> Option<Bytes> {
         let seals_end = std::mem::replace(&mut self.seals_end, false);
         seals_end.then(|| self.sealer.seal(&[], Tag::Final).ok()).flatten()
     }
 }
 
-/// What an end has seen of how the peer ends its direction.
+/// The receiving direction of an end: how the peer ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incoming {
-    /// The peer seals no end, as far as is known.
+    /// The peer does not seal its end, as far as is known.
     Open,
-    /// The end of what the peer sends will be sealed.
+    /// The peer seals its end, which has not come yet.
     Expected,
-    /// It has come.
+    /// The sealed end has come.
     Ended,
 }
 
 impl Incoming {
-    /// `seals_end` if the peer is known to seal its end.
+    /// `seals_end` is true if the peer said that it seals its end.
     #[must_use]
     pub fn new(seals_end: bool) -> Self {
         if seals_end { Self::Expected } else { Self::Open }
@@ -95,7 +96,7 @@ impl Incoming {
     /// Notes a message that was opened.
     ///
     /// # Errors
-    /// [`Error::BehindEnd`] for a message behind the last one.
+    /// [`Error::BehindEnd`] for a message behind the sealed end.
     pub fn note(&mut self, opened: &Opened) -> Result<(), Error> {
         *self = match (*self, opened.tag) {
             (Self::Ended, _) => return Err(Error::BehindEnd),
@@ -106,7 +107,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// True if the direction must not end now: what the peer sealed as its end has not come.
+    /// True if the direction was cut short, should it end now: the peer's sealed end has not come.
     #[must_use]
     pub fn is_cut(self) -> bool {
         self == Self::Expected

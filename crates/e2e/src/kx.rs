@@ -1,5 +1,5 @@
 //! Key pairs and key exchange: X25519 and BLAKE2b as in libsodium's `crypto_kx`
-//! (protocol: sdk 14.2).
+//! (docs/protocol/sdk.md 14.2).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::Error;
 
-/// The half of a key pair that travels.
+/// The public half of a key pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey([u8; 32]);
 
@@ -98,7 +98,7 @@ impl KeyPair {
         Ok(Self::from_secret(Zeroizing::new(secret)))
     }
 
-    /// What the peer gets to know.
+    /// The public key, which is sent to the peer.
     #[must_use]
     pub fn public_key(&self) -> PublicKey {
         self.public
@@ -154,7 +154,7 @@ mod tests {
         KeyPair::from_seed(&seed.try_into().unwrap()).unwrap()
     }
 
-    /// Protocol: sdk 17, vector E1.
+    /// As in docs/protocol/sdk.md 17, vector E1.
     #[test]
     fn agrees_with_libsodium() {
         let (dialer, host) = (seeded(0x00), seeded(0x20));

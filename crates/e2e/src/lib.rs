@@ -1,9 +1,9 @@
-//! End-to-end encryption of application data (protocol: sdk 14), as the SDKs of OpenZiti do it.
+//! End-to-end encryption of application data (docs/protocol/sdk.md 14), as OpenZiti's SDKs do it.
 //!
 //! The dialer and the host each have a [`KeyPair`]; the public keys travel with the dial and the
 //! bind. From both, [`KeyPair::client_session`] (dialer) and [`KeyPair::server_session`] (host)
-//! derive one key per direction. Each direction is then a libsodium secretstream: first its
-//! 24-byte [`Header`] as a payload of its own, then one sealed message per payload.
+//! derive one key per direction. Each direction is then a libsodium secretstream: first its 24-byte
+//! [`Header`] as a payload of its own, then one sealed message per payload.
 //!
 //! ```
 //! use weft_e2e::{KeyPair, Opener, Sealer, Tag};
@@ -20,9 +20,12 @@
 //! # Ok::<(), weft_e2e::Error>(())
 //! ```
 //!
-//! Rules that callers keep: an empty payload (a half-close) is neither sealed nor opened; the tag
-//! is [`Tag::Message`], because the Go SDK knows no other, but between two ends that seal their end
-//! ([`ending`]); a message that does not open ends the connection.
+//! Rules that callers keep:
+//!
+//! - An empty payload (a half-close) is neither sealed nor opened.
+//! - The tag is [`Tag::Message`], the only one that the Go SDK knows, unless both ends seal their
+//!   end ([`ending`]).
+//! - A message that does not open ends the connection.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -40,8 +43,8 @@ pub const OVERHEAD: usize = 17;
 /// Message lengths that are a multiple of this take the fast path; senders cut their data so.
 pub const FAST_MULTIPLE: usize = 16;
 
-/// The longest message that is sealed or opened. Far above any payload; it keeps block counters
-/// far from their end.
+/// Longest message that is sealed or opened, in bytes. It is far above any payload, and so short
+/// that block counters never wrap.
 pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
 /// Why something could not be sealed, opened or agreed upon.
@@ -50,10 +53,10 @@ pub enum Error {
     /// A public key has another length than 32 bytes.
     #[error("a public key has 32 bytes, the peer's has {0}")]
     KeyLength(usize),
-    /// A public key from which no secret follows: the peer is broken or malicious.
+    /// A public key from which no shared secret follows: the peer is broken or malicious.
     #[error("the peer's public key is of low order and gives no secret")]
     WeakKey,
-    /// The first payload of a direction is not a stream header.
+    /// The first payload of a direction has another length than a stream header.
     #[error("an encrypted stream starts with 24 bytes of header, the peer sent {0}")]
     HeaderLength(usize),
     /// A message longer than [`MAX_MESSAGE`].
@@ -62,13 +65,13 @@ pub enum Error {
     /// A sealed message shorter than its overhead.
     #[error("a sealed message has at least {OVERHEAD} bytes, the peer sent {0}")]
     TooShort(usize),
-    /// A message behind the one that the peer sealed as its last.
+    /// A message came behind the sealed end.
     #[error("a message came behind the last one")]
     BehindEnd,
-    /// The authenticator does not fit: another key, another order, or changed on the way.
+    /// The authenticator does not match: another key, another order, or changed on the way.
     #[error("a sealed message failed authentication")]
     Forged,
-    /// The cipher itself refused to work.
+    /// The cipher failed.
     #[error("the cipher failed")]
     Cipher,
 }

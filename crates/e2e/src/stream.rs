@@ -1,4 +1,4 @@
-//! The secretstream of one direction: state, header, messages in order (protocol: sdk 14.3).
+//! The secretstream of one direction: state, header, messages in order (docs/protocol/sdk.md 14.3).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::cipher::{Cipher, MAC, MessageNonce};
 use crate::{Error, MAX_MESSAGE, OVERHEAD, SessionKey};
 
-/// What a direction starts with: 24 random bytes, sent as a payload of their own.
+/// The beginning of a direction: 24 random bytes, sent as a payload of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header([u8; Header::LEN]);
 
@@ -39,18 +39,18 @@ impl TryFrom<&[u8]> for Header {
     }
 }
 
-/// What a message means to the stream. Peers only ever send [`Tag::Message`].
+/// The tag of a message. OpenZiti's peers send only [`Tag::Message`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tag {
     /// An ordinary message.
     Message,
     /// The end of a group of messages.
     Push,
-    /// New keys from the next message on. The Go SDK does not know this one: never sent to it.
+    /// New keys from the next message on. Never sent to the Go SDK, which does not know it.
     Rekey,
     /// The last message; keys change too.
     Final,
-    /// A value without a meaning. Only its rekey bit counts.
+    /// Another value. Only its rekey bit has a meaning.
     Other(u8),
 }
 
@@ -82,9 +82,9 @@ impl Tag {
 /// A message that was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// What the peer sealed.
+    /// The message.
     pub plaintext: Bytes,
-    /// What it said about it.
+    /// The tag of the message.
     pub tag: Tag,
 }
 
@@ -130,8 +130,8 @@ impl Opener {
         Self(State::new(key, header))
     }
 
-    /// Opens the next message. After an error the stream is as before, but a connection on which
-    /// one occurred cannot be trusted and is closed.
+    /// Opens the next message. An error leaves the stream as it was, but the connection must be
+    /// closed: it can no longer be trusted.
     pub fn open(&mut self, sealed: &[u8]) -> Result<Opened, Error> {
         let too_short = Error::TooShort(sealed.len());
         let (&tag, rest) = sealed.split_first().ok_or(too_short)?;
@@ -157,13 +157,13 @@ impl fmt::Debug for Opener {
     }
 }
 
-/// Where a stream stands: its key and the nonce of its next message.
+/// State of a stream: its key and the nonce of its next message.
 struct State {
     cipher: Cipher,
     /// Counter (4 bytes, little-endian, from 1), then the state nonce that follows from the
     /// header and all messages so far.
     nonce: MessageNonce,
-    /// The key that `cipher` uses; needed again to change it.
+    /// The key of `cipher`, kept because the next key is derived from it.
     key: Zeroizing<[u8; 32]>,
 }
 

@@ -1,8 +1,8 @@
-//! A certificate authority: roots, intermediates, and the certificates a network issues.
+//! Certificate authorities: roots, intermediates, and the certificates that they issue.
 //!
-//! Certificates are written field by field rather than by a general library, because subject,
-//! issuer and key must come out byte for byte as they went in: a re-encoded issuer name breaks the
-//! chain, and requests of SDKs carry names and keys in every legal form.
+//! Certificates are encoded here field by field, without a general library, because subject, issuer
+//! and key must stay byte for byte as they were: a re-encoded issuer name breaks the chain, and
+//! requests of SDKs carry names and keys in every legal form.
 
 use std::time::{Duration, SystemTime};
 
@@ -24,16 +24,17 @@ use crate::{
     spiffe::SpiffeId,
 };
 
-/// How far before now certificates begin, against clocks that are behind (protocol: auth 2.4).
+/// Time by which a certificate's validity begins before it is issued, for clocks that are behind
+/// (docs/protocol/auth.md 2.4).
 pub const BACKDATE: Duration = Duration::from_secs(60);
-/// Life of the certificate of an API session made through the client API.
+/// Validity of the certificate of an API session made through the client API.
 pub const SESSION_CERTIFICATE_LIFE: Duration = Duration::from_secs(12 * 3600);
-/// Life of the certificate of an API session made in an OIDC login.
+/// Validity of the certificate of an API session made in an OIDC login.
 pub const OIDC_SESSION_CERTIFICATE_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Life of authorities made by weft.
+/// Validity of authorities made by weft.
 pub const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 24 * 3600);
 
-/// What a certificate is for.
+/// Extended key usage of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Client authentication.
@@ -51,19 +52,19 @@ pub struct Leaf {
     pub subject: Vec<u8>,
     /// The key to be certified.
     pub public: PublicKey,
-    /// Names.
+    /// Subject alternative names.
     pub sans: Vec<San>,
     /// Extended key usage.
     pub purpose: Purpose,
-    /// First moment of validity.
+    /// Beginning of the validity.
     pub not_before: SystemTime,
-    /// Last moment of validity.
+    /// End of the validity.
     pub not_after: SystemTime,
 }
 
 impl Leaf {
-    /// Client certificate of an identity: subject as requested, no names but the SPIFFE id, one
-    /// year (protocol: auth 2.4).
+    /// Client certificate of an identity, for one year: the subject as requested; the SPIFFE id is
+    /// the only alternative name (docs/protocol/auth.md 2.4).
     #[must_use]
     pub fn for_identity(request: &CertificateRequest, id: &SpiffeId, now: SystemTime) -> Self {
         Self {
@@ -72,14 +73,15 @@ impl Leaf {
         }
     }
 
-    /// Renewed client certificate of an identity: names as in the current certificate, so that the
-    /// SPIFFE id stays (protocol: auth 12.1).
+    /// Renewed client certificate of an identity: the alternative names of the current certificate,
+    /// so that the SPIFFE id stays (docs/protocol/auth.md 12.1).
     #[must_use]
     pub fn renewed(request: &CertificateRequest, current: &Certificate, now: SystemTime) -> Self {
         Self { sans: current.sans().to_vec(), ..Self::as_requested(request, Purpose::Client, now) }
     }
 
-    /// Certificate of an API session: the subject is only the identity's id (protocol: auth 2.4).
+    /// Certificate of an API session: the identity's id is the whole subject (docs/protocol/auth.md
+    /// 2.4).
     ///
     /// # Errors
     /// When the identity's id is too long for a common name.
@@ -100,9 +102,9 @@ impl Leaf {
         })
     }
 
-    /// Certificate of a router, client or server, one year: the subject as requested if its only
-    /// common name is the router's id, else just that; the router's SPIFFE id, and the names that
-    /// it was granted.
+    /// Certificate of a router, client or server, for one year. The subject is as requested if its
+    /// only common name is the router's id, otherwise just that common name. The alternative names
+    /// are the router's SPIFFE id and the names that it was granted.
     ///
     /// # Errors
     /// When the id is too long for a common name.
@@ -123,7 +125,7 @@ impl Leaf {
         Ok(leaf)
     }
 
-    /// Certificate for a key of our own, as quickstart makes them.
+    /// Certificate for a key of weft's own, as quickstart makes them.
     ///
     /// # Errors
     /// When the subject is too long.
@@ -156,23 +158,23 @@ impl Leaf {
     }
 }
 
-/// What a new authority is to be.
+/// A new authority to be made.
 #[derive(Debug, Clone)]
 pub struct AuthoritySpec {
-    /// Its subject.
+    /// Subject.
     pub subject: Subject,
-    /// Its kind of key.
+    /// Kind of key.
     pub key: KeyAlgorithm,
-    /// How many authorities may stand below it; none = unlimited.
+    /// Most authorities below it in a chain; `None`: unlimited.
     pub path_len: Option<u8>,
-    /// Trust domain it carries as a SPIFFE id.
+    /// Trust domain that it carries as a SPIFFE id.
     pub trust_domain: Option<String>,
-    /// How long it lives.
+    /// Validity.
     pub life: Duration,
 }
 
 impl AuthoritySpec {
-    /// An authority with a P-256 key, ten years, and any number of authorities below it.
+    /// A P-256 key, ten years, any number of authorities below it.
     #[must_use]
     pub fn new(common_name: impl Into<String>) -> Self {
         Self {
@@ -185,7 +187,7 @@ impl AuthoritySpec {
     }
 }
 
-/// An authority that can issue: its certificate and its key.
+/// An authority: its certificate and its private key.
 #[derive(Debug, Clone)]
 pub struct Authority {
     certificate: Certificate,
@@ -193,7 +195,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Puts a certificate and its key together.
+    /// An authority of a certificate and its key.
     ///
     /// # Errors
     /// When they do not belong together, or the certificate is not one of an authority.
@@ -213,7 +215,7 @@ impl Authority {
     /// Makes a root authority with a new key.
     ///
     /// # Errors
-    /// When the key cannot be made or a name not be written.
+    /// When the key cannot be made or a name cannot be encoded.
     pub fn make_root(spec: &AuthoritySpec, now: SystemTime) -> Result<Self> {
         let key = PrivateKey::generate(spec.key)?;
         let subject = spec.subject.to_der()?;
@@ -245,7 +247,7 @@ impl Authority {
     /// Issues a certificate.
     ///
     /// # Errors
-    /// When a name cannot be written, or the validity is empty.
+    /// When a name cannot be encoded, or the validity is empty.
     pub fn issue(&self, leaf: &Leaf) -> Result<Certificate> {
         if leaf.not_after <= leaf.not_before {
             return Err(Error::Issue("it would end before it begins".into()));
@@ -282,7 +284,8 @@ impl Authority {
         &self.key
     }
 
-    /// The identifier that issued certificates refer to: the one in our own certificate.
+    /// The authority key identifier of issued certificates: the subject key identifier of this
+    /// authority.
     fn key_id(&self) -> Result<Vec<u8>> {
         match self.certificate.subject_key_id() {
             Some(id) => Ok(id.to_vec()),
@@ -291,7 +294,7 @@ impl Authority {
     }
 }
 
-/// Everything of a certificate but who signs it.
+/// The fields of a certificate, without its signature.
 struct Fields<'a> {
     subject: &'a [u8],
     public: &'a PublicKey,
@@ -299,7 +302,7 @@ struct Fields<'a> {
     not_after: SystemTime,
     key_usage: u16,
     purposes: &'a [&'a [u64]],
-    /// The extension with the alternative names, ready made.
+    /// The extension with the alternative names, encoded.
     names: Option<Vec<u8>>,
     /// Path length, for an authority.
     authority: Option<Option<u8>>,
@@ -328,7 +331,7 @@ impl<'a> Fields<'a> {
     }
 
     fn sign(&self, issuer: &[u8], issuer_key_id: &[u8], key: &PrivateKey) -> Result<Certificate> {
-        // The algorithm stands inside the signed part as well, so it is asked for first.
+        // The signed part names the algorithm too, so it is determined first.
         let how = signature_of(key.algorithm());
         let serial = new_serial()?;
         let contents = yasna::construct_der(|writer| {
@@ -377,7 +380,7 @@ fn signature_of(key: KeyAlgorithm) -> Signature {
     }
 }
 
-/// Random, positive, never zero, below 2^159.
+/// A random serial number: positive, below 2^159.
 fn new_serial() -> Result<[u8; 20]> {
     let mut serial = [0; 20];
     rand::fill(&mut serial).map_err(|_| Error::Issue("no random numbers".into()))?;
@@ -395,7 +398,7 @@ fn write_time(writer: DERWriter<'_>, time: SystemTime) {
     }
 }
 
-/// To the second, and never beyond the last year that a certificate can express.
+/// A time in whole seconds, limited to the last year that a certificate can express.
 fn moment(time: SystemTime) -> OffsetDateTime {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     i64::try_from(seconds)
@@ -408,7 +411,7 @@ fn before(now: SystemTime) -> SystemTime {
     now.checked_sub(BACKDATE).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The same day of the next year; the 29th of February becomes the 1st of March.
+/// The same day of the next year; 29 February becomes 1 March.
 fn a_year_after(now: SystemTime) -> SystemTime {
     let today = moment(now);
     let next = today.replace_year(today.year() + 1).or_else(|_| {

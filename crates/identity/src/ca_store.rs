@@ -1,5 +1,5 @@
-//! The list of authorities a controller hands out: a PKCS#7 container without signatures, in
-//! base64 (`/.well-known/est/cacerts`; protocol: auth 2.5).
+//! The bundle of authorities that a controller hands out: a PKCS#7 container without signatures, in
+//! base64 (`/.well-known/est/cacerts`; docs/protocol/auth.md 2.5).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use x509_parser::asn1_rs::{Any, FromDer as _};
@@ -17,7 +17,8 @@ const SIGNED_DATA: &[u64] = &[1, 2, 840, 113_549, 1, 7, 2];
 const DATA: &[u64] = &[1, 2, 840, 113_549, 1, 7, 1];
 const COLUMNS: usize = 64;
 
-/// The body of the answer: base64 in lines of 64 characters, no line end after the last.
+/// The bundle as the body of an answer: base64 in lines of 64 characters, without a line end after
+/// the last.
 #[must_use]
 pub fn write_ca_store(certificates: &[Certificate]) -> String {
     let der = yasna::construct_der(|writer| {
@@ -31,7 +32,7 @@ pub fn write_ca_store(certificates: &[Certificate]) -> String {
                         writer.next().write_oid(&ObjectIdentifier::from_slice(DATA));
                     });
                     writer.next().write_tagged_implicit(Tag::context(0), |writer| {
-                        // As written, not sorted: readers keep the order.
+                        // The set is written unsorted, because readers keep the order.
                         writer.write_sequence(|writer| {
                             for certificate in certificates {
                                 writer.next().write_der(certificate.der());
@@ -54,10 +55,10 @@ pub fn write_ca_store(certificates: &[Certificate]) -> String {
     out
 }
 
-/// The certificates of such a body. Line breaks anywhere are tolerated.
+/// Reads the certificates of such a body. Line breaks may be anywhere.
 ///
 /// # Errors
-/// When it is too large, not such a container, or holds no certificate.
+/// When the body is too large, not such a container, or holds no certificate.
 pub fn read_ca_store(body: &[u8]) -> Result<Vec<Certificate>> {
     let wrong = |reason: &str| Error::Document { what: "CA store", reason: reason.to_owned() };
     if body.len() > MAX_CA_STORE_BYTES {
@@ -84,7 +85,7 @@ fn certificates_of(der: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(children(set.data)?.into_iter().map(|(raw, _)| raw.to_vec()).collect())
 }
 
-/// The elements in the contents of a constructed one, each also as raw bytes.
+/// The elements inside a constructed element, each with its raw bytes.
 fn children(mut bytes: &[u8]) -> Option<Vec<(&[u8], Any<'_>)>> {
     let mut out = Vec::new();
     while !bytes.is_empty() {

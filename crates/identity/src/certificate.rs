@@ -1,4 +1,4 @@
-//! Certificates as weft looks at them: names, usages, dates, fingerprints and chains.
+//! Certificates: names, usages, dates, fingerprints and chains.
 
 use std::{
     fmt,
@@ -17,10 +17,10 @@ use crate::{
     public::{PublicKey, Signature},
 };
 
-/// Longest chain that is built or walked, the leaf included.
+/// Longest chain that is built or followed, the leaf included.
 const MAX_CHAIN: usize = 16;
 
-/// A name in the subject alternative name extension. Other kinds of names are not looked at.
+/// A subject alternative name. Names of other kinds are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum San {
     /// A host name, possibly with a leading `*.`.
@@ -87,18 +87,18 @@ impl Certificate {
     /// Reads a certificate in DER.
     ///
     /// # Errors
-    /// When it is not one, or bytes follow it.
+    /// When it is not a certificate, or bytes follow it.
     pub fn from_der(der: impl Into<CertificateDer<'static>>) -> Result<Self> {
         let der = der.into();
         let inner = parse(&der).map_err(Error::Certificate)?;
         Ok(Self { inner: Arc::new(Inner { der, ..inner }) })
     }
 
-    /// All certificates of a PEM text. Blocks that are not readable certificates are skipped
-    /// (protocol: config 2.2).
+    /// Reads all certificates of a PEM text. Blocks that are not readable certificates are skipped
+    /// (docs/protocol/config.md 2.2).
     ///
     /// # Errors
-    /// When none is left.
+    /// When no certificate is left.
     pub fn from_pem(text: &[u8]) -> Result<Vec<Self>> {
         let found: Vec<Self> = pem::blocks(text, SectionKind::Certificate)
             .into_iter()
@@ -119,8 +119,8 @@ impl Certificate {
         pem::encode("CERTIFICATE", &self.inner.der)
     }
 
-    /// Lowercase hex SHA-1 of the DER, the name of a certificate everywhere
-    /// (protocol: auth 2.2).
+    /// Fingerprint: SHA-1 of the DER in lowercase hex, by which certificates are named everywhere
+    /// (docs/protocol/auth.md 2.2).
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.inner.fingerprint
@@ -156,7 +156,7 @@ impl Certificate {
         &self.inner.sans
     }
 
-    /// The `spiffe://` names among them.
+    /// The alternative names that begin with `spiffe://`.
     pub fn spiffe_uris(&self) -> impl Iterator<Item = &str> {
         self.inner.sans.iter().filter_map(|san| match san {
             San::Uri(uri) if crate::spiffe::has_scheme(uri) => Some(uri.as_str()),
@@ -164,49 +164,49 @@ impl Certificate {
         })
     }
 
-    /// First moment of validity.
+    /// Beginning of the validity.
     #[must_use]
     pub fn not_before(&self) -> SystemTime {
         self.inner.not_before
     }
 
-    /// Last moment of validity.
+    /// End of the validity.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.inner.not_after
     }
 
-    /// Whether the certificate is in validity.
+    /// True if `now` is in the validity.
     #[must_use]
     pub fn is_valid_at(&self, now: SystemTime) -> bool {
         self.inner.not_before <= now && now <= self.inner.not_after
     }
 
-    /// Whether it is of the first version of X.509, which knows no extensions.
+    /// True for version 1 of X.509, which has no extensions.
     #[must_use]
     pub fn is_version_1(&self) -> bool {
         self.inner.version_1
     }
 
-    /// Whether basic constraints make it a certificate authority.
+    /// True if basic constraints make it a certificate authority.
     #[must_use]
     pub fn is_ca(&self) -> bool {
         self.inner.ca
     }
 
-    /// How many authorities may stand below it, if that is limited.
+    /// Most authorities below it in a chain; `None`: unlimited.
     #[must_use]
     pub fn path_len(&self) -> Option<u32> {
         self.inner.path_len
     }
 
-    /// Whether the extended key usage names server authentication or any.
+    /// True if the extended key usage names server authentication or any usage.
     #[must_use]
     pub fn has_server_auth(&self) -> bool {
         self.inner.server_auth
     }
 
-    /// Whether the extended key usage names client authentication or any.
+    /// True if the extended key usage names client authentication or any usage.
     #[must_use]
     pub fn has_client_auth(&self) -> bool {
         self.inner.client_auth
@@ -221,19 +221,19 @@ impl Certificate {
     /// The public key.
     ///
     /// # Errors
-    /// When it is of a kind that is not supported.
+    /// When its kind is not supported.
     pub fn public_key(&self) -> Result<&PublicKey> {
         self.inner.public.as_ref().map_err(|reason| Error::PublicKey(reason.clone()))
     }
 
-    /// Whether it is a root: an authority that signed itself.
+    /// True for a root: an authority that signed itself.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.inner.ca && self.is_issued_by(self)
     }
 
-    /// Whether `issuer` is the one that signed this certificate: by name and by signature. Says
-    /// nothing about dates or rights.
+    /// True if `issuer` signed this certificate, by name and signature. Dates and usages are not
+    /// checked.
     #[must_use]
     pub fn is_issued_by(&self, issuer: &Self) -> bool {
         self.inner.issuer == issuer.inner.subject && self.signature_by(issuer).unwrap_or(false)
@@ -246,7 +246,7 @@ impl Certificate {
         Some(key.verify(how, parsed.tbs_certificate.as_ref(), &parsed.signature_value.data))
     }
 
-    /// Whether one of the names covers `host`: an exact or wildcard DNS name, or an address. The
+    /// True if an alternative name covers `host`: an exact or wildcard DNS name, or an address. The
     /// common name never counts.
     #[must_use]
     pub fn covers_host(&self, host: &str) -> bool {
@@ -279,7 +279,7 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// Lowercase hex SHA-1 of a certificate's DER (protocol: auth 2.2).
+/// SHA-1 of a certificate's DER in lowercase hex (docs/protocol/auth.md 2.2).
 #[must_use]
 pub fn fingerprint(der: &[u8]) -> String {
     hex::encode(Sha1::digest(der))
@@ -291,9 +291,9 @@ pub fn to_pem<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> St
     certificates.into_iter().map(Certificate::to_pem).collect()
 }
 
-/// Walks up from a leaf by issuer name and signature through the candidates, as far as possible.
-/// A root among the candidates ends the chain and is part of it; leave roots out of the candidates
-/// where they are not wanted.
+/// The chain from a leaf upwards through the candidates, by issuer name and signature, as far as it
+/// goes. A root among the candidates is the chain's last element; callers that want none leave
+/// roots out of the candidates.
 #[must_use]
 pub fn chain_up(leaf: &Certificate, candidates: &[Certificate]) -> Vec<Certificate> {
     let mut chain = vec![leaf.clone()];

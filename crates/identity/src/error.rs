@@ -1,22 +1,22 @@
-//! What can be wrong with keys, certificates, requests and tokens.
+//! Errors of keys, certificates, requests and tokens.
 
 use std::{io, path::PathBuf};
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error that says what was wrong, where, and (where it helps) what to do.
+/// What is wrong, where, and (where it helps) what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Reading or writing a file failed.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried: `read`, `write`, ...
+        /// The operation: `read`, `write`, ...
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A file is larger than any key or certificate file may be.
@@ -36,7 +36,7 @@ pub enum Error {
         section: String,
         /// The key below it, e.g. `cert`.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         source: Box<Error>,
     },
     /// A required value of an `identity:` section is absent.
@@ -47,7 +47,7 @@ pub enum Error {
         /// The key.
         key: &'static str,
     },
-    /// Neither a key of its own nor the general one is given for a certificate.
+    /// A certificate has no key: neither its own key nor the section's `key` is given.
     #[error("{0}")]
     NoKeyFor(&'static str),
     /// The location names a scheme that is not supported.
@@ -81,7 +81,7 @@ pub enum Error {
     /// A certificate cannot be made.
     #[error("certificate cannot be issued: {0}")]
     Issue(String),
-    /// A certificate is not acceptable to the one who verifies it.
+    /// A certificate does not pass verification.
     #[error("certificate refused: {0}")]
     Refused(String),
     /// A host that none of the server certificates names.
@@ -89,7 +89,7 @@ pub enum Error {
     Host {
         /// The host that was asked for.
         host: String,
-        /// The names in the certificates, comma separated.
+        /// The alternative names of the certificates, comma separated.
         names: String,
     },
     /// Not a SPIFFE id of a known form.
@@ -97,7 +97,7 @@ pub enum Error {
     Spiffe {
         /// The text.
         id: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: &'static str,
     },
     /// A token that is not acceptable.
@@ -109,15 +109,15 @@ pub enum Error {
     /// A document (identity file, bundle, key set) that cannot be read.
     #[error("{what} not readable: {reason}")]
     Document {
-        /// Which kind of document.
+        /// Kind of document.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 }
 
 impl Error {
-    /// Names the section and key of the configuration the error comes from.
+    /// Adds section and key of the configuration to the error.
     pub(crate) fn at(self, section: &str, key: impl Into<String>) -> Self {
         Self::Value { section: section.to_owned(), key: key.into(), source: Box::new(self) }
     }

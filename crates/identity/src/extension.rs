@@ -1,4 +1,4 @@
-//! The DER of certificate extensions and of signed structures.
+//! DER encoding of certificate extensions and signed structures.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::{
     public::Signature,
 };
 
-/// Bits of the key usage extension, the first bit of the string being the highest.
+/// Bits of the key usage extension; the first bit of the bit string is the highest.
 pub(crate) mod usage {
     pub(crate) const DIGITAL_SIGNATURE: u16 = 0x8000;
     pub(crate) const KEY_ENCIPHERMENT: u16 = 0x2000;
@@ -84,7 +84,7 @@ pub(crate) fn authority_key_id(writer: DERWriter<'_>, id: &[u8]) {
     });
 }
 
-/// Subject alternative names, if there are any. Critical where the subject is empty.
+/// Subject alternative names, if there are any. The extension is critical if the subject is empty.
 pub(crate) fn subject_alt_names(sans: &[San], critical: bool) -> Result<Option<Vec<u8>>> {
     if sans.is_empty() {
         return Ok(None);
@@ -132,7 +132,7 @@ pub(crate) fn write_algorithm(writer: DERWriter<'_>, signature: Signature) {
     });
 }
 
-/// The usual outer form: contents, algorithm, signature.
+/// A signed structure: contents, algorithm, signature.
 pub(crate) fn signed(contents: &[u8], key: &PrivateKey) -> Result<Vec<u8>> {
     let (how, signature) = key.sign_x509(contents)?;
     Ok(yasna::construct_der(|writer| {

@@ -1,4 +1,4 @@
-//! Files with keys and certificates: small, private, written whole or not at all.
+//! Key and certificate files: small, private, replaced as a whole.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -24,9 +24,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file that only its owner can read: into a new file beside it, then renamed over it, so
-/// that a reader sees the old or the new contents and never half of them. A symbolic link is
-/// followed, so that it stays a link.
+/// Replaces a file that only its owner may read: writes a new file beside it and renames it, so
+/// that readers see the old or the new contents and never a part. A symbolic link is followed and
+/// stays a link.
 ///
 /// # Errors
 /// When the directory cannot be written to.
@@ -41,10 +41,11 @@ pub fn write_private(path: &Path, contents: &[u8]) -> Result<()> {
     beside.push(format!(".{}.new", std::process::id()));
     let beside = target.with_file_name(beside);
     let written = write_new(&beside, contents).and_then(|()| fs::rename(&beside, &target));
-    // The name too: who has been told that it is written must not find the former contents.
+    // The new name is made durable too: once this returns, a crash must not bring the former
+    // contents back.
     let written = written.and_then(|()| sync_folder_of(&target));
     written.map_err(|source| {
-        // The new file is of no use to anybody; that removing it fails too changes nothing.
+        // The new file is useless now; failing to remove it does no harm.
         let _ = fs::remove_file(&beside);
         failed(source)
     })
@@ -55,7 +56,7 @@ fn sync_folder_of(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match File::open(folder.unwrap_or(Path::new("."))) {
         Ok(folder) => folder.sync_all(),
-        // A folder may be one to write to and not to read.
+        // A folder may be writable and not readable; it cannot be synced then.
         Err(_) => Ok(()),
     }
 }

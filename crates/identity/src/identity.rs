@@ -1,5 +1,5 @@
-//! What an `identity:` section stands for: a client certificate, server certificates and the
-//! bundle of those that are believed (protocol: config 2).
+//! The identity of an `identity:` section: a client certificate, server certificates and the trust
+//! bundle (docs/protocol/config.md 2).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::{
     trust::TrustBundle,
 };
 
-/// The values of an `identity:` section. Empty = absent.
+/// The values of an `identity:` section. An empty value is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdentitySection {
-    /// Where the section stands, for messages: `identity`, `web[0].identity`. Empty = `identity`.
+    /// Name of the section, for messages: `identity`, `web[0].identity`. Empty is `identity`.
     pub section: String,
     /// Location of the client certificate chain, leaf first.
     pub cert: String,
@@ -26,7 +26,7 @@ pub struct IdentitySection {
     pub key: String,
     /// Location of the key of `server_cert`.
     pub server_key: String,
-    /// Location of the bundle of authorities that are believed.
+    /// Location of the trust bundle.
     pub ca: String,
     /// More server certificates, chosen by server name.
     pub alt_server_certs: Vec<AltServerCert>,
@@ -37,19 +37,19 @@ pub struct IdentitySection {
 pub struct AltServerCert {
     /// Location of the chain.
     pub server_cert: String,
-    /// Location of its key; empty = the section's `key`.
+    /// Location of its key; empty is the section's `key`.
     pub server_key: String,
 }
 
 impl IdentitySection {
-    /// Where the section stands.
+    /// Name of the section.
     #[must_use]
     pub fn section(&self) -> &str {
         if self.section.is_empty() { "identity" } else { &self.section }
     }
 
-    /// What a controller does with its own section: without any server certificate and key, the
-    /// client's serve for both (protocol: config 2.1).
+    /// The section with a controller's defaults: without server certificate and key, the client's
+    /// are used for both (docs/protocol/config.md 2.1).
     #[must_use]
     pub fn with_controller_defaults(mut self) -> Self {
         if self.server_cert.is_empty() && self.server_key.is_empty() {
@@ -59,10 +59,10 @@ impl IdentitySection {
         self
     }
 
-    /// Checks that everything a web listener needs is there.
+    /// Checks that a web listener's certificate and key are given.
     ///
     /// # Errors
-    /// Naming the first key that is missing.
+    /// When one is missing: names the first key that is.
     pub fn require_web(&self) -> Result<()> {
         let missing = |key| Error::MissingValue { section: self.section().to_owned(), key };
         if self.server_cert.is_empty() {
@@ -77,7 +77,7 @@ impl IdentitySection {
         Ok(())
     }
 
-    /// Every location in the section, with its key.
+    /// Every location in the section, with its key in the section.
     pub(crate) fn locations(&self) -> Vec<(String, &str)> {
         let mut out: Vec<(String, &str)> = vec![
             ("cert".into(), &self.cert),
@@ -95,7 +95,7 @@ impl IdentitySection {
     }
 }
 
-/// A certificate with what leads up from it, and its key.
+/// A certificate chain and the private key of its leaf.
 #[derive(Debug, Clone)]
 pub struct KeyedChain {
     chain: Vec<Certificate>,
@@ -104,7 +104,7 @@ pub struct KeyedChain {
 }
 
 impl KeyedChain {
-    /// Puts a chain (leaf first) and the leaf's key together.
+    /// A chain (leaf first) with the leaf's key.
     ///
     /// # Errors
     /// When the chain is empty, or the key is not the leaf's.
@@ -144,8 +144,7 @@ impl KeyedChain {
     }
 }
 
-/// A loaded identity. It does not change; see [`crate::LiveIdentity`] for one that follows its
-/// files.
+/// A loaded identity. It does not change; [`crate::LiveIdentity`] follows its files.
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
     client: Option<KeyedChain>,
@@ -154,16 +153,16 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity of parts that are at hand.
+    /// An identity of loaded parts.
     #[must_use]
     pub fn new(client: Option<KeyedChain>, servers: Vec<KeyedChain>, ca: TrustBundle) -> Self {
         Self { client, servers, ca }
     }
 
-    /// Loads what a section names.
+    /// Loads the files of a section.
     ///
     /// # Errors
-    /// Naming section, key and file.
+    /// When a file cannot be used: names section, key and file.
     pub fn load(section: &IdentitySection) -> Result<Self> {
         let at = |key: &'static str| move |error: Error| error.at(section.section(), key);
         let ca = match read(&section.ca).map_err(at("ca"))? {
@@ -227,8 +226,8 @@ impl Identity {
         &self.servers
     }
 
-    /// The first server certificate, or else the client certificate: what signs tokens
-    /// (protocol: auth 2.1).
+    /// The certificate whose key signs tokens: the first server certificate, or else the client
+    /// certificate (docs/protocol/auth.md 2.1).
     #[must_use]
     pub fn signing(&self) -> Option<&KeyedChain> {
         self.servers.first().or(self.client.as_ref())
@@ -240,24 +239,24 @@ impl Identity {
         self.servers.iter().find(|server| server.leaf().covers_host(host))
     }
 
-    /// Those that are believed.
+    /// The trust bundle.
     #[must_use]
     pub fn ca(&self) -> &TrustBundle {
         &self.ca
     }
 
-    /// The name of the identity: the common name of the client leaf. It is the id of a router or
+    /// Name of the identity: the common name of the client leaf, which is the id of a router or
     /// controller.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.client.as_ref().and_then(|client| client.leaf().common_name())
     }
 
-    /// Checks that a certificate names `host`; brackets and zone of an address are ignored
-    /// (protocol: config 2.3).
+    /// Checks that a server certificate names `host`; brackets and zone of an address are ignored
+    /// (docs/protocol/config.md 2.3).
     ///
     /// # Errors
-    /// With the names that the certificates have.
+    /// When none does: lists the names that the certificates have.
     pub fn check_host(&self, host: &str) -> Result<()> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let bare = bare.split('%').next().unwrap_or(bare);
@@ -307,8 +306,8 @@ fn read_key(value: &str) -> Result<Option<PrivateKey>> {
     read(value)?.map(|text| PrivateKey::from_pem(&text)).transpose()
 }
 
-/// What is sent as client: the leaf and every certificate above it, from the file itself or the
-/// intermediates of the bundle. Without a bundle the file is sent as it is.
+/// The chain that is sent as a client: the leaf and every certificate above it, from the file or
+/// the bundle's intermediates. If the bundle is empty, the file is sent as it is.
 fn client_chain(text: &[u8], key: PrivateKey, ca: &TrustBundle) -> Result<KeyedChain> {
     let file = Certificate::from_pem(text)?;
     if ca.is_empty() {
@@ -319,8 +318,8 @@ fn client_chain(text: &[u8], key: PrivateKey, ca: &TrustBundle) -> Result<KeyedC
     KeyedChain::new(certificate::chain_up(leaf, &candidates), key)
 }
 
-/// One chain for each server leaf in the text; the authorities in the text are what chains are made
-/// of, the bundle is not used.
+/// One chain for each server leaf in the text. Chains are made of the authorities in the text; the
+/// bundle is not used.
 fn server_chains(text: &[u8], key: &PrivateKey) -> Result<Vec<KeyedChain>> {
     let mut file: Vec<Certificate> = Vec::new();
     for cert in Certificate::from_pem(text)? {

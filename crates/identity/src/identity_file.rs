@@ -1,5 +1,5 @@
-//! The identity file of SDKs: where the controllers are, and key, certificate and bundle of an
-//! enrolled identity (protocol: sdk 16.1).
+//! The identity file of SDKs: controllers, and key, certificate and bundle of an enrolled identity
+//! (docs/protocol/sdk.md 16.1).
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::{
     identity::IdentitySection,
 };
 
-/// An identity file. What weft does not know in it is kept when it is written again.
+/// An identity file. Members that weft does not know are kept when it is written again.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdentityFile {
     /// URL of the client API of the controller.
@@ -25,7 +25,7 @@ pub struct IdentityFile {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub apis: Vec<String>,
-    /// Config types to ask for; `all` for every type.
+    /// Config types that the SDK asks for; `all` is every type.
     #[serde(
         rename = "configTypes",
         default,
@@ -36,10 +36,10 @@ pub struct IdentityFile {
     /// Key, certificate and bundle.
     #[serde(default)]
     pub id: IdentityMaterial,
-    /// Whether several controllers are used.
+    /// True if the SDK uses several controllers.
     #[serde(rename = "enableHa", default, deserialize_with = "nullable")]
     pub enable_ha: bool,
-    /// Everything else.
+    /// Members that weft does not know.
     #[serde(flatten)]
     pub other: serde_json::Map<String, serde_json::Value>,
 }
@@ -53,7 +53,7 @@ pub struct IdentityMaterial {
     /// Client certificate chain.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub cert: String,
-    /// Those that are believed.
+    /// Trust bundle.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub ca: String,
 }
@@ -69,7 +69,7 @@ impl std::fmt::Debug for IdentityMaterial {
 }
 
 impl IdentityMaterial {
-    /// Material as PEM texts, to be written into the file itself.
+    /// Material inside the file, as PEM texts.
     #[must_use]
     pub fn inline(key: &str, cert: &str, ca: &str) -> Self {
         let inline = |text: &str| {
@@ -83,7 +83,7 @@ impl IdentityFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, is too large, or is not an identity file.
+    /// When the file cannot be read, is too large, or is not an identity file.
     pub fn read(path: &Path) -> Result<Self> {
         Self::from_json(&file::read(path)?).map_err(|error| match error {
             Error::Document { what, reason } => {
@@ -96,7 +96,7 @@ impl IdentityFile {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// When it is not JSON, or names no controller.
+    /// When the text is not JSON, or names no controller.
     pub fn from_json(text: &[u8]) -> Result<Self> {
         let wrong = |reason| Error::Document { what: "identity file", reason };
         let file: Self = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
@@ -106,10 +106,10 @@ impl IdentityFile {
         Ok(file)
     }
 
-    /// Writes the file, whole or not at all, readable by its owner only.
+    /// Replaces the file as a whole, readable by its owner only.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| Error::Document {
             what: "identity file",
@@ -119,14 +119,14 @@ impl IdentityFile {
         file::write_private(path, &text)
     }
 
-    /// Every controller, the first one first, each once.
+    /// URLs of the controllers without repetitions; that of `api` comes first.
     pub fn controllers(&self) -> impl Iterator<Item = &str> {
         let first = Some(self.api.as_str()).filter(|api| !api.is_empty());
         let others = self.apis.iter().map(String::as_str).filter(|api| *api != self.api);
         first.into_iter().chain(others)
     }
 
-    /// The material as an identity section, to be loaded.
+    /// The material as an identity section.
     #[must_use]
     pub fn section(&self) -> IdentitySection {
         IdentitySection {
@@ -139,7 +139,7 @@ impl IdentityFile {
     }
 }
 
-/// `null` is the same as absent.
+/// Reads `null` as absent.
 fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

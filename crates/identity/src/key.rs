@@ -1,4 +1,4 @@
-//! Private keys: made, read, written and used for signatures.
+//! Private keys: generation, PEM, signatures.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// A private key: P-256, P-384, P-521, RSA or Ed25519.
 ///
-/// Cheap to clone; it never shows its secret in `Debug`.
+/// Clones are cheap; `Debug` never shows the secret.
 #[derive(Clone)]
 pub struct PrivateKey {
     inner: Arc<Inner>,
@@ -32,7 +32,7 @@ struct Inner {
     public: PublicKey,
 }
 
-/// The same key once more, for signatures in the form tokens use (fixed length for ECDSA).
+/// The same key for signatures in the form of tokens (fixed length for ECDSA).
 enum TokenKey {
     Ecdsa(EcdsaKeyPair),
     Rsa(RsaKeyPair),
@@ -40,11 +40,11 @@ enum TokenKey {
 }
 
 impl PrivateKey {
-    /// Makes a new key. P-256 is what weft makes for itself.
+    /// Makes a new key. weft makes P-256 keys unless told otherwise.
     ///
     /// # Errors
-    /// When the system gives no random numbers, or for an RSA size other than 2048, 3072, 4096
-    /// and 8192 bits.
+    /// When the system gives no random numbers, or for an RSA size other than 2048, 3072, 4096 and
+    /// 8192 bits.
     pub fn generate(algorithm: KeyAlgorithm) -> Result<Self> {
         let der = match algorithm {
             KeyAlgorithm::EcP256 => new_ecdsa(&signature::ECDSA_P256_SHA256_ASN1_SIGNING)?,
@@ -62,7 +62,7 @@ impl PrivateKey {
     /// Reads a key in PKCS#8, SEC1 or PKCS#1 form.
     ///
     /// # Errors
-    /// When it is none of these, or of a kind that is not supported.
+    /// When the bytes are none of these, or the kind of key is not supported.
     pub fn from_der(der: PrivateKeyDer<'static>) -> Result<Self> {
         let tls = rustls::crypto::aws_lc_rs::sign::any_supported_type(&der)
             .map_err(|error| Error::Key(error.to_string()))?;
@@ -75,7 +75,7 @@ impl PrivateKey {
     /// Reads the first private key of a PEM text; other blocks are skipped.
     ///
     /// # Errors
-    /// When there is none, or it cannot be used (encrypted keys cannot).
+    /// When there is no key, or its kind is not supported or it is encrypted.
     pub fn from_pem(text: &[u8]) -> Result<Self> {
         Self::from_der(pem::first_key(text).ok_or(Error::NoKey)?)
     }
@@ -90,7 +90,8 @@ impl PrivateKey {
         }
     }
 
-    /// Writes the key as PEM, whole or not at all, readable by its owner only.
+    /// Writes the key as PEM to a file, which is replaced as a whole and readable by its owner
+    /// only.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -98,7 +99,7 @@ impl PrivateKey {
         file::write_private(path, self.to_pem().as_bytes())
     }
 
-    /// The public half.
+    /// The public key.
     #[must_use]
     pub fn public(&self) -> &PublicKey {
         &self.inner.public
@@ -110,14 +111,14 @@ impl PrivateKey {
         self.inner.public.algorithm()
     }
 
-    /// The key as rustls uses it in handshakes.
+    /// The key for TLS handshakes of rustls.
     #[must_use]
     pub fn tls(&self) -> Arc<dyn SigningKey> {
         Arc::clone(&self.inner.tls)
     }
 
-    /// Signs a certificate or request in the form X.509 uses, with the usual hash of the key's
-    /// kind: SHA-256 for P-256 and RSA, SHA-384 and SHA-512 for the larger curves.
+    /// Signs a certificate or request in the form of X.509, with the usual hash of the kind of key:
+    /// SHA-256 for P-256 and RSA, SHA-384 and SHA-512 for the larger curves.
     pub(crate) fn sign_x509(&self, message: &[u8]) -> Result<(Signature, Vec<u8>)> {
         let (scheme, signature) = match self.algorithm() {
             KeyAlgorithm::EcP256 => {
@@ -143,8 +144,8 @@ impl PrivateKey {
         Ok((signature, bytes))
     }
 
-    /// Signs a token in the form JWS uses: fixed length r and s for ECDSA, PKCS#1 v1.5 with
-    /// SHA-256 for RSA.
+    /// Signs a token in the form of JWS: fixed-length r and s for ECDSA, PKCS#1 v1.5 with SHA-256
+    /// for RSA.
     pub(crate) fn sign_token(&self, message: &[u8]) -> Result<Vec<u8>> {
         let random = SystemRandom::new();
         match &self.inner.token {

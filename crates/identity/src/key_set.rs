@@ -56,7 +56,7 @@ struct Document {
     keys: Vec<Jwk>,
 }
 
-/// As read: a key that does not fit must not spoil the others.
+/// A set in which a key that cannot be read does not spoil the others.
 #[derive(Deserialize)]
 struct LooseDocument {
     keys: Vec<serde_json::Value>,
@@ -83,12 +83,12 @@ impl KeySet {
         Ok(())
     }
 
-    /// Takes a key away.
+    /// Removes a key.
     pub fn remove(&mut self, kid: &str) -> Option<PublicKey> {
         self.keys.remove(kid)
     }
 
-    /// The key of a name.
+    /// The key with this name.
     #[must_use]
     pub fn get(&self, kid: &str) -> Option<&PublicKey> {
         self.keys.get(kid)
@@ -99,13 +99,13 @@ impl KeySet {
         self.keys.iter().map(|(kid, key)| (kid.as_str(), key))
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is no key.
+    /// True if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -114,7 +114,7 @@ impl KeySet {
     /// Verifies a token with the key that its header names.
     ///
     /// # Errors
-    /// With the reason of the refusal.
+    /// The reason of the refusal.
     pub fn verify<T: DeserializeOwned>(
         &self,
         token: &str,
@@ -123,9 +123,9 @@ impl KeySet {
         token::verify(token, |kid| self.get(kid).cloned(), expect)
     }
 
-    /// Reads a published set. A certificate (`x5c`) wins over key parameters; keys without name,
-    /// for encryption, or of a kind that is not supported are left out
-    /// (protocol: auth 13.2).
+    /// Reads a published set. A certificate (`x5c`) takes precedence over key parameters. Keys
+    /// without a name, for encryption, or of a kind that is not supported are left out
+    /// (docs/protocol/auth.md 13.2).
     ///
     /// # Errors
     /// When the document is too large or not a key set.
@@ -151,10 +151,10 @@ impl KeySet {
         Ok(set)
     }
 
-    /// The set as it is published (protocol: auth 15.7).
+    /// The set in its published form (docs/protocol/auth.md 15.7).
     ///
     /// # Errors
-    /// When a key cannot be written.
+    /// When a key cannot be encoded.
     pub fn to_json(&self) -> Result<serde_json::Value> {
         let keys = self.iter().map(|(kid, key)| Jwk::of(kid, key)).collect::<Result<Vec<_>>>()?;
         serde_json::to_value(Document { keys })

@@ -1,11 +1,17 @@
 //! Keys, certificates, authorities, tokens and TLS configurations of weft.
 //!
-//! Everything that proves who somebody is passes through here. A process loads its
-//! [`IdentitySection`] into a [`LiveIdentity`] and makes TLS configurations of it ([`tls`]); an
-//! [`Authority`] turns a [`CertificateRequest`] into a [`Certificate`]; a [`TrustBundle`] says
-//! whether a peer's leaf leads to somebody who is believed; [`token`] signs and verifies the tokens
-//! that controllers issue. The crate knows nothing of the network's model, HTTP or channels; time is
-//! an argument wherever a decision depends on it.
+//! ```text
+//! identity: section -> LiveIdentity -> TLS configurations (tls)
+//! token or request  -> CertificateRequest -> Authority -> Certificate
+//! peer's leaf       -> TrustBundle -> verified or refused
+//! claims            -> TokenSigner -> token -> KeySet -> claims or refusal
+//! ```
+//!
+//! A process loads its [`IdentitySection`] into a [`LiveIdentity`] and makes TLS configurations of
+//! it ([`tls`]). An [`Authority`] turns a [`CertificateRequest`] into a [`Certificate`]. A
+//! [`TrustBundle`] verifies that a peer's leaf leads to one of its certificates. [`token`] signs
+//! and verifies the tokens that controllers issue. The crate knows neither the network's model nor
+//! HTTP nor channels; time is an argument wherever a decision depends on it.
 
 pub mod authority;
 mod ca_store;

@@ -1,8 +1,8 @@
 //! An identity that follows its files.
 //!
-//! Files are compared by contents rather than watched by the system, so that every way of replacing
-//! them works: written in place, renamed over, or a symbolic link moved (protocol: config 2.4).
-//! TLS configurations made from a live identity use the new material for new handshakes.
+//! The contents of the files are compared, so that every way of replacing a file is noticed:
+//! written in place, renamed over, or a symbolic link moved (docs/protocol/config.md 2.4). TLS
+//! configurations of a live identity use new material for new handshakes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     location::Location,
 };
 
-/// An identity that can be loaded again while it is in use.
+/// An identity that can be loaded again while it is used.
 #[derive(Debug)]
 pub struct LiveIdentity {
     section: IdentitySection,
@@ -26,16 +26,16 @@ pub struct LiveIdentity {
 #[derive(Debug)]
 struct Loaded {
     identity: Arc<Identity>,
-    /// Digest of all contents, to see changes.
+    /// Digest of the contents of all files.
     contents: Vec<u8>,
 }
 
-/// New material of a live identity that is not in use yet.
+/// New material of a live identity, loaded and not yet used.
 #[derive(Debug)]
 pub struct Changed(Loaded);
 
 impl Changed {
-    /// The identity as it would be.
+    /// The identity with the new material.
     #[must_use]
     pub fn identity(&self) -> &Arc<Identity> {
         &self.0.identity
@@ -43,19 +43,19 @@ impl Changed {
 }
 
 impl LiveIdentity {
-    /// Loads the identity a section names.
+    /// Loads the identity of a section.
     ///
     /// # Errors
     /// As [`Identity::load`].
     pub fn load(section: IdentitySection) -> Result<Arc<Self>> {
-        // Before, so that a change in between is seen by the next look.
+        // Read before the identity, so that the next look notices a change in between.
         let contents = contents(&section)?;
         let identity = Arc::new(Identity::load(&section)?);
         let current = ArcSwap::from_pointee(Loaded { identity, contents });
         Ok(Arc::new(Self { section, current }))
     }
 
-    /// An identity of parts that are at hand; it changes only by [`LiveIdentity::replace`].
+    /// A live identity of loaded parts; only [`LiveIdentity::replace`] changes it.
     #[must_use]
     pub fn fixed(identity: Identity) -> Arc<Self> {
         let current =
@@ -63,26 +63,26 @@ impl LiveIdentity {
         Arc::new(Self { section: IdentitySection::default(), current })
     }
 
-    /// The identity as it is now.
+    /// The present identity.
     #[must_use]
     pub fn current(&self) -> Arc<Identity> {
         Arc::clone(&self.current.load().identity)
     }
 
-    /// The section it was loaded from.
+    /// The section that it was loaded from.
     #[must_use]
     pub fn section(&self) -> &IdentitySection {
         &self.section
     }
 
-    /// Puts another identity in its place.
+    /// Replaces the identity.
     pub fn replace(&self, identity: Identity) {
         let contents = self.current.load().contents.clone();
         self.current.store(Arc::new(Loaded { identity: Arc::new(identity), contents }));
     }
 
-    /// Looks whether any file changed, and loads everything again if so. To be called now and then;
-    /// answers whether there is new material. What was in use stays in use on an error.
+    /// Loads the files again if any has changed; to be called from time to time. Returns true if
+    /// there was new material. After an error the present identity stays in use.
     ///
     /// # Errors
     /// When the new files cannot be loaded, for example because only one of key and certificate has
@@ -92,8 +92,8 @@ impl LiveIdentity {
         Ok(changed.map(|changed| self.adopt(changed)).is_some())
     }
 
-    /// Looks whether any file changed, and loads what is new without using it: it may have to fit
-    /// together with what others load. It is used from [`LiveIdentity::adopt`] on.
+    /// Loads the files again if any has changed, without using the new material, which may have to
+    /// fit material of other identities. [`LiveIdentity::adopt`] puts it to use.
     ///
     /// # Errors
     /// As [`LiveIdentity::reload_if_changed`].
@@ -109,13 +109,14 @@ impl LiveIdentity {
         Ok(Some(Changed(Loaded { identity, contents })))
     }
 
-    /// Uses what was loaded by [`LiveIdentity::look`] of this identity.
+    /// Uses the new material that [`LiveIdentity::look`] of this identity returned.
     pub fn adopt(&self, changed: Changed) {
         self.current.store(Arc::new(changed.0));
     }
 
-    /// Writes new client and server chains (PEM) over the files they were read from and loads them,
-    /// as renewal does (protocol: edge-control-plane 17.3, config 2.4).
+    /// Writes new client and server chains (PEM) to the files that the present ones were read from,
+    /// and loads them, as renewal does (docs/protocol/edge-control-plane.md 17.3,
+    /// docs/protocol/config.md 2.4).
     ///
     /// # Errors
     /// When a certificate is not in a file, or a file cannot be written.

@@ -1,5 +1,5 @@
-//! Where keys and certificates are: a file, or in the configuration itself
-//! (protocol: config 2.2).
+//! Locations of keys and certificates: a file, or text in the configuration
+//! (docs/protocol/config.md 2.2).
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ pub enum Location {
 }
 
 impl Location {
-    /// Reads a value: a literal path, `file:` with an optional `//` before the path, `pem:` before
-    /// PEM text, or PEM text itself.
+    /// Reads a location: a literal path, `file:` with an optional `//` before the path, `pem:`
+    /// before PEM text, or PEM text.
     ///
     /// # Errors
     /// For any other scheme, such as the name of a key engine.
@@ -48,7 +48,7 @@ impl Location {
         }
     }
 
-    /// The contents.
+    /// The contents of the file, or the text.
     ///
     /// # Errors
     /// When the file cannot be read or is too large.
@@ -60,8 +60,8 @@ impl Location {
     }
 }
 
-/// The scheme of a value that names a key engine. One letter is a drive, not a scheme, and a file
-/// name may contain a colon; only the engines that exist elsewhere are told apart.
+/// The scheme of a value that names a key engine. Only the names of known engines count, as a file
+/// name may contain a colon and a single letter is a drive.
 fn scheme_of(value: &str) -> Option<&str> {
     let (scheme, rest) = value.split_once(':')?;
     let named = scheme.len() > 1

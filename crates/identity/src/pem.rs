@@ -1,7 +1,7 @@
-//! PEM text in and out.
+//! Reading and writing PEM text.
 //!
-//! Reading is lenient as operators' files need it: other blocks in between are skipped, and so are
-//! blocks that do not decode (protocol: config 2.2).
+//! Reading is lenient: blocks of other kinds and blocks that do not decode are skipped
+//! (docs/protocol/config.md 2.2).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls_pki_types::{
@@ -38,7 +38,7 @@ pub(crate) fn blocks(text: &[u8], wanted: SectionKind) -> Vec<Vec<u8>> {
     sections(text).filter(|(kind, _)| *kind == wanted).map(|(_, der)| der).collect()
 }
 
-/// The first private key of the text, whatever blocks stand before it.
+/// The first private key of the text; other blocks before it are skipped.
 pub(crate) fn first_key(text: &[u8]) -> Option<PrivateKeyDer<'static>> {
     sections(text).find_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der))
 }

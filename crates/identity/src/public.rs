@@ -1,4 +1,4 @@
-//! Public keys, and the signatures they verify.
+//! Public keys, and verification of signatures.
 
 use std::{fmt, sync::Arc};
 
@@ -21,7 +21,7 @@ pub(crate) mod oids {
     pub(crate) const ED25519: &[u64] = &[1, 3, 101, 112];
 }
 
-/// Kinds of keys weft works with.
+/// Supported kinds of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyAlgorithm {
     /// ECDSA on NIST P-256.
@@ -39,12 +39,12 @@ pub enum KeyAlgorithm {
     Ed25519,
 }
 
-/// Smallest RSA key that is accepted, in bits (protocol: auth 2.4).
+/// Smallest RSA key that is accepted, in bits (docs/protocol/auth.md 2.4).
 pub const MIN_RSA_BITS: usize = 2048;
 /// Largest RSA key that is accepted, in bits.
 pub const MAX_RSA_BITS: usize = 8192;
 
-/// How something was signed. One name covers one hash and one form of the signature.
+/// Algorithm of a signature: the kind of key, the hash and the encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Signature {
     RsaPkcs1Sha256,
@@ -56,13 +56,13 @@ pub(crate) enum Signature {
     EcdsaSha256,
     EcdsaSha384,
     EcdsaSha512,
-    /// ECDSA with r and s at fixed length, as tokens have it; hash by curve.
+    /// ECDSA with fixed-length r and s, as in tokens; the curve determines the hash.
     EcdsaFixed,
     Ed25519,
 }
 
 impl Signature {
-    /// The OID in certificates and requests; forms that X.509 does not use have none.
+    /// The OID in certificates and requests; `None` for encodings that X.509 does not use.
     pub(crate) fn oid(self) -> Option<&'static [u64]> {
         Some(match self {
             Self::RsaPkcs1Sha256 => &[1, 2, 840, 113_549, 1, 1, 11],
@@ -76,12 +76,12 @@ impl Signature {
         })
     }
 
-    /// Whether the algorithm identifier carries an explicit NULL (RSA does).
+    /// True if the algorithm identifier has an explicit NULL, as RSA's do.
     pub(crate) fn has_null(self) -> bool {
         matches!(self, Self::RsaPkcs1Sha256 | Self::RsaPkcs1Sha384 | Self::RsaPkcs1Sha512)
     }
 
-    /// The signature an OID of a certificate or request names.
+    /// The algorithm of an OID in a certificate or request.
     pub(crate) fn from_oid(id: &x509_parser::der_parser::Oid<'_>) -> Option<Self> {
         const ALL: [Signature; 7] = [
             Signature::RsaPkcs1Sha256,
@@ -129,7 +129,7 @@ pub struct PublicKey {
     algorithm: KeyAlgorithm,
     /// SubjectPublicKeyInfo in DER.
     spki: Arc<[u8]>,
-    /// Contents of its bit string: a point, or an RSAPublicKey.
+    /// Contents of the bit string: a point, or an RSAPublicKey.
     raw: Arc<[u8]>,
 }
 
@@ -217,8 +217,8 @@ impl PublicKey {
         &self.raw
     }
 
-    /// Lowercase hex SHA-256 of the SubjectPublicKeyInfo, the `publicKeyPrint` of an authenticator
-    /// (protocol: auth 2.2).
+    /// SHA-256 of the SubjectPublicKeyInfo in lowercase hex, the `publicKeyPrint` of an
+    /// authenticator (docs/protocol/auth.md 2.2).
     #[must_use]
     pub fn print(&self) -> String {
         hex::encode(digest::digest(&digest::SHA256, &self.spki))
@@ -229,7 +229,7 @@ impl PublicKey {
         digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &self.raw).as_ref().to_vec()
     }
 
-    /// Whether `bytes` is this key's signature over `message`.
+    /// True if `bytes` is this key's signature over `message`.
     pub(crate) fn verify(&self, how: Signature, message: &[u8], bytes: &[u8]) -> bool {
         how.verifier(self.algorithm).is_some_and(|algorithm| {
             UnparsedPublicKey::new(algorithm, &self.raw[..]).verify(message, bytes).is_ok()

@@ -1,8 +1,8 @@
-//! Certificate signing requests: made for ourselves, and read from SDKs and routers.
+//! Certificate signing requests: made for weft's own keys, and read from SDKs and routers.
 //!
-//! A request is only a wish. Reading one checks that its sender holds the key, and keeps the
-//! subject, the key and the names; usages, constraints and any other extension it asks for are
-//! dropped, because the issuer decides those (protocol: auth 2.4).
+//! Reading a request checks that its sender holds the key, and keeps the subject, the key and the
+//! names. Usages, constraints and all other extensions are dropped, because the issuer decides them
+//! (docs/protocol/auth.md 2.4).
 
 use rustls_pki_types::pem::SectionKind;
 use x509_parser::{
@@ -23,7 +23,7 @@ use crate::{
 
 /// Largest request that is read, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
-/// Most names a request may ask for.
+/// Most names in a request.
 pub const MAX_REQUEST_NAMES: usize = 256;
 
 const EXTENSION_REQUEST: &[u64] = &[1, 2, 840, 113_549, 1, 9, 14];
@@ -42,7 +42,7 @@ impl CertificateRequest {
     /// Reads a request in PEM: exactly one block and nothing after it.
     ///
     /// # Errors
-    /// When it is not that, or as [`CertificateRequest::from_der`].
+    /// When the text has another form, or as [`CertificateRequest::from_der`].
     pub fn from_pem(text: &str) -> Result<Self> {
         if text.len() > MAX_REQUEST_BYTES {
             return Err(too_large());
@@ -64,8 +64,7 @@ impl CertificateRequest {
     /// Reads a request in DER and verifies its signature.
     ///
     /// # Errors
-    /// When it is malformed, signed by another key or in a way that is not supported, or for a
-    /// weak key.
+    /// When it is malformed, its signature is wrong or of an unsupported kind, or the key is weak.
     pub fn from_der(der: &[u8]) -> Result<Self> {
         if der.len() > MAX_REQUEST_BYTES {
             return Err(too_large());
@@ -97,16 +96,16 @@ impl CertificateRequest {
         })
     }
 
-    /// Makes a request of our own, in DER.
+    /// Makes a request in DER.
     ///
     /// # Errors
-    /// When a name cannot be written or the key refuses to sign.
+    /// When a name cannot be encoded or the key refuses to sign.
     pub fn make_der(key: &PrivateKey, subject: &Subject, sans: &[San]) -> Result<Vec<u8>> {
         let subject = subject.to_der()?;
         Self::make_with_subject(key, &subject, sans)
     }
 
-    /// Makes a request of our own, in PEM.
+    /// Makes a request in PEM.
     ///
     /// # Errors
     /// As [`CertificateRequest::make_der`].
@@ -114,8 +113,8 @@ impl CertificateRequest {
         Ok(pem::encode("CERTIFICATE REQUEST", &Self::make_der(key, subject, sans)?))
     }
 
-    /// Makes a request in PEM for a subject that is taken over from a certificate, as renewal does
-    /// (protocol: edge-control-plane 17.3).
+    /// Makes a request in PEM for a certificate's subject, as renewal does
+    /// (docs/protocol/edge-control-plane.md 17.3).
     ///
     /// # Errors
     /// As [`CertificateRequest::make_der`].
@@ -163,7 +162,7 @@ impl CertificateRequest {
         self.common_name.as_deref()
     }
 
-    /// Whether the subject has this common name and no other.
+    /// True if the subject has this common name and no other.
     #[must_use]
     pub fn is_only_named(&self, name: &str) -> bool {
         self.common_names == 1 && self.common_name() == Some(name)
@@ -175,7 +174,7 @@ impl CertificateRequest {
         &self.public
     }
 
-    /// DNS, IP, mail and URI names it asks for.
+    /// The requested DNS, IP, mail and URI names.
     #[must_use]
     pub fn sans(&self) -> &[San] {
         &self.sans

@@ -1,5 +1,5 @@
-//! A key that seals short secrets which have to be had in clear again, such as session tokens that
-//! routers are told: who reads a database has them only with the key, which lies elsewhere.
+//! A key that seals short secrets which must be readable again, such as session tokens that routers
+//! are told. Whoever reads a database needs the key too, which is stored elsewhere.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
 /// Bytes of a key.
 const KEY: usize = 32;
 
-/// Seals and opens secrets.
+/// A key that seals and opens secrets.
 pub struct SealKey(RandomizedNonceKey);
 
 impl std::fmt::Debug for SealKey {
@@ -27,25 +27,25 @@ impl SealKey {
     /// A key of these bytes.
     ///
     /// # Errors
-    /// None that depend on the bytes.
+    /// Never because of the bytes' values.
     pub fn from_bytes(bytes: &[u8; KEY]) -> Result<Self> {
         Ok(Self(RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(unusable)?))
     }
 
-    /// A key that is kept nowhere.
+    /// A random key that is not stored.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// When the system gives no random numbers.
     pub fn random() -> Result<Self> {
         let mut bytes = [0; KEY];
         aws_lc_rs::rand::fill(&mut bytes).map_err(unusable)?;
         Self::from_bytes(&bytes)
     }
 
-    /// The key in a file, which is made if it is not there; only its owner may read it.
+    /// The key in a file that only its owner may read. A missing file is made with a new key.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or is no such key.
+    /// When the file cannot be read or written, or holds no such key.
     pub fn load_or_make(path: &Path) -> Result<Self> {
         let bytes = match file::read(path) {
             Ok(text) => decoded(&text).ok_or_else(|| Error::Document {
@@ -63,10 +63,10 @@ impl SealKey {
         Self::from_bytes(&bytes)
     }
 
-    /// Seals a secret that belongs to something: opened for anything else it is not the same.
+    /// Seals a secret of the subject `of`. It opens for the same subject only.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// When the system gives no random numbers.
     pub fn seal(&self, of: &str, secret: &[u8]) -> Result<Vec<u8>> {
         let mut sealed = secret.to_vec();
         let nonce = self.0.seal_in_place_append_tag(Aad::from(of.as_bytes()), &mut sealed);
@@ -76,7 +76,7 @@ impl SealKey {
         Ok(out)
     }
 
-    /// Opens what was sealed with this key for the same thing; none if it was not.
+    /// Opens a secret that this key sealed for the same subject; `None` for any other bytes.
     pub fn open(&self, of: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;

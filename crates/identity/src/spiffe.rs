@@ -1,4 +1,4 @@
-//! SPIFFE ids: who a certificate is for, as a URI (protocol: auth 2.3).
+//! SPIFFE ids: the subject of a certificate as a URI (docs/protocol/auth.md 2.3).
 //!
 //! `spiffe://<trust domain>/controller/<id>`, `.../router/<id>`, `.../identity/<id>` and
 //! `.../identity/<id>/apiSession/<id>[/apiSessionCertificate/<id>]`.
@@ -11,7 +11,7 @@ const SCHEME: &str = "spiffe://";
 /// Longest id that is read, in bytes.
 const MAX_LEN: usize = 2048;
 
-/// Whether a URI has the scheme of SPIFFE ids, in any case of letters.
+/// True if a URI has the scheme `spiffe`, in any case.
 pub(crate) fn has_scheme(uri: &str) -> bool {
     uri.get(..SCHEME.len()).is_some_and(|start| start.eq_ignore_ascii_case(SCHEME))
 }
@@ -21,15 +21,15 @@ pub(crate) fn has_scheme(uri: &str) -> bool {
 pub struct SpiffeId {
     /// The trust domain, without scheme.
     pub trust_domain: String,
-    /// Who it names.
+    /// The subject.
     pub subject: SpiffeSubject,
 }
 
-/// Who a SPIFFE id names.
+/// Subject of a SPIFFE id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SpiffeSubject {
-    /// The trust domain itself (authorities carry that).
+    /// The trust domain itself; authorities carry such an id.
     Domain,
     /// A controller.
     Controller(String),
@@ -46,12 +46,12 @@ pub enum SpiffeSubject {
         /// The certificate of the session, if it is named.
         certificate: Option<String>,
     },
-    /// A path weft does not know; its segments.
+    /// A path that weft does not know, as segments.
     Other(Vec<String>),
 }
 
 impl SpiffeId {
-    /// An id for `subject` in a trust domain, which may be given with or without scheme.
+    /// An id of `subject` in a trust domain, given with or without `spiffe://`.
     #[must_use]
     pub fn new(trust_domain: &str, subject: SpiffeSubject) -> Self {
         let domain = if has_scheme(trust_domain) {
@@ -94,7 +94,7 @@ impl SpiffeId {
         )
     }
 
-    /// The identity it names, with the session if it names one.
+    /// Ids of the identity and, if named, of the API session.
     #[must_use]
     pub fn identity_and_session(&self) -> Option<(&str, Option<&str>)> {
         match &self.subject {

@@ -1,9 +1,25 @@
 //! Tokens: JSON Web Tokens signed by a controller, and verified against its published keys.
 //!
-//! The claims are the caller's types. What belongs to the token itself is checked here: the form,
-//! the key the header names, that the algorithm fits that key (never `none`, never a shared
-//! secret), the signature, and on request issuer, audience and the time limits
-//! (protocol: auth 2.2, 13.4, 19).
+//! The claims are types of the caller. This module checks the token itself: the form, the key that
+//! the header names, that the algorithm fits that key (never `none`, never a shared secret), the
+//! signature, and on request issuer, audience and the time limits (docs/protocol/auth.md 2.2, 13.4,
+//! 19).
+//!
+//! ```
+//! use std::time::SystemTime;
+//! use serde_json::{Value, json};
+//! use weft_identity::token::{Expect, TokenSigner};
+//! use weft_identity::{KeyAlgorithm, KeySet, PrivateKey};
+//!
+//! let signer = TokenSigner::with_kid(PrivateKey::generate(KeyAlgorithm::EcP256)?, "key-1")?;
+//! let token = signer.sign(&json!({ "sub": "laptop", "exp": 4_102_444_800_u64 }))?;
+//!
+//! let mut keys = KeySet::new();
+//! keys.insert(signer.kid(), signer.public().clone());
+//! let claims: Value = keys.verify(&token, &Expect::unexpired(SystemTime::now()))?;
+//! assert_eq!(claims["sub"], "laptop");
+//! # Ok::<(), weft_identity::Error>(())
+//! ```
 
 use std::time::{Duration, SystemTime};
 
@@ -25,43 +41,43 @@ pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// Too long to be looked at.
+    /// The token is longer than [`MAX_TOKEN_BYTES`].
     #[error("{0} bytes, at most {MAX_TOKEN_BYTES} are read")]
     TooLong(usize),
-    /// Not three parts of base64 with JSON in the first two.
+    /// The text is not three parts of base64 with JSON in the first two.
     #[error("not a JSON Web Token: {0}")]
     Malformed(&'static str),
     /// The header names no key.
     #[error("the header names no key (`kid`)")]
     NoKeyId,
-    /// The header names a key that is not known.
+    /// The header names an unknown key.
     #[error("signed with the unknown key `{0}`")]
     UnknownKey(String),
-    /// The algorithm is not one of the key's kind.
+    /// The algorithm does not fit the kind of key.
     #[error("algorithm `{0}` does not fit the key")]
     Algorithm(String),
-    /// The signature is not the key's.
+    /// The signature is not of this key.
     #[error("the signature is wrong")]
     Signature,
-    /// Its time is over.
+    /// The token has expired.
     #[error("expired")]
     Expired,
-    /// Its time has not come.
+    /// The token is not valid yet.
     #[error("not valid yet")]
     NotYet,
-    /// It has no time limit where one is required.
+    /// The token has no expiry, and one is required.
     #[error("without expiry (`exp`)")]
     NoExpiry,
-    /// Its time limit lies too far ahead.
+    /// The expiry is too far ahead.
     #[error("its expiry (`exp`) is more than {0} days ahead")]
     ExpiresLate(u64),
-    /// Another issuer than expected.
+    /// The issuer is another than expected.
     #[error("issued by `{0}`")]
     Issuer(String),
-    /// For another audience than expected.
+    /// The audience is another than expected.
     #[error("meant for another audience")]
     Audience,
-    /// The claims are not those that are expected.
+    /// The claims have another form than expected.
     #[error("claims: {0}")]
     Claims(String),
 }
@@ -77,7 +93,7 @@ pub struct Header {
     /// Type, `JWT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typ: Option<String>,
-    /// Extensions that must be understood; weft understands none.
+    /// Extensions that a reader must understand; weft understands none.
     #[serde(default, skip_serializing)]
     crit: Option<serde_json::Value>,
 }
@@ -87,12 +103,12 @@ pub struct Header {
 pub struct TokenSigner {
     key: PrivateKey,
     kid: String,
-    /// The encoded header: it is the same for every token.
+    /// The encoded header, which is the same for every token.
     header: String,
 }
 
 impl TokenSigner {
-    /// Signs with the key of a certificate; the key's name is the certificate's fingerprint.
+    /// A signer with the key of a certificate, named by the certificate's fingerprint.
     ///
     /// # Errors
     /// When tokens cannot be signed with this kind of key.
@@ -100,7 +116,7 @@ impl TokenSigner {
         Self::with_kid(chain.key().clone(), chain.leaf().fingerprint())
     }
 
-    /// Signs with a key under a name.
+    /// A signer with a named key.
     ///
     /// # Errors
     /// When tokens cannot be signed with this kind of key.
@@ -115,22 +131,22 @@ impl TokenSigner {
         Ok(Self { key, kid: kid.to_owned(), header })
     }
 
-    /// The name of the key.
+    /// Name of the key.
     #[must_use]
     pub fn kid(&self) -> &str {
         &self.kid
     }
 
-    /// The key others verify with.
+    /// The public key, for verifying.
     #[must_use]
     pub fn public(&self) -> &PublicKey {
         self.key.public()
     }
 
-    /// The signature of any bytes, as tokens are signed.
+    /// A signature over any bytes, in the form of tokens.
     ///
     /// # Errors
-    /// When the key fails.
+    /// When the key refuses to sign.
     pub fn sign_bytes(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         self.key.sign_token(bytes)
     }
@@ -148,44 +164,43 @@ impl TokenSigner {
     }
 }
 
-/// What is expected of a token besides its signature.
+/// Expectations of a token, besides its signature.
 #[derive(Debug, Clone, Copy)]
 pub struct Expect<'a> {
-    /// The time at which it must be valid. There is no leeway.
+    /// Time at which the token must be valid. There is no leeway.
     pub now: SystemTime,
-    /// The issuer it must have.
+    /// The issuer. `None`: any.
     pub issuer: Option<&'a str>,
-    /// Audiences, one of which it must have. Empty = any.
+    /// Audiences, one of which the token must have. Empty: any.
     pub audience: &'a [&'a str],
-    /// Whether it must have an expiry.
+    /// True if the token must have an expiry.
     pub require_expiry: bool,
-    /// How far ahead an expiry may lie. None = any.
+    /// Longest time from `now` to the expiry. `None`: any.
     pub longest: Option<Duration>,
 }
 
 impl Expect<'_> {
-    /// A token with an expiry in the future, from anybody for anybody.
+    /// Expects an expiry in the future, from any issuer for any audience.
     #[must_use]
     pub fn unexpired(now: SystemTime) -> Self {
         Self { now, issuer: None, audience: &[], require_expiry: true, longest: None }
     }
 }
 
-/// The header and the claims of a token nobody has verified. Good for choosing the key, and for
-/// nothing else.
+/// Header and claims of a token without verification: for choosing the key, and for nothing else.
 ///
 /// # Errors
-/// When it is not a token, or the claims do not fit.
+/// When the text is not a token, or its claims have another form.
 pub fn peek<T: DeserializeOwned>(token: &str) -> Result<(Header, T), TokenError> {
     let parts = Parts::of(token)?;
     let claims = parts.claims()?;
     Ok((parts.header, claims))
 }
 
-/// Verifies a token against the key that its header names, and answers its claims.
+/// Verifies a token with the key that its header names, and returns its claims.
 ///
 /// # Errors
-/// With the reason of the refusal.
+/// The reason of the refusal.
 pub fn verify<T: DeserializeOwned>(
     token: &str,
     key: impl Fn(&str) -> Option<PublicKey>,
@@ -198,11 +213,11 @@ pub fn verify<T: DeserializeOwned>(
     parts.verify(&key, expect)
 }
 
-/// Verifies a token with one key whatever the header names, as enrollment does with the key of the
-/// server it talks to (protocol: auth 4.2).
+/// Verifies a token with one key, whatever key its header names, as enrollment does with the key of
+/// the server it talks to (docs/protocol/auth.md 4.2).
 ///
 /// # Errors
-/// With the reason of the refusal.
+/// The reason of the refusal.
 pub fn verify_with<T: DeserializeOwned>(
     token: &str,
     key: &PublicKey,
@@ -211,10 +226,10 @@ pub fn verify_with<T: DeserializeOwned>(
     Parts::of(token)?.verify(key, expect)
 }
 
-/// [`verify_with`] for the key of a certificate.
+/// [`verify_with`] with the key of a certificate.
 ///
 /// # Errors
-/// With the reason of the refusal; also when the certificate's key is of no supported kind.
+/// The reason of the refusal, or a key of an unsupported kind.
 pub fn verify_with_certificate<T: DeserializeOwned>(
     token: &str,
     certificate: &Certificate,
@@ -223,7 +238,7 @@ pub fn verify_with_certificate<T: DeserializeOwned>(
     Ok(verify_with(token, certificate.public_key()?, expect)?)
 }
 
-/// The name of the algorithm that tokens are signed with under a key.
+/// Name of the algorithm for tokens signed with a key of this kind.
 #[must_use]
 pub fn algorithm_name(key: KeyAlgorithm) -> &'static str {
     match key {
@@ -285,7 +300,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The algorithms a key of a kind may be used with.
+/// The algorithm of this name, if a key of this kind may be used with it.
 fn signature_for(name: &str, key: KeyAlgorithm) -> Option<Signature> {
     Some(match (key, name) {
         (KeyAlgorithm::Rsa { .. }, "RS256") => Signature::RsaPkcs1Sha256,
@@ -302,7 +317,7 @@ fn signature_for(name: &str, key: KeyAlgorithm) -> Option<Signature> {
     })
 }
 
-/// The claims that limit a token.
+/// The claims that limit a token's use.
 #[derive(Deserialize)]
 struct Limits {
     #[serde(default)]

@@ -1,8 +1,9 @@
-//! Who is believed: bundles of certificates, and the check that a leaf chains to one of them.
+//! Trust bundles, and the verification that a leaf chains to a certificate of a bundle.
 //!
 //! Every authority of a bundle is a trust anchor, intermediates included, so that a partial chain
-//! suffices (protocol: config 2.3, channel 3.2). A certificate of the bundle that is no authority
-//! is believed as itself and issues nothing: enrollment trusts exactly one server leaf that way.
+//! suffices (docs/protocol/config.md 2.3, docs/protocol/channel.md 3.2). A certificate of the
+//! bundle that is no authority is trusted as itself and issues nothing: enrollment trusts exactly
+//! one server leaf that way.
 
 use std::{
     sync::Arc,
@@ -20,33 +21,33 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Most certificates a peer may send along with its leaf.
+/// Most certificates that a peer may send besides its leaf.
 pub const MAX_PEER_CHAIN: usize = 32;
 
-/// What a leaf must be allowed to do by its extended key usage.
+/// The usage that a leaf's extended key usage must allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Usage {
-    /// Anything: the extension is not looked at.
+    /// Any usage: the extension is ignored.
     #[default]
     Any,
-    /// Client authentication, if the extension is there.
+    /// Client authentication, if the extension is present.
     Client,
-    /// Server authentication, if the extension is there.
+    /// Server authentication, if the extension is present.
     Server,
 }
 
-/// How a chain is to be verified.
+/// Options of a verification.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Verify<'a> {
-    /// What the leaf must be allowed to do.
+    /// The usage that the leaf must allow.
     pub usage: Usage,
-    /// Do not look at the dates of the leaf. Those above it are always checked.
+    /// True: the dates of the leaf are ignored. Those above it are always checked.
     pub ignore_leaf_validity: bool,
-    /// Further certificates a chain may lead through.
+    /// Further certificates that a chain may lead through.
     pub intermediates: &'a [Certificate],
 }
 
-/// A set of certificates that are believed. Cheap to clone.
+/// A set of trusted certificates. Clones are cheap.
 #[derive(Debug, Clone, Default)]
 pub struct TrustBundle {
     inner: Arc<Inner>,
@@ -55,13 +56,13 @@ pub struct TrustBundle {
 #[derive(Debug, Default)]
 struct Inner {
     certificates: Vec<Certificate>,
-    /// Anchors with the index of the certificate each was made of.
+    /// Trust anchors with the index of the certificate that each was made of.
     anchors: Vec<TrustAnchor<'static>>,
     anchor_of: Vec<usize>,
 }
 
 impl TrustBundle {
-    /// A bundle of these certificates, each once.
+    /// A bundle of these certificates without repetitions.
     #[must_use]
     pub fn new(certificates: impl IntoIterator<Item = Certificate>) -> Self {
         let mut inner = Inner::default();
@@ -81,7 +82,7 @@ impl TrustBundle {
     /// A bundle of all certificates of a PEM text.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the text holds none.
     pub fn from_pem(text: &[u8]) -> Result<Self> {
         Certificate::from_pem(text).map(Self::new)
     }
@@ -92,7 +93,7 @@ impl TrustBundle {
         &self.inner.certificates
     }
 
-    /// Whether nobody is believed.
+    /// True if the bundle is empty: nothing is trusted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.certificates.is_empty()
@@ -114,22 +115,22 @@ impl TrustBundle {
         certificate::to_pem(&self.inner.certificates)
     }
 
-    /// A leaf followed by every intermediate of the bundle above it, the root left out: the form in
-    /// which issued certificates are handed out (protocol: auth 2.4).
+    /// A leaf followed by the bundle's intermediates above it, without the root: the form in which
+    /// issued certificates are handed out (docs/protocol/auth.md 2.4).
     #[must_use]
     pub fn chain_of(&self, leaf: &Certificate) -> Vec<Certificate> {
         let candidates: Vec<Certificate> = self.intermediates().cloned().collect();
         certificate::chain_up(leaf, &candidates)
     }
 
-    /// Verifies that `chain[0]` leads to a certificate of the bundle, possibly through the others
-    /// of `chain`, and answers the path from the leaf to the one that is believed.
+    /// Verifies that `chain[0]` leads to a certificate of the bundle, possibly through the rest of
+    /// `chain`, and returns the path from the leaf to that certificate.
     ///
     /// Only the leaf is the peer; the rest are fillers that prove nothing by themselves
-    /// (protocol: channel 10).
+    /// (docs/protocol/channel.md 10).
     ///
     /// # Errors
-    /// With the reason, when it does not.
+    /// The reason of the refusal.
     pub fn verify(
         &self,
         chain: &[CertificateDer<'_>],
@@ -156,10 +157,10 @@ impl TrustBundle {
         self.verify_path(leaf, &intermediates, how, now)
     }
 
-    /// As [`TrustBundle::verify`] for a parsed certificate without fillers.
+    /// [`TrustBundle::verify`] for a parsed certificate without fillers.
     ///
     /// # Errors
-    /// With the reason, when it does not lead to the bundle.
+    /// The reason of the refusal.
     pub fn verify_leaf(
         &self,
         leaf: &Certificate,
@@ -169,12 +170,12 @@ impl TrustBundle {
         self.verify(std::slice::from_ref(leaf.der()), how, now)
     }
 
-    /// Verifies a certificate of the first version of X.509, which [`TrustBundle::verify`] does not
-    /// believe: an authority of the bundle has signed it, and both are in validity. Nothing says
-    /// what such a certificate may be used for, so it proves one thing: its holder had it signed.
+    /// Verifies a certificate of version 1 of X.509, which [`TrustBundle::verify`] refuses: an
+    /// authority of the bundle has signed it, and both are valid at `now`. Such a certificate names
+    /// no usage, so that it proves only one thing: its holder had it signed.
     ///
     /// # Errors
-    /// With the reason, when it is not so.
+    /// The reason of the refusal.
     pub fn verify_version_1(&self, leaf: &Certificate, now: SystemTime) -> Result<()> {
         let refused = |reason| Error::Refused(format!("`{}` {reason}", leaf.subject()));
         if !leaf.is_version_1() {
@@ -238,8 +239,8 @@ impl TrustBundle {
         Ok(out)
     }
 
-    /// Dates of everything above the leaf. The library does not look at those of anchors, and
-    /// looks at the others at the time chosen for the leaf.
+    /// Checks the dates of every certificate above the leaf. The library ignores the dates of
+    /// anchors, and checks the others at the time chosen for the leaf.
     fn dates_above(&self, path: &VerifiedPath<'_>, now: SystemTime) -> Result<(), webpki::Error> {
         let time = unix(now);
         let expired = |cert: &Certificate| webpki::Error::CertExpired {
@@ -278,7 +279,7 @@ impl ExtendedKeyUsageValidator for Usage {
     }
 }
 
-/// The usage is there, or any usage is, or the extension is absent.
+/// Accepts the wanted usage, any usage, or no extension.
 fn any_or(iter: KeyPurposeIdIter<'_, '_>, wanted: &KeyUsage) -> Result<(), webpki::Error> {
     const ANY: [usize; 5] = [2, 5, 29, 37, 0];
     let id: Vec<usize> = wanted.oid_values().collect();
@@ -300,7 +301,7 @@ fn any_or(iter: KeyPurposeIdIter<'_, '_>, wanted: &KeyUsage) -> Result<(), webpk
 }
 
 fn anchor(certificate: &Certificate) -> Option<TrustAnchor<'static>> {
-    // Roots of the first version of X.509 have no extensions that could call them authorities.
+    // Roots of version 1 of X.509 have no extension that could mark them as authorities.
     if !certificate.is_ca() && !certificate.is_version_1() {
         return None;
     }

@@ -3,15 +3,31 @@
 use std::{io, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
 use tokio::net::TcpStream;
 
-use crate::{places::Place, service::Protocol, udp};
+use crate::{
+    places::Place,
+    records::{RecordQuestion, Records},
+    service::Protocol,
+    udp,
+};
 
 /// Takes intercepted clients.
 pub trait Carry: Send + Sync + 'static {
     /// A client that wants to use a service. What takes time belongs into a task: clients that come
     /// after this one wait.
     fn carry(&self, arrival: Arrival, client: Client);
+
+    /// Asks the host of a service, by its id, for records of a name that the service has by a wildcard.
+    /// None if it gives no answer. Dropped, the question is over.
+    fn records(
+        &self,
+        _service: &Arc<str>,
+        _question: RecordQuestion,
+    ) -> BoxFuture<'static, Option<Records>> {
+        std::future::ready(None).boxed()
+    }
 }
 
 impl<F: Fn(Arrival, Client) + Send + Sync + 'static> Carry for F {

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeSet, HashSet},
     io,
     net::{IpAddr, SocketAddr},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,8 +16,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     carry::Carry,
     dns::server::{DnsServer, is_ourselves},
-    firewall::{CommandError, Firewall, Listeners, Setup, names_in, own_addresses},
-    lock::Lock,
+    firewall::{
+        CommandError, Firewall, Listeners, Setup, names_in, own_addresses, trusted_program,
+    },
+    hosts_file::{HostsFile, Names},
+    lock::{Lock, beside},
     options::{Interfaces, Options},
     service::{Problem, Service},
     shared::Shared,
@@ -27,6 +31,8 @@ use crate::{
 
 /// How often it is looked whether the rules are still there, and which addresses this machine has.
 const LOOK: Duration = Duration::from_secs(15);
+/// What the path of the hosts file follows in the note for a later start.
+const HOSTS: &str = " hosts=";
 /// How often names are given back that nobody uses.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -119,8 +125,14 @@ impl Interceptor {
         let v6 = v6.inspect_err(|problem| tracing::info!(%problem, "IPv6 is not intercepted")).ok();
         let exclude: Excluded = options.exclude.iter().copied().collect();
         let setup = setup(&options, &exclude, &tcp4, &udp4, v6.as_ref()).map_err(Error::Socket)?;
-        let firewall = Firewall::open(options.firewall, setup, &lock.remembered()).await?;
-        if let Err(problem) = lock.remember(&firewall.note()) {
+        let remembered = lock.remembered();
+        let hosts = hosts_file(&options, &remembered)?;
+        let firewall = Firewall::open(options.firewall, setup, &remembered).await?;
+        let mut note = firewall.note();
+        if let Some(hosts) = &hosts {
+            note = format!("{note}{HOSTS}{}", hosts.path().display());
+        }
+        if let Err(problem) = lock.remember(&note) {
             tracing::warn!(%problem, "what has to be removed after a crash is not written down");
         }
         drop(alone);
@@ -129,7 +141,8 @@ impl Interceptor {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (sender, receiver) = watch::channel(exclude);
         // From here on rules are taken out however this ends.
-        tasks.spawn(keep(Arc::clone(&shared), firewall, receiver, stop.clone(), lock));
+        let keeper = Keeper { shared: Arc::clone(&shared), firewall, hosts, broken: false };
+        tasks.spawn(keeper.run(receiver, stop.clone(), lock));
         let this = Self { shared: Arc::clone(&shared), exclude: sender, tasks, stop };
         let (tcp6, udp6) = v6.unzip();
         for listener in [Some(tcp4), tcp6].into_iter().flatten() {
@@ -303,6 +316,17 @@ fn check(options: &mut Options) -> Result<(), Error> {
              such as 100.64.0.1/10"
         ));
     }
+    if let Some(program) = &mut options.diverter {
+        match trusted_program(program) {
+            Ok(found) => *program = found,
+            Err(why) => {
+                return wrong(format!("mode tproxy:{}: {why}", program.display()));
+            }
+        }
+        if matches!(names, IpNet::V6(_)) {
+            return wrong(format!("dnsSvcIpRange {names}: a program diverts IPv4 only"));
+        }
+    }
     if let Interfaces::Named(named) = &options.interfaces {
         for name in named {
             let legal = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@:".contains(c));
@@ -359,6 +383,22 @@ fn lock(options: &Options, alone: &Lock) -> Result<Lock, Error> {
     Ok(held)
 }
 
+/// The hosts file that names of services are written into, if there is one. Nothing of an earlier run
+/// is left in it, or in the one that was named then.
+fn hosts_file(options: &Options, remembered: &str) -> Result<Option<HostsFile>, Error> {
+    let before = remembered.split_once(HOSTS).map(|(_, path)| Path::new(path));
+    if let Some(before) = before.filter(|before| options.hosts_file.as_deref() != Some(before))
+        && let Err(problem) = HostsFile::open(before, &options.instance)
+    {
+        let path = before.display();
+        tracing::warn!(%path, %problem, "names that an earlier run wrote may be there still");
+    }
+    let Some(path) = &options.hosts_file else { return Ok(None) };
+    let opened = HostsFile::open(path, &options.instance);
+    let wrong = |problem| Error::Options(format!("resolver file://{}: {problem}", path.display()));
+    opened.map(Some).map_err(wrong)
+}
+
 fn setup(
     options: &Options,
     exclude: &Excluded,
@@ -378,94 +418,161 @@ fn setup(
         exclude: exclude.clone(),
         listeners: Listeners { tcp4, udp4, v6 },
         own: own_addresses(),
+        diverter: options.diverter.clone(),
+        record: beside(&options.locks, &options.instance, "diverted")?,
     })
 }
 
-/// Owns the firewall: puts changes in, looks after it, and takes it out at the end.
-async fn keep(
+/// Owns the firewall, and the hosts file: puts changes in, looks after them, and takes them out at the
+/// end.
+struct Keeper {
     shared: Arc<Shared>,
-    mut firewall: Firewall,
-    mut exclude: watch::Receiver<Excluded>,
-    stop: CancellationToken,
-    mut lock: Lock,
-) {
-    let mut look = tokio::time::interval(LOOK);
-    let mut sweep = tokio::time::interval(SWEEP);
-    for timer in [&mut look, &mut sweep] {
-        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        timer.tick().await;
-    }
-    let mut broken = false;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = shared.changed.notified() => put_in(&shared, &mut firewall, &mut broken).await,
-            Ok(()) = exclude.changed() => leave_alone(&mut firewall, &mut exclude).await,
-            _ = look.tick() => {
-                if broken || !firewall.is_intact().await {
-                    tracing::warn!("rules of the firewall are gone or not whole: put in again");
-                    broken = !put_in_anew(&shared, &mut firewall).await;
+    firewall: Firewall,
+    hosts: Option<HostsFile>,
+    /// Whether the firewall may not have all.
+    broken: bool,
+}
+
+impl Keeper {
+    async fn run(
+        mut self,
+        mut exclude: watch::Receiver<Excluded>,
+        stop: CancellationToken,
+        mut lock: Lock,
+    ) {
+        let mut look = tokio::time::interval(LOOK);
+        let mut sweep = tokio::time::interval(SWEEP);
+        for timer in [&mut look, &mut sweep] {
+            timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            timer.tick().await;
+        }
+        if self.firewall.is_diverted() {
+            self.leave_alone(&mut exclude).await;
+        }
+        let shared = Arc::clone(&self.shared);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = shared.changed.notified() => self.put_in().await,
+                Ok(()) = exclude.changed() => self.leave_alone(&mut exclude).await,
+                _ = look.tick() => {
+                    if self.broken || !self.firewall.is_intact().await {
+                        tracing::warn!("rules of the firewall are gone or not whole: put in again");
+                        self.broken = !self.put_in_anew().await;
+                    }
+                    self.tell_others(true).await;
+                    self.leave_alone(&mut exclude).await;
                 }
-                leave_alone(&mut firewall, &mut exclude).await;
-            }
-            _ = sweep.tick() => {
-                let now = Instant::now();
-                let ((), _known) = shared.change(|state| ((), state.sweep(now)));
+                _ = sweep.tick() => {
+                    let now = Instant::now();
+                    let ((), _known) = shared.change(|state| ((), state.sweep(now)));
+                }
             }
         }
+        self.write_hosts(Vec::new(), true).await;
+        self.firewall.close().await;
+        // A later start has to know of names that could not be taken out.
+        if self.hosts.is_none_or(|hosts| !hosts.differs(&Vec::new())) {
+            let _ = lock.remember("");
+        }
+        shared.sessions.end_all();
+        // Whoever waits for a change waits no longer.
+        drop(std::mem::take(&mut *shared.pending.lock()));
+        drop(lock);
     }
-    firewall.close().await;
-    let _ = lock.remember("");
-    shared.sessions.end_all();
-    // Whoever waits for a change waits no longer.
-    drop(std::mem::take(&mut *shared.pending.lock()));
-    drop(lock);
-}
 
-async fn put_in(shared: &Shared, firewall: &mut Firewall, broken: &mut bool) {
-    let (pending, everything) = {
-        let state = shared.state.lock();
-        let pending = std::mem::take(&mut *shared.pending.lock());
-        let much = Firewall::is_much(&pending.changes);
-        (pending, much.then(|| state.everything()))
-    };
-    let mut known = !*broken;
-    if known
-        && !pending.changes.is_empty()
-        && let Err(error) = firewall.apply(&pending.changes, everything.as_ref()).await
-    {
-        tracing::warn!(%error, "the firewall did not take a change: all is put in anew");
-        known = false;
+    async fn put_in(&mut self) {
+        let (pending, everything) = {
+            let state = self.shared.state.lock();
+            let pending = std::mem::take(&mut *self.shared.pending.lock());
+            let much = Firewall::is_much(&pending.changes);
+            (pending, much.then(|| state.everything()))
+        };
+        let mut known = !self.broken;
+        if known
+            && !pending.changes.is_empty()
+            && let Err(error) = self.firewall.apply(&pending.changes, everything.as_ref()).await
+        {
+            tracing::warn!(%error, "the firewall did not take a change: all is put in anew");
+            known = false;
+        }
+        if !known {
+            known = self.put_in_anew().await;
+            self.broken = !known;
+        }
+        known &= self.tell_others(false).await;
+        for waiting in pending.waiting {
+            let _ = waiting.send(known);
+        }
     }
-    if !known {
-        known = put_in_anew(shared, firewall).await;
-        *broken = !known;
-    }
-    for waiting in pending.waiting {
-        let _ = waiting.send(known);
-    }
-}
 
-/// All of the state, with what waits; whether that went well.
-async fn put_in_anew(shared: &Shared, firewall: &mut Firewall) -> bool {
-    let (everything, waiting) = {
-        let state = shared.state.lock();
-        let pending = std::mem::take(&mut *shared.pending.lock());
-        (state.everything(), pending.waiting)
-    };
-    let done = firewall.rebuild(&everything).await;
-    if let Err(error) = &done {
-        tracing::error!(%error, "the firewall cannot be set up; tried again in {LOOK:?}");
+    /// All of the state, with what waits; whether that went well.
+    async fn put_in_anew(&mut self) -> bool {
+        let (everything, waiting) = {
+            let state = self.shared.state.lock();
+            let pending = std::mem::take(&mut *self.shared.pending.lock());
+            (state.everything(), pending.waiting)
+        };
+        let done = self.firewall.rebuild(&everything).await;
+        if let Err(error) = &done {
+            tracing::error!(%error, "the firewall cannot be set up; tried again in {LOOK:?}");
+        }
+        let known = done.is_ok() && self.tell_others(false).await;
+        for waiting in waiting {
+            let _ = waiting.send(known);
+        }
+        done.is_ok()
     }
-    for waiting in waiting {
-        let _ = waiting.send(done.is_ok());
-    }
-    done.is_ok()
-}
 
-async fn leave_alone(firewall: &mut Firewall, exclude: &mut watch::Receiver<Excluded>) {
-    let wanted = exclude.borrow_and_update().clone();
-    if let Err(error) = firewall.exclude(wanted, own_addresses()).await {
-        tracing::warn!(%error, "cannot change which destinations are left alone");
+    /// Tells the program that diverts and the hosts file of what there is now; whether all of it is
+    /// diverted. With `surely` the file is looked at, which others write, too.
+    async fn tell_others(&mut self, surely: bool) -> bool {
+        let (diversions, names) = {
+            let state = self.shared.state.lock();
+            let diversions = self.firewall.is_diverted().then(|| state.diversions());
+            (diversions, self.hosts.as_ref().map(|_| state.held()))
+        };
+        let mut diverted = true;
+        if let Some((diversions, left)) = diversions {
+            if !left.is_empty() {
+                self.shared.complain(|| {
+                    tracing::warn!(services = ?left, "too many networks with ports, sources and \
+                        interfaces for a program that diverts: not intercepted");
+                });
+            }
+            if let Err(error) = self.firewall.divert(&diversions).await {
+                tracing::warn!(%error, "not all is diverted; tried again in {LOOK:?}");
+                diverted = false;
+            }
+        }
+        if let Some(names) = names {
+            self.write_hosts(names, surely).await;
+        }
+        diverted
+    }
+
+    async fn write_hosts(&mut self, names: Names, surely: bool) {
+        let Some(mut hosts) = self.hosts.clone().filter(|hosts| surely || hosts.differs(&names))
+        else {
+            return;
+        };
+        let writing = tokio::task::spawn_blocking(move || {
+            let written = hosts.set(&names);
+            (hosts, written)
+        });
+        if let Ok((hosts, written)) = writing.await {
+            if let Err(problem) = written {
+                let path = hosts.path().display();
+                tracing::warn!(%path, %problem, "the hosts file does not have what it should");
+            }
+            self.hosts = Some(hosts);
+        }
+    }
+
+    async fn leave_alone(&mut self, exclude: &mut watch::Receiver<Excluded>) {
+        let wanted = exclude.borrow_and_update().clone();
+        if let Err(error) = self.firewall.exclude(wanted, own_addresses()).await {
+            tracing::warn!(%error, "cannot change which destinations are left alone");
+        }
     }
 }

@@ -21,6 +21,8 @@ mod dns;
 #[cfg(target_os = "linux")]
 mod firewall;
 #[cfg(target_os = "linux")]
+mod hosts_file;
+#[cfg(target_os = "linux")]
 mod interceptor;
 #[cfg(target_os = "linux")]
 mod lock;
@@ -30,6 +32,7 @@ mod places;
 mod ports;
 #[cfg(target_os = "linux")]
 mod rates;
+mod records;
 mod seats;
 mod service;
 #[cfg(target_os = "linux")]
@@ -47,14 +50,15 @@ pub use options::{
     DnsOptions, FirewallKind, Interfaces, Limits, Options, Unanswerable, Upstream, UpstreamMode,
 };
 pub use places::Place;
+pub use records::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};
 pub use seats::{Patience, Seat, Seats};
-pub use service::{Problem, Protocol, Service};
+pub use service::{Diverted, Problem, Protocol, Service};
 
 #[cfg(target_os = "linux")]
 pub use self::{
     carry::{Arrival, Carry, Client, TcpClient, UdpReplies, UdpSession},
     dns::own::OwnHosts,
-    firewall::{CommandError, DIVERT_MARK},
+    firewall::{CommandError, DIVERT_MARK, trusted_program},
     interceptor::{Counts, Error, Interceptor},
     socket::OWN_MARK,
 };

@@ -4,7 +4,7 @@ use std::{
     fs::{DirBuilder, File, OpenOptions},
     io::{self, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -23,6 +23,12 @@ const MOST_FILES: usize = 4_096;
 fn around() -> io::Result<(&'static str, String)> {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
     Ok(("intercept-", format!("-{namespace}.lock")))
+}
+
+/// A file of an instance beside its lock, which only who has the lock touches.
+pub(crate) fn beside(folder: &Path, instance: &str, ending: &str) -> io::Result<PathBuf> {
+    let (before, after) = around()?;
+    Ok(folder.join(format!("{before}{instance}{after}")).with_extension(ending))
 }
 
 /// An advisory lock.

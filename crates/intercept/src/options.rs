@@ -35,6 +35,11 @@ pub struct Options {
     pub limits: Limits,
     /// What changes the rules of the system.
     pub firewall: FirewallKind,
+    /// A program that diverts packets in their place. It intercepts IPv4 only, and decides itself over
+    /// which interfaces.
+    pub diverter: Option<PathBuf>,
+    /// A hosts file that gets the names that services have, without those below wildcards.
+    pub hosts_file: Option<PathBuf>,
     /// Folder for lock files. Default `/run/weft`.
     pub locks: PathBuf,
 }
@@ -53,6 +58,8 @@ impl Default for Options {
             udp_check: Duration::from_secs(30),
             limits: Limits::default(),
             firewall: FirewallKind::Any,
+            diverter: None,
+            hosts_file: None,
             locks: "/run/weft".into(),
         }
     }

@@ -48,6 +48,17 @@ pub struct Service {
     pub ports: Vec<(u16, u16)>,
     /// Clients that are intercepted: IP addresses and networks. Empty = all.
     pub sources: Vec<String>,
+    /// What a program that diverts packets is told of it.
+    pub diverted: Diverted,
+}
+
+/// What a program that diverts packets is told of a service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Diverted {
+    /// Id of the service in its network.
+    pub id: String,
+    /// Interfaces over which its packets are diverted; none if the program is to choose.
+    pub interfaces: Option<Vec<String>>,
 }
 
 /// Why something that a service names is left alone.
@@ -76,6 +87,17 @@ pub(crate) enum Address {
     /// Names with at least one label more than this one.
     Under(Arc<str>),
     Every,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(net) => write!(out, "{net}"),
+            Self::Name(name) => out.write_str(name),
+            Self::Under(domain) => write!(out, "*.{domain}"),
+            Self::Every => out.write_str("*"),
+        }
+    }
 }
 
 /// Networks from which clients are intercepted, without overlaps and in order; none = all.
@@ -150,6 +172,11 @@ impl Plan {
             sources,
         };
         (plan, problems)
+    }
+
+    /// Whether a client is one of those that are intercepted.
+    pub(crate) fn admits(&self, source: IpAddr) -> bool {
+        self.sources.as_ref().is_none_or(|nets| nets.iter().any(|net| net.contains(&source)))
     }
 
     /// How well a client's packet fits, apart from its destination's address: width of the

@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) places: Arc<Places>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) carry: Arc<dyn Carry>,
+    /// What programs of this machine have as their source where they use names of services.
+    own: IpAddr,
     naming: Mutex<TokenBucket>,
     complaints: Mutex<TokenBucket>,
     kept_quiet: AtomicU64,
@@ -49,16 +51,19 @@ pub(crate) struct Pending {
 
 impl Shared {
     pub(crate) fn new(options: &Options, carry: Arc<dyn Carry>, per_source: bool) -> Self {
+        let only_file = options.hosts_file.is_some() && options.dns.is_none();
         let now = Instant::now();
         let kept = options.keep_names.clone();
         let limits = options.limits;
+        let state = State::new(options.names, limits, kept).per_source(per_source);
         Self {
-            state: Mutex::new(State::new(options.names, limits, kept).per_source(per_source)),
+            state: Mutex::new(state.without(only_file, options.diverter.is_some())),
             pending: Mutex::default(),
             changed: Notify::new(),
             places: Places::new(limits.connections, limits.connections_per_source),
             sessions: Sessions::new(options),
             carry,
+            own: options.names.addr(),
             naming: Mutex::new(TokenBucket::new(NAMING.0, NAMING.1, now)),
             complaints: Mutex::new(TokenBucket::every(Duration::from_secs(10), 5, now)),
             kept_quiet: AtomicU64::new(0),
@@ -84,6 +89,13 @@ impl Shared {
 
     pub(crate) fn naming(&self, name: &str) -> Naming {
         self.state.lock().naming(name)
+    }
+
+    /// The service whose host may know records of a name, for a client.
+    pub(crate) fn host_of(&self, name: &str, client: IpAddr) -> Option<Arc<str>> {
+        let client = client.to_canonical();
+        let client = if client.is_loopback() { self.own } else { client };
+        self.state.lock().host_of(name, client)
     }
 
     /// The address of a name below a wildcard, once the firewall knows it.

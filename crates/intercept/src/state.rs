@@ -2,6 +2,9 @@
 //! `now` in, changes out.
 
 mod changes;
+#[cfg(target_os = "linux")]
+mod diversions;
+mod means;
 
 use std::{
     borrow::Cow,
@@ -63,6 +66,10 @@ pub(crate) struct State {
     elements: usize,
     /// Whether it has a network with ports once for each source of its group.
     per_source: bool,
+    /// Whether names are in a hosts file only.
+    no_wildcards: bool,
+    /// Whether a program diverts packets, in place of the firewall.
+    diverted: bool,
     added: u64,
     dropped: Vec<Problem>,
     routes: HashMap<IpNet, usize>,
@@ -89,6 +96,8 @@ impl State {
             covers: HashMap::new(),
             elements: 0,
             per_source: false,
+            no_wildcards: false,
+            diverted: false,
             added: 0,
             dropped: Vec::new(),
             routes: HashMap::new(),
@@ -128,6 +137,17 @@ impl State {
         if plan.addresses.iter().any(taken) {
             problem("", "names a controller of this network, which is not intercepted".into());
             plan.addresses.retain(|address| !taken(address));
+        }
+        let stranger = self.unspeakable(&service.diverted);
+        plan.addresses.retain(|address| {
+            let why = stranger.or_else(|| self.impossible(address));
+            if let Some(why) = why.filter(|_| stranger.is_none()) {
+                problem(&address.to_string(), why.into());
+            }
+            why.is_none()
+        });
+        if let Some(why) = stranger {
+            problem("", why.into());
         }
         // Names that stay keep their addresses: clients know them.
         let staying = self.staying(&plan);
@@ -342,6 +362,13 @@ impl State {
             return Naming::Wild;
         }
         Naming::Unknown
+    }
+
+    /// The service whose host may know records of a name, for a client.
+    pub(crate) fn host_of(&self, name: &str, client: IpAddr) -> Option<Arc<str>> {
+        let asked = !self.kept.contains(name) && hostname(name).is_ok_and(|normal| normal == name);
+        let plan = asked.then(|| self.table.wildcard_of(name, client)).flatten()?;
+        Some(Arc::clone(&plan.id))
     }
 
     /// The address of a name that a client asks for; the firewall has to know it before the client

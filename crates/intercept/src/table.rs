@@ -106,6 +106,17 @@ impl Table {
         !self.every.is_empty() || parents(name).any(|parent| self.under.contains_key(parent))
     }
 
+    /// The service that has a name, or the names below it, by a wildcard: the longest wildcard of those
+    /// that let the client in, and of its services the one whose name comes first.
+    pub(crate) fn wildcard_of(&self, name: &str, source: IpAddr) -> Option<&Arc<Plan>> {
+        let domains = std::iter::once(name).chain(parents(name));
+        let mut wild = domains.filter_map(|domain| self.under.get(domain)).chain([&self.every]);
+        wild.find_map(|plans| {
+            let admitting = plans.iter().filter(|plan| plan.admits(source));
+            admitting.min_by(|one, other| one.name.cmp(&other.name))
+        })
+    }
+
     fn holding(&self, address: IpAddr) -> impl Iterator<Item = &[Arc<Plan>]> {
         let lengths = &self.lengths[usize::from(address.is_ipv6())];
         lengths.keys().filter_map(move |Reverse(length)| {
@@ -153,6 +164,7 @@ mod tests {
             addresses: vec![address.into()],
             ports: vec![ports],
             sources: sources.iter().map(|&text| text.to_owned()).collect(),
+            ..Service::default()
         };
         let (plan, problems) = Plan::read(&service, "100.64.0.1/10".parse().unwrap());
         assert_eq!(problems, []);
@@ -162,6 +174,32 @@ mod tests {
     fn find(table: &Table, source: &str, destination: &str, name: Option<&str>) -> Option<String> {
         let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
         table.find(Protocol::Tcp, source, destination, name).map(|plan| plan.name.clone())
+    }
+
+    #[test]
+    fn hosts_are_asked_by_the_longest_wildcard_that_lets_the_client_in() {
+        let mut table = Table::default();
+        for plan in [
+            plan("z-corp", "*.corp.example", (1, 9), &[]),
+            plan("a-corp", "*.corp.example", (80, 80), &[]),
+            plan("lab", "*.lab.corp.example", (1, 9), &["10.1.0.0/16"]),
+            plan("one", "one.example", (1, 9), &[]),
+        ] {
+            table.insert(&plan);
+        }
+        let of = |table: &Table, name: &str, source: &str| {
+            table.wildcard_of(name, source.parse().unwrap()).map(|plan| plan.name.clone())
+        };
+        for name in ["corp.example", "_sip._tcp.corp.example", "a.b.corp.example"] {
+            assert_eq!(of(&table, name, "10.1.2.3").as_deref(), Some("a-corp"), "{name}");
+        }
+        assert_eq!(of(&table, "x.lab.corp.example", "10.1.2.3").as_deref(), Some("lab"));
+        assert_eq!(of(&table, "x.lab.corp.example", "10.2.2.3").as_deref(), Some("a-corp"));
+        for none in ["one.example", "example", "evilcorp.example"] {
+            assert_eq!(of(&table, none, "10.1.2.3"), None, "{none}");
+        }
+        table.insert(&plan("all", "*", (1, 9), &[]));
+        assert_eq!(of(&table, "one.example", "10.1.2.3").as_deref(), Some("all"));
     }
 
     #[test]

@@ -1,27 +1,27 @@
-//! How often: a token bucket.
+//! A token bucket: limits how often something may happen.
 
 use std::time::{Duration, Instant};
 
-/// Allows `burst` events at once and `rate` per second in the long run.
+/// A token bucket: `burst` events at once, and `rate` events per second in the long run.
 ///
-/// The bucket starts full. A clock that goes backwards adds nothing.
+/// A new bucket is full. A clock that goes backwards adds no tokens.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
     /// Tokens per second.
     rate: f64,
-    /// The most that can be saved up.
+    /// Tokens that the full bucket holds.
     burst: f64,
-    /// What is there, as of `filled_at`.
+    /// Tokens in the bucket at `filled_at`.
     tokens: f64,
-    /// When `tokens` was last brought up to date.
+    /// Time at which `tokens` was last computed.
     filled_at: Instant,
 }
 
 impl TokenBucket {
-    /// A full bucket of `burst` tokens that gains `rate` per second.
+    /// A full bucket of `burst` tokens that gains `rate` tokens per second.
     ///
-    /// A rate that is not finite or negative counts as zero: such a bucket gives out its burst and
-    /// then nothing.
+    /// A negative rate, or one that is not finite, counts as zero: the bucket gives out its burst
+    /// and never refills.
     #[must_use]
     pub fn new(rate: f64, burst: u32, now: Instant) -> Self {
         let rate = if rate.is_finite() && rate > 0.0 { rate } else { 0.0 };
@@ -36,7 +36,7 @@ impl TokenBucket {
         Self::new(rate, burst, now)
     }
 
-    /// Takes `n` tokens, or none and says no.
+    /// Takes `n` tokens. Returns false, and takes none, if the bucket holds fewer.
     pub fn try_take(&mut self, n: u32, now: Instant) -> bool {
         self.fill(now);
         let enough = self.tokens >= f64::from(n);
@@ -46,8 +46,8 @@ impl TokenBucket {
         enough
     }
 
-    /// How long until `n` tokens are there: zero if they are there now, `None` if they never will
-    /// be. This is what a refusal says in `Retry-After`.
+    /// Time until the bucket holds `n` tokens: zero if it does now, `None` if it never will.
+    /// Refusals send it as `Retry-After`.
     pub fn wait_for(&mut self, n: u32, now: Instant) -> Option<Duration> {
         self.fill(now);
         let missing = f64::from(n) - self.tokens;
@@ -68,7 +68,7 @@ impl TokenBucket {
         self.tokens as u32
     }
 
-    /// True if the bucket is full, so that forgetting it changes nothing.
+    /// True if the bucket is full: a table of buckets may forget a full one.
     pub fn is_full(&mut self, now: Instant) -> bool {
         self.fill(now);
         self.tokens >= self.burst

@@ -1,9 +1,8 @@
-//! How many bytes: a tree of budgets from which owners draw, and which get back what they gave
-//! when the owner is gone.
+//! Byte budgets in a tree: owners draw bytes and give them back when they are dropped.
 //!
-//! A process has one budget; links, circuits and buffers are children with limits of their own.
-//! Drawing from a child draws from all its ancestors. What was drawn is held by a [`Grant`] and
-//! returned when the grant is dropped, so no path out of a function can leak it.
+//! A process has one budget; links, circuits and buffers have child budgets with limits of their
+//! own. Drawing from a child draws from all its ancestors. A [`Grant`] holds the bytes drawn and
+//! returns them when it is dropped, so that no path out of a function can leak them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +19,7 @@ struct Node {
 }
 
 impl Budget {
-    /// A budget of its own, above all others.
+    /// A budget without a parent.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self(Arc::new(Node { parent: None, limit: AtomicU64::new(limit), used: AtomicU64::new(0) }))
@@ -32,7 +31,7 @@ impl Budget {
         Self::new(u64::MAX)
     }
 
-    /// A budget whose bytes also count in this one.
+    /// A child budget: its bytes count in this budget too.
     #[must_use]
     pub fn child(&self, limit: u64) -> Self {
         Self(Arc::new(Node {
@@ -42,23 +41,23 @@ impl Budget {
         }))
     }
 
-    /// Draws `bytes`, or nothing at all if this budget or one above it has too little left.
+    /// Draws `bytes`. `None`, and nothing drawn, if this budget or an ancestor has less left.
     #[must_use]
     pub fn try_take(&self, bytes: u64) -> Option<Grant> {
         let mut grant = self.empty();
         grant.try_grow(bytes).then_some(grant)
     }
 
-    /// Draws `bytes` whatever the limits say. For what must be held so that work goes on (the next
-    /// payload in order, a message that is already read); such draws push others back, because the
-    /// budget counts as overdrawn until they are returned.
+    /// Draws `bytes` regardless of the limits, for what must be held so that work goes on: the next
+    /// payload in order, a message that is already read. The budget counts as overdrawn until the
+    /// bytes are returned, so that other draws fail.
     pub fn take_anyway(&self, bytes: u64) -> Grant {
         let mut grant = self.empty();
         grant.grow_anyway(bytes);
         grant
     }
 
-    /// A grant of nothing, to be grown later.
+    /// A grant of 0 bytes, which can grow.
     pub fn empty(&self) -> Grant {
         Grant { budget: self.clone(), bytes: 0 }
     }
@@ -69,18 +68,18 @@ impl Budget {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// The limit of this budget alone.
+    /// Limit of this budget in bytes, without its ancestors' limits.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.0.limit.load(Ordering::Relaxed)
     }
 
-    /// Sets another limit. What is drawn already stays drawn.
+    /// Changes the limit, in bytes. Bytes that are drawn already stay drawn.
     pub fn set_limit(&self, limit: u64) {
         self.0.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Bytes that could be drawn now: the least that is left here and in every budget above.
+    /// Bytes that could be drawn now: the smallest remainder of this budget and its ancestors.
     #[must_use]
     pub fn free(&self) -> u64 {
         self.chain().map(|node| node.left()).min().unwrap_or(0)
@@ -121,7 +120,7 @@ impl Node {
     }
 }
 
-/// Bytes drawn from a [`Budget`]; they go back when this is dropped.
+/// Bytes drawn from a [`Budget`], returned when the grant is dropped.
 #[derive(Debug)]
 #[must_use = "a grant that is dropped gives its bytes back"]
 pub struct Grant {
@@ -136,13 +135,13 @@ impl Grant {
         self.bytes
     }
 
-    /// The budget this is drawn from.
+    /// The budget that the bytes were drawn from.
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// Draws `more` bytes, or nothing and says no.
+    /// Draws `more` bytes. Returns false, and draws none, if they do not fit.
     pub fn try_grow(&mut self, more: u64) -> bool {
         let ok = self.budget.take(more);
         if ok {
@@ -151,7 +150,7 @@ impl Grant {
         ok
     }
 
-    /// Draws `more` bytes whatever the limits say (see [`Budget::take_anyway`]).
+    /// Draws `more` bytes regardless of the limits (see [`Budget::take_anyway`]).
     pub fn grow_anyway(&mut self, more: u64) {
         let more = more.min(u64::MAX - self.bytes);
         self.budget.chain().for_each(|node| {
@@ -160,14 +159,14 @@ impl Grant {
         self.bytes += more;
     }
 
-    /// Gives `less` bytes back, all of them if it holds fewer.
+    /// Returns `less` bytes, or all bytes if the grant holds fewer.
     pub fn shrink(&mut self, less: u64) {
         let less = less.min(self.bytes);
         self.budget.chain().for_each(|node| node.sub(less));
         self.bytes -= less;
     }
 
-    /// Splits `bytes` off into a grant of its own, all of them if it holds fewer. Nothing is drawn
+    /// Splits `bytes` off into a new grant, or all bytes if the grant holds fewer. Nothing is drawn
     /// or returned: the bytes change owner.
     pub fn split(&mut self, bytes: u64) -> Grant {
         let bytes = bytes.min(self.bytes);

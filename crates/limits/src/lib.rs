@@ -1,10 +1,33 @@
-//! Limits that hold before any work is done: how often ([`TokenBucket`]), how much at once
-//! ([`AdaptiveWindow`]), how many from whom ([`BoundedTable`], [`source_of`]) and how many bytes
-//! ([`Budget`]).
+//! Limits that hold before work is done, for every input from outside.
 //!
-//! Nothing here reads a clock or waits. Time comes in as an argument, and a limit that is reached
-//! is an answer (`None`, or a typed refusal) that the caller turns into its own: a 429, a closed
-//! connection, a dropped payload.
+//! | type | limits |
+//! |---|---|
+//! | [`TokenBucket`] | how often something may happen |
+//! | [`AdaptiveWindow`] | how many pieces of work are in flight |
+//! | [`BoundedTable`] | how many entries a table holds, in all and per source ([`source_of`]) |
+//! | [`Budget`] | how many bytes are held |
+//!
+//! Nothing in this crate reads a clock or waits: time is an argument. A limit that is reached is an
+//! answer (`None`, `false` or a typed refusal), which the caller turns into a 429, a closed
+//! connection or a dropped payload.
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//! use weft_limits::{Budget, TokenBucket};
+//!
+//! let start = Instant::now();
+//! let mut logins = TokenBucket::new(1.0, 2, start);
+//! assert!(logins.try_take(2, start));
+//! assert!(!logins.try_take(1, start));
+//! assert!(logins.try_take(1, start + Duration::from_secs(1)));
+//!
+//! let process = Budget::new(1024);
+//! let link = process.child(512);
+//! let grant = link.try_take(400).expect("the budget is empty");
+//! assert!(link.try_take(200).is_none());
+//! drop(grant);
+//! assert_eq!(process.used(), 0);
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

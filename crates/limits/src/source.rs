@@ -1,9 +1,9 @@
-//! Whom an address stands for.
+//! The source that an address belongs to.
 
 use std::net::IpAddr;
 
-/// The source that an address counts as: one host of IPv4 (mapped ones too), and in IPv6 the /64
-/// network from which one site can draw addresses freely.
+/// The source of an address: one IPv4 address (IPv4-mapped IPv6 addresses count as IPv4), or an
+/// IPv6 /64 network, from which one site can draw addresses freely.
 #[must_use]
 pub fn source_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {

@@ -1,7 +1,7 @@
-//! How many from whom: a map with room for so many entries, of which each source may hold so many.
+//! A map with a limit on its entries, in all and for each source.
 //!
-//! For what strangers can make us remember: pending hellos, half-open groups, unknown ids,
-//! sessions of an identity, buckets of an address.
+//! Such tables hold state that strangers can create: pending hellos, half-open groups, unknown
+//! ids, sessions of an identity, buckets of an address.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -10,39 +10,40 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-/// What happens to a new entry when there is no room.
+/// What happens to a new entry when the table, or the share of its source, is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The new entry is refused: first come, first served.
+    /// The new entry is refused.
     Refuse,
-    /// The oldest entry makes room: of the same source if the source is at its cap, of the source
-    /// that holds the most if the table is full. A source that floods thus displaces itself.
+    /// The oldest entry is evicted: of the same source if that is at its limit, of the source with
+    /// the most entries if the table is full. A source that floods displaces its own entries.
     EvictOldest,
-    /// The same, but no entry younger than this makes room: the new one is refused then. For work
-    /// that needs some time to show that it gets on, so that a rush does not displace all of it.
+    /// Like [`WhenFull::EvictOldest`], but only entries of at least this age are evicted; if there
+    /// is none, the new entry is refused. For work that needs some time to make progress, so that a
+    /// rush does not displace all of it.
     EvictOlderThan(Duration),
 }
 
 /// The limits of a [`BoundedTable`].
 #[derive(Debug, Clone, Copy)]
 pub struct Caps {
-    /// Entries in all.
+    /// Most entries in all.
     pub total: usize,
-    /// Entries of one source.
+    /// Most entries of one source.
     pub per_source: usize,
-    /// An entry older than this is gone. `None`: entries stay until removed.
+    /// Age at which an entry is gone. `None`: entries stay until they are removed.
     pub max_age: Option<Duration>,
-    /// What happens when there is no room.
+    /// What happens to a new entry when there is no room.
     pub when_full: WhenFull,
 }
 
 /// Why an entry was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TableFull {
-    /// The source holds as many as it may.
+    /// The source has this many entries, which is its limit.
     #[error("this source already holds {0} entries, the most it may")]
     Source(usize),
-    /// The table holds as many as it may.
+    /// The table has this many entries, which is its limit.
     #[error("the table already holds {0} entries, the most it may")]
     Total(usize),
 }
@@ -50,11 +51,12 @@ pub enum TableFull {
 /// What an insertion did.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inserted<K, V> {
-    /// There was room.
+    /// The entry was added.
     New,
-    /// The key was there; this was its value. Its age starts anew.
+    /// The key was in the table with this value, which is replaced. The age of the entry starts
+    /// anew.
     Replaced(V),
-    /// This entry made room.
+    /// The entry was added, and this one evicted for it.
     Evicted(K, V),
 }
 
@@ -83,7 +85,7 @@ where
     K: Hash + Eq + Clone,
     S: Hash + Eq + Clone,
 {
-    /// An empty table. It allocates as entries come.
+    /// An empty table. Memory is allocated as entries come.
     #[must_use]
     pub fn new(caps: Caps) -> Self {
         Self {
@@ -95,8 +97,8 @@ where
         }
     }
 
-    /// Puts an entry in, or says why not. A key that is there already is replaced, and belongs to
-    /// the new source from then on.
+    /// Adds an entry. The value of a key that is in the table is replaced, and the entry belongs to
+    /// the new source.
     pub fn insert(
         &mut self,
         key: K,
@@ -124,7 +126,7 @@ where
         })
     }
 
-    /// The value of a key, if it is there and not too old.
+    /// The value of a key; `None` if the key is not in the table or its entry too old.
     pub fn get<Q>(&self, key: &Q, now: Instant) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -134,7 +136,7 @@ where
         self.is_fresh(entry.order, now).then_some(&entry.value)
     }
 
-    /// The value of a key for changing it, if it is there and not too old.
+    /// The value of a key, mutable; `None` if the key is not in the table or its entry too old.
     pub fn get_mut<Q>(&mut self, key: &Q, now: Instant) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -147,7 +149,7 @@ where
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
-    /// Takes an entry out.
+    /// Removes an entry and returns its value.
     pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -164,7 +166,7 @@ where
         Some(entry.value)
     }
 
-    /// Takes out all that belongs to a source.
+    /// Removes all entries of a source and returns them.
     pub fn remove_source(&mut self, source: &S) -> Vec<(K, V)> {
         let keys: Vec<K> = self
             .by_source
@@ -174,7 +176,7 @@ where
         keys.into_iter().filter_map(|key| self.remove(&key).map(|value| (key, value))).collect()
     }
 
-    /// Takes out what is too old.
+    /// Removes all entries that are too old and returns them.
     pub fn expire(&mut self, now: Instant) -> Vec<(K, V)> {
         let mut expired = Vec::new();
         while let Some((order, (key, _))) = self.by_age.first_key_value() {
@@ -189,20 +191,20 @@ where
         expired
     }
 
-    /// When the oldest entry becomes too old.
+    /// When the oldest entry becomes too old; `None` if no entry does.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let max_age = self.caps.max_age?;
         self.by_age.first_key_value().map(|(_, (_, since))| *since + max_age)
     }
 
-    /// Entries in all, including those too old that nobody has taken out yet.
+    /// Entries in all. Entries that are too old count until [`expire`](Self::expire) removes them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True without entries.
+    /// True if the table has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -221,7 +223,8 @@ where
         now.saturating_duration_since(*since) < max_age
     }
 
-    /// Evicts the oldest entry of the source given, or of the one that holds the most.
+    /// Evicts the oldest entry of `source`, or of the source with the most entries if `source` is
+    /// `None`.
     fn make_room(&mut self, source: Option<&S>, now: Instant) -> Result<(K, V), TableFull> {
         let refusal = match source {
             Some(_) => TableFull::Source(self.caps.per_source),
@@ -234,14 +237,14 @@ where
         };
         let own = match source {
             Some(source) => self.by_source.get(source),
-            // Of those with equally many, the one with the oldest entry.
+            // Among sources with equally many entries: the one with the oldest.
             None => self
                 .by_source
                 .values()
                 .max_by_key(|own| (own.len(), std::cmp::Reverse(own.keys().next().copied()))),
         };
         let of_source = own.and_then(|own| own.keys().next()).copied();
-        // Where the greediest source has nothing old enough, somebody else may.
+        // The source with the most entries has none that is old enough: the oldest of all is tried.
         let oldest = self.by_age.keys().next().copied().filter(|_| source.is_none());
         let is_old = |order: &u64| {
             let since = self.by_age.get(order).map(|(_, since)| *since);
@@ -258,13 +261,13 @@ where
         self.entries.get(key).map(|entry| (key, &entry.value))
     }
 
-    /// Takes out the oldest entry.
+    /// Removes the oldest entry and returns it.
     pub fn pop_oldest(&mut self) -> Option<(K, V)> {
         let order = *self.by_age.keys().next()?;
         self.take(order)
     }
 
-    /// The sources that hold something.
+    /// The sources that have entries.
     pub fn sources(&self) -> impl Iterator<Item = &S> {
         self.by_source.keys()
     }
@@ -276,8 +279,8 @@ where
         self.entries.get(key).map(|entry| (key, &entry.value))
     }
 
-    /// Takes out one of the entries of a source that are at least so old: of so many, oldest
-    /// first, `pick` says which.
+    /// Removes one entry of a source that has at least this age and returns it. `pick` gets the
+    /// number of such entries and returns the index of one, counted from the oldest.
     pub fn take_of(
         &mut self,
         source: &S,

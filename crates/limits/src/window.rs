@@ -1,27 +1,27 @@
-//! How much at once: a window on work in flight that grows while work succeeds and shrinks while
-//! it is refused or times out (protocol: config 4.9).
+//! An adaptive window on work in flight: it grows while work succeeds and shrinks while work is
+//! refused or times out (docs/protocol/config.md 4.9).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The figures of an [`AdaptiveWindow`] (protocol: config 4.9 gives the defaults and bounds).
+/// Settings of an [`AdaptiveWindow`] (docs/protocol/config.md 4.9 gives the defaults and bounds).
 #[derive(Debug, Clone, PartialEq)]
 pub struct WindowOptions {
-    /// The window never gets smaller.
+    /// Smallest size of the window.
     pub min_size: u32,
-    /// The window never gets larger; it starts here.
+    /// Largest size of the window, and its size at the start.
     pub max_size: u32,
-    /// Work without an outcome for this long counts as failed and leaves the window.
+    /// Time after which work without an outcome counts as failed and leaves the window.
     pub timeout: Duration,
-    /// Share of successes from which the window may grow.
+    /// Share of successes, 0 to 1, above which the window may grow.
     pub success_threshold: f64,
-    /// What the window is multiplied with when it grows.
+    /// Factor by which the window grows.
     pub increase_factor: f64,
-    /// What the window is multiplied with when it shrinks.
+    /// Factor by which the window shrinks.
     pub decrease_factor: f64,
-    /// Successes between two looks at whether to grow.
+    /// Number of successes after which the window may grow again.
     pub increase_check_interval: u32,
-    /// Failures between two looks at whether to shrink.
+    /// Number of failures after which the window may shrink again.
     pub decrease_check_interval: u32,
 }
 
@@ -44,37 +44,37 @@ impl Default for WindowOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// How a piece of work ended, as the window sees it.
+/// How a piece of work ended, for the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done, whatever its own result was.
+    /// The work was done; whether its result was good does not matter.
     Success,
-    /// It was refused for load, or took too long.
+    /// The work was refused because of load, or took too long.
     Backoff,
-    /// It ended for reasons that say nothing about load.
+    /// The work ended for a reason that says nothing about load.
     Neutral,
 }
 
-/// Bounds how many pieces of work are in flight.
+/// A window: a limit on the pieces of work in flight.
 #[derive(Debug)]
 pub struct AdaptiveWindow {
     options: WindowOptions,
-    /// The window; a fraction is kept, so that small factors add up.
+    /// Size of the window, with its fraction, so that small factors add up.
     size: f64,
-    /// Work in flight with its start, in order of its start.
+    /// Work in flight with its start, oldest first.
     in_flight: BTreeMap<Ticket, Instant>,
     next: u64,
-    /// Share of successes, an average that forgets.
+    /// Share of successes, as a moving average.
     success_rate: f64,
     successes: u32,
     failures: u32,
 }
 
-/// Weight of the newest outcome in the average of successes.
+/// Weight of the newest outcome in `success_rate`.
 const RATE_WEIGHT: f64 = 0.05;
 
 impl AdaptiveWindow {
-    /// A window that starts at its largest.
+    /// A window of its largest size.
     #[must_use]
     pub fn new(options: WindowOptions) -> Self {
         let min_size = options.min_size.max(1);
@@ -91,7 +91,7 @@ impl AdaptiveWindow {
         }
     }
 
-    /// Room for one more? Then it is in flight from now on, until [`finish`](Self::finish).
+    /// Puts a piece of work in flight until [`finish`](Self::finish). `None` if the window is full.
     pub fn try_start(&mut self, now: Instant) -> Option<Ticket> {
         self.expire(now);
         if self.in_flight.len() >= self.size() as usize {
@@ -103,7 +103,7 @@ impl AdaptiveWindow {
         Some(ticket)
     }
 
-    /// Says how a piece of work ended. One that timed out before is known to have failed: false.
+    /// Ends a piece of work. Returns false if it timed out before, which has counted as a failure.
     pub fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> bool {
         if self.in_flight.remove(&ticket).is_none() {
             return false;
@@ -116,7 +116,7 @@ impl AdaptiveWindow {
         true
     }
 
-    /// Takes out what is over its time, counted as failed. Returns how many.
+    /// Removes work that has timed out, counted as failed, and returns how many pieces it was.
     pub fn expire(&mut self, now: Instant) -> usize {
         let mut expired = 0;
         while let Some(first) = self.in_flight.first_entry() {
@@ -130,19 +130,19 @@ impl AdaptiveWindow {
         expired
     }
 
-    /// When the oldest work runs out of time, if any is in flight.
+    /// When the oldest work in flight times out; `None` if nothing is in flight.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.in_flight.first_key_value().map(|(_, start)| *start + self.options.timeout)
     }
 
-    /// How many pieces may be in flight.
+    /// Pieces of work that may be in flight.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size as u32
     }
 
-    /// How many pieces are in flight.
+    /// Pieces of work that are in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()

@@ -1,14 +1,14 @@
-//! Values sorted by size: four classes to each power of two, so that a percentile is off by an
-//! eighth at most.
+//! Counts of values by size class: four classes to each power of two, so that a percentile is off
+//! by an eighth at most.
 
 use crate::report::Distribution;
 
-/// Classes for sizes of messages: up to 16 MiB.
+/// Classes for message sizes, up to 16 MiB.
 pub const SIZES: usize = 4 * 22 + 4;
-/// Classes for times in nanoseconds: up to some nineteen hours.
+/// Classes for times in nanoseconds, up to about 19 hours.
 pub const TIMES: usize = 4 * 45 + 4;
 
-/// The class of a value; what is larger than all belongs to the last.
+/// Class of a value. Values above the largest class belong to the last.
 pub(crate) fn class(value: u64, classes: usize) -> usize {
     let at = match value {
         0..4 => value as usize,
@@ -32,7 +32,7 @@ fn lowest(class: usize) -> u64 {
     }
 }
 
-/// How many values of each class there are, and their sum.
+/// Counts of values by class, and the sum of the values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
     counts: Vec<u64>,
@@ -40,7 +40,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Adds values of a class.
+    /// Adds `count` values of a class.
     pub fn add(&mut self, class: usize, count: u64) {
         if count == 0 {
             return;
@@ -64,13 +64,13 @@ impl Buckets {
         self.counts.iter().fold(0, |all, count| all.wrapping_add(*count))
     }
 
-    /// Their sum.
+    /// Sum of the values.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// What came since an earlier state of the same.
+    /// The values that were added since an earlier state of the same buckets.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let before = |class: usize| earlier.counts.get(class).copied().unwrap_or(0);
         let counts = self.counts.iter().enumerate();
@@ -80,7 +80,7 @@ impl Buckets {
         }
     }
 
-    /// What these values look like; `count` is how many there were since the start.
+    /// The distribution of these values; `count` is the number of values since the start.
     pub(crate) fn distribution(&self, count: u64) -> Distribution {
         let recent = self.count();
         if recent == 0 {
@@ -112,7 +112,7 @@ impl Buckets {
         }
     }
 
-    /// The middle of the class that this share of the values does not exceed.
+    /// The percentile of `share` (0 to 1): the middle of its class.
     fn percentile(&self, share: f64, count: u64) -> f64 {
         let rank = (share * count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

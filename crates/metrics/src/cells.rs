@@ -1,4 +1,4 @@
-//! Where the data path counts: an addition, no lock.
+//! Counters for the data path: counting is an addition without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,29 +6,29 @@ use std::time::Duration;
 use crate::buckets::{Buckets, SIZES, TIMES, class};
 use crate::slots::{Adds, PerThread};
 
-/// Counts something that does not happen with every payload.
+/// A counter for what happens less often than once per payload.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds 1.
     pub fn one(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `more`.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// How many so far.
+    /// The count so far.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Counts something that happens with every payload, on several threads.
+/// A counter for what happens with every payload, on several threads.
 #[derive(Debug)]
 pub struct Ticks(PerThread<AtomicU64>);
 
@@ -39,20 +39,20 @@ impl Default for Ticks {
 }
 
 impl Ticks {
-    /// One more.
+    /// Adds 1.
     pub fn one(&self) {
         let (cell, adds) = self.0.mine();
         adds.to(cell, 1);
     }
 
-    /// How many so far.
+    /// The count so far.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.all().map(|cell| cell.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 }
 
-/// How long something took, for what does not happen with every payload.
+/// A histogram for what happens less often than once per payload.
 #[derive(Debug)]
 pub struct Histogram {
     classes: Box<[AtomicU64]>,
@@ -60,7 +60,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// For times in nanoseconds.
+    /// A histogram of times in nanoseconds.
     #[must_use]
     pub fn times() -> Self {
         Self::with(TIMES)
@@ -71,7 +71,7 @@ impl Histogram {
         Self { classes, sum: AtomicU64::default() }
     }
 
-    /// A value.
+    /// Adds a value.
     pub fn add(&self, value: u64) {
         if let Some(cell) = self.classes.get(class(value, self.classes.len())) {
             cell.fetch_add(1, Ordering::Relaxed);
@@ -79,12 +79,12 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// A time.
+    /// Adds a time.
     pub fn took(&self, time: Duration) {
         self.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Adds what it has seen to `all`.
+    /// Adds the values of this histogram to `all`.
     pub fn add_to(&self, all: &mut Buckets) {
         for (class, cell) in self.classes.iter().enumerate() {
             all.add(class, cell.load(Ordering::Relaxed));
@@ -93,7 +93,8 @@ impl Histogram {
     }
 }
 
-/// Messages and their bytes in one direction, counted by several threads for each message.
+/// A counter of messages and their bytes in one direction, for counting each message on several
+/// threads.
 #[derive(Debug)]
 pub struct Flow(PerThread<FlowCells>);
 
@@ -128,17 +129,17 @@ impl FlowCells {
     }
 }
 
-/// The same as [`Flow`] where little comes: all threads count in one place, which takes less memory.
+/// A [`Flow`] for little traffic: all threads count in one place, which takes less memory.
 #[derive(Debug, Default)]
 pub struct SmallFlow(FlowCells);
 
 impl SmallFlow {
-    /// A message of so many bytes.
+    /// Counts a message of this many bytes.
     pub fn message(&self, bytes: usize) {
         self.0.message(bytes, Adds::WithOthers);
     }
 
-    /// What has come so far.
+    /// The messages so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
         let mut seen = Seen::default();
@@ -146,7 +147,7 @@ impl SmallFlow {
         seen
     }
 
-    /// How many bytes so far.
+    /// The bytes so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
@@ -160,13 +161,13 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// A message of so many bytes.
+    /// Counts a message of this many bytes.
     pub fn message(&self, bytes: usize) {
         let (cells, adds) = self.0.mine();
         cells.message(bytes, adds);
     }
 
-    /// What has come so far.
+    /// The messages so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
         let mut seen = Seen::default();
@@ -174,7 +175,7 @@ impl Flow {
         seen
     }
 
-    /// How many bytes so far.
+    /// The bytes so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let bytes = self.0.all().map(|cells| cells.bytes.load(Ordering::Relaxed));
@@ -182,14 +183,14 @@ impl Flow {
     }
 }
 
-/// What has come in one direction.
+/// Messages counted in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// How many bytes.
+    /// Their bytes.
     pub bytes: u64,
-    /// How many messages.
+    /// Their number.
     pub messages: u64,
-    /// How large they were.
+    /// Their sizes.
     pub sizes: Buckets,
 }
 

@@ -1,27 +1,27 @@
-//! A report as events, one for each name (protocol: operations 4.3).
+//! A report as metric events, one for each name (docs/protocol/operations.md 4.3).
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::names::split;
 use crate::report::{Distribution, Rate, Report, Value};
 
-/// Whose report it is.
+/// Origin of a report.
 #[derive(Clone, Debug)]
 pub struct Origin<'a> {
-    /// Id of the controller that tells.
+    /// Id of the controller that writes the events.
     pub teller: &'a str,
     /// Id of the program that measured.
     pub source: &'a str,
-    /// When, as RFC 3339.
+    /// Time of the report, RFC 3339.
     pub at: String,
-    /// One id for all events of a report.
+    /// Id that all events of the report share.
     pub report: String,
 }
 
 /// Tags of a link.
 pub type Tags = [(&'static str, String); 2];
 
-/// The events of a report. `tags` knows the tags of a link by its id.
+/// The events of a report. `tags` returns the tags of a link for the link's id.
 pub fn events<'a>(
     origin: &'a Origin<'a>,
     report: &'a Report,

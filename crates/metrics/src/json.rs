@@ -1,4 +1,4 @@
-//! A report as JSON: the message's fields by their names, as inspections show it.
+//! A report as JSON, with the field names of the message, as inspections show it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -51,7 +51,7 @@ struct TimerForm {
     mean: f64,
 }
 
-/// Why JSON is no report.
+/// JSON that is not a report.
 #[derive(Debug)]
 pub struct FromJsonError(serde_json::Error);
 
@@ -63,7 +63,7 @@ impl std::fmt::Display for FromJsonError {
 
 impl std::error::Error for FromJsonError {}
 
-/// A report as JSON. Fractions that no number of JSON can say are left out.
+/// A report as JSON. Fractions that JSON cannot represent (infinity, NaN) are left out.
 #[must_use]
 pub fn to_json(source: &str, at: SystemTime, report: &Report) -> serde_json::Value {
     let at = at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -88,10 +88,10 @@ pub fn to_json(source: &str, at: SystemTime, report: &Report) -> serde_json::Val
     serde_json::to_value(&form).unwrap_or_default()
 }
 
-/// Reads such a report, with the time that it names.
+/// Reads a report, and its time, from JSON.
 ///
 /// # Errors
-/// When it is none.
+/// When the JSON is not a report.
 pub fn from_json(json: serde_json::Value) -> Result<(SystemTime, Report), FromJsonError> {
     let form: Form = serde_json::from_value(json).map_err(FromJsonError)?;
     let at = Duration::new(form.timestamp.seconds.max(0) as u64, 0);

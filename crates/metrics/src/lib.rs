@@ -1,14 +1,31 @@
-//! What programs measure of themselves, and the forms in which they tell it.
+//! Metrics of controllers and routers, and the forms in which they are reported.
 //!
 //! ```text
-//!  data path -> cells ([`Counter`], [`Histogram`], [`Flow`]): an addition, no lock
-//!  every 5 s -> [`Registry::tick`]: rates and windows follow from what the cells say
-//!  on demand -> [`Registry::read`] -> [`Report`] -> a message, JSON, events, Prometheus' text
+//! data path -> cells ([`Counter`], [`Histogram`], [`Flow`]): an addition, no lock
+//! every 5 s -> [`Registry::tick`]: rates and windows are computed from the cells
+//! on demand -> [`Registry::read`] -> [`Report`] -> message, JSON, events or Prometheus' text
 //! ```
 //!
-//! Names of metrics, and what they mean, are those that operators of OpenZiti chart today; every
-//! one that a program of weft has stands in [`names`]. Nothing here reads a clock: time comes in as
-//! an argument.
+//! Names of metrics, and what they mean, are those that operators of OpenZiti chart today;
+//! [`names`] lists every metric of weft. Nothing in this crate reads a clock: time is an argument.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Instant;
+//! use weft_metrics::{Counter, Registry, Value};
+//!
+//! let start = Instant::now();
+//! let registry = Registry::new(start);
+//! let circuits = Arc::new(Counter::default());
+//! let mut scope = registry.scope();
+//! let read = Arc::clone(&circuits);
+//! scope.gauge("circuits", move || i64::try_from(read.get()).unwrap_or(i64::MAX));
+//!
+//! circuits.one();
+//! assert_eq!(registry.read(start).get("circuits"), Some(&Value::Int(1)));
+//! drop(scope);
+//! assert!(registry.read(start).is_empty());
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

@@ -1,27 +1,27 @@
-//! Every metric that a program of weft has: its name, what it counts and in what unit.
+//! Every metric of weft's controllers and routers: name, kind, unit and meaning.
 //!
 //! In a name `{link}`, `{router}` and `{request}` stand for an id, or for a path and a method.
 //! `docs/metrics.md` is the same table for operators; a test compares them. The names are facts of
-//! OpenZiti (protocol: operations 5.2), but for those that begin with `weft.`.
+//! OpenZiti (docs/protocol/operations.md 5.2), except those that begin with `weft.`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What a metric is.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// How much there is.
+    /// A value at one moment.
     Gauge,
-    /// How often something happens.
+    /// A rate of events.
     Meter,
-    /// How values are distributed.
+    /// A distribution of values.
     Histogram,
-    /// How long something takes, and how often it happens.
+    /// A distribution of times, and a rate.
     Timer,
 }
 
 impl Kind {
-    /// A word for it.
+    /// The kind's name in lower case.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -33,16 +33,16 @@ impl Kind {
     }
 }
 
-/// A metric.
+/// A metric's entry in the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     /// Its name, or the pattern of its names.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Of what it counts.
+    /// Its unit.
     pub unit: &'static str,
-    /// What it says.
+    /// Its meaning, one sentence for operators.
     pub meaning: &'static str,
 }
 
@@ -62,53 +62,45 @@ const fn timer(name: &'static str, meaning: &'static str) -> Named {
     Named { name, kind: Kind::Timer, unit: "ns", meaning }
 }
 
-/// What routers have.
+/// Metrics of routers.
 pub const ROUTER: &[Named] = &[
-    meter("ingress.rx.bytesrate", "bytes/s", "data that applications who dialed sent"),
-    meter("ingress.rx.msgrate", "payloads/s", "the same in payloads"),
-    histogram("ingress.rx.msgsize", "bytes", "the size of these payloads"),
-    meter("ingress.tx.bytesrate", "bytes/s", "data that applications who dialed were sent"),
-    meter("ingress.tx.msgrate", "payloads/s", "the same in payloads"),
-    histogram("ingress.tx.msgsize", "bytes", "the size of these payloads"),
-    meter("egress.rx.bytesrate", "bytes/s", "data that hosting applications sent"),
-    meter("egress.rx.msgrate", "payloads/s", "the same in payloads"),
-    histogram("egress.rx.msgsize", "bytes", "the size of these payloads"),
-    meter("egress.tx.bytesrate", "bytes/s", "data that hosting applications were sent"),
-    meter("egress.tx.msgrate", "payloads/s", "the same in payloads"),
-    histogram("egress.tx.msgsize", "bytes", "the size of these payloads"),
-    meter(
-        "fabric.rx.bytesrate",
-        "bytes/s",
-        "bodies of circuits' messages that came over all links",
+    meter("ingress.rx.bytesrate", "bytes/s", "data from dialing applications"),
+    meter("ingress.rx.msgrate", "payloads/s", "payloads from dialing applications"),
+    histogram("ingress.rx.msgsize", "bytes", "size of payloads from dialing applications"),
+    meter("ingress.tx.bytesrate", "bytes/s", "data to dialing applications"),
+    meter("ingress.tx.msgrate", "payloads/s", "payloads to dialing applications"),
+    histogram("ingress.tx.msgsize", "bytes", "size of payloads to dialing applications"),
+    meter("egress.rx.bytesrate", "bytes/s", "data from hosting applications"),
+    meter("egress.rx.msgrate", "payloads/s", "payloads from hosting applications"),
+    histogram("egress.rx.msgsize", "bytes", "size of payloads from hosting applications"),
+    meter("egress.tx.bytesrate", "bytes/s", "data to hosting applications"),
+    meter("egress.tx.msgrate", "payloads/s", "payloads to hosting applications"),
+    histogram("egress.tx.msgsize", "bytes", "size of payloads to hosting applications"),
+    meter("fabric.rx.bytesrate", "bytes/s", "bodies of circuits' messages from all links"),
+    meter("fabric.rx.msgrate", "messages/s", "circuits' messages from all links"),
+    histogram("fabric.rx.msgsize", "bytes", "size of bodies of circuits' messages from all links"),
+    meter("fabric.tx.bytesrate", "bytes/s", "bodies of circuits' messages to all links"),
+    meter("fabric.tx.msgrate", "messages/s", "circuits' messages to all links"),
+    histogram("fabric.tx.msgsize", "bytes", "size of bodies of circuits' messages to all links"),
+    meter("link.{link}.rx.bytesrate", "bytes/s", "bodies of circuits' messages from the link"),
+    meter("link.{link}.rx.msgrate", "messages/s", "circuits' messages from the link"),
+    histogram(
+        "link.{link}.rx.msgsize",
+        "bytes",
+        "size of bodies of circuits' messages from the link",
     ),
-    meter("fabric.rx.msgrate", "messages/s", "the same in messages"),
-    histogram("fabric.rx.msgsize", "bytes", "the size of these bodies"),
-    meter(
-        "fabric.tx.bytesrate",
-        "bytes/s",
-        "bodies of circuits' messages that left over all links",
+    meter("link.{link}.tx.bytesrate", "bytes/s", "bodies of circuits' messages to the link"),
+    meter("link.{link}.tx.msgrate", "messages/s", "circuits' messages to the link"),
+    histogram(
+        "link.{link}.tx.msgsize",
+        "bytes",
+        "size of bodies of circuits' messages to the link",
     ),
-    meter("fabric.tx.msgrate", "messages/s", "the same in messages"),
-    histogram("fabric.tx.msgsize", "bytes", "the size of these bodies"),
-    meter(
-        "link.{link}.rx.bytesrate",
-        "bytes/s",
-        "bodies of circuits' messages that came over the link",
-    ),
-    meter("link.{link}.rx.msgrate", "messages/s", "the same in messages"),
-    histogram("link.{link}.rx.msgsize", "bytes", "the size of these bodies"),
-    meter(
-        "link.{link}.tx.bytesrate",
-        "bytes/s",
-        "bodies of circuits' messages that left over the link",
-    ),
-    meter("link.{link}.tx.msgrate", "messages/s", "the same in messages"),
-    histogram("link.{link}.tx.msgsize", "bytes", "the size of these bodies"),
     histogram("link.{link}.latency", "ns", "round trips of the link's heartbeats"),
     histogram(
         "link.{link}.queue_time",
         "ns",
-        "how long payloads wait for the link, by one at a time",
+        "time that payloads wait for the link, sampled one at a time",
     ),
     meter(
         "link.dropped_msgs:{link}",
@@ -118,37 +110,45 @@ pub const ROUTER: &[Named] = &[
     meter(
         "link.dropped_fwd_msgs:{link}",
         "messages/s",
-        "those of them that were forwarded, which is all",
+        "dropped messages that were forwarded: all of `link.dropped_msgs`",
     ),
     meter("xgress.rx.acks", "acks/s", "acks that came to ends of circuits on this router"),
     meter("xgress.tx.acks", "acks/s", "acks that ends of circuits on this router sent"),
-    meter("xgress.retransmissions", "payloads/s", "payloads that such ends sent again"),
-    meter("xgress.dropped_payloads", "messages/s", "messages dropped where too many waited"),
     meter(
-        "xgress.payload_duplicates",
+        "xgress.retransmissions",
         "payloads/s",
-        "payloads that came although they had come before",
+        "payloads that ends of circuits on this router sent again",
     ),
-    gauge("xgress.tx_unacked_payload_bytes", "bytes", "sent by such ends and not acknowledged"),
-    gauge("xgress.tx_unacked_payloads", "payloads", "the same in payloads"),
+    meter("xgress.dropped_payloads", "messages/s", "messages dropped where too many waited"),
+    meter("xgress.payload_duplicates", "payloads/s", "payloads that had been received before"),
+    gauge(
+        "xgress.tx_unacked_payload_bytes",
+        "bytes",
+        "bytes that ends on this router sent, not acknowledged yet",
+    ),
+    gauge(
+        "xgress.tx_unacked_payloads",
+        "payloads",
+        "payloads that ends on this router sent, not acknowledged yet",
+    ),
     gauge("xgress.blocked_by_local_window", "ends", "ends whose own window is full"),
     gauge("xgress.blocked_by_remote_window", "ends", "ends whose peer has no room"),
-    meter("edge.connect.successes", "connections/s", "SDKs that were let in"),
+    meter("edge.connect.successes", "connections/s", "SDKs that were accepted"),
     meter("edge.connect.failures", "connections/s", "SDKs that were refused"),
     meter("edge.disconnects", "connections/s", "connections of SDKs that ended"),
-    meter("edge.invalid_api_tokens", "connections/s", "SDKs whose session was not good"),
+    meter("edge.invalid_api_tokens", "connections/s", "SDKs whose session was not accepted"),
     gauge("edge.connections", "connections", "connections of SDKs"),
-    meter("faults.circuit", "faults/s", "messages of circuits that had no way on"),
-    meter("faults.link", "faults/s", "routes over links that are not there"),
-    gauge("ctrl_limiter.in_process", "requests", "requests for terminators under way"),
-    gauge("ctrl_limiter.window_size", "requests", "how many may be"),
+    meter("faults.circuit", "faults/s", "messages of circuits without a route"),
+    meter("faults.link", "faults/s", "routes over links that do not exist"),
+    gauge("ctrl_limiter.in_process", "requests", "requests for terminators in progress"),
+    gauge("ctrl_limiter.window_size", "requests", "most requests for terminators in progress"),
     gauge("pool.route.handler.queue_size", "routes", "routes that wait for their dial"),
     gauge("pool.route.handler.busy_workers", "routes", "routes that are being dialed"),
-    gauge("pool.route.handler.worker_count", "routes", "how many may be dialed at once"),
-    timer("pool.route.handler.work_timer", "how long setting up a route takes, dial included"),
+    gauge("pool.route.handler.worker_count", "routes", "most routes that are dialed at once"),
+    timer("pool.route.handler.work_timer", "time to set up a route, dial included"),
     gauge("pool.link.dialer.busy_workers", "links", "links that are being dialed"),
-    gauge("pool.link.dialer.worker_count", "links", "how many may be dialed at once"),
-    timer("pool.link.dialer.work_timer", "how long dialing a link takes, handshakes included"),
+    gauge("pool.link.dialer.worker_count", "links", "most links that are dialed at once"),
+    timer("pool.link.dialer.work_timer", "time to dial a link, handshakes included"),
     gauge("weft.circuits", "circuits", "circuits through this router"),
     gauge("weft.links", "links", "links that stand"),
     gauge("weft.controllers", "controllers", "controllers that are connected"),
@@ -165,53 +165,61 @@ pub const ROUTER: &[Named] = &[
     gauge(
         "weft.metrics.not_measured",
         "names",
-        "metrics that are not measured: there are too many",
+        "metrics that are not measured, because there are too many",
     ),
     gauge("weft.memory.resident", "bytes", "memory of the process"),
     gauge("weft.threads", "threads", "threads of the process"),
     gauge("weft.open_files", "files", "open files and sockets of the process"),
 ];
 
-/// What controllers have.
+/// Metrics of controllers.
 pub const CONTROLLER: &[Named] = &[
     histogram("ctrl.latency:{router}", "ns", "round trips of heartbeats with the router"),
-    meter("ctrl.rx.bytesrate:{router}", "bytes/s", "bodies of messages that the router sent"),
-    meter("ctrl.rx.msgrate:{router}", "messages/s", "the same in messages"),
-    histogram("ctrl.rx.msgsize:{router}", "bytes", "the size of these bodies"),
-    meter("ctrl.tx.bytesrate:{router}", "bytes/s", "bodies of messages that the router was sent"),
-    meter("ctrl.tx.msgrate:{router}", "messages/s", "the same in messages"),
-    histogram("ctrl.tx.msgsize:{router}", "bytes", "the size of these bodies"),
-    timer("{request}", "how long requests of this method to this path took; ids stand as `:id`"),
-    timer("api-session.create", "how long logging in took"),
-    timer("session.create", "how long making a session for a service took"),
-    timer("services.list", "how long listing the services of a client took"),
-    gauge("weft.api_sessions", "sessions", "sessions of clients"),
-    gauge("weft.sessions", "sessions", "sessions for services"),
+    meter("ctrl.rx.bytesrate:{router}", "bytes/s", "bodies of messages from the router"),
+    meter("ctrl.rx.msgrate:{router}", "messages/s", "messages from the router"),
+    histogram("ctrl.rx.msgsize:{router}", "bytes", "size of bodies of messages from the router"),
+    meter("ctrl.tx.bytesrate:{router}", "bytes/s", "bodies of messages to the router"),
+    meter("ctrl.tx.msgrate:{router}", "messages/s", "messages to the router"),
+    histogram("ctrl.tx.msgsize:{router}", "bytes", "size of bodies of messages to the router"),
+    timer("{request}", "time of requests with this method and path; ids stand as `:id`"),
+    timer("api-session.create", "time of logins"),
+    timer("session.create", "time to create service sessions"),
+    timer("services.list", "time to list a client's services"),
+    gauge("weft.api_sessions", "sessions", "API sessions"),
+    gauge("weft.sessions", "sessions", "service sessions"),
     gauge("weft.circuits", "circuits", "circuits of this controller"),
     gauge(
         "weft.circuits.waiting_for_a_move",
         "circuits",
-        "circuits that wait to take another path",
+        "circuits that wait for their move to another path",
     ),
-    gauge("weft.circuits.waiting_for_a_path", "circuits", "circuits that look for another path"),
+    gauge(
+        "weft.circuits.waiting_for_a_path",
+        "circuits",
+        "circuits that have no path or could not take it",
+    ),
     gauge("weft.links", "links", "links of the network"),
     gauge("weft.routers.connected", "routers", "routers that are connected"),
-    gauge("weft.routers.refused_reports", "reports", "what routers said of what is not theirs"),
+    gauge(
+        "weft.routers.refused_reports",
+        "reports",
+        "refused reports of routers about things of others",
+    ),
     gauge("weft.metrics.names", "values", "values of routers that are kept"),
     gauge(
         "weft.metrics.refused",
         "values",
-        "values of routers that are no router's or found no room",
+        "values of routers that were refused: of others, or without room",
     ),
     gauge(
         "weft.metrics.left_out",
         "values",
-        "values that found no place in the last text of `/metrics`",
+        "values that did not fit into the last text of `/metrics`",
     ),
     gauge(
         "weft.metrics.not_measured",
         "names",
-        "metrics that are not measured: there are too many",
+        "metrics that are not measured, because there are too many",
     ),
     gauge("weft.model.identities", "identities", "identities of the network"),
     gauge("weft.model.routers", "routers", "routers of the network"),
@@ -223,7 +231,7 @@ pub const CONTROLLER: &[Named] = &[
     gauge("weft.open_files", "files", "open files and sockets of the process"),
 ];
 
-/// What routers of the original have beside these, and routers of weft do not.
+/// Metrics that OpenZiti's routers have and weft's routers have not.
 pub const OTHER_ROUTERS: &[(&str, Kind)] = &[
     ("ctrl_limiter.work_timer", Kind::Timer),
     ("edge.invalid_api_tokens_during_sync", Kind::Meter),
@@ -269,10 +277,10 @@ pub const OTHER_ROUTERS: &[(&str, Kind)] = &[
     ("xgress_edge_tunnel.terminator.create_timer", Kind::Timer),
 ];
 
-/// A name, or the pattern of names that differ by the link or router that they are of.
+/// A metric's name, split around its id.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Before and after the id; a name that has none is all before it.
+    /// The name before and after the id. `before` is the whole name if it has no id.
     before: &'static str,
     after: Option<&'static str>,
     metric: String,
@@ -289,27 +297,27 @@ impl Pattern {
         Self { before, after: Some(after), metric, kind }
     }
 
-    /// The name of the metric without the link or router.
+    /// The name without the id.
     #[must_use]
     pub fn metric(&self) -> &str {
         &self.metric
     }
 
-    /// What it is.
+    /// Kind of the metric.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The id within a name that has one. There are names in which it comes last, behind a colon:
-    /// no id has one itself.
+    /// The id in `name`; `None` if `name` is not of this pattern. Some patterns end with a colon
+    /// and the id, which is unambiguous because ids hold no colon.
     fn id<'n>(&self, name: &'n str) -> Option<&'n str> {
         let id = name.strip_prefix(self.before)?.strip_suffix(self.after?)?;
         (!id.is_empty() && !id.contains(':')).then_some(id)
     }
 }
 
-/// The patterns of some names, looked up by name.
+/// The patterns of several metrics, looked up by name.
 struct Patterns {
     whole: HashMap<&'static str, Pattern>,
     with_id: Vec<Pattern>,
@@ -329,7 +337,7 @@ impl Patterns {
     }
 
     fn with_id<'n>(&self, name: &'n str) -> Option<(&Pattern, &'n str)> {
-        // No other name has an id.
+        // All names with an id begin with one of these.
         if !name.starts_with("link.") && !name.starts_with("ctrl.") {
             return None;
         }
@@ -337,7 +345,7 @@ impl Patterns {
     }
 }
 
-/// The metric of some router that has this name, and the link that it is of.
+/// The pattern of a router's metric of this name, and the id in the name.
 #[must_use]
 pub fn of_router(name: &str) -> Option<(&'static Pattern, Option<&str>)> {
     static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::of(of_routers()));
@@ -351,26 +359,26 @@ fn of_routers() -> impl Iterator<Item = (&'static str, Kind)> {
     ROUTER.iter().map(|named| (named.name, named.kind)).chain(OTHER_ROUTERS.iter().copied())
 }
 
-/// Something that only grows, for Prometheus alone.
+/// A counter that only Prometheus is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// Its name.
     pub name: &'static str,
     /// Its labels.
     pub labels: &'static str,
-    /// What it says.
+    /// Its meaning, one sentence for operators.
     pub meaning: &'static str,
 }
 
 impl Counted {
-    /// Its name for Prometheus.
+    /// Its name in Prometheus' text.
     #[must_use]
     pub fn exported(&self) -> String {
         crate::prometheus::exported(self.name)
     }
 }
 
-/// What controllers count of the network's use.
+/// Counters of controllers: how the network is used.
 pub const USE: &[Counted] = &[
     Counted {
         name: "service.dial.success",
@@ -390,7 +398,7 @@ pub const USE: &[Counted] = &[
 ];
 
 impl Named {
-    /// Its name for Prometheus; `None` if it has one for each operation.
+    /// Its name in Prometheus' text; `None` if each operation has a name of its own.
     #[must_use]
     pub fn exported(&self) -> Option<String> {
         let name = self.name.replace(['{', '}'], "");
@@ -398,7 +406,7 @@ impl Named {
     }
 }
 
-/// The metric that a name belongs to.
+/// The entry of the table `of` that a name belongs to.
 #[must_use]
 pub fn find(of: &'static [Named], name: &str) -> Option<&'static Named> {
     of.iter().find(|named| matches(named.name, name))
@@ -412,7 +420,7 @@ fn matches(pattern: &str, name: &str) -> bool {
         .is_some_and(|within| !within.is_empty() && (word != "request" || within.starts_with('/')))
 }
 
-/// The name of a metric without the link or router that it is of, and that.
+/// Splits the name of a metric into the name without its id, and the id of its link or router.
 #[must_use]
 pub fn split(name: &str) -> (&str, Option<&str>) {
     static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {

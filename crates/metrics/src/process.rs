@@ -1,9 +1,9 @@
-//! What the system says of this process: memory, threads, open files. Nothing where there is no
-//! `/proc`.
+//! Metrics of this process as `/proc` shows them: memory, threads, open files. None on systems
+//! without `/proc`.
 
 use crate::registry::Scope;
 
-/// Registers it.
+/// Registers the metrics of this process.
 pub fn register(scope: &mut Scope) {
     if resident().is_none() {
         return;
@@ -25,7 +25,7 @@ fn threads() -> Option<i64> {
 
 fn open_files() -> Option<i64> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
-    // One of them is the folder itself.
+    // One of the entries is the folder itself, opened to list it.
     i64::try_from(open.saturating_sub(1)).ok()
 }
 

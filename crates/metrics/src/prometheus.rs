@@ -1,9 +1,9 @@
-//! The text that Prometheus reads (protocol: operations 5.3).
+//! Prometheus' text format (docs/protocol/operations.md 5.3).
 //!
 //! Names, labels and the shape of histograms are those of the original's exporter, which dashboards
-//! rely on: percentiles stand in lines `_bucket` whose label `le` is the share. Each name is
-//! described once, however many programs report it. What stands in it came from routers, so every
-//! name is made one of Prometheus' and every label is escaped.
+//! rely on: percentiles are lines `_bucket` whose label `le` is the share. Each name is described
+//! once, however many programs report it. Names and labels come from routers: every name is made a
+//! valid one and every label is escaped.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ const MAX_LABEL: usize = 512;
 /// Labels of a sample: name and value.
 pub type Labels<'a> = [(&'a str, &'a str)];
 
-/// The text, name by name.
+/// The text, grouped by name.
 #[derive(Debug, Default)]
 pub struct Exposition {
     families: BTreeMap<String, Family>,
@@ -33,13 +33,13 @@ struct Family {
 }
 
 impl Exposition {
-    /// A text of at most so many bytes, about; what is more is left out and counted.
+    /// An empty text. Values beyond about `limit` bytes are left out and counted.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Adds a value. `at` is the time in milliseconds, if samples are to carry it.
+    /// Adds a value. `at` is the time in milliseconds since the epoch, for samples with a time.
     pub fn add(&mut self, name: &str, value: &Value, labels: &Labels<'_>, at: Option<u64>) {
         let labels = Rendered::new(labels, at);
         match value {
@@ -57,7 +57,7 @@ impl Exposition {
         }
     }
 
-    /// Adds something that only ever grows.
+    /// Adds a counter.
     pub fn count(&mut self, name: &str, count: u64, labels: &Labels<'_>, at: Option<u64>) {
         let labels = Rendered::new(labels, at);
         self.sample(name, "counter", |to, name| labels.line(to, name, "", None, count));
@@ -83,7 +83,7 @@ impl Exposition {
             .entry(name.clone())
             .or_insert_with(|| Family { kind, samples: String::new() });
         if family.kind != kind {
-            // Another program means something else by it.
+            // Another program reports this name as another kind.
             self.left_out += 1;
             return;
         }
@@ -92,7 +92,7 @@ impl Exposition {
         self.bytes += family.samples.len() - before;
     }
 
-    /// Values that were left out.
+    /// Number of values that were left out.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out
@@ -112,7 +112,7 @@ impl Exposition {
     }
 }
 
-/// Labels as they stand in the text, without their brackets, and what follows the value.
+/// Labels without their braces, and the text behind the value.
 struct Rendered {
     labels: String,
     end: String,
@@ -163,7 +163,7 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// The name of a metric for Prometheus.
+/// The name of a metric in Prometheus' text.
 #[must_use]
 pub(crate) fn exported(name: &str) -> String {
     let mut out = String::from("ziti_");
@@ -173,7 +173,7 @@ pub(crate) fn exported(name: &str) -> String {
         }
         out.push(if one.is_ascii_alphanumeric() { one } else { '_' });
     }
-    // Names that end so are taken for a part of a histogram.
+    // Prometheus takes a name with this ending for a part of a histogram.
     match out.strip_suffix("_count") {
         Some(rest) => format!("{rest}_c"),
         None => out,
@@ -202,7 +202,7 @@ fn escape(to: &mut String, value: &str) {
             '\\' => to.push_str("\\\\"),
             '"' => to.push_str("\\\""),
             '\n' => to.push_str("\\n"),
-            // Nothing of it belongs into a label.
+            // Control characters.
             one if one.is_control() => to.push('\u{fffd}'),
             one => to.push(one),
         }

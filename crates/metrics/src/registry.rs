@@ -1,4 +1,4 @@
-//! All that a program measures, by name.
+//! The registry: every metric of a program, by name.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
@@ -11,22 +11,23 @@ use parking_lot::Mutex;
 use crate::buckets::Buckets;
 use crate::report::{Rate, Report, Value};
 
-/// How often [`Registry::tick`] is to be called: rates are averages over steps of this.
+/// Interval at which [`Registry::tick`] is to be called: rates are averages over steps of this
+/// length.
 pub const TICK: Duration = Duration::from_secs(5);
-/// After this time a distribution forgets: it is that of one to two of these.
+/// Length of a window. A distribution covers the current window and the one before.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Most names. What belongs to more links than that is counted and not told.
+/// Most names. Metrics that would exceed it are counted as refused and not reported.
 const MAX_NAMES: usize = 200_000;
 
-/// All that a program measures.
+/// Every metric of a program, by name.
 #[derive(Debug)]
 pub struct Registry {
     began: Instant,
     inner: Mutex<Inner>,
-    /// Names that found no room, since the start.
+    /// Number of names that found no room, since the start.
     refused: AtomicU64,
-    /// Scopes that are gone with the names that they had. A lock of its own: a scope may end within
-    /// a closure that is being read.
+    /// Scopes that were dropped, with their names. It has its own lock because a scope may be
+    /// dropped within a closure that [`Registry::read`] calls.
     gone: Mutex<Vec<(u64, Vec<Arc<str>>)>>,
 }
 
@@ -39,7 +40,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct Entry {
-    /// Who registered it.
+    /// Id of the scope that registered the metric.
     scope: u64,
     source: Source,
 }
@@ -64,7 +65,7 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// Names that are taken out of the registry together, when this is dropped.
+/// Metrics that leave the registry together when the scope is dropped.
 #[derive(Debug)]
 pub struct Scope {
     registry: Arc<Registry>,
@@ -73,7 +74,7 @@ pub struct Scope {
 }
 
 impl Registry {
-    /// Nothing yet.
+    /// An empty registry.
     #[must_use]
     pub fn new(now: Instant) -> Arc<Self> {
         Arc::new(Self {
@@ -84,7 +85,7 @@ impl Registry {
         })
     }
 
-    /// To register under.
+    /// A new, empty scope.
     #[must_use]
     pub fn scope(self: &Arc<Self>) -> Scope {
         let mut inner = self.inner.lock();
@@ -92,7 +93,7 @@ impl Registry {
         Scope { registry: Arc::clone(self), number: inner.numbers, names: Vec::new() }
     }
 
-    /// Brings rates and windows up to date; to be called every [`TICK`].
+    /// Updates rates and windows; to be called every [`TICK`].
     pub fn tick(&self, now: Instant) {
         self.tidy();
         let inner = &mut *self.inner.lock();
@@ -106,7 +107,7 @@ impl Registry {
         }
     }
 
-    /// What is measured now.
+    /// The report of all metrics at this moment.
     #[must_use]
     pub fn read(&self, now: Instant) -> Report {
         self.tidy();
@@ -116,13 +117,13 @@ impl Registry {
         entries.map(|(name, entry)| (name.to_string(), entry.source.value(since))).collect()
     }
 
-    /// How many names were not taken because there were too many.
+    /// Number of names that were refused because the registry was full.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Takes out the names of scopes that are gone, unless somebody reads at this moment.
+    /// Removes the names of dropped scopes, unless a read is going on.
     fn tidy(&self) {
         let Some(mut inner) = self.inner.try_lock() else { return };
         let mut removed = Vec::new();
@@ -133,7 +134,7 @@ impl Registry {
                 }
             }
         }
-        // What sources hold on to may end with them.
+        // Closures may own other scopes, which end with them: the lock is released first.
         drop(inner);
         drop(removed);
     }
@@ -142,7 +143,7 @@ impl Registry {
         let inner = &mut *self.inner.lock();
         let is_full = inner.entries.len() >= MAX_NAMES;
         match inner.entries.entry(Arc::clone(name)) {
-            // A link of the same id that is back.
+            // A link of the same id that came back.
             Place::Occupied(mut known) => {
                 known.insert(Entry { scope, source });
                 true
@@ -160,7 +161,7 @@ impl Registry {
 }
 
 impl Scope {
-    /// How much there is of something.
+    /// Registers a gauge: `read` returns its value.
     pub fn gauge(
         &mut self,
         name: impl Into<Arc<str>>,
@@ -169,7 +170,7 @@ impl Scope {
         self.add(name.into(), Source::Gauge(Box::new(read)));
     }
 
-    /// How often something happens: `read` says how often it has so far.
+    /// Registers a meter: `read` returns the number of events since the start.
     pub fn meter(
         &mut self,
         name: impl Into<Arc<str>>,
@@ -178,7 +179,7 @@ impl Scope {
         self.add(name.into(), Source::Meter(Box::new(read), Rates::default()));
     }
 
-    /// How values are distributed: `read` adds all of them so far.
+    /// Registers a histogram: `read` adds all values since the start.
     pub fn histogram(
         &mut self,
         name: impl Into<Arc<str>>,
@@ -187,7 +188,7 @@ impl Scope {
         self.add(name.into(), Source::Histogram(Box::new(read), Window::default()));
     }
 
-    /// How long something takes and how often it happens: `read` adds all times so far.
+    /// Registers a timer: `read` adds all times since the start.
     pub fn timer(
         &mut self,
         name: impl Into<Arc<str>>,
@@ -254,7 +255,7 @@ fn all(read: &Read) -> Buckets {
     seen
 }
 
-/// The state of a histogram at the beginning of this window and of the one before.
+/// State of a histogram at the beginning of this window and of the one before.
 #[derive(Debug, Default)]
 struct Window {
     before: Buckets,
@@ -271,11 +272,11 @@ impl Window {
     }
 }
 
-/// Averages that forget exponentially.
+/// Exponentially weighted averages.
 #[derive(Debug, Default)]
 struct Rates {
     last: Option<(Instant, u64)>,
-    /// Over 1, 5 and 15 minutes.
+    /// Averages over 1, 5 and 15 minutes, in events per second.
     averages: [Option<f64>; 3],
 }
 
@@ -284,7 +285,7 @@ const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
 impl Rates {
     fn tick(&mut self, count: u64, now: Instant) {
         let Some((at, before)) = self.last.replace((now, count)) else {
-            // What came before the first tick counts as of the time before it.
+            // Events before the first tick count as if they came within one tick.
             let first = count as f64 / TICK.as_secs_f64();
             self.averages = [Some(first); 3];
             return;

@@ -1,24 +1,24 @@
-//! What is told of everything that is measured, at one moment.
+//! A report: the values of all metrics at one moment.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything that is measured, by name.
+/// The values of all metrics, by name.
 pub type Report = BTreeMap<String, Value>;
 
-/// One thing that is measured.
+/// The value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// How much there is.
+    /// A gauge.
     Int(i64),
-    /// The same with a fraction.
+    /// A gauge with a fraction.
     Float(f64),
-    /// How often something happens.
+    /// A meter.
     Meter(Rate),
-    /// How values are distributed.
+    /// A histogram.
     Histogram(Box<Distribution>),
-    /// How long something takes, and how often it happens.
+    /// A timer: distribution of the times in nanoseconds, and rate.
     Timer(Box<(Distribution, Rate)>),
 }
 
@@ -36,37 +36,37 @@ impl Value {
     }
 }
 
-/// How often something happens, in events per second.
+/// A rate in events per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rate {
-    /// Events so far.
+    /// Events since the start.
     pub count: u64,
-    /// Over a minute.
+    /// Average over one minute.
     #[serde(rename = "m1Rate")]
     pub m1: f64,
-    /// Over five minutes.
+    /// Average over five minutes.
     #[serde(rename = "m5Rate")]
     pub m5: f64,
-    /// Over fifteen minutes.
+    /// Average over fifteen minutes.
     #[serde(rename = "m15Rate")]
     pub m15: f64,
-    /// Since the start.
+    /// Average since the start.
     #[serde(rename = "meanRate")]
     pub mean: f64,
 }
 
-/// How the values of the last one to two minutes are distributed.
+/// Distribution of the values of the last one to two minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Distribution {
-    /// Values since the start.
+    /// Number of values since the start.
     pub count: u64,
-    /// The largest, to an eighth.
+    /// Largest value, exact to an eighth.
     pub max: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// The smallest, to an eighth.
+    /// Smallest value, exact to an eighth.
     pub min: u64,
     /// Standard deviation.
     pub std_dev: f64,
@@ -87,7 +87,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The percentiles with their share as Prometheus' labels have it.
+    /// The percentiles: name, share as in Prometheus' label, value.
     pub(crate) fn percentiles(&self) -> [(&'static str, &'static str, f64); 6] {
         [
             ("p50", "0.50", self.p50),

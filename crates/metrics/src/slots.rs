@@ -1,4 +1,4 @@
-//! A place of its own for each thread, so that who counts need not make sure of the others.
+//! A value for each thread, so that threads count without sharing a cache line.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Threads with a place of their own; further ones share one.
+/// Most threads with a value of their own; further threads share one.
 const SLOTS: usize = 64;
 
-/// Numbers that no living thread has: those given back, and the next that nobody had yet.
+/// Free numbers: those that threads gave back, and the next one that was never used.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
-/// A thread's number. Whoever gets it next sees what was counted under it before, because it is
-/// handed over under a lock.
+/// The number of a thread, given back when the thread ends. It is handed over under a lock, so that
+/// the next thread sees what was counted under it.
 struct Slot(Option<usize>);
 
 impl Slot {
@@ -31,7 +31,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
-            // What still runs on this thread counts where everybody may.
+            // Destructors that run after this one count in the shared value.
             let _ = NUMBER.try_with(|known| known.set(Some(None)));
             FREE.lock().0.push(number);
         }
@@ -39,7 +39,7 @@ impl Drop for Slot {
 }
 
 thread_local! {
-    /// The same as `SLOT` without a destructor, which is cheaper to read.
+    /// Copy of `SLOT` without a destructor, which is cheaper to read.
     static NUMBER: Cell<Option<Option<usize>>> = const { Cell::new(None) };
     static SLOT: Slot = Slot::take();
 }
@@ -55,12 +55,12 @@ fn number() -> Option<usize> {
     })
 }
 
-/// How a thread adds to a cell.
+/// How a thread adds to its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Adds {
-    /// Nobody else writes there.
+    /// Only this thread writes it: a load and a store suffice.
     Alone,
-    /// Others may.
+    /// Other threads write it too: an atomic addition is needed.
     WithOthers,
 }
 
@@ -78,7 +78,7 @@ impl Adds {
     }
 }
 
-/// One of something for each thread that uses it.
+/// One `T` for each thread that uses it.
 #[derive(Debug)]
 pub(crate) struct PerThread<T> {
     own: Box<[OnceLock<Box<T>>]>,
@@ -91,7 +91,7 @@ impl<T: Default> PerThread<T> {
         Self { own, common: OnceLock::new() }
     }
 
-    /// The one of this thread, and how to add to it.
+    /// The `T` of this thread, and how to add to it.
     pub(crate) fn mine(&self) -> (&T, Adds) {
         match number().and_then(|number| self.own.get(number)) {
             Some(own) => (own.get_or_init(Box::default), Adds::Alone),
@@ -99,7 +99,7 @@ impl<T: Default> PerThread<T> {
         }
     }
 
-    /// All of them.
+    /// The `T` of every thread.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         self.own.iter().chain([&self.common]).filter_map(OnceLock::get).map(|own| &**own)
     }

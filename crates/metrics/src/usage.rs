@@ -1,26 +1,26 @@
-//! How many bytes each circuit carried, interval by interval.
+//! Bytes that each circuit carried, by interval.
 //!
-//! A circuit has cells that only grow. Now and then what came since is written into the interval
-//! that it belongs to; an interval of a certain age is told.
+//! A circuit has cells that only grow. From time to time the growth is added to the interval of
+//! that moment; an interval is reported once it is old enough.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Circuits that are told apart in one interval; the bytes of further ones are counted and not told.
+/// Most circuits in one interval; the bytes of further circuits are counted as left out.
 pub const MAX_CIRCUITS: usize = 200_000;
 
-/// Where bytes were counted.
+/// Place where bytes are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From who dialed.
+    /// From the dialer.
     IngressRx,
-    /// To who dialed.
+    /// To the dialer.
     IngressTx,
-    /// From who hosts.
+    /// From the host.
     EgressRx,
-    /// To who hosts.
+    /// To the host.
     EgressTx,
     /// From another router.
     FabricRx,
@@ -28,30 +28,31 @@ pub enum Way {
     FabricTx,
 }
 
-/// Names of the ways, in their order.
+/// Names of the ways, in the order of [`Way`].
 pub const WAYS: [&str; 6] =
     ["ingress.rx", "ingress.tx", "egress.rx", "egress.tx", "fabric.rx", "fabric.tx"];
 
 /// Bytes by way, in the order of [`WAYS`].
 pub type Bytes = [u64; WAYS.len()];
 
-/// What a circuit carried so far.
+/// Bytes of a circuit so far.
 #[derive(Debug, Default)]
 pub struct Cells {
     carried: [AtomicU64; WAYS.len()],
-    /// The same when it was asked last. Only who asks writes it.
+    /// The bytes that [`Cells::take`] has returned so far. Only its caller writes them.
     told: [AtomicU64; WAYS.len()],
 }
 
 impl Cells {
-    /// So many bytes more.
+    /// Adds `bytes`.
     pub fn add(&self, way: Way, bytes: usize) {
         if let Some(cell) = self.carried.get(way as usize) {
             cell.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 
-    /// The same for who holds a lock that all others hold who count this way; it is cheaper.
+    /// Adds `bytes`, cheaper than [`Cells::add`]: the caller holds a lock that everybody who counts
+    /// this way holds.
     pub fn add_locked(&self, way: Way, bytes: usize) {
         if let Some(cell) = self.carried.get(way as usize) {
             let now = cell.load(Ordering::Relaxed).wrapping_add(bytes as u64);
@@ -59,7 +60,7 @@ impl Cells {
         }
     }
 
-    /// What was carried since the last call; `None` if nothing. Not for two at a time.
+    /// Bytes since the last call; `None` if there were none. Only one caller at a time.
     pub fn take(&self) -> Option<Bytes> {
         let mut bytes = Bytes::default();
         for ((bytes, carried), told) in bytes.iter_mut().zip(&self.carried).zip(&self.told) {
@@ -70,21 +71,21 @@ impl Cells {
     }
 }
 
-/// Tags of a circuit: who dialed, who hosts, which service.
+/// Tags of a circuit: dialer, host and service.
 pub type Tags = Arc<BTreeMap<String, String>>;
 
-/// What circuits carried in one interval.
+/// Bytes of circuits in one interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Its start, in seconds since the epoch; a multiple of the length.
+    /// Start in seconds since the epoch; a multiple of `length`.
     pub start: u64,
-    /// Its length in seconds.
+    /// Length in seconds.
     pub length: u64,
-    /// By circuit.
+    /// Bytes and tags by circuit id.
     pub circuits: HashMap<Arc<str>, (Bytes, Tags)>,
 }
 
-/// Intervals that were not told yet.
+/// Intervals that were not reported yet.
 #[derive(Debug)]
 pub struct Ledger {
     length: u64,
@@ -93,25 +94,25 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// None yet. Intervals are at least a second long.
+    /// An empty ledger. An interval is at least 1 s long.
     #[must_use]
     pub fn new(length: Duration) -> Self {
         Self { length: length.as_secs().max(1), intervals: BTreeMap::new(), left_out: 0 }
     }
 
-    /// The start of the interval of a time in seconds since the epoch.
+    /// Start of the interval that holds `at`, both in seconds since the epoch.
     #[must_use]
     pub fn start_of(&self, at: u64) -> u64 {
         at - at % self.length
     }
 
-    /// How long intervals are, in seconds.
+    /// Length of an interval in seconds.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// A circuit carried this much in the interval of `at`.
+    /// Adds bytes of a circuit to the interval that holds `at`.
     pub fn note(&mut self, at: u64, circuit: &Arc<str>, tags: &Tags, bytes: Bytes) {
         let (start, length) = (self.start_of(at), self.length);
         let new = || Interval { start, length, circuits: HashMap::new() };
@@ -129,7 +130,7 @@ impl Ledger {
         }
     }
 
-    /// Takes out the intervals that began at least `age` ago and are over, oldest first.
+    /// Removes and returns, oldest first, the intervals that are over and began at least `age` ago.
     pub fn due(&mut self, now: u64, age: Duration) -> Vec<Interval> {
         let age = age.as_secs().max(self.length);
         let mut due = Vec::new();
@@ -142,7 +143,7 @@ impl Ledger {
         due
     }
 
-    /// How many notes found no room.
+    /// Number of notes that found no room.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(due.len(), 1);
         assert_eq!((due[0].start, due[0].length), (120, 60));
         assert_eq!(due[0].circuits[&one].0, [2, 0, 0, 0, 0, 4]);
-        // An interval is never told before it is over.
+        // An interval is reported only once it is over.
         assert!(ledger.due(239, Duration::ZERO).is_empty());
         assert_eq!(ledger.due(240, Duration::ZERO)[0].start, 180);
     }

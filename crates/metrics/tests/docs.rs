@@ -1,4 +1,4 @@
-//! `docs/metrics.md` and the dashboards in `docs/grafana` say what the code says.
+//! `docs/metrics.md` and the dashboards in `docs/grafana` agree with the tables in the code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn the_page_lists_every_metric() {
     assert_eq!(rows(&text, "## Services"), wanted);
 }
 
-/// Every name that Prometheus can be asked for.
+/// Every name in Prometheus' text.
 fn exported() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for named in ROUTER.iter().chain(CONTROLLER) {

@@ -1,12 +1,13 @@
-//! The one access decision: may this identity dial or bind this service, and why (not)?
+//! The access decision: may this identity dial or bind this service, and why or why not.
 //!
-//! Service sessions, policy advice, circuits, terminators and the router's own decisions all ask
-//! [`decide`]. It sees the model through [`Facts`], which the controller's [`Snapshot`] and a
+//! Service sessions, policy advice, circuits, terminators and the router's own decisions all call
+//! [`decide`]. It reads the model through [`Facts`], which the controller's [`Snapshot`] and a
 //! router's copy of the data model both implement, so that they cannot disagree
-//! (protocol: edge-control-plane 12.2).
+//! (docs/protocol/edge-control-plane.md 12.2).
 //!
-//! A policy grants when it holds both ends, is of the right type and all its posture checks pass.
-//! One such policy is enough; all are named in the answer. A check that is missing has failed.
+//! A policy grants access if it holds both identity and service, is of the right type, and all its
+//! posture checks pass. One such policy is enough; the answer names all of them. A check that is
+//! unknown has failed.
 
 use std::fmt;
 
@@ -16,103 +17,104 @@ use crate::{
     posture::{Check, CheckFailure, PostureData},
 };
 
-/// Whether an identity may act at all.
+/// State of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It does not exist.
+    /// The identity does not exist.
     Unknown,
-    /// It is disabled.
+    /// The identity is disabled.
     Disabled,
-    /// It may.
+    /// The identity may act.
     Active,
 }
 
 /// A policy that holds both the identity and the service.
 #[derive(Debug, Clone)]
 pub struct PolicyFacts<'a> {
-    /// Its id.
+    /// Id of the policy.
     pub id: &'a str,
-    /// Its name.
+    /// Name of the policy.
     pub name: &'a str,
-    /// Its posture checks by id; `None` for one that is not known.
+    /// Posture checks by id; `None` for an unknown one.
     pub checks: Vec<(&'a str, Option<Check<'a>>)>,
 }
 
-/// What the decision has to know.
+/// The model, as far as the decision needs it.
 pub trait Facts {
-    /// Whether the identity may act at all.
+    /// State of the identity.
     fn standing(&self, identity: &str, now: Timestamp) -> Standing;
 
-    /// Whether the service exists.
+    /// True if the service exists.
     fn has_service(&self, service: &str) -> bool;
 
     /// The policies of a type that hold both the identity and the service.
     fn policies(&self, identity: &str, service: &str, action: PolicyType) -> Vec<PolicyFacts<'_>>;
 }
 
-/// What is known about the device.
+/// What is known of the device's posture.
 #[derive(Debug, Clone, Copy)]
 pub enum Posture<'a> {
-    /// This.
+    /// The posture that the client reported.
     Known(&'a PostureData),
     /// Nothing: every check fails.
     Unknown,
-    /// It does not matter: only the policies are asked about.
+    /// Posture does not matter: only the policies are asked about.
     Ignored,
 }
 
-/// A policy that grants.
+/// A policy that grants access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantingPolicy {
-    /// Its id.
+    /// Id of the policy.
     pub id: Id,
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
 }
 
-/// A check that failed.
+/// A posture check that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedCheck {
-    /// Its id.
+    /// Id of the posture check.
     pub id: Id,
-    /// Why.
+    /// Reason.
     pub failure: CheckFailure,
 }
 
-/// A policy that would grant if its checks passed.
+/// A policy that would grant access if its posture checks passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedPolicy {
-    /// Its id.
+    /// Id of the policy.
     pub id: Id,
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
-    /// The checks that failed.
+    /// The posture checks that failed.
     pub checks: Vec<FailedCheck>,
 }
 
 /// Why access is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
-    /// There is no such identity.
+    /// The identity does not exist.
     UnknownIdentity,
     /// The identity is disabled.
     DisabledIdentity,
-    /// There is no such service.
+    /// The service does not exist.
     UnknownService,
-    /// No policy of the type holds both.
+    /// No policy of the type holds both identity and service.
     NoPolicy(PolicyType),
-    /// Every policy that holds both has failed checks.
+    /// Every policy that holds both has failed posture checks.
     Posture(Vec<FailedPolicy>),
 }
 
-/// The answer.
+/// Result of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Access is granted.
     Granted {
-        /// By these policies.
+        /// The policies that grant it.
         policies: Vec<GrantingPolicy>,
-        /// Until when, if the client gives no news; `None` means until something changes.
+        /// End of the grant, unless the client reports its posture again; `None`: until the model
+        /// changes.
         until: Option<Timestamp>,
     },
     /// Access is denied.
@@ -120,12 +122,12 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether access is granted.
+    /// True if access is granted.
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted { .. })
     }
 
-    /// The answer as a result.
+    /// The granting policies, or the denial as an error.
     pub fn granted(self) -> Result<Vec<GrantingPolicy>, Denial> {
         match self {
             Self::Granted { policies, .. } => Ok(policies),
@@ -135,7 +137,8 @@ impl Decision {
 }
 
 impl Denial {
-    /// The ids of all failed checks, sorted and unique, as refusals on the wire name them.
+    /// Ids of all failed posture checks, sorted, without repetitions, as refusals on the wire name
+    /// them.
     pub fn failed_checks(&self) -> Vec<&Id> {
         let Self::Posture(policies) = self else { return Vec::new() };
         let checks = policies.iter().flat_map(|policy| &policy.checks);
@@ -175,7 +178,7 @@ impl fmt::Display for Denial {
 
 impl std::error::Error for Denial {}
 
-/// Decides.
+/// Decides whether `identity` may do `action` with `service` at `now`.
 pub fn decide(
     facts: &(impl Facts + ?Sized),
     identity: &str,
@@ -206,7 +209,7 @@ pub fn decide(
         }
     }
     if !granting.is_empty() {
-        // The grant lasts as long as the policy that lasts longest.
+        // The grant lasts as long as the longest-lasting policy.
         let until = ends.iter().all(Option::is_some).then(|| ends.into_iter().max()).flatten();
         return Decision::Granted { policies: granting, until: until.flatten() };
     }
@@ -216,7 +219,7 @@ pub fn decide(
     })
 }
 
-/// Evaluates all checks of a policy: until when they pass, or those that failed.
+/// Evaluates the posture checks of a policy: the end of their passing, or the failed checks.
 fn evaluate(
     policy: &PolicyFacts<'_>,
     posture: Posture<'_>,

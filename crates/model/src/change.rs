@@ -1,7 +1,7 @@
-//! Changes of the model: physical, complete, and replayable without knowing any rule.
+//! Changes of the model: complete rows, replayable without knowing any rule.
 //!
-//! An operation decides a [`ChangeSet`]; the store makes it durable, a snapshot applies it, the
-//! log keeps it. Every cascade is written out.
+//! An operation decides on a [`ChangeSet`]; the store makes it durable, a snapshot applies it, the
+//! log keeps it. It lists every cascading change.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ pub enum Change {
     Put(Entity),
     /// The entity is removed, with its cold fields.
     Delete(Kind, Id),
-    /// A cold field of an entity is set or removed: a value too large to be held in memory, read
-    /// from the store when somebody asks for it.
+    /// A cold field of an entity is set or removed: a value that is too large to hold in memory and
+    /// is read from the store on demand.
     Cold {
         /// The entity's kind.
         kind: Kind,
-        /// The entity.
+        /// Id of the entity.
         id: Id,
-        /// Which field.
+        /// The field.
         field: ColdField,
         /// The value; `None` removes it.
         value: Option<Bytes>,
@@ -34,7 +34,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Creates or replaces an entity, its cold fields apart from it.
+    /// Changes that create or replace an entity, with its cold fields as changes of their own.
     pub fn apart(entity: impl Into<Entity>) -> Vec<Self> {
         let mut entity = entity.into();
         let (kind, id) = (entity.kind(), entity.id().clone());
@@ -64,15 +64,15 @@ impl Change {
 }
 
 choice! {
-    /// A field that is kept in the store only.
+    /// A field that only the store holds.
     pub enum ColdField {
         /// Certificates in PEM.
         CertPem = 0 "certPem",
         /// A signed ticket.
         Jwt = 1 "jwt",
-        /// What a client said about its SDK.
+        /// What a client reported of its SDK.
         SdkInfo = 2 "sdkInfo",
-        /// What a client said about its machine.
+        /// What a client reported of its machine.
         EnvInfo = 3 "envInfo",
         /// Data for applications.
         AppData = 4 "appData",
@@ -84,42 +84,42 @@ choice! {
 }
 
 impl ColdField {
-    /// The number in rows.
+    /// Code in stored rows.
     pub const fn code(self) -> u16 {
         self as u16
     }
 }
 
 choice! {
-    /// Who makes a change (protocol: management-api 9).
+    /// Kind of author of a change (docs/protocol/management-api.md 9).
     pub enum AuthorKind {
         /// The controller itself.
         Controller = 0 "controller",
         /// An identity.
         Identity = 1 "identity",
-        /// The holder of a certificate that belongs to nobody yet.
+        /// The holder of a certificate that belongs to no identity yet.
         Cert = 2 "cert",
         /// A router.
         Router = 3 "router",
-        /// Nobody who could be named: who shows a ticket.
+        /// Unknown: the holder of a ticket.
         Unattributed = 4 "unattributed",
     }
 }
 
 row! {
-    /// Who made a change.
+    /// Author of a change.
     pub struct Author {
-        /// What the id names.
+        /// Kind of author.
         1 => pub kind: AuthorKind,
-        /// The identity, router or controller.
+        /// Id of the identity, router or controller.
         2 => pub id: Id,
-        /// Its name.
+        /// Name of the author.
         3 => pub name: Arc<str>,
     }
 }
 
 row! {
-    /// By which request a change was made.
+    /// Request that caused a change.
     pub struct Cause {
         /// The operation.
         1 => pub operation: Arc<str>,
@@ -127,7 +127,7 @@ row! {
         2 => pub source_type: Arc<str>,
         /// `edge`, `fabric`, ...
         3 => pub source_auth: Arc<str>,
-        /// The method of the request.
+        /// Method of the request.
         4 => pub method: Arc<str>,
         /// The local address of the connection.
         5 => pub local: Arc<str>,
@@ -138,16 +138,16 @@ row! {
     }
 }
 
-/// The changes of one operation, all or none of which happen.
+/// The changes of one operation, of which all happen or none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChangeSet {
-    /// The changed rows in the order routers need: referenced entities before those that refer.
+    /// The changed rows, referenced entities before those that refer to them, as routers need them.
     pub changes: Vec<Change>,
-    /// Who made them.
+    /// Author of the changes.
     pub author: Author,
-    /// By which request.
+    /// Request that caused the changes.
     pub cause: Cause,
-    /// When.
+    /// Time of the changes.
     pub at: Timestamp,
 }
 
@@ -171,35 +171,35 @@ row! {
 }
 
 impl ChangeSet {
-    /// Changes without a named author: the controller's own.
+    /// A change set without a named author: the controller's own.
     pub fn of(changes: impl IntoIterator<Item = Change>) -> Self {
         Self { changes: changes.into_iter().collect(), ..Self::default() }
     }
 
-    /// Adds an entity to create or replace.
+    /// Adds the creation or replacement of an entity.
     pub fn put(&mut self, entity: impl Into<Entity>) -> &mut Self {
         self.changes.push(Change::Put(entity.into()));
         self
     }
 
-    /// The same, with its cold fields put apart.
+    /// Adds the creation or replacement of an entity, with its cold fields as changes of their own.
     pub fn put_apart(&mut self, entity: impl Into<Entity>) -> &mut Self {
         self.changes.extend(Change::apart(entity));
         self
     }
 
-    /// Adds an entity to remove.
+    /// Adds the deletion of an entity.
     pub fn delete(&mut self, kind: Kind, id: Id) -> &mut Self {
         self.changes.push(Change::Delete(kind, id));
         self
     }
 
-    /// Whether nothing is changed.
+    /// True if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// About how many bytes the log needs for it.
+    /// Approximate size in the log, in bytes.
     pub fn size(&self) -> usize {
         const FRAME: usize = 64;
         let size = |change: &Change| match change {
@@ -210,7 +210,7 @@ impl ChangeSet {
         self.changes.iter().map(|change| FRAME + size(change)).sum()
     }
 
-    /// The change set as the log stores it.
+    /// Encodes the change set for the log.
     pub fn to_bytes(&self) -> Vec<u8> {
         let changes = self.changes.iter().map(|change| {
             let (version, row, cold) = match change {
@@ -232,7 +232,7 @@ impl ChangeSet {
         .to_bytes()
     }
 
-    /// Reads a change set of the log.
+    /// Decodes a change set from the log.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RowError> {
         let stored = StoredChangeSet::from_bytes(bytes)?;
         let changes = stored.changes.into_iter().map(|change| {

@@ -1,36 +1,36 @@
-//! What the deletion of an entity takes with it, by the rules of [`OnDelete`].
+//! Deletion of an entity with everything that goes with it, by the rules of [`OnDelete`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Change, Entity, Id, Kind, Snapshot, Timestamp, entity::OnDelete};
 
-/// A reference that stands against a deletion.
+/// A reference that prevents a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Referrer {
     /// The kind of the entity that refers.
     pub kind: Kind,
-    /// The entity that refers.
+    /// Id of the entity that refers.
     pub id: Id,
     /// Its name, or its id if it has none.
     pub name: String,
-    /// The field by which it refers.
+    /// The field that refers.
     pub field: &'static str,
 }
 
 /// Why an entity cannot be deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeletionError {
-    /// It does not exist.
+    /// The entity does not exist.
     #[error("there is no {0} {1}")]
     NotFound(Kind, Id),
-    /// Others need it.
+    /// Other entities refer to the entity.
     #[error("{kind} {id} is in use by {}", list(.by))]
     InUse {
         /// The kind of the entity.
         kind: Kind,
-        /// The entity.
+        /// Id of the entity.
         id: Id,
-        /// Who needs it.
+        /// The references.
         by: Vec<Referrer>,
     },
 }
@@ -45,8 +45,8 @@ fn list(referrers: &[Referrer]) -> String {
     text.join(", ")
 }
 
-/// The changes that delete an entity: entities freed of their references to it first, then what
-/// is deleted with it (those that refer before those referred to), then the entity itself.
+/// The changes that delete an entity, in order: entities lose their references to it, entities that
+/// go with it are deleted (those that refer before those referred to), the entity is deleted.
 pub fn plan(
     snapshot: &Snapshot,
     kind: Kind,

@@ -1,17 +1,18 @@
-//! Ids of entities: short opaque text, compared bytewise (the default order of every list).
+//! Ids of entities: short opaque strings, compared bytewise, which is the default order of every
+//! list.
 //!
-//! Ids up to 22 bytes (all that weft makes for its entities) live inside the value; longer ones,
-//! UUIDs for instance, are shared. Randomness comes from the caller, so this module stays pure.
+//! Ids up to 22 bytes (all that weft makes for its entities) are stored inside the value; longer
+//! ones, such as UUIDs, are shared. Randomness is an argument.
 
 use std::{borrow::Borrow, cmp::Ordering, fmt, hash, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The alphabet of short ids (protocol: management-api 2.3).
+/// The alphabet of short ids (docs/protocol/management-api.md 2.3).
 const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-";
 const INLINE: usize = 22;
 
-/// The id of an entity. Never empty, except for the default value of an unset field.
+/// Id of an entity. It is not empty, except for the default value of an unset field.
 #[derive(Clone)]
 pub struct Id(Repr);
 
@@ -36,10 +37,10 @@ pub enum IdError {
 }
 
 impl Id {
-    /// The longest id accepted from outside, in bytes.
+    /// Longest id that is accepted from outside, in bytes.
     pub const MAX_LEN: usize = 128;
 
-    /// Checks text from outside.
+    /// An id from untrusted text.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         match text {
             "" => Err(IdError::Empty),
@@ -49,7 +50,7 @@ impl Id {
         }
     }
 
-    /// Takes text that is known to be an id: a constant, or one that a weft store gave back.
+    /// An id from text that is known to be one: a constant, or text from weft's store.
     pub fn new(text: &str) -> Self {
         if text.len() > INLINE {
             return Self(Repr::Shared(text.into()));
@@ -59,8 +60,8 @@ impl Id {
         Self(Repr::Inline { len: text.len() as u8, bytes })
     }
 
-    /// A short id of nine characters out of 54 random bits. It does not begin with `.` or `-`,
-    /// which need escaping in paths and shells.
+    /// A short id of nine characters, made of 54 random bits. It does not begin with `.` or `-`,
+    /// which would need escaping in paths and shells.
     pub fn short(random: u64) -> Self {
         let mut bits = random;
         let mut text = String::with_capacity(9);
@@ -73,7 +74,7 @@ impl Id {
         Self::new(&text)
     }
 
-    /// An id of 25 characters beginning with `c`, ordered by time: sessions have such ids.
+    /// An id for a session: 25 characters that begin with `c`, ordered by time.
     pub fn session(unix_millis: i64, random: u128) -> Self {
         let mut text = String::with_capacity(25);
         text.push('c');
@@ -82,7 +83,7 @@ impl Id {
         Self::new(&text)
     }
 
-    /// A version 4 UUID: tokens and the API sessions of OIDC logins have such ids.
+    /// A UUID of version 4, for tokens and the API sessions of OIDC logins.
     pub fn uuid(random: [u8; 16]) -> Self {
         let mut b = random;
         b[6] = (b[6] & 0x0f) | 0x40;
@@ -115,7 +116,7 @@ impl Id {
         }
     }
 
-    /// Whether this is the default value: a field that names nothing.
+    /// True for the default value, which names nothing.
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
     }

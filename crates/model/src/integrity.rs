@@ -1,7 +1,7 @@
-//! Whether a snapshot is in order, and how to bring it into order.
+//! Integrity of a snapshot: finding faults and mending them.
 //!
-//! A change set cannot break an index or leave a reference to nothing, so what is found here came
-//! by a fault of this program, of the machine, or from rows that somebody else wrote.
+//! A change set cannot break an index or leave a dangling reference. A fault found here therefore
+//! comes from a defect of this program or the machine, or from rows that another program wrote.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::{
     entity::{AuthPolicy, ExtJwtSigner, Identity, OnDelete},
 };
 
-/// A reference to something that is not there.
+/// A reference to an entity that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dangling {
     /// The kind of the entity that refers.
     pub kind: Kind,
-    /// The entity that refers.
+    /// Id of the entity that refers.
     pub id: Id,
-    /// The number of the reference, see [`Kind::links`].
+    /// Number of the reference, see [`Kind::links`].
     pub link: usize,
-    /// What is missing.
+    /// Id of the missing entity.
     pub target: Id,
 }
 
@@ -38,7 +38,7 @@ impl std::fmt::Display for Dangling {
 }
 
 impl Snapshot {
-    /// Every reference to something that is not there, ordered by kind and id of who refers.
+    /// Every dangling reference, ordered by kind and id of the entity that refers.
     pub fn dangling(&self) -> Vec<Dangling> {
         let mut found = Vec::new();
         for kind in Kind::ALL {
@@ -49,7 +49,7 @@ impl Snapshot {
         found
     }
 
-    /// The references of one entity to something that is not there.
+    /// The dangling references of one entity.
     pub fn dangling_of(&self, entity: &Entity) -> Vec<Dangling> {
         let kind = entity.kind();
         let mut found = Vec::new();
@@ -66,7 +66,7 @@ impl Snapshot {
         found
     }
 
-    /// Tells everything that is wrong with the indexes, in words.
+    /// Passes a description of every fault of the indexes to `wrong`.
     pub fn verify_indexes(&self, wrong: &mut dyn FnMut(String)) {
         for kind in Kind::ALL {
             self.table(*kind).verify(wrong);
@@ -76,8 +76,7 @@ impl Snapshot {
         }
     }
 
-    /// The same entities at the same revision, with every index made anew. Ordinals are others
-    /// than before.
+    /// The same entities at the same revision, with all indexes rebuilt. Ordinals change.
     pub fn rebuilt(&self) -> Result<Self, ApplyError> {
         let mut loader = Self::loader(self.timeline().clone(), self.revision());
         for kind in Kind::ALL {
@@ -89,8 +88,8 @@ impl Snapshot {
     }
 }
 
-/// What becomes of an entity with references to nothing: what a deletion of the target would have
-/// done. `None` if nobody can know what it is to name instead.
+/// The entity after the deletion of what its dangling references name. `None` if nobody can know
+/// what it should refer to instead.
 pub fn mend(snapshot: &Snapshot, kind: Kind, id: &Id, now: Timestamp) -> Option<Vec<Change>> {
     let entity = snapshot.entity(kind, id)?;
     let dangling = snapshot.dangling_of(entity);
@@ -113,7 +112,7 @@ pub fn mend(snapshot: &Snapshot, kind: Kind, id: &Id, now: Timestamp) -> Option<
     Some(vec![Change::Put(mended.touched(now))])
 }
 
-/// Takes out a reference that would have stood against the deletion of its target.
+/// Removes a reference that would have prevented the deletion of its target.
 fn without_refused(entity: &Entity, one: &Dangling) -> Option<Entity> {
     let default = || Id::new(AuthPolicy::DEFAULT_ID);
     Some(match entity {
@@ -135,12 +134,12 @@ fn without_refused(entity: &Entity, one: &Dangling) -> Option<Entity> {
         Entity::AuthPolicy(policy) if one.link == 0 => {
             let mut policy = AuthPolicy::clone(policy);
             policy.ext_jwt.allowed_signers.retain(|signer| *signer != one.target);
-            // An empty list lets every signer in; nobody asked for that.
+            // An empty list would accept every signer, which nobody asked for.
             policy.ext_jwt.allowed &= !policy.ext_jwt.allowed_signers.is_empty();
             policy.into()
         }
-        // A second token that is required, and the type of a config: without them more would be
-        // allowed, or nothing known.
+        // A required second token, or the type of a config: without the first more would be
+        // allowed, without the second the config has no meaning.
         _ => return None,
     })
 }
@@ -152,7 +151,7 @@ fn drop_override(identity: &mut Identity, config: &Id) {
     identity.service_configs.retain(|_, overrides| !overrides.configs.is_empty());
 }
 
-/// The entities that refer to something that is not there, each once.
+/// The entities with dangling references, without repetitions.
 pub fn referrers(dangling: &[Dangling]) -> BTreeMap<(Kind, Id), Vec<&Dangling>> {
     let mut by_entity: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for one in dangling {
@@ -162,13 +161,13 @@ pub fn referrers(dangling: &[Dangling]) -> BTreeMap<(Kind, Id), Vec<&Dangling>> 
 }
 
 impl Snapshot {
-    /// Takes an entity out of its indexes: a fault, for tests of what finds it.
+    /// Removes an entity from its indexes: a fault, for tests.
     #[doc(hidden)]
     pub fn plant_lost_keys(&mut self, kind: Kind, id: &Id) {
         self.table_mut(kind).plant_lost_keys(id);
     }
 
-    /// Lets a policy mean nobody: a fault, for tests of what finds it.
+    /// Empties the members of a policy: a fault, for tests.
     #[doc(hidden)]
     pub fn plant_lost_members(&mut self, kind: Kind, id: &Id) {
         let table = self.table(kind).clone();
@@ -197,7 +196,7 @@ mod tests {
         ids.iter().map(|id| Id::new(id)).collect()
     }
 
-    /// A snapshot of rows that nobody checked.
+    /// A snapshot of unchecked rows.
     fn loaded(rows: Vec<Entity>) -> Snapshot {
         let mut loader = Snapshot::loader(Timeline("t".into()), crate::Revision(3));
         rows.into_iter().for_each(|row| loader.put(row).unwrap());
@@ -205,7 +204,7 @@ mod tests {
         loader.finish().unwrap()
     }
 
-    /// Mends everything that can be mended, and says what is left.
+    /// Mends everything that can be mended, and lists the rest.
     fn mended(snapshot: Snapshot) -> (Snapshot, Vec<String>) {
         let dangling = snapshot.dangling();
         let mut current = snapshot;

@@ -1,7 +1,7 @@
 //! The table of kinds: codes, names and classes, and the enum that holds an entity of any kind.
 //!
-//! A new kind is one file in `entity` and one line in the table at the end of this file. Codes
-//! and names are stored and shown, so they never change.
+//! A new kind is one file in `entity` and one line in the table at the end of this file. Codes and
+//! names are stored and shown, so they never change.
 
 use std::{fmt, sync::Arc};
 
@@ -14,16 +14,16 @@ use crate::{
     row::{Row, RowError},
 };
 
-/// How the state of a kind is kept.
+/// Where entities of a kind are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// In the ordered log; survives everything.
+    /// In the ordered log, durable.
     Durable,
-    /// Last writer wins, seen by every controller, without revision.
+    /// In every controller, without revision: the last write wins.
     Shared,
-    /// In the file of one controller, written behind.
+    /// In the file of one controller, written in the background.
     Local,
-    /// Gone with the process.
+    /// In memory only.
     Memory,
 }
 
@@ -37,15 +37,15 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All kinds, by code.
+            /// Every kind, ordered by code.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind,)*];
 
-            /// The number in rows.
+            /// Code in stored rows.
             pub const fn code(self) -> u16 {
                 self as u16
             }
 
-            /// The kind with this number.
+            /// The kind with this code.
             pub const fn from_code(code: u16) -> Option<Self> {
                 match code {
                     $($code => Some(Kind::$kind),)*
@@ -53,17 +53,17 @@ macro_rules! kinds {
                 }
             }
 
-            /// The name of one entity in messages: `edge router policy`.
+            /// Name of one entity in messages: `edge router policy`.
             pub const fn name(self) -> &'static str {
                 match self { $(Kind::$kind => $name,)* }
             }
 
-            /// The name of the collection in the APIs: `edge-router-policies`.
+            /// Name of the collection in the APIs: `edge-router-policies`.
             pub const fn collection(self) -> &'static str {
                 match self { $(Kind::$kind => $collection,)* }
             }
 
-            /// How its state is kept.
+            /// Where its entities are kept.
             pub const fn class(self) -> Class {
                 match self { $(Kind::$kind => Class::$class,)* }
             }
@@ -73,28 +73,28 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => <entity::$kind as Record>::LINKS,)* }
             }
 
-            /// How many groups an entity may be in besides.
+            /// Number of groups besides the links, see [`Record::groups`].
             pub const fn groups(self) -> usize {
                 match self { $(Kind::$kind => <entity::$kind as Record>::GROUPS,)* }
             }
 
-            /// Names of its unique values besides id and name.
+            /// Names of unique values besides id and name.
             pub const fn unique(self) -> &'static [&'static str] {
                 match self { $(Kind::$kind => <entity::$kind as Record>::UNIQUE,)* }
             }
 
-            /// The kinds on its sides, if it is a policy.
+            /// For a policy: the kinds on its sides.
             pub const fn sides(self) -> &'static [Kind] {
                 match self { $(Kind::$kind => <entity::$kind as Record>::SIDES,)* }
             }
 
-            /// The version of its rows written now.
+            /// Version of the rows that are written.
             pub const fn row_version(self) -> u16 {
                 match self { $(Kind::$kind => <entity::$kind as Record>::VERSION,)* }
             }
         }
 
-        /// An entity of any kind; cheap to clone.
+        /// An entity of any kind. Clones are cheap.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Entity {
             $($(#[$meta])* $kind(Arc<entity::$kind>),)*
@@ -121,12 +121,12 @@ macro_rules! kinds {
         }
 
         impl Entity {
-            /// The kind.
+            /// Kind of the entity.
             pub fn kind(&self) -> Kind {
                 match self { $(Entity::$kind(_) => Kind::$kind,)* }
             }
 
-            /// Reads a row.
+            /// Decodes a row.
             pub fn from_row(kind: Kind, version: u16, row: &[u8]) -> Result<Self, RowError> {
                 if version > kind.row_version() {
                     let known = kind.row_version();
@@ -137,7 +137,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The row as [`Kind::row_version`] writes it.
+            /// Encodes a row of version [`Kind::row_version`].
             pub fn to_row(&self) -> Vec<u8> {
                 each!(self, it => it.to_bytes())
             }
@@ -152,33 +152,34 @@ macro_rules! kinds {
                 each!(self, it => it.name())
             }
 
-            /// The unique values besides id and name, see [`Kind::unique`].
+            /// Passes the unique values besides id and name to `each`, see [`Kind::unique`].
             pub fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
                 each!(self, it => it.unique(each))
             }
 
-            /// The entities it names, see [`Kind::links`].
+            /// Passes the entities that it refers to to `each`, see [`Kind::links`].
             pub fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
                 each!(self, it => it.links(each))
             }
 
-            /// The groups it is in, see [`Record::groups`].
+            /// Passes its groups to `each`, see [`Record::groups`].
             pub fn groups(&self, each: &mut dyn FnMut(usize, &Id)) {
                 each!(self, it => it.groups(each))
             }
 
-            /// Its role attributes; `None` if policies cannot mean it.
+            /// Role attributes; `None` for kinds without.
             pub fn attributes(&self) -> Option<&[Arc<str>]> {
                 each!(self, it => it.attributes())
             }
 
-            /// Takes out what is kept in the store only, see [`Record::take_cold`].
+            /// Removes the fields that only the store holds and passes them to `take`, see
+            /// [`Record::take_cold`].
             pub(crate) fn take_cold(&mut self, take: &mut dyn FnMut(ColdField, Bytes)) {
                 each!(self, it => Arc::make_mut(it).take_cold(take))
             }
 
-            /// Shows its role attributes to be replaced by shared ones, unless the entity is
-            /// shared itself.
+            /// Passes its role attributes to `share`, which may replace them with shared ones; does
+            /// nothing if the entity itself is shared.
             pub(crate) fn share_attributes(&mut self, share: &mut dyn FnMut(&mut Arc<str>)) {
                 each!(self, it => {
                     if let Some(list) = Arc::get_mut(it).and_then(Record::attributes_mut) {
@@ -188,12 +189,12 @@ macro_rules! kinds {
                 })
             }
 
-            /// The role list of one side, if it is a policy.
+            /// For a policy: the role list of one side.
             pub fn side(&self, side: usize) -> Option<(&Roles, Semantic)> {
                 each!(self, it => it.side(side))
             }
 
-            /// The entity without its references to `id` by the link.
+            /// The entity without its references to `id` by this link.
             pub(crate) fn without(&self, link: usize, id: &Id) -> Self {
                 each!(self, it => {
                     let mut changed = (**it).clone();
@@ -202,7 +203,8 @@ macro_rules! kinds {
                 })
             }
 
-            /// The same entity changed now, and in any case later than it was changed before.
+            /// The entity with the time of its last change set to `now`, or just after its present
+            /// value if that is later.
             #[must_use]
             pub fn touched(&self, now: crate::Timestamp) -> Self {
                 each!(self, it => {
@@ -217,19 +219,19 @@ macro_rules! kinds {
 }
 
 impl Kind {
-    /// The position in [`Kind::ALL`].
+    /// Position in [`Kind::ALL`].
     pub(crate) fn index(self) -> usize {
         usize::from(self.code()) - 1
     }
 }
 
 impl Entity {
-    /// The id.
+    /// Id of the entity.
     pub fn id(&self) -> &Id {
         &self.base().id
     }
 
-    /// The entity as its type, if it is of that kind.
+    /// The entity as its own type; `None` if it is of another kind.
     pub fn get<T: Record>(&self) -> Option<&Arc<T>> {
         T::from_entity(self)
     }
@@ -241,35 +243,35 @@ impl fmt::Display for Kind {
     }
 }
 
-// Codes are dense from 1: tables of kinds are arrays.
+// Codes are dense from 1, so that tables of kinds can be arrays.
 kinds! {
-    /// Who may use the network.
+    /// A person, device, service or router that can log in.
     1 Identity "identity" "identities" Durable,
-    /// How an identity proves itself.
+    /// A credential of an identity.
     2 Authenticator "authenticator" "authenticators" Durable,
     /// A ticket for a first credential.
     3 Enrollment "enrollment" "enrollments" Durable,
     /// An edge or transit router.
     4 Router "router" "routers" Durable,
-    /// What is dialed and hosted.
+    /// A name that can be dialed and hosted.
     5 Service "service" "services" Durable,
-    /// The form of configs.
+    /// The schema of configs.
     6 ConfigType "config type" "config-types" Durable,
-    /// What clients and routers are told.
+    /// Settings for clients and routers.
     7 Config "config" "configs" Durable,
-    /// Who may dial and bind what.
+    /// Which identities may dial or bind which services.
     8 ServicePolicy "service policy" "service-policies" Durable,
-    /// Who may use which edge routers.
+    /// Which identities may use which edge routers.
     9 EdgeRouterPolicy "edge router policy" "edge-router-policies" Durable,
-    /// Over which edge routers a service is reached.
+    /// Over which edge routers a service can be reached.
     10 ServiceEdgeRouterPolicy "service edge router policy" "service-edge-router-policies" Durable,
-    /// Where a service is reached.
+    /// A place where a service is hosted.
     11 Terminator "terminator" "terminators" Shared,
     /// A login with an opaque token.
     12 ApiSession "API session" "api-sessions" Local,
-    /// Leave to dial or bind within a login.
+    /// Permission to dial or bind a service within a login.
     13 Session "session" "sessions" Local,
-    /// How identities may log in.
+    /// Ways in which identities may log in.
     14 AuthPolicy "auth policy" "auth-policies" Durable,
     /// A third-party CA.
     15 Ca "CA" "cas" Durable,

@@ -1,18 +1,38 @@
-//! What a network is: entities, roles, policies, filters, access decisions, immutable snapshots.
+//! The model of a network: entities, roles, policies, filters, access decisions, immutable
+//! snapshots.
 //!
-//! Everything here is pure: no I/O, no clock, no randomness; time and random numbers are
-//! arguments. The way of a change: the controller decides a [`ChangeSet`] on a [`Snapshot`],
-//! [`Snapshot::apply`] checks it and gives the next one, and what routers have to be told follows
-//! from the two.
+//! ```text
+//! snapshot N ─> the controller decides ─> ChangeSet ─> Snapshot::apply ─> snapshot N+1
+//! snapshot N, snapshot N+1 ─> rdm::changes ─> events for routers
+//! ```
+//!
+//! Everything in this crate is pure: no I/O, no clock, no randomness; time and random numbers are
+//! arguments.
 //!
 //! - [`entity`]: the kinds of entities; [`Kind`] and [`Entity`] hold any of them;
-//! - [`role`] and [`policy`]: who is meant by a policy, and what follows;
-//! - [`access`] and [`posture`]: may this identity use this service, and why (not);
-//! - [`rdm`]: what routers are told;
+//! - [`role`] and [`policy`]: the entities that a policy selects, and what follows;
+//! - [`access`] and [`posture`]: may an identity use a service, and why or why not;
+//! - [`rdm`]: the router data model;
 //! - [`token`]: the claims of tokens and their rules;
 //! - [`filter`]: the language of list queries;
-//! - [`deletion`]: what a deletion takes with it;
-//! - [`integrity`]: whether a snapshot is in order, and how it comes into order.
+//! - [`deletion`]: what is deleted along with an entity;
+//! - [`integrity`]: faults of a snapshot, and their repair.
+//!
+//! ```
+//! use weft_model::entity::Service;
+//! use weft_model::{Base, Change, ChangeSet, Id, Snapshot, Timeline, Timestamp};
+//!
+//! let before = Snapshot::empty(Timeline("example".into()));
+//! let service = Service {
+//!     base: Base::new(Id::new("s1"), Timestamp::default()),
+//!     name: "web".into(),
+//!     ..Service::default()
+//! };
+//! let after = before.apply(&ChangeSet::of([Change::Put(service.into())]))?;
+//! assert!(after.by_name::<Service>("web").is_some());
+//! assert!(before.by_name::<Service>("web").is_none(), "a snapshot never changes");
+//! # Ok::<(), weft_model::ApplyError>(())
+//! ```
 
 pub mod access;
 mod change;

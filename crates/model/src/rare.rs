@@ -1,5 +1,4 @@
-//! Fields that are nearly always empty: one pointer in every entity, and a value in the few that
-//! have one.
+//! Fields that are nearly always empty: an empty one takes a pointer and no allocation.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +6,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// A type with an empty value that all can share.
+/// A type with a shared empty value.
 pub trait Empty: Default + PartialEq + 'static {
     /// The empty value.
     const EMPTY: &'static Self;
@@ -25,7 +24,7 @@ impl<K: Ord + 'static, V: PartialEq + 'static> Empty for BTreeMap<K, V> {
     const EMPTY: &'static Self = &BTreeMap::new();
 }
 
-/// A text, list or map that is nearly always empty; used as if it were just that.
+/// A text, list or map that is nearly always empty. It dereferences to its value.
 #[derive(Clone)]
 pub struct Rare<T>(Option<Box<T>>);
 

@@ -1,7 +1,7 @@
-//! Role lists of policies: which entities a side of a policy means.
+//! Role lists of policies: the entities that a side of a policy selects.
 //!
-//! A list is written `#attribute`, `@id`, or exactly `#all`. It is parsed once and kept parsed;
-//! the APIs show it again as sorted, deduplicated text (protocol: management-api 2.3, 7.4).
+//! Entries are `#attribute`, `@id`, or `#all` alone. A list is parsed once; the APIs show it as
+//! sorted text without repetitions (docs/protocol/management-api.md 2.3, 7.4).
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ choice! {
 }
 
 row! {
-    /// A parsed role list. Attributes and ids are sorted and unique.
+    /// A parsed role list. Attributes and ids are sorted, without repetitions.
     pub struct Roles {
         /// Attributes, without the `#`.
         1 => pub attributes: Vec<Arc<str>>,
-        /// Entities named directly.
+        /// Ids of entities that are named directly.
         2 => pub ids: Vec<Id>,
-        /// Whether the list is `#all`.
+        /// True if the list is `#all`.
         3 => pub all: bool,
     }
 }
@@ -35,7 +35,7 @@ row! {
 /// Why a role list was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RoleError {
-    /// An entry begins with neither `#` nor `@`, or is only that.
+    /// An entry begins with neither `#` nor `@`, or consists of it.
     #[error("role entries must be prefixed with # (an attribute) or @ (an id), not {0:?}")]
     Prefix(String),
     /// `#all` stands beside other entries.
@@ -46,18 +46,18 @@ pub enum RoleError {
     Id {
         /// The entry.
         role: String,
-        /// What is wrong with it.
+        /// The problem.
         error: IdError,
     },
 }
 
 impl Roles {
-    /// `#all`.
+    /// The list `#all`.
     pub fn all() -> Self {
         Self { all: true, ..Self::default() }
     }
 
-    /// Parses the entries of a role list. Whether the ids exist is not checked here.
+    /// Parses the entries of a role list. It does not check whether the ids exist.
     pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, RoleError> {
         let mut roles = Self::default();
         for entry in entries {
@@ -85,7 +85,7 @@ impl Roles {
         Ok(roles)
     }
 
-    /// The entries as text, sorted bytewise: attributes first.
+    /// The entries as text, sorted bytewise, attributes first.
     pub fn to_strings(&self) -> Vec<String> {
         let all = self.all.then(|| "#all".to_owned());
         let attributes = self.attributes.iter().map(|attribute| format!("#{attribute}"));
@@ -95,12 +95,12 @@ impl Roles {
             .collect()
     }
 
-    /// Whether the list is empty, which matches nothing.
+    /// True if the list is empty and selects nothing.
     pub fn is_empty(&self) -> bool {
         !self.all && self.attributes.is_empty() && self.ids.is_empty()
     }
 
-    /// Whether the list means an entity with this id and these attributes.
+    /// True if the list selects an entity with this id and these attributes.
     pub fn matches(&self, semantic: Semantic, id: &Id, attributes: &[Arc<str>]) -> bool {
         let mut wanted = self.attributes.iter();
         self.all
@@ -114,7 +114,7 @@ impl Roles {
             }
     }
 
-    /// Takes an id out, when its entity is deleted. Says whether it was there.
+    /// Removes the id of a deleted entity. Returns false if the list did not name it.
     pub fn remove_id(&mut self, id: &Id) -> bool {
         match self.ids.binary_search(id) {
             Ok(at) => {
@@ -126,9 +126,9 @@ impl Roles {
     }
 }
 
-/// Sorts and deduplicates the role attributes of an entity, and refuses those that a role list
-/// could not name: empty ones, and ones beginning with `#` or `@`
-/// (protocol: management-api 7.1).
+/// Sorts the role attributes of an entity, removes repetitions, and refuses attributes that no role
+/// list could name: empty ones, and those that begin with `#` or `@`
+/// (docs/protocol/management-api.md 7.1).
 pub fn attributes<S: AsRef<str>>(entries: &[S]) -> Result<Vec<Arc<str>>, AttributeError> {
     let mut list: Vec<Arc<str>> = Vec::with_capacity(entries.len());
     for entry in entries.iter().map(AsRef::as_ref) {

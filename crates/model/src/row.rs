@@ -1,8 +1,8 @@
-//! The row encoding: protocol buffers written and read by typed structs.
+//! Encoding of rows: protocol buffers, read and written by typed structs.
 //!
-//! `row!` declares a struct together with its field numbers, so that a field exists
-//! in one place only. Default values are not written, unknown fields are skipped, numbers are
-//! never used again. `choice!` declares an enum with its number and its text.
+//! `row!` declares a struct with its field numbers, so that a field is declared in one place only.
+//! Default values are not written, unknown fields are skipped, field numbers are never reused.
+//! `choice!` declares an enum with numbers and texts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,9 +22,9 @@ pub enum RowError {
     /// The bytes are not a protocol buffers message.
     #[error("field {field}: {reason}")]
     Malformed {
-        /// The number of the field, 0 when not known.
+        /// Number of the field, 0 if unknown.
         field: u32,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The row was written by a newer weft.
@@ -34,10 +34,10 @@ pub enum RowError {
         kind: &'static str,
         /// The version of the row.
         version: u16,
-        /// The newest version this program reads.
+        /// Newest version that this program reads.
         known: u16,
     },
-    /// The kind's code is not known.
+    /// The code of the kind is unknown.
     #[error("no kind has the code {0}: the store was written by a newer weft")]
     UnknownKind(u16),
 }
@@ -108,7 +108,7 @@ fn take_one<T: Value>(wire: WireType, input: &mut &[u8]) -> Result<T, RowError> 
     T::take(input)
 }
 
-/// Splits off a length-delimited part.
+/// Splits off a length-delimited value.
 pub(crate) fn take_slice<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RowError> {
     let len = decode_varint(input).map_err(RowError::malformed)?;
     let len = usize::try_from(len).ok().filter(|len| *len <= input.len());
@@ -126,7 +126,7 @@ pub(crate) fn put_slice(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Skips a field of a newer version.
+/// Skips a field that a newer version added.
 pub(crate) fn skip(tag: u32, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
     skip_field(wire, tag, input, DecodeContext::default()).map_err(RowError::malformed)
 }
@@ -284,8 +284,8 @@ bytes_value! {
     };
 }
 
-/// Declares a struct stored in rows, each field with its number:
-/// `row! { pub struct Point { 1 => pub x: u32, } }`.
+/// Declares a struct for rows, each field with its number: `row! { pub struct Point { 1 => pub x:
+/// u32, } }`.
 macro_rules! row {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[$field_meta:meta])* $tag:literal => pub $field:ident: $ty:ty,)*
@@ -333,7 +333,7 @@ macro_rules! row {
     };
 }
 
-/// Declares an enum stored by number and shown by text; the first value is the default.
+/// Declares an enum that is stored by number and shown by text; the first value is the default.
 macro_rules! choice {
     ($(#[$meta:meta])* pub enum $name:ident {
         $(#[$first_meta:meta])* $first:ident = $first_code:literal $first_text:literal,
@@ -349,7 +349,7 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// All values.
+            /// Every value.
             pub const ALL: &'static [Self] = &[Self::$first, $(Self::$value,)*];
 
             /// The text of the value in the APIs.

@@ -1,8 +1,8 @@
 //! The whole model at one revision: immutable, cheap to clone, shared by all readers.
 //!
-//! [`Snapshot::apply`] gives the next one and leaves this one as it is; both share what did not
-//! change. A change set that would break an invariant (unique names and values, references) is
-//! refused with the entity and field to blame.
+//! [`Snapshot::apply`] returns the next snapshot, which shares everything unchanged with this one.
+//! A change set that would break an invariant (unique names and values, references) is refused,
+//! with the entity and field at fault.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -18,15 +18,15 @@ use crate::{
 pub struct Snapshot {
     revision: Revision,
     timeline: Timeline,
-    /// One table per kind, in the order of [`Kind::ALL`].
+    /// One table for each kind, in the order of [`Kind::ALL`].
     tables: Vec<Arc<Table>>,
     pub(crate) policies: PolicyIndex,
 }
 
-/// The last state of each changed entity, by kind.
+/// New state of each changed entity, by kind.
 type Changed = BTreeMap<Kind, TableChange>;
 
-/// A policy that changes, as it is before: its ordinal and itself.
+/// A changed policy before the change: its ordinal and value.
 type OldPolicy = (Kind, Id, Option<(u32, Entity)>);
 
 impl Snapshot {
@@ -40,17 +40,17 @@ impl Snapshot {
         }
     }
 
-    /// Begins to build the model from stored rows.
+    /// A loader, for building the model from stored rows.
     pub fn loader(timeline: Timeline, revision: Revision) -> Loader {
         Loader { snapshot: Self { revision, ..Self::empty(timeline) } }
     }
 
-    /// The revision.
+    /// Revision of the snapshot.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The timeline that the revision belongs to.
+    /// Timeline that the revision belongs to.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
@@ -60,12 +60,13 @@ impl Snapshot {
         &self.tables[kind.index()]
     }
 
-    /// The same, to be kept: a later snapshot has the same one for as long as nothing in it changes.
+    /// The entities of one kind, shared: a later snapshot returns the same table as long as no
+    /// entity of the kind changes.
     pub fn shared_table(&self, kind: Kind) -> &Arc<Table> {
         &self.tables[kind.index()]
     }
 
-    /// The same, to be changed without regard to anything else.
+    /// The entities of one kind, mutable, without any checks.
     pub(crate) fn table_mut(&mut self, kind: Kind) -> &mut Table {
         Arc::make_mut(&mut self.tables[kind.index()])
     }
@@ -95,12 +96,12 @@ impl Snapshot {
         self.table(T::KIND).by_name(name)?.get()
     }
 
-    /// An entity by id, or else by name, as roles and configuration types may be written.
+    /// An entity by id, or else by name. Roles and config types may be given either way.
     pub fn by_id_or_name<T: Record>(&self, text: &str) -> Option<&Arc<T>> {
         self.table(T::KIND).get(&Id::new(text)).or_else(|| self.table(T::KIND).by_name(text))?.get()
     }
 
-    /// An entity by a unique value; the index is that into [`Record::UNIQUE`].
+    /// An entity by a unique value; `index` is that in [`Record::UNIQUE`].
     pub fn by_unique<T: Record>(&self, index: usize, value: &str) -> Option<&Arc<T>> {
         self.table(T::KIND).by_unique(index, value)?.get()
     }
@@ -110,7 +111,7 @@ impl Snapshot {
         self.table(T::KIND).iter().filter_map(Entity::get)
     }
 
-    /// The entities of a kind that name `target` by a link; the number is that into
+    /// The entities of a kind that refer to `target` by a link; the number is that in
     /// [`Record::LINKS`].
     pub fn referring<'a, T: Record>(
         &'a self,
@@ -120,7 +121,7 @@ impl Snapshot {
         self.table(T::KIND).referring(link, target).filter_map(Entity::get)
     }
 
-    /// Everything that names an entity, with the link by which it does.
+    /// Every entity that refers to an entity, with the link.
     pub fn referrers<'a>(
         &'a self,
         kind: Kind,
@@ -136,7 +137,7 @@ impl Snapshot {
         })
     }
 
-    /// The authenticator with a certificate of this fingerprint (hex SHA-1).
+    /// The authenticator with the certificate of this fingerprint (hex SHA-1).
     pub fn authenticator_by_fingerprint(&self, fingerprint: &str) -> Option<&Arc<Authenticator>> {
         self.by_unique(Authenticator::FINGERPRINT, fingerprint)
     }
@@ -151,8 +152,8 @@ impl Snapshot {
         self.by_unique(Enrollment::TOKEN, token)
     }
 
-    /// Lets an entity that is about to be put share the texts of its role attributes with the
-    /// entities that bear them.
+    /// Replaces the texts of an entity's role attributes, before it is put, with those that other
+    /// entities use.
     pub fn share(&self, entity: &mut Entity) {
         let table = self.table(entity.kind());
         entity.share_attributes(&mut |attribute| table.share(attribute));
@@ -165,8 +166,8 @@ impl Snapshot {
         Ok(next)
     }
 
-    /// Applies a change set in place, which copies nothing that no other snapshot shares. After an
-    /// error the snapshot is as it was.
+    /// Applies a change set in place, copying only what other snapshots share. An error leaves the
+    /// snapshot unchanged.
     pub fn advance(&mut self, set: &ChangeSet) -> Result<(), ApplyError> {
         let changed = self.changed(set)?;
         for (kind, change) in &changed {
@@ -209,8 +210,8 @@ impl Snapshot {
         Ok(changed)
     }
 
-    /// Checks that what a change refers to will be there, and that nothing will refer to what will
-    /// be gone.
+    /// Checks that every entity that the changed ones refer to exists afterwards, and that nothing
+    /// refers to a deleted one.
     fn check_references(&self, changed: &Changed) -> Result<(), ApplyError> {
         let exists = |kind: Kind, id: &Id| match changed.get(&kind).and_then(|it| it.get(id)) {
             Some(new) => new.is_some(),
@@ -275,7 +276,7 @@ impl Snapshot {
         }
     }
 
-    /// Everything that is wrong with the references, which no change set can bring about.
+    /// Every wrong reference. Change sets cannot cause any.
     pub fn check(&self) -> Vec<ApplyError> {
         let entities = self.tables.iter().flat_map(|table| table.iter());
         let exists = |kind: Kind, id: &Id| self.contains(kind, id);
@@ -294,7 +295,7 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// Checks that everything that an entity names is there.
+/// Checks that every entity that an entity refers to exists.
 fn check_links(entity: &Entity, exists: impl Fn(Kind, &Id) -> bool) -> Result<(), ApplyError> {
     let kind = entity.kind();
     let mut missing = None;
@@ -309,14 +310,14 @@ fn check_links(entity: &Entity, exists: impl Fn(Kind, &Id) -> bool) -> Result<()
     missing.map_or(Ok(()), Err)
 }
 
-/// Builds a snapshot from stored rows, in any order.
+/// A builder of a snapshot from stored rows in any order.
 pub struct Loader {
     snapshot: Snapshot,
 }
 
 impl Loader {
-    /// Adds an entity. Entities of classes that are not kept in snapshots are refused, references
-    /// are not checked (see [`Snapshot::check`]).
+    /// Adds an entity. A kind that snapshots do not keep is refused. References are not checked
+    /// (see [`Snapshot::check`]).
     pub fn put(&mut self, entity: Entity) -> Result<(), ApplyError> {
         let kind = entity.kind();
         if matches!(kind.class(), Class::Local | Class::Memory) {
@@ -326,12 +327,12 @@ impl Loader {
         Ok(())
     }
 
-    /// Says at which revision of which timeline the rows are.
+    /// Sets the timeline and revision of the rows.
     pub fn set_position(&mut self, timeline: Timeline, revision: Revision) {
         (self.snapshot.timeline, self.snapshot.revision) = (timeline, revision);
     }
 
-    /// The finished snapshot; refused if two entities have one name or other unique value.
+    /// The finished snapshot. Refused if two entities have the same name or other unique value.
     pub fn finish(mut self) -> Result<Snapshot, ApplyError> {
         for table in &mut self.snapshot.tables {
             Arc::make_mut(table).loaded()?;

@@ -1,4 +1,5 @@
-//! Random networks for tests: small steps that become change sets a controller could decide.
+//! Random networks for tests: small steps, which become change sets that a controller could decide
+//! on.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::{
     },
 };
 
-/// How many different ids and attributes there are: few, so that steps meet.
+/// Number of different ids and attributes; small, so that steps meet.
 const IDS: u8 = 6;
 const ATTRIBUTES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -69,7 +70,7 @@ fn attributes_of(numbers: &[u8]) -> Vec<Arc<str>> {
     list
 }
 
-/// Roles out of numbers: attributes, ids of entities that are there, or all.
+/// Roles made of numbers: attributes, ids of existing entities, or all.
 fn roles_of(snapshot: &Snapshot, kind: Kind, numbers: &[u8]) -> Roles {
     if numbers.first() == Some(&15) {
         return Roles::all();
@@ -84,7 +85,7 @@ fn roles_of(snapshot: &Snapshot, kind: Kind, numbers: &[u8]) -> Roles {
     Roles::parse(&entries.collect::<Vec<_>>()).unwrap()
 }
 
-/// The change set that the steps make on a snapshot; steps that make no sense are left out.
+/// The change set of several steps on a snapshot; steps that make no sense are left out.
 pub(crate) fn change_set(snapshot: &Snapshot, steps: &[Step]) -> ChangeSet {
     let mut set = ChangeSet::default();
     let mut tip = snapshot.clone();

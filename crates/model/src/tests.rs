@@ -1,4 +1,5 @@
-//! The snapshot against naive models: whatever is carried along must equal what is computed anew.
+//! Snapshots against naive models: state that is carried along must equal state that is computed
+//! anew.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -32,7 +33,7 @@ fn puts(entities: impl IntoIterator<Item = Entity>) -> ChangeSet {
     ChangeSet::of(entities.into_iter().map(Change::Put))
 }
 
-/// The ids that one side of a policy means, found by looking at every entity.
+/// The ids that one side of a policy selects, found by looking at every entity.
 fn naive_members(snapshot: &Snapshot, policy: &Entity, side: usize) -> BTreeSet<Id> {
     let (roles, semantic) = policy.side(side).unwrap();
     let entities = snapshot.table(policy.kind().sides()[side]).iter();
@@ -117,7 +118,7 @@ proptest! {
             log.push(set);
             next.check_tables();
             prop_assert!(next.check().is_empty());
-            // Members are asked for at some revisions only: carried along at the others.
+            // Members are computed at some revisions and carried along at the others.
             if looks >> at & 1 == 1 {
                 check_members(&next);
                 check_queries(&next);
@@ -127,7 +128,7 @@ proptest! {
         check_members(&snapshot);
         check_queries(&snapshot);
 
-        // Replaying the stored log, and loading the rows, lead to the same network.
+        // Replaying the stored log and loading the rows lead to the same network.
         let mut replayed = testing::empty();
         for set in &log {
             let stored = ChangeSet::from_bytes(&set.to_bytes()).unwrap();
@@ -174,7 +175,7 @@ fn ordinals_are_given_out_again_lowest_first_but_not_at_once() {
     assert_eq!(ordinal(&third, "e"), Some(0));
     assert_eq!(ordinal(&third, "f"), Some(2));
     assert_eq!(ordinal(&third, "g"), Some(4));
-    // The snapshot before is as it was.
+    // The earlier snapshot is unchanged.
     assert_eq!(ordinal(&first, "a"), Some(0));
     assert_eq!(first.table(Kind::Service).len(), 3);
     third.check_tables();
@@ -234,7 +235,7 @@ fn references_must_lead_somewhere() {
     let error = testing::empty().apply(&puts([config.clone().into()])).unwrap_err();
     assert!(matches!(error, ApplyError::MissingReference { to: Kind::ConfigType, .. }), "{error}");
     let config_type = ConfigType { base: base("t"), name: "t".into(), ..ConfigType::default() };
-    // The order within a change set does not matter here.
+    // Here the order within a change set does not matter.
     let snapshot = testing::empty().apply(&puts([config.into(), config_type.into()])).unwrap();
     let mut set = ChangeSet::default();
     set.delete(Kind::ConfigType, Id::new("t"));

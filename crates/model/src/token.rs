@@ -1,6 +1,6 @@
-//! The claims of the tokens that controllers sign, and the rules about them as plain functions of
-//! claims and time. Signatures are not a matter of this crate
-//! (protocol: auth 15.6; edge-control-plane 11).
+//! Claims of the tokens that controllers sign, and the rules about them, as functions of claims and
+//! time. Signatures are verified elsewhere (docs/protocol/auth.md 15.6;
+//! docs/protocol/edge-control-plane.md 11).
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,12 @@ use crate::{
 
 /// The audience of tokens.
 pub const AUDIENCE: &str = "openziti";
-/// The audience of tokens of older login clients.
+/// The audience of tokens for older login clients.
 pub const LEGACY_AUDIENCE: &str = "native";
-/// The method reference of a one-time code in `amr`.
+/// Value of `amr` for a one-time code.
 pub const AMR_TOTP: &str = "totp";
 
-/// What a token is for: the claim `z_t`.
+/// Purpose of a token: the claim `z_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenKind {
     /// Proves an API session.
@@ -39,16 +39,16 @@ pub enum ClaimError {
     /// `exp` has passed.
     #[error("the token has expired")]
     Expired,
-    /// `nbf` has not come.
+    /// `nbf` has not been reached.
     #[error("the token is not valid yet")]
     NotYet,
-    /// The token is for something else.
+    /// The token has another purpose.
     #[error("the token is of another kind")]
     Kind,
-    /// The token is for somebody else.
+    /// The token has another audience.
     #[error("the token has another audience")]
     Audience,
-    /// The token or what stands behind it was revoked.
+    /// The token, its identity or its API session was revoked.
     #[error("the token was revoked")]
     Revoked,
     /// The token belongs to another API session.
@@ -57,7 +57,7 @@ pub enum ClaimError {
     /// The token belongs to another identity.
     #[error("the token belongs to another identity")]
     Identity,
-    /// The token is for the other kind of service session.
+    /// The token is for the other type of service session.
     #[error("the token is not for {0}")]
     Action(PolicyType),
 }
@@ -65,24 +65,24 @@ pub enum ClaimError {
 /// The claims of an access or refresh token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AccessClaims {
-    /// Issuer: the address that was contacted.
+    /// Issuer: the address that the client connected to.
     pub iss: String,
     /// The identity.
     pub sub: String,
-    /// For whom.
+    /// Audience.
     #[serde(deserialize_with = "one_or_many")]
     pub aud: Vec<String>,
-    /// End, in seconds.
+    /// Expiry, in seconds since 1970.
     pub exp: i64,
-    /// Time of issue, in seconds.
+    /// Time of issue, in seconds since 1970.
     pub iat: i64,
-    /// Beginning, in seconds.
+    /// Beginning of the validity, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbf: Option<i64>,
-    /// When the identity logged in, in seconds; kept through refreshes.
+    /// Time of the login, in seconds since 1970; kept through refreshes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub auth_time: i64,
-    /// The token's own id.
+    /// Id of the token.
     #[serde(default)]
     pub jti: String,
     /// Login methods: `password`, `cert`, `ext-jwt`, `totp`, `ejs:<signer>`.
@@ -91,57 +91,58 @@ pub struct AccessClaims {
     /// The login client.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub client_id: String,
-    /// What the client asked for.
+    /// Scopes that the client asked for.
     #[serde(default)]
     pub scopes: Vec<String>,
     /// The API session.
     #[serde(default)]
     pub z_asid: String,
-    /// What the token is for.
+    /// Purpose of the token.
     pub z_t: TokenKind,
-    /// External id.
+    /// External id of the identity.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub z_eid: String,
-    /// Whether the identity is an administrator.
+    /// True if the identity is an administrator.
     #[serde(default, skip_serializing_if = "is_default")]
     pub z_ia: bool,
-    /// Ids of the config types the client wants.
+    /// Ids of the config types that the client wants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub z_ct: Vec<String>,
-    /// The login client again.
+    /// The login client, again.
     #[serde(default)]
     pub z_aid: String,
-    /// Fingerprints of client certificates that prove possession; empty or null asks for no proof.
+    /// Fingerprints of client certificates, one of which the bearer must hold; empty or null: no
+    /// certificate is needed.
     #[serde(default)]
     pub z_cfs: Option<Vec<String>>,
-    /// The certificate of the login.
+    /// Fingerprint of the login's certificate.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub z_acf: String,
-    /// What the client said about its SDK.
+    /// What the client reported of its SDK.
     #[serde(default)]
     pub z_sdk: Option<serde_json::Value>,
-    /// What the client said about its machine.
+    /// What the client reported of its machine.
     #[serde(default)]
     pub z_env: Option<serde_json::Value>,
-    /// The client's address, host and port.
+    /// Address of the client, host and port.
     #[serde(default)]
     pub z_ra: String,
-    /// Whether the certificate can be extended.
+    /// True if the certificate can be extended.
     #[serde(default)]
     pub z_ice: bool,
-    /// Whether expired client certificates are accepted.
+    /// True if expired client certificates are accepted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub z_cae: bool,
     /// The authenticator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub z_authid: String,
-    /// Whether an administrator asks for an extension of the certificate.
+    /// True if an administrator asked for an extension of the certificate.
     #[serde(default)]
     pub z_cer: bool,
-    /// Whether that is to bring a new key.
+    /// True if the extension needs a new key.
     #[serde(default)]
     pub z_ckrr: bool,
-    /// Whether the client sent an incomplete chain.
+    /// True if the client sent an incomplete chain.
     #[serde(default)]
     pub z_iccc: bool,
 }
@@ -153,12 +154,12 @@ pub struct ServiceClaims {
     pub iss: String,
     /// The service.
     pub sub: String,
-    /// For whom.
+    /// Audience.
     #[serde(deserialize_with = "one_or_many")]
     pub aud: Vec<String>,
-    /// End, in seconds.
+    /// Expiry, in seconds since 1970.
     pub exp: i64,
-    /// Time of issue, in seconds.
+    /// Time of issue, in seconds since 1970.
     pub iat: i64,
     /// The service session.
     #[serde(default)]
@@ -168,75 +169,75 @@ pub struct ServiceClaims {
     /// The identity.
     #[serde(default)]
     pub z_iid: String,
-    /// What the token is for.
+    /// Purpose of the token.
     pub z_t: TokenKind,
     /// `Dial` or `Bind`.
     #[serde(default)]
     pub z_st: String,
-    /// Whether a stored session stands behind it.
+    /// True if the controller stores the session.
     #[serde(default)]
     pub z_leg: bool,
 }
 
-/// The claims of a token that proves a one-time code (protocol: auth 11.5).
+/// The claims of a token that proves a one-time code (docs/protocol/auth.md 11.5).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TotpClaims {
     /// Issuer: the controller.
     pub iss: String,
     /// The identity.
     pub sub: String,
-    /// For whom.
+    /// Audience.
     #[serde(deserialize_with = "one_or_many")]
     pub aud: Vec<String>,
-    /// When the code was given, in seconds.
+    /// Time at which the code was given, in seconds since 1970.
     pub iat: i64,
-    /// The token's own id.
+    /// Id of the token.
     #[serde(default)]
     pub jti: String,
     /// The API session.
     pub z_asid: String,
-    /// What the token is for.
+    /// Purpose of the token.
     pub z_t: TokenKind,
 }
 
 impl AccessClaims {
-    /// Checks kind, audience and times.
+    /// Checks purpose, audience and times.
     pub fn check(&self, kind: TokenKind, now: Timestamp) -> Result<(), ClaimError> {
         check(self.z_t, kind, &self.aud)?;
         check_times(self.exp, self.nbf, now)
     }
 
-    /// Whether a one-time code was given at login.
+    /// True if a one-time code was given at the login.
     pub fn has_totp(&self) -> bool {
         self.amr.iter().any(|method| method == AMR_TOTP)
     }
 
-    /// When a one-time code was given, if it was at login: never the time of issue, which moves
-    /// with every refresh (protocol: edge-control-plane 12.3).
+    /// Time of the login, if a one-time code was given at it. The time of issue is not used,
+    /// because it changes with every refresh (docs/protocol/edge-control-plane.md 12.3).
     pub fn totp_passed_at(&self) -> Option<Timestamp> {
         (self.has_totp() && self.auth_time > 0).then(|| Timestamp::from_secs(self.auth_time))
     }
 
-    /// Whether the bearer must prove possession of a certificate.
+    /// True if the bearer must hold a certificate.
     pub fn needs_certificate(&self) -> bool {
         self.z_cfs.as_ref().is_some_and(|fingerprints| !fingerprints.is_empty())
     }
 
-    /// Whether a certificate is one of those that prove possession.
+    /// True if a certificate with this fingerprint is one that the bearer may show.
     pub fn names_certificate(&self, fingerprint: &str) -> bool {
         let named = self.z_cfs.iter().flatten();
         { named }.any(|named| named.eq_ignore_ascii_case(fingerprint))
     }
 
-    /// Whether the token was revoked, where `find` looks revocations up by id.
+    /// True if the token was revoked. `find` returns the revocation with an id.
     pub fn is_revoked<'a>(&self, find: impl Fn(&str) -> Option<&'a Revocation>) -> bool {
         is_revoked(&self.jti, &self.z_asid, &self.sub, self.iat, find)
     }
 }
 
 impl ServiceClaims {
-    /// Checks kind, audience, times, and that the token belongs to the session, identity and
-    /// action it is used for. Tokens of older controllers name no identity.
+    /// Checks purpose, audience and times, and that the token belongs to the session, identity and
+    /// action that it is used for. Tokens of older controllers name no identity.
     pub fn check(
         &self,
         session: &str,
@@ -258,14 +259,14 @@ impl ServiceClaims {
         Ok(())
     }
 
-    /// Whether the token was revoked, where `find` looks revocations up by id.
+    /// True if the token was revoked. `find` returns the revocation with an id.
     pub fn is_revoked<'a>(&self, find: impl Fn(&str) -> Option<&'a Revocation>) -> bool {
         is_revoked(&self.jti, &self.z_asid, &self.z_iid, self.iat, find)
     }
 }
 
 impl TotpClaims {
-    /// Checks kind and audience, and that the token belongs to the session.
+    /// Checks purpose and audience, and that the token belongs to the session.
     pub fn check(&self, session: &str) -> Result<Timestamp, ClaimError> {
         check(self.z_t, TokenKind::Totp, &self.aud)?;
         if self.z_asid != session {
@@ -285,7 +286,7 @@ fn check(found: TokenKind, wanted: TokenKind, audience: &[String]) -> Result<(),
     }
 }
 
-/// A token is valid from `nbf` to before `exp`, without leeway.
+/// Checks that `now` is from `nbf` to before `exp`, without leeway.
 fn check_times(exp: i64, nbf: Option<i64>, now: Timestamp) -> Result<(), ClaimError> {
     if now >= Timestamp::from_secs(exp) {
         return Err(ClaimError::Expired);
@@ -296,8 +297,8 @@ fn check_times(exp: i64, nbf: Option<i64>, now: Timestamp) -> Result<(), ClaimEr
     Ok(())
 }
 
-/// Whether one of the three kinds of revocation covers a token. A revocation is named by what it
-/// revokes, so each kind is looked for under its own id.
+/// True if a revocation of any of the three types covers a token. The id of a revocation is that of
+/// what it revokes, so that each type is looked up by its own id.
 fn is_revoked<'a>(
     jti: &str,
     session: &str,
@@ -314,13 +315,13 @@ fn is_revoked<'a>(
         || of(identity, RevocationType::Identity).is_some_and(|it| covers_issue(it, iat))
 }
 
-/// Whether the revocation of an identity covers a token issued at `iat` (in seconds). A token
-/// issued in the second of the revocation is covered: it may have been made just before.
+/// True if the revocation of an identity covers a token issued at `iat` (in seconds). A token
+/// issued in the second of the revocation is covered, because it may have been issued before.
 fn covers_issue(revocation: &Revocation, iat: i64) -> bool {
     revocation.issued_before.is_none_or(|before| iat <= before.secs())
 }
 
-/// `aud` is one text or a list of texts.
+/// Reads `aud`: one string or a list of strings.
 fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -343,7 +344,7 @@ mod tests {
     use super::*;
     use crate::{Base, Id};
 
-    /// The example of the protocol notes (auth 20.8), with fingerprints filled in.
+    /// The example of docs/protocol/auth.md 20.8, with fingerprints filled in.
     const EXAMPLE: &str = r#"{"iss":"https://ctrl.example:1280/oidc","sub":"Wq3sd0pRk",
         "aud":["openziti"],"exp":1769862600,"iat":1769860800,"nbf":1769860800,
         "auth_time":1769860799,"jti":"5b0c7a86-2f3f-4a7c-8f7e-6a2b1c0d9e8f",

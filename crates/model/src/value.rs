@@ -1,4 +1,4 @@
-//! Small values that entities are made of: points in time, JSON objects, revisions.
+//! Small values of entities: times, JSON objects, revisions.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// From seconds since the Unix epoch, the unit of token claims.
+    /// The time of this many seconds since the Unix epoch, the unit of token claims.
     pub fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(1000))
     }
@@ -29,23 +29,23 @@ impl Timestamp {
         i64::try_from(at.unix_timestamp_nanos().div_euclid(1_000_000)).ok().map(Self)
     }
 
-    /// The later point, saturating at the end of time.
+    /// The time `span` later, at most the latest possible.
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// The earlier point, saturating at the beginning of time.
+    /// The time `span` earlier, at least the earliest possible.
     pub fn minus(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// This point, or the next one after `earlier` if this is not after it.
+    /// This time, or 1 ms after `earlier` if that is later.
     #[must_use]
     pub fn after(self, earlier: Timestamp) -> Self {
         self.max(Self(earlier.0.saturating_add(1)))
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The time that has passed since `earlier`; zero if this time is not after it.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -66,23 +66,23 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A JSON object kept as it was given: tags, app data, config data, schemas. Cheap to clone, and
-/// free of cost when empty.
+/// A JSON object, kept unchanged: tags, app data, config data, schemas. Clones are cheap; an empty
+/// object takes no allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JsonMap(Option<Arc<serde_json::Map<String, serde_json::Value>>>);
 
 impl JsonMap {
-    /// Whether there are no members.
+    /// True if the object is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The value of one member.
+    /// Value of a member.
     pub fn get(&self, key: &str) -> Option<&serde_json::Value> {
         self.0.as_ref()?.get(key)
     }
 
-    /// All members in their order.
+    /// All members, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &serde_json::Value)> {
         self.0.iter().flat_map(|map| map.iter())
     }
@@ -127,7 +127,7 @@ impl<'de> Deserialize<'de> for JsonMap {
     }
 }
 
-/// A dense counter of committed change sets; 0 is the empty store.
+/// Number of a change set in the log, counted without gaps; 0 is the empty store.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for JsonMap {
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// The revision that follows.
+    /// The next revision.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -152,8 +152,8 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The life of one store: revisions are comparable only inside it. A restored backup begins a new
-/// one (protocol: edge-control-plane 5).
+/// The history that revisions belong to; only revisions of one timeline can be compared. A restored
+/// backup begins a new one (docs/protocol/edge-control-plane.md 5).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timeline(pub Arc<str>);

@@ -1,4 +1,5 @@
-//! The way to the controller's API through this router: `edge.apiProxy` (protocol: config 5.8).
+//! The way to the controller's API through this router: `edge.apiProxy`
+//! (docs/protocol/config.md 5.8).
 //!
 //! TLS ends here with the router's server certificate and begins anew towards the controller. What
 //! is said in between passes as it is; certificates of clients do not.

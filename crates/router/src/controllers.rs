@@ -9,6 +9,9 @@ use weft_wire::{Capabilities, Message, Version, WireError};
 
 use crate::seam::ControllerId;
 
+/// How long a channel may take to go.
+const GIVE_WAY: Duration = Duration::from_secs(2);
+
 /// A controller with an open control channel.
 #[derive(Clone)]
 pub(crate) struct Controller {
@@ -25,6 +28,11 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
+    /// Whether this router dialed it.
+    pub(crate) fn was_dialed(&self) -> bool {
+        self.channel.peer().dialed
+    }
+
     /// Says that a message was not understood. The connection of a controller that sends what does
     /// not follow its encoding is closed.
     pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
@@ -99,6 +107,18 @@ impl Controllers {
         true
     }
 
+    /// Closes the channel by which a controller has dialed this router, and waits a moment until it is
+    /// gone: the controller has answered a dial of this router, and a channel of its own making takes no
+    /// other's place with it.
+    pub(crate) async fn give_way(&self, id: &str) {
+        let mut changes = self.changes();
+        let Some(here) = self.get(id).filter(|one| !one.was_dialed()) else { return };
+        here.channel.close("this router has dialed the controller itself");
+        let is_there = || self.connected.read().contains_key(id);
+        let gone = async { while is_there() && changes.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout(GIVE_WAY, gone).await;
+    }
+
     /// Removes a controller whose channel is closed; false if another channel took its place.
     pub(crate) fn remove(&self, controller: &Controller) -> bool {
         {
@@ -125,7 +145,7 @@ impl Controllers {
     }
 
     /// The one to ask where any will do: it answers heartbeats, and soonest
-    /// (protocol: control-plane 4).
+    /// (docs/protocol/control-plane.md 4).
     pub(crate) fn any(&self) -> Option<Arc<Controller>> {
         self.all().into_iter().min_by_key(|one| {
             let rtt = one.channel.liveness().rtt.unwrap_or(Duration::from_millis(1));

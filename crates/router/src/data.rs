@@ -451,6 +451,16 @@ impl DataHalf {
         Ok(Some((bound, told)))
     }
 
+    /// The links, if there are to be any.
+    pub(crate) fn linking(&self) -> Option<Arc<Links>> {
+        self.links.get().cloned()
+    }
+
+    /// Ends when nothing new is taken any more.
+    pub(crate) fn draining(&self) -> CancellationToken {
+        self.draining.clone()
+    }
+
     /// How many links stand.
     #[must_use]
     pub fn link_count(&self) -> usize {
@@ -538,7 +548,7 @@ impl DataHalf {
     }
 
     /// Without a dialer in its file a router terminates nothing for applications without an SDK
-    /// (specification of the router file, rule 3). Whichever it has, the others have defaults.
+    /// (docs/router-config.md). Whichever it has, the others have defaults.
     fn may_dial(&self, binding: &str) -> Result<(), RouteFailure> {
         if !self.options.dialers.is_empty() {
             return Ok(());

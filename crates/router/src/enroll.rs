@@ -3,7 +3,7 @@
 //!
 //! The key is made here and never leaves; it is written before the token is spent, which also shows
 //! that the directory can be written to. The certificates and the bundle follow the controller's
-//! answer, each file whole or not at all (protocol: edge-control-plane 17.1).
+//! answer, each file whole or not at all (docs/protocol/edge-control-plane.md 17.1).
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Health checks of a router (protocol: operations 6): whether controllers answer, and how many links
-//! there are.
+//! Health checks of a router (docs/protocol/operations.md 6): whether controllers answer, and how
+//! many links there are.
 
 use std::{
     sync::{Arc, Weak},

@@ -6,6 +6,7 @@
 
 mod access;
 mod api_proxy;
+mod authority;
 mod bindings;
 mod control;
 mod controllers;
@@ -14,6 +15,7 @@ pub mod enroll;
 mod forwarder;
 mod health;
 mod link;
+mod managed;
 mod measures;
 pub mod seam;
 mod start;

@@ -19,7 +19,7 @@ use weft_metrics::{Report, usage::Interval};
 use weft_wire::TraceContext;
 
 /// Peer data of a circuit: header id to raw bytes, as the two ends see them
-/// (protocol: data-plane 6, edge-control-plane 13.1).
+/// (docs/protocol/data-plane.md 6, docs/protocol/edge-control-plane.md 13.1).
 pub type PeerData = BTreeMap<u32, Bytes>;
 
 /// The id of a controller, as it gave it in its hello.
@@ -43,7 +43,7 @@ pub enum End {
     Terminator,
 }
 
-/// What the asker should do after a refusal (protocol: sdk 6).
+/// What the asker should do after a refusal (docs/protocol/sdk.md 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RetryHint {
@@ -58,7 +58,7 @@ pub enum RetryHint {
     NotRetriable = 3,
 }
 
-/// Why something was not done, in the words and numbers an SDK is told (protocol: sdk 6).
+/// Why something was not done, in the words and numbers an SDK is told (docs/protocol/sdk.md 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Error code of the edge protocol, 0 to 15.
@@ -172,7 +172,7 @@ pub struct Circuit {
     pub controller: ControllerId,
 }
 
-/// How a terminator is preferred over others (protocol: sdk 5, header 1005).
+/// How a terminator is preferred over others (docs/protocol/sdk.md 5, header 1005).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precedence {
     /// As any other.
@@ -458,7 +458,7 @@ pub struct TunnelService {
     pub hosting: Hosting,
 }
 
-/// Cost and preference that an identity sets for what it hosts (protocol: tunnel 9.3).
+/// Cost and preference that an identity sets for what it hosts (docs/protocol/tunnel.md 9.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosting {
     /// Cost where nothing else says one.
@@ -561,7 +561,7 @@ pub struct RouteCommand {
     pub taken_down: CancellationToken,
 }
 
-/// Why a route was not set up (protocol: data-plane 6, header 1104).
+/// Why a route was not set up (docs/protocol/data-plane.md 6, header 1104).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RouteErrorCode {

@@ -5,30 +5,31 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{runtime, sync::watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_channel::{
-    AcceptOptions, ListenerLimits, Listeners, RegisterError, TlsSource, TraceFile, WebSocketOptions,
+    AcceptOptions, ListenerLimits, Listeners, RegisterError, Registration, TlsSource, TraceFile,
+    WebSocketOptions,
 };
 use weft_config::{
     AddressKind, RouterConfig,
-    router::{EdgeListener, Listener, TunnelMode, WssOptions},
+    router::{EdgeListener, Listener, WssOptions},
 };
 use weft_identity::{
     AltServerCert, Identity, IdentitySection, LiveIdentity,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_spans::Spans;
-use weft_wire::{Address, Scheme, VersionInfo};
+use weft_wire::{Address, Scheme, VersionInfo, ctrl::CtrlChanListener, hello::alpn};
 
 use crate::{
     access::{AccessHalf, AccessOptions},
     api_proxy,
-    bindings::tunnel::FILE,
-    control::{self, ControlHalf, ControlOptions, EdgeAddresses, Parts},
+    control::{self, ControlHalf, ControlOptions, EdgeAddresses, Listens, Parts},
     controllers::Controllers,
     data::{DataHalf, DataOptions, EdgeLimits},
     enroll,
     forwarder::FIN_HOLD,
     health::Health,
     link::LinkOptions,
+    managed::{self, ManagedLinks},
     seam::LinkListener,
     web::{Sources, WebServers},
 };
@@ -37,7 +38,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Build {
     /// The release of the original that weft stands for, `vX.Y.Z`. Peers compare it to know what they
-    /// may say (protocol: control-plane 2.1).
+    /// may say (docs/protocol/control-plane.md 2.1).
     pub version: String,
     /// Revision of the sources.
     pub revision: String,
@@ -160,6 +161,9 @@ pub enum StartError {
     /// A link listener.
     #[error("error listening [link.listeners]: {0}")]
     Link(RegisterError),
+    /// A listener for controllers.
+    #[error("error listening [ctrl.listeners]: {0}")]
+    Ctrl(RegisterError),
     /// The tunneler cannot take clients in.
     #[error(
         "error listening [tunnel], mode tproxy: {0}; mode host only hosts and mode proxy offers \
@@ -214,6 +218,10 @@ pub struct Router {
     edge: Vec<SocketAddr>,
     ingress: Vec<SocketAddr>,
     links: Vec<SocketAddr>,
+    /// Where controllers dial this router.
+    taking: Vec<Registration>,
+    /// What follows controllers once the router has begun.
+    managed: Option<ManagedLinks>,
     api_proxy: Option<SocketAddr>,
     /// Ends what no half of the router ends.
     stop: CancellationToken,
@@ -291,12 +299,14 @@ impl Router {
             edge: Vec::new(),
             ingress: Vec::new(),
             links: Vec::new(),
+            taking: Vec::new(),
+            managed: None,
             api_proxy: None,
             stop: CancellationToken::new(),
             startup_timeout: config.ctrl.startup_timeout,
             _runtimes: runtimes,
         };
-        let (listeners, links) = match router.open(config, &identity).await {
+        let listens = match router.open(config, &identity).await {
             Ok(open) => open,
             Err(error) => {
                 // What was begun does not stay half done.
@@ -304,7 +314,10 @@ impl Router {
                 return Err(error);
             }
         };
-        router.control.begin(router.data.clone(), listeners, links);
+        router.control.begin(router.data.clone(), listens);
+        if let Some(managed) = router.managed.take() {
+            router._runtimes.control.spawn(managed.follow());
+        }
         tracing::info!(router = %router.id, edge = ?router.edge, links = ?router.links, "router started");
         Ok(router)
     }
@@ -314,10 +327,11 @@ impl Router {
         &mut self,
         config: &RouterConfig,
         identity: &Arc<LiveIdentity>,
-    ) -> Result<(Vec<EdgeAddresses>, Vec<LinkListener>), StartError> {
-        let sockets = Listeners::new();
+    ) -> Result<Listens, StartError> {
+        let sockets = Arc::new(Listeners::new());
         let edge = self.listen(config, identity, &sockets).await?;
         let links = self.link(config, identity, &sockets).await?;
+        let taking = self.take_controllers(config, identity, &sockets).await?;
         self.listen_ingress(config, identity).await?;
         self.serve_web(config, identity, &sockets).await?;
         if let Some(proxy) = config.edge.as_ref().and_then(|edge| edge.api_proxy.as_ref()) {
@@ -330,7 +344,7 @@ impl Router {
         let controllers = control::first_addresses(&ctrl.endpoints_file, configured);
         self.controllers.set_addresses(controllers);
         self.data.tunnel(self.controllers.addresses()).await?;
-        Ok((edge, links))
+        Ok(Listens { edge, links, controllers: taking })
     }
 
     /// Listens for SDKs; answers what controllers are told.
@@ -434,9 +448,10 @@ impl Router {
         &mut self,
         config: &RouterConfig,
         identity: &Arc<LiveIdentity>,
-        sockets: &Listeners,
+        sockets: &Arc<Listeners>,
     ) -> Result<Vec<LinkListener>, StartError> {
-        if config.link.listeners.is_empty() && config.link.dialers.is_empty() {
+        let are_managed = managed::links_are_managed(config);
+        if config.link.listeners.is_empty() && config.link.dialers.is_empty() && !are_managed {
             return Ok(Vec::new());
         }
         let client = ClientTls::of_identity(identity, &[]);
@@ -458,6 +473,17 @@ impl Router {
         let server = ServerTls { alpn: &[], client_auth: ClientAuth::Require };
         let server = Arc::new(server_config(identity, &server).map_err(StartError::Tls)?);
         let server: TlsSource = Arc::new(move || Some(server.clone()));
+        if let Some(links) = self.data.linking().filter(|_| are_managed) {
+            self.managed = Some(ManagedLinks {
+                links,
+                control: self.control.clone(),
+                sockets: Arc::clone(sockets),
+                tls: server.clone(),
+                wanted: self.access.managed(),
+                unresponsive: config.forwarder.unresponsive_link_timeout,
+                draining: self.data.draining(),
+            });
+        }
         let mut told = Vec::new();
         let served = config.link.listeners.iter();
         for listener in served.filter(|one| one.bind.kind == AddressKind::Tls) {
@@ -474,6 +500,41 @@ impl Router {
             }
         }
         Ok(told)
+    }
+
+    /// Listens for controllers; answers what they are told.
+    async fn take_controllers(
+        &mut self,
+        config: &RouterConfig,
+        identity: &Arc<LiveIdentity>,
+        sockets: &Listeners,
+    ) -> Result<Vec<CtrlChanListener>, StartError> {
+        let alpn = [alpn::CTRL.as_bytes()];
+        let server = ServerTls { alpn: &alpn, client_auth: ClientAuth::Require };
+        let server = Arc::new(server_config(identity, &server).map_err(StartError::Tls)?);
+        let server: TlsSource = Arc::new(move || Some(server.clone()));
+        let handshake = config.tls_handshake_timeout.min(MAX_HANDSHAKE);
+        let mut told = Vec::new();
+        let served = config.ctrl.listeners.iter();
+        for listener in served.filter(|one| one.bind.kind == AddressKind::Tls) {
+            if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
+                tracing::warn!(
+                    advertise = %listener.advertise, %problem,
+                    "ctrl.listeners.advertise: controllers will not believe the certificate"
+                );
+            }
+            let listened = self.control.listen(sockets, listener, handshake, server.clone()).await;
+            let (registration, listener) = listened.map_err(StartError::Ctrl)?;
+            self.taking.push(registration);
+            told.push(listener);
+        }
+        Ok(told)
+    }
+
+    /// Where controllers dial this router.
+    #[must_use]
+    pub fn ctrl_addresses(&self) -> Vec<SocketAddr> {
+        self.taking.iter().map(Registration::local_addr).collect()
     }
 
     /// Where the way to the controller's API is, if there is one.
@@ -589,8 +650,9 @@ impl Router {
     }
 
     /// Stops cleanly: no new connections, then none at all; the data model is written.
-    pub async fn shutdown(self) {
+    pub async fn shutdown(mut self) {
         self.stop.cancel();
+        self.taking.clear();
         if let Some(web) = &self.web {
             web.stop();
         }
@@ -635,9 +697,9 @@ fn edge_listeners(config: &RouterConfig) -> impl Iterator<Item = &EdgeListener> 
     })
 }
 
-/// What the file says of handshakes and hellos (protocol: channel 3, 7.1, 15.4). How many may be
-/// under way at once it can only raise: with the few that the original allows, as many strangers
-/// who say nothing would keep everybody else out.
+/// What the file says of handshakes and hellos (docs/protocol/channel.md 3, 7.1, 15.4). How many
+/// may be under way at once it can only raise: with the few that the original allows, as many
+/// strangers who say nothing would keep everybody else out.
 fn edge_limits(config: &RouterConfig, listener: &EdgeListener) -> EdgeLimits {
     let (channel, usual) = (&listener.channel, ListenerLimits::default());
     let at_once = channel.max_outstanding_connects.saturating_add(channel.max_queued_connects);
@@ -751,25 +813,20 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     let other = |kind: AddressKind| kind != AddressKind::Tls;
     let listeners = config.link.listeners.iter().any(|one| other(one.bind.kind));
     warn(listeners, "link.listeners.bind", "routers link over tls only");
-    warn(!config.ctrl.listeners.is_empty(), "ctrl.listeners", "routers dial, controllers do not");
+    let controllers = config.ctrl.listeners.iter().any(|one| other(one.bind.kind));
+    warn(controllers, "ctrl.listeners.bind", "controllers dial routers over tls only");
+    let managed = &config.managed_config;
+    let is_other =
+        |allowed: &String| !["all", "router.link", managed::LINK].contains(&allowed.as_str());
     warn(
-        !config.managed_config.is_empty(),
-        "managedConfig",
-        "configs of controllers are not taken",
+        managed.iter().any(is_other),
+        "managedConfig.allow",
+        "controllers set router.link.v1 only",
     );
-    for listener in &config.listeners {
-        let (key, why) = match listener {
-            Listener::Tunnel(tunnel) if matches!(tunnel.mode, TunnelMode::Tproxy(Some(_))) => (
-                "listeners[tunnel].options.mode",
-                "weft changes the rules of the machine itself and calls no diverter",
-            ),
-            Listener::Tunnel(tunnel) if tunnel.resolver.iter().any(|one| one.starts_with(FILE)) => {
-                ("listeners[tunnel].options.resolver", "names are not written into files; use udp:")
-            }
-            _ => continue,
-        };
-        warn(true, key, why);
-    }
+    let is_read = config.edge.is_some();
+    warn(!managed.is_empty() && !is_read, "managedConfig", "it comes with the data model (`edge`)");
+    let is_local = config.allows_managed(managed::LINK) && !managed::links_are_managed(config);
+    warn(is_local, "managedConfig.allow", "the section `link` of this file counts");
     out
 }
 
@@ -821,7 +878,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_asks_for_in_vain_is_named_once() {
+    fn nothing_of_a_tunneler_is_asked_for_in_vain() {
         let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: 'tls:localhost:1'}\n\
             listeners:\n\
             - {binding: proxy, address: 'tcp:0.0.0.0:1', service: a}\n\
@@ -831,9 +888,7 @@ mod tests {
         let none = |_: &str| None;
         let path = std::path::Path::new("router.yaml");
         let config = RouterConfig::from_str(text, path, &none).unwrap().config;
-        let keys: Vec<&str> = not_acted_upon(&config).into_iter().map(|(key, _)| key).collect();
-        let expected = ["listeners[tunnel].options.mode", "listeners[tunnel].options.resolver"];
-        assert_eq!(keys, expected);
+        assert_eq!(not_acted_upon(&config), []);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The identity at the controllers: login, services, service sessions.
 //!
-//! Sessions are the plain ones of the client API (protocol: auth 9, 10; sdk 15). One controller is
-//! used at a time; if it cannot be reached the next one is tried.
+//! Sessions are the plain ones of the client API
+//! (docs/protocol/auth.md 9, 10; docs/protocol/sdk.md 15.0, 15.1). One controller is used at a
+//! time; if it cannot be reached the next one is tried.
 
 use crate::error::{Error, Result};
 use crate::service::Service;

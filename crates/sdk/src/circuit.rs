@@ -10,7 +10,6 @@
 //! changes the circuit finds out under the lock what follows (somebody to wake, something to send)
 //! and does it after. There is no task per circuit.
 
-use crate::channel::RouterChannel;
 use crate::outlet::Outlet;
 use crate::routed::Routed;
 use bytes::Bytes;
@@ -31,12 +30,21 @@ use weft_xgress::{
 /// The clock of circuits.
 pub(crate) type Timers = weft_circuit::Timers<Circuit>;
 
+/// Where circuits live: what they tell the channel to their router. Payloads do not go this way.
+pub(crate) trait Home: Send + Sync {
+    /// A connection holds so much data that the channel must not be read, or no longer does.
+    fn hold_back(&self, over: bool);
+
+    /// Forgets a connection id.
+    fn release(&self, conn_id: u32);
+}
+
 /// A circuit.
 pub(crate) struct Circuit {
     conn_id: u32,
     role: Role,
     id: Arc<str>,
-    channel: Weak<RouterChannel>,
+    home: Weak<dyn Home>,
     outlet: Arc<Outlet>,
     timers: Timers,
     tally: Tally,
@@ -85,7 +93,7 @@ struct Follows {
 
 impl Circuit {
     pub(crate) fn new(
-        channel: &Arc<RouterChannel>,
+        home: Weak<dyn Home>,
         outlet: Arc<Outlet>,
         timers: Timers,
         conn_id: u32,
@@ -97,7 +105,7 @@ impl Circuit {
             conn_id,
             role,
             id,
-            channel: Arc::downgrade(channel),
+            home,
             outlet,
             timers,
             tally: Tally::default(),
@@ -320,13 +328,13 @@ impl Circuit {
             self.timers.arm(at, self.this.clone());
         }
         if let Some(over) = follows.over
-            && let Some(channel) = self.channel.upgrade()
+            && let Some(home) = self.home.upgrade()
         {
-            channel.hold_back(over);
+            home.hold_back(over);
         }
         if follows.release {
-            if let Some(channel) = self.channel.upgrade() {
-                channel.release(self.conn_id);
+            if let Some(home) = self.home.upgrade() {
+                home.release(self.conn_id);
             }
             self.done.send_replace(true);
         }

@@ -1,7 +1,7 @@
 //! A connection as the application sees it: a stream of bytes in both directions.
 
 use crate::circuit::Circuit;
-use crate::context::Guard;
+use crate::inner::Guard;
 use crate::sealing::{Inward, Keys, Outward};
 use bytes::{Buf as _, Bytes};
 use std::future::poll_fn;

@@ -1,31 +1,21 @@
 //! An identity in the network: logged in, with its services and its routers.
 
 use crate::account::Account;
-use crate::builder::{ContextBuilder, Settings};
-use crate::channel::Figures;
-use crate::circuit::Timers;
+use crate::bind_options::BindOptions;
+use crate::builder::ContextBuilder;
 use crate::connection::Connection;
 use crate::dial::{self, DialOptions};
 use crate::error::Result;
 use crate::identity::Identity;
-use crate::listener::{BindOptions, Listener};
-use crate::routers::Routers;
+use crate::inner::{Guard, Inner};
+use crate::listener::Listener;
+use crate::routers::DRAIN_LIMIT;
 use crate::service::Service;
-use bytes::Bytes;
-use parking_lot::Mutex;
-use std::collections::HashMap;
+use crate::settings::Settings;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey};
-use weft_limits::Budget;
-
-/// Stickiness tokens that are remembered.
-const MAX_STICKY: usize = 4096;
-/// The longest wait for what closed connections still have to send.
-pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// An identity in the network. Clones are the same context.
 ///
@@ -35,30 +25,6 @@ pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(crate) guard: Arc<Guard>,
-}
-
-/// Everything there is of a context; ends it when dropped.
-#[derive(Debug)]
-pub(crate) struct Guard {
-    pub(crate) inner: Arc<Inner>,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.inner.cancel.cancel();
-    }
-}
-
-/// What the tasks of a context share.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) settings: Settings,
-    pub(crate) account: Account,
-    pub(crate) identity: Arc<LiveIdentity>,
-    pub(crate) routers: Routers,
-    pub(crate) figures: Figures,
-    pub(crate) cancel: CancellationToken,
-    sticky: Mutex<HashMap<(String, String), Bytes>>,
 }
 
 impl Context {
@@ -88,22 +54,7 @@ impl Context {
         let identity = LiveIdentity::load(file.section())?;
         let account = Account::new(&file, &identity, settings.about(&file))?;
         Box::pin(account.ensure_login()).await?;
-        let figures = Figures {
-            options: settings.options.clone(),
-            budget: Budget::new(settings.memory_limit),
-            timers: Timers::start(&tokio::runtime::Handle::current()),
-            spans: settings.spans.clone(),
-        };
-        let inner = Arc::new(Inner {
-            settings,
-            account,
-            identity,
-            routers: Routers::default(),
-            figures,
-            cancel: CancellationToken::new(),
-            sticky: Mutex::default(),
-        });
-        tokio::spawn(Arc::clone(&inner).keep_fresh());
+        let inner = Inner::start(settings, account, identity);
         Ok(Self { guard: Arc::new(Guard { inner }) })
     }
 
@@ -187,58 +138,6 @@ impl Context {
             tracing::debug!(%problem, "the session was not ended");
         }
     }
-}
-
-impl Inner {
-    /// Keeps session and services fresh, and forgets routers that are gone.
-    async fn keep_fresh(self: Arc<Self>) {
-        loop {
-            let interval = jittered(self.settings.refresh_interval);
-            tokio::select! {
-                () = self.cancel.cancelled() => return,
-                () = tokio::time::sleep(interval) => {}
-            }
-            let work = async {
-                self.account.refresh().await?;
-                if self.routers.any_lost() {
-                    let listed = self.account.edge_routers().await?;
-                    self.routers.forget_unlisted(&listed);
-                }
-                Ok::<_, crate::Error>(())
-            };
-            let done = tokio::select! {
-                () = self.cancel.cancelled() => return,
-                done = work => done,
-            };
-            if let Err(problem) = done {
-                tracing::debug!(%problem, "services were not refreshed");
-            }
-        }
-    }
-
-    /// What leads back to the host of the last dial.
-    pub(crate) fn stickiness(&self, service: &str, instance: &str) -> Option<Bytes> {
-        self.sticky.lock().get(&(service.to_owned(), instance.to_owned())).cloned()
-    }
-
-    /// Keeps what leads back to the host of this dial.
-    pub(crate) fn set_stickiness(&self, service: &str, instance: &str, token: Option<Bytes>) {
-        let mut sticky = self.sticky.lock();
-        let key = (service.to_owned(), instance.to_owned());
-        match token {
-            Some(token) if sticky.len() < MAX_STICKY || sticky.contains_key(&key) => {
-                sticky.insert(key, token);
-            }
-            _ => {
-                sticky.remove(&key);
-            }
-        }
-    }
-}
-
-/// A tenth more or less, so that many programs do not ask at once.
-pub(crate) fn jittered(interval: Duration) -> Duration {
-    interval.mul_f64(rand::random_range(0.9..1.1))
 }
 
 /// Enrolls an identity with a one-time token: makes a key, gets a certificate for it, and returns

@@ -1,9 +1,9 @@
-//! Connecting to a service (protocol: sdk 7).
+//! Connecting to a service (docs/protocol/sdk.md 7).
 
-use crate::channel::{Dialed, Failure, RouterChannel};
+use crate::channel::{Dialed, RouterChannel};
 use crate::connection::{Connection, Info};
-use crate::context::{Guard, Inner};
-use crate::error::{Error, Result};
+use crate::error::{Error, Failure, Result};
+use crate::inner::{Guard, Inner};
 use crate::sealing::Keys;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -171,8 +171,8 @@ fn keys(own: &KeyPair, host: Option<&Bytes>) -> Result<Keys, String> {
     Ok(Keys::new(session, seals_end, seals_end))
 }
 
-/// A short random name for logs (protocol: sdk 5, header 1025). Of a connection that is sealed it says
-/// that its end is sealed, too.
+/// A short random name for logs (docs/protocol/sdk.md 5, header 1025). Of a connection that is
+/// sealed it says that its end is sealed, too.
 fn marker(is_sealed: bool) -> String {
     let ending = if is_sealed { ending::ENDING } else { "" };
     format!("{:08x}{ending}", rand::random::<u32>())

@@ -1,6 +1,5 @@
 //! What can go wrong with a dial, a bind or a connection.
 
-use crate::channel::Failure;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,7 +148,25 @@ impl From<Error> for io::Error {
     }
 }
 
-/// What a router says when it refuses (protocol: sdk 6).
+/// Why something could not be begun on a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The router refused.
+    Refused(Refusal),
+    /// The channel is closed, or full.
+    Channel(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(refusal) => f.write_str(&refusal.message),
+            Self::Channel(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// What a router says when it refuses (docs/protocol/sdk.md 6).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Refusal {
     /// The code; 0 if only a text was given.

@@ -1,15 +1,15 @@
 //! Keeps a listener bound: on several routers, again after a router or controller was gone
-//! (protocol: sdk 8).
+//! (docs/protocol/sdk.md 8).
 //!
 //! One task per listener looks which routers there are; one task per router waits for its channel,
 //! then for one of the listener's permits (as many as terminators are wanted), binds, and holds the
 //! permit as long as the bind stands. So a router that is lost makes room for another one at once.
 
-use crate::channel::{Failure, HostEvent, Hosted, RouterChannel};
-use crate::context::{Inner, jittered};
-use crate::error::{Error, Result};
-use crate::incoming::Arrival;
-use crate::listener::BindOptions;
+use crate::bind_options::BindOptions;
+use crate::channel::{Arrival, HostEvent, Hosted, RouterChannel};
+use crate::error::{Error, Failure, Result};
+use crate::inner::Inner;
+use crate::jitter::jittered;
 use crate::routers::Slot;
 use bytes::Bytes;
 use std::collections::HashMap;

@@ -1,82 +1,15 @@
 //! A dial that reached this host and waits to be accepted.
 
-use crate::channel::RouterChannel;
+use crate::channel::Arrival;
 use crate::connection::{Connection, Info};
-use crate::context::Guard;
 use crate::error::{Error, Result};
 use crate::hosting::Host;
+use crate::inner::Guard;
 use crate::sealing::Keys;
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use weft_e2e::{KeyPair, PublicKey, ending};
-use weft_spans::{Kind, Span, Spans, attribute};
-use weft_wire::edge::{Dial, DialFailed};
-use weft_wire::{Message, TraceContext};
-
-/// Routers give a host this long to answer (protocol: sdk 9).
-const ANSWER_TIME: Duration = Duration::from_secs(5);
-
-/// A dial as the channel takes it. Dropped without an answer, it is refused.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    dial: Dial,
-    request: Message,
-    channel: Arc<RouterChannel>,
-    at: Instant,
-    answered: bool,
-    span: Span,
-}
-
-impl Arrival {
-    pub(crate) fn new(
-        dial: Dial,
-        request: Message,
-        channel: Arc<RouterChannel>,
-        spans: &Spans,
-    ) -> Self {
-        let span = begin(spans, &dial, &request);
-        Self { dial, request, channel, at: Instant::now(), answered: false, span }
-    }
-
-    pub(crate) fn refuse(mut self, reason: &str) {
-        self.answer(reason);
-    }
-
-    /// True if the dialer has given up meanwhile.
-    pub(crate) fn is_late(&self) -> bool {
-        self.at.elapsed() >= ANSWER_TIME || self.channel.handle().is_closed()
-    }
-
-    fn answer(&mut self, reason: &str) {
-        self.answered = true;
-        self.span.fail(&reason);
-        let failed = DialFailed { conn_id: self.dial.conn_id, reason: reason.to_owned() };
-        self.channel.refuse(failed.to_message().in_reply_to(&self.request));
-    }
-}
-
-impl Drop for Arrival {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.answer("the host did not accept the connection");
-        }
-    }
-}
-
-/// The span of a dial that reached this host: until it is answered.
-fn begin(spans: &Spans, dial: &Dial, request: &Message) -> Span {
-    if !spans.is_on() {
-        return Span::none();
-    }
-    let parent = TraceContext::take(&request.headers);
-    let mut span = spans.start("host.accept", Kind::Server, parent);
-    span.set(attribute::CIRCUIT_ID, &dial.circuit_id);
-    if let Some(dialer) = text(dial.dialer_id.as_ref()) {
-        span.set(attribute::IDENTITY_ID, dialer);
-    }
-    span
-}
+use weft_spans::attribute;
 
 /// A connection that waits to be accepted. Dropped without an answer, it is refused.
 ///
@@ -106,13 +39,13 @@ impl Incoming {
     /// The id of the dialer's identity, as its router vouches for it; older routers do not say.
     #[must_use]
     pub fn dialer_identity(&self) -> Option<&str> {
-        text(self.arrival.dial.dialer_id.as_ref())
+        self.arrival.dialer_id()
     }
 
     /// The name of the dialer's identity, as its router vouches for it; older routers do not say.
     #[must_use]
     pub fn dialer_name(&self) -> Option<&str> {
-        text(self.arrival.dial.dialer_name.as_ref())
+        self.arrival.dialer_name()
     }
 
     /// What the dialer's application sent along.
@@ -173,8 +106,4 @@ impl Incoming {
         // Whether the dialer learns of this host's shows in what it sends.
         Ok(Some(Keys::new(session, seals_end, false)))
     }
-}
-
-fn text(bytes: Option<&Bytes>) -> Option<&str> {
-    bytes.and_then(|bytes| std::str::from_utf8(bytes).ok())
 }

@@ -64,9 +64,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod account;
+mod bind_options;
 mod builder;
 mod channel;
 mod circuit;
+mod connecting;
 mod connection;
 mod context;
 mod dial;
@@ -74,13 +76,17 @@ mod error;
 mod hosting;
 mod identity;
 mod incoming;
+mod inner;
+mod jitter;
 mod listener;
 mod outlet;
 mod routed;
 mod routers;
 mod sealing;
 mod service;
+mod settings;
 
+pub use bind_options::BindOptions;
 pub use builder::ContextBuilder;
 pub use connection::{Connection, Info, MAX_MESSAGE, ReadHalf, WriteHalf};
 pub use context::{Context, enroll};
@@ -88,7 +94,7 @@ pub use dial::DialOptions;
 pub use error::{Error, Refusal, Result};
 pub use identity::Identity;
 pub use incoming::Incoming;
-pub use listener::{BindOptions, Listener, ListenerTerms, TerminatorChanges};
+pub use listener::{Listener, ListenerTerms, TerminatorChanges};
 pub use service::Service;
 pub use weft_identity::IdentityFile;
 pub use weft_wire::edge::Precedence;

@@ -1,5 +1,5 @@
 //! A connection whose flow control lies with the router: data messages in both directions
-//! (protocol: sdk 10).
+//! (docs/protocol/sdk.md 10).
 //!
 //! There is no window: what the application writes waits in a small queue for the channel, and what
 //! arrives can only be held, never dropped; when too much is held, the whole channel is not read.

@@ -1,9 +1,6 @@
-//! The routers a context uses: connected when first wanted, then kept, and connected again with
-//! backoff when they are lost.
+//! The routers a context uses, and how they stand.
 
 use crate::channel::RouterChannel;
-use crate::context::{DRAIN_LIMIT, Inner, jittered};
-use crate::error::{Error, Result};
 use futures::future;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -11,26 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weft_channel::{ChannelOptions, DialOptions, RequestError, dial};
 use weft_contract::resource::edge_router::EdgeRouterCommon;
-use weft_contract::resource::service_session::SessionEdgeRouter;
-use weft_identity::tls::{ALPN_EDGE, ClientTls, client_config};
-use weft_wire::edge::header;
-use weft_wire::hello::{self, Hello};
-use weft_wire::{Address, Message, content_type};
+use weft_wire::Address;
 
-/// Without flow control of its own an SDK is not read while circuits catch up with it.
-const UNREAD: Duration = Duration::from_secs(300);
-/// The first wait before a router is tried again.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait: a host is to be back within 10 s after its router is.
-const LONGEST_WAIT: Duration = Duration::from_secs(4);
-/// A channel that lived so long was a good one, whatever the router said on it.
-const GOOD_LIFE: Duration = Duration::from_secs(10);
-/// How often a router is asked whether it is there, and how long it may take to answer.
-const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// The longest wait for what closed connections still have to send.
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// Routers of one context.
 const MAX_ROUTERS: usize = 1024;
 
@@ -61,6 +44,27 @@ struct State {
 }
 
 impl Routers {
+    /// The router of this name, at this address from now on, and whether it is new; none when there
+    /// are too many, or the context is over.
+    pub(crate) fn slot(
+        &self,
+        name: &str,
+        address: Address,
+        context: &CancellationToken,
+    ) -> Option<(Arc<Slot>, bool)> {
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.get(name) {
+            *slot.address.lock() = address;
+            return Some((Arc::clone(slot), false));
+        }
+        if slots.len() >= MAX_ROUTERS || context.is_cancelled() {
+            return None;
+        }
+        let slot = Arc::new(Slot::new(name, address, context));
+        slots.insert(name.to_owned(), Arc::clone(&slot));
+        Some((slot, true))
+    }
+
     /// The names of those that are connected.
     pub(crate) fn connected(&self) -> Vec<String> {
         let slots = self.slots.lock();
@@ -105,6 +109,16 @@ impl Routers {
 }
 
 impl Slot {
+    fn new(name: &str, address: Address, context: &CancellationToken) -> Self {
+        Self {
+            name: name.to_owned(),
+            address: Mutex::new(address),
+            state: watch::Sender::default(),
+            rtt: AtomicU64::new(u64::MAX),
+            cancel: context.child_token(),
+        }
+    }
+
     /// The name of the router.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -126,206 +140,72 @@ impl Slot {
         state.channel.clone().filter(|_| !state.left)
     }
 
-    fn problem(&self) -> String {
+    /// Where it is.
+    pub(crate) fn address(&self) -> Address {
+        self.address.lock().clone()
+    }
+
+    /// The round trip of the last probe in microseconds.
+    pub(crate) fn rtt(&self) -> u64 {
+        self.rtt.load(Ordering::Relaxed)
+    }
+
+    /// A probe took this long.
+    pub(crate) fn set_rtt(&self, rtt: Duration) {
+        let rtt = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
+        self.rtt.store(rtt, Ordering::Relaxed);
+    }
+
+    /// The channel is up.
+    pub(crate) fn up(&self, channel: &Arc<RouterChannel>) {
+        self.state.send_modify(|state| {
+            state.channel = Some(Arc::clone(channel));
+            state.problem = None;
+        });
+    }
+
+    /// The channel is closed.
+    pub(crate) fn down(&self, reason: String) {
+        self.state.send_modify(|state| {
+            state.channel = None;
+            state.problem = Some(reason.into());
+        });
+    }
+
+    /// No channel was made.
+    pub(crate) fn not_connected(&self, problem: String) {
+        self.state.send_modify(|state| state.problem = Some(problem.into()));
+    }
+
+    /// Nobody keeps it any more.
+    pub(crate) fn left(&self) {
+        self.state.send_modify(|state| state.left = true);
+    }
+
+    /// Waits until it is not wanted any more.
+    pub(crate) async fn dropped(&self) {
+        self.cancel.cancelled().await;
+    }
+
+    /// True if it is not wanted any more.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Why it is not connected.
+    pub(crate) fn problem(&self) -> String {
         let problem = self.state.borrow().problem.clone();
         let problem = problem.as_deref().unwrap_or("still connecting").to_owned();
         format!("{}: {problem}", self.name)
     }
 }
 
-impl Inner {
-    /// The routers of this list, being connected to; those without a usable address are left out.
-    pub(crate) fn want(self: &Arc<Self>, routers: &[SessionEdgeRouter]) -> Vec<Arc<Slot>> {
-        let wanted = routers.iter().filter_map(|router| {
-            let url = ["tls", "tcp", "wss"].iter().find_map(|known| router.address(known))?;
-            let address = parse(url).or_else(|| {
-                tracing::debug!(router = %router.router.name, url, "not an address of a router");
-                None
-            })?;
-            self.slot(&router.router.name, address)
-        });
-        wanted.collect()
-    }
-
-    fn slot(self: &Arc<Self>, name: &str, address: Address) -> Option<Arc<Slot>> {
-        let mut slots = self.routers.slots.lock();
-        if let Some(slot) = slots.get(name) {
-            *slot.address.lock() = address;
-            return Some(Arc::clone(slot));
-        }
-        if slots.len() >= MAX_ROUTERS || self.cancel.is_cancelled() {
-            return None;
-        }
-        let slot = Arc::new(Slot {
-            name: name.to_owned(),
-            address: Mutex::new(address),
-            state: watch::Sender::default(),
-            rtt: AtomicU64::new(u64::MAX),
-            cancel: self.cancel.child_token(),
-        });
-        slots.insert(name.to_owned(), Arc::clone(&slot));
-        tokio::spawn(Arc::clone(self).keep(Arc::clone(&slot)));
-        Some(slot)
-    }
-
-    /// The channel to the nearest router that is connected, or to the first that will be.
-    pub(crate) async fn pick(
-        self: &Arc<Self>,
-        service: &str,
-        routers: &[SessionEdgeRouter],
-        deadline: Instant,
-    ) -> Result<Arc<RouterChannel>> {
-        let slots = self.want(routers);
-        let none = |reason| Err(Error::NoEdgeRouters { service: service.to_owned(), reason });
-        if slots.is_empty() {
-            return none("the controller names none; check its edge router policies".to_owned());
-        }
-        let nearest = slots
-            .iter()
-            .filter_map(|slot| Some((slot.rtt.load(Ordering::Relaxed), slot.channel()?)))
-            .min_by_key(|(rtt, _)| *rtt);
-        if let Some((_, channel)) = nearest {
-            return Ok(channel);
-        }
-        match tokio::time::timeout_at(deadline, first_connected(&slots)).await {
-            Ok(Some(channel)) => Ok(channel),
-            Ok(None) if self.cancel.is_cancelled() => {
-                Err(Error::Closed("the context is closed".to_owned()))
-            }
-            Ok(None) | Err(_) => {
-                let problems: Vec<_> = slots.iter().map(|slot| slot.problem()).collect();
-                none(problems.join("; "))
-            }
-        }
-    }
-
-    /// Keeps a router connected until it is not wanted any more.
-    async fn keep(self: Arc<Self>, slot: Arc<Slot>) {
-        let mut failures = 0;
-        loop {
-            let connected = tokio::select! {
-                () = slot.cancel.cancelled() => break,
-                connected = self.connect(&slot) => connected,
-            };
-            match connected {
-                Ok(channel) => {
-                    tracing::debug!(router = %slot.name, "connected");
-                    let good = self.use_channel(&slot, &channel).await;
-                    if slot.cancel.is_cancelled() {
-                        break;
-                    }
-                    if good {
-                        failures = 0;
-                    } else {
-                        failures += 1;
-                        // A router that does not know the session says so by closing.
-                        if let Err(problem) = self.account.check_session().await {
-                            tracing::debug!(%problem, "the session was not checked");
-                        }
-                    }
-                }
-                Err(problem) => {
-                    tracing::debug!(router = %slot.name, %problem, "not connected");
-                    failures += 1;
-                    slot.state.send_modify(|state| state.problem = Some(problem.into()));
-                }
-            }
-            tokio::select! {
-                () = slot.cancel.cancelled() => break,
-                () = tokio::time::sleep(wait(failures)) => {}
-            }
-        }
-        slot.state.send_modify(|state| state.left = true);
-    }
-
-    /// Lets a channel be used until it is closed; true if it was a good one.
-    async fn use_channel(&self, slot: &Slot, channel: &Arc<RouterChannel>) -> bool {
-        let since = Instant::now();
-        slot.state.send_modify(|state| {
-            state.channel = Some(Arc::clone(channel));
-            state.problem = None;
-        });
-        let reason = tokio::select! {
-            reason = channel.handle().closed() => reason.to_string(),
-            () = probe(slot, channel) => "the router does not answer".to_owned(),
-            () = slot.cancel.cancelled() => {
-                let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
-                "this program leaves".to_owned()
-            }
-        };
-        channel.handle().close(reason.clone());
-        tracing::debug!(router = %slot.name, %reason, "disconnected");
-        slot.state.send_modify(|state| {
-            state.channel = None;
-            state.problem = Some(reason.into());
-        });
-        channel.is_proved() || since.elapsed() >= GOOD_LIFE
-    }
-
-    async fn connect(&self, slot: &Slot) -> Result<Arc<RouterChannel>, String> {
-        let text = |error: Error| error.to_string();
-        self.account.ensure_login().await.map_err(text)?;
-        let token = self.account.token().ok_or("not logged in")?;
-        let mut hello = Hello::new(self.identity_token());
-        hello.headers.set(header::SESSION_TOKEN, token.as_bytes());
-        hello.headers.set_bool(header::SUPPORTS_INSPECT, true);
-        let tls = ClientTls::of_identity(&self.identity, &[ALPN_EDGE]);
-        let tls = client_config(&tls).map_err(|error| error.to_string())?;
-        let address = slot.address.lock().clone();
-        let mut channel = ChannelOptions::edge(slot.name.clone());
-        if !self.settings.own_flow_control {
-            channel.write_timeout = Some(UNREAD);
-        }
-        let options = DialOptions {
-            timeout: self.settings.connect_timeout,
-            ..DialOptions::new(address, Arc::new(tls), hello::alpn::EDGE, hello, channel)
-        };
-        let established = dial(options).await.map_err(|error| error.to_string())?;
-        Ok(RouterChannel::start(established, self.figures.clone()))
-    }
-
-    /// What the hello names: the id in the certificate. It proves nothing.
-    fn identity_token(&self) -> String {
-        self.identity.current().name().unwrap_or_default().to_owned()
-    }
-}
-
 /// The first of these that is connected; none once all of them are left. One that is left, because
 /// the controller does not name it any more, says nothing of the others.
-async fn first_connected(slots: &[Arc<Slot>]) -> Option<Arc<RouterChannel>> {
+pub(crate) async fn first_connected(slots: &[Arc<Slot>]) -> Option<Arc<RouterChannel>> {
     let connected =
         slots.iter().map(|slot| Box::pin(async move { slot.connected().await.ok_or(()) }));
     future::select_ok(connected).await.ok().map(|(channel, _)| channel)
-}
-
-/// Measures the round trip now and then; ends when the router does not answer any more.
-async fn probe(slot: &Slot, channel: &RouterChannel) {
-    loop {
-        let since = Instant::now();
-        let mut message = Message::new(content_type::LATENCY, bytes::Bytes::new());
-        message.headers.set_u64(hello::header::REFLECTED, rand::random());
-        match channel.handle().request(message, PROBE_INTERVAL).await {
-            Ok(_) => {
-                let rtt = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
-                slot.rtt.store(rtt, Ordering::Relaxed);
-            }
-            // While the application holds the channel up, answers are not read.
-            Err(RequestError::Timeout) if !channel.is_held_back() => return,
-            Err(_) => {}
-        }
-        tokio::time::sleep(jittered(PROBE_INTERVAL)).await;
-    }
-}
-
-/// How long to wait after so many failures in a row.
-fn wait(failures: u32) -> Duration {
-    let doubled = FIRST_WAIT.saturating_mul(1 << failures.min(10));
-    jittered(doubled.min(LONGEST_WAIT))
-}
-
-/// `tls://host:port`, as controllers name routers, or `tls:host:port`.
-fn parse(url: &str) -> Option<Address> {
-    url.replacen("://", ":", 1).trim_end_matches('/').parse().ok()
 }
 
 #[cfg(test)]
@@ -335,13 +215,8 @@ mod tests {
     use super::*;
 
     fn slot(name: &str) -> Arc<Slot> {
-        Arc::new(Slot {
-            name: name.to_owned(),
-            address: Mutex::new(parse("tls:router.example:3022").unwrap()),
-            state: watch::Sender::default(),
-            rtt: AtomicU64::new(u64::MAX),
-            cancel: CancellationToken::new(),
-        })
+        let address = "tls:router.example:3022".parse().unwrap();
+        Arc::new(Slot::new(name, address, &CancellationToken::new()))
     }
 
     #[tokio::test]
@@ -349,25 +224,9 @@ mod tests {
         let slots = [slot("er1"), slot("er2")];
         let mut first = Box::pin(first_connected(&slots));
         assert!(first.as_mut().now_or_never().is_none(), "both are being connected to");
-        slots[0].state.send_modify(|state| state.left = true);
+        slots[0].left();
         assert!(first.as_mut().now_or_never().is_none(), "one still is");
-        slots[1].state.send_modify(|state| state.left = true);
+        slots[1].left();
         assert!(matches!(first.now_or_never(), Some(None)), "there is none to wait for");
-    }
-
-    #[test]
-    fn addresses_of_both_spellings() {
-        let address = parse("tls://router.example:3022").unwrap();
-        assert_eq!((address.host.as_str(), address.port), ("router.example", 3022));
-        assert_eq!(parse("tls:router.example:3022"), Some(address));
-        assert_eq!(parse("tls://[::1]:3022/").unwrap().host, "::1");
-        assert_eq!(parse("wss://router.example:443").unwrap().scheme, weft_wire::Scheme::Wss);
-        assert_eq!(parse("router"), None);
-    }
-
-    #[test]
-    fn waits_stay_short_enough_to_be_back_in_time() {
-        assert!(wait(0) < Duration::from_millis(120));
-        assert!((0..99).all(|failures| wait(failures) < Duration::from_secs(5)));
     }
 }

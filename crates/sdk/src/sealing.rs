@@ -2,7 +2,7 @@
 //!
 //! Each direction belongs to one half of a connection, so there is no lock. The first payload of a
 //! direction is the 24-byte header of its stream, then one sealed message per payload
-//! (protocol: sdk 14.3).
+//! (docs/protocol/sdk.md 14.3).
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use weft_e2e::ending::{Incoming, Outgoing};
@@ -120,7 +120,7 @@ fn noted(opened: Opened, ending: &mut Incoming) -> Result<Bytes, Error> {
 }
 
 /// A run of messages with a length in front of each, as one stream; what is cut off is dropped
-/// (protocol: sdk 10.1).
+/// (docs/protocol/sdk.md 10.1).
 fn join(mut data: Bytes) -> Bytes {
     let mut joined = BytesMut::with_capacity(data.len());
     while data.len() >= 2 {

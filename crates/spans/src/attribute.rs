@@ -1,13 +1,13 @@
-//! Names under which something is said of spans: those of OpenTelemetry's semantic conventions
-//! where there is one, else `weft.*`.
+//! Names of span attributes: those of OpenTelemetry's semantic conventions where there is one,
+//! otherwise `weft.*`.
 
-/// Class of an error, as far as there are classes (OpenTelemetry).
+/// Class of an error, by OpenTelemetry's convention.
 pub const ERROR_TYPE: &str = "error.type";
 /// Id of a service.
 pub const SERVICE_ID: &str = "weft.service.id";
 /// Name of a service.
 pub const SERVICE_NAME: &str = "weft.service.name";
-/// Instance of the service that was asked for.
+/// Instance of the service that the dial asks for.
 pub const INSTANCE: &str = "weft.service.instance";
 /// Id of a circuit.
 pub const CIRCUIT_ID: &str = "weft.circuit.id";
@@ -23,17 +23,17 @@ pub const CONTROLLER_ID: &str = "weft.controller.id";
 pub const IDENTITY_ID: &str = "weft.identity.id";
 /// Id of a terminator.
 pub const TERMINATOR_ID: &str = "weft.terminator.id";
-/// What dials a terminator: `edge`, `transport`, ...
+/// Binding of a terminator: `edge`, `transport`, ...
 pub const BINDING: &str = "weft.terminator.binding";
-/// What is dialed: the id of a terminator, or an address.
+/// Destination of a dial: the id of a terminator, or an address.
 pub const DESTINATION: &str = "weft.terminator.address";
-/// Routers that a circuit goes over, in their order.
+/// Ids of the routers on a circuit's path, in order.
 pub const PATH: &str = "weft.path";
-/// What a path costs.
+/// Cost of a path.
 pub const PATH_COST: &str = "weft.path.cost";
 /// Number of an attempt, from 1.
 pub const ATTEMPT: &str = "weft.attempt";
-/// How many attempts there were.
+/// Number of attempts.
 pub const ATTEMPTS: &str = "weft.attempts";
-/// Number of an error on the edge protocol.
+/// Error code of the edge protocol.
 pub const ERROR_CODE: &str = "weft.error.code";

@@ -1,8 +1,8 @@
-//! Spans of a dial: which steps it has in this program, and which span elsewhere they belong to.
+//! Spans of a dial: its steps in this program, and the span of another program that they belong to.
 //!
-//! [`Spans`] is off unless it is made of a [`Recorder`]. What is off costs one branch: nothing is
-//! allocated, no clock is read, and there is no context to send on. With the feature
-//! `opentelemetry` a tracer provider of OpenTelemetry is a recorder ([`Spans::of`]).
+//! [`Spans`] is off unless it is made of a [`Recorder`]. Spans that are off cost one branch:
+//! nothing is allocated, no clock is read, and there is no context to send on. With the feature
+//! `opentelemetry` a tracer provider of OpenTelemetry is a recorder (`Spans::of`).
 //!
 //! ```text
 //! SDK                router              controller                        SDK
@@ -12,6 +12,17 @@
 //! ```
 //!
 //! An arrow is a message with a [`TraceContext`].
+//!
+//! ```
+//! use weft_spans::memory::Memory;
+//! use weft_spans::{Kind, attribute};
+//!
+//! let memory = Memory::default();
+//! let mut dial = memory.spans().start("sdk.dial", Kind::Client, None);
+//! dial.set(attribute::SERVICE_NAME, "web");
+//! drop(dial);
+//! assert_eq!(memory.named("sdk.dial")[0].says(attribute::SERVICE_NAME), Some("web"));
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -26,68 +37,68 @@ use std::time::SystemTime;
 
 use weft_wire::TraceContext;
 
-/// Where spans go. Clones are the same.
+/// A source of spans, on or off. Clones share the recorder.
 #[derive(Clone, Default)]
 pub struct Spans(Option<Arc<dyn Recorder>>);
 
-/// What records spans.
+/// A recorder of spans.
 pub trait Recorder: Send + Sync + 'static {
     /// Begins a span.
     fn start(&self, start: Start) -> Box<dyn Recording>;
 }
 
-/// A span that begins.
+/// The beginning of a span.
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
-    /// What it is called.
+    /// Name of the span.
     pub name: &'static str,
-    /// This program's part in it.
+    /// Part of this program in the span.
     pub kind: Kind,
-    /// The span elsewhere to which it belongs; else it belongs to what this program does at this
-    /// moment.
+    /// The parent span in another program. `None`: the parent is the span that is current in this
+    /// program, if there is one.
     pub parent: Option<TraceContext>,
-    /// When it began, if not now.
+    /// Time of the beginning; `None` is now.
     pub since: Option<SystemTime>,
 }
 
-/// A span that is going on. It ends when it is dropped.
+/// A span that has begun. It ends when it is dropped.
 pub trait Recording: Send + Sync {
-    /// What others are told, so that their spans belong to this one.
+    /// The context that other programs are sent, so that their spans become children of this one.
     fn context(&self) -> Option<TraceContext>;
 
-    /// Whether anything that is said of it is kept.
+    /// True if attributes and events of this span are kept.
     fn is_kept(&self) -> bool;
 
-    /// A span below this one.
+    /// Begins a child span.
     fn child(&self, name: &'static str, kind: Kind) -> Box<dyn Recording>;
 
-    /// Says something of it; what was said before under this name does not count any more.
+    /// Sets an attribute; it replaces an earlier value of the same name.
     fn set(&mut self, name: &'static str, value: Value<'_>);
 
-    /// Something happened just now.
+    /// Adds an event at this moment.
     fn event(&mut self, name: &'static str);
 
-    /// It came to nothing, for this reason.
+    /// Marks the span as failed, with the reason.
     fn fail(&mut self, reason: &str);
 }
 
-/// Part of a span in what two programs do together.
+/// The part of this program in a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is this program's own.
+    /// The span is work of this program alone.
     Internal,
-    /// It asks another program.
+    /// This program asks another program.
     Client,
-    /// Another program asked for it.
+    /// Another program asked this program.
     Server,
 }
 
-/// What is said of a span.
+/// Value of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// Text.
     Text(&'a str),
-    /// A number.
+    /// An integer.
     Number(i64),
 }
 
@@ -110,25 +121,26 @@ impl From<u32> for Value<'_> {
 }
 
 impl Spans {
-    /// None are recorded.
+    /// Spans that are off.
     #[must_use]
     pub const fn off() -> Self {
         Self(None)
     }
 
-    /// They go to this recorder.
+    /// Spans that `recorder` records.
     #[must_use]
     pub fn new(recorder: impl Recorder) -> Self {
         Self(Some(Arc::new(recorder)))
     }
 
-    /// Whether there is a recorder.
+    /// True if there is a recorder.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Begins a span: under one elsewhere, or else under what this program does at this moment.
+    /// Begins a span now. Without a `parent` it belongs to the span that is current in this
+    /// program.
     #[must_use]
     pub fn start(&self, name: &'static str, kind: Kind, parent: Option<TraceContext>) -> Span {
         self.begin(Start { name, kind, parent, since: None })
@@ -147,50 +159,51 @@ impl fmt::Debug for Spans {
     }
 }
 
-/// A span that is going on, or nothing if spans are off. It ends when it is dropped.
+/// A span that has begun, or nothing if spans are off. It ends when it is dropped.
 #[derive(Default)]
 pub struct Span(Option<Box<dyn Recording>>);
 
 impl Span {
-    /// Nothing.
+    /// A span of nothing, as spans that are off begin it.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// What others are told, so that their spans belong to this one.
+    /// The context that other programs are sent, so that their spans become children of this one.
     #[must_use]
     pub fn context(&self) -> Option<TraceContext> {
         self.0.as_ref().and_then(|recording| recording.context())
     }
 
-    /// Whether anything that is said of it is kept: for what takes work to say.
+    /// True if attributes and events of this span are kept: to be asked before an expensive
+    /// attribute is computed.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.0.as_ref().is_some_and(|recording| recording.is_kept())
     }
 
-    /// A span below this one.
+    /// Begins a child span.
     #[must_use]
     pub fn child(&self, name: &'static str, kind: Kind) -> Self {
         Self(self.0.as_ref().map(|recording| recording.child(name, kind)))
     }
 
-    /// Says something of it; what was said before under this name does not count any more.
+    /// Sets an attribute; it replaces an earlier value of the same name.
     pub fn set<'v>(&mut self, name: &'static str, value: impl Into<Value<'v>>) {
         if let Some(recording) = &mut self.0 {
             recording.set(name, value.into());
         }
     }
 
-    /// Something happened just now.
+    /// Adds an event at this moment.
     pub fn event(&mut self, name: &'static str) {
         if let Some(recording) = &mut self.0 {
             recording.event(name);
         }
     }
 
-    /// It came to nothing, for this reason.
+    /// Marks the span as failed, with the reason.
     pub fn fail(&mut self, reason: &dyn fmt::Display) {
         if let Some(recording) = &mut self.0
             && recording.is_kept()
@@ -225,11 +238,11 @@ mod tests {
         span.event("chosen");
         span.fail(&Unsaid);
         assert_eq!(format!("{spans:?} {span:?}"), "Spans(off) Span(none)");
-        // It costs what an empty pointer costs.
+        // A span that is off has the size of a boxed trait object.
         assert_eq!(size_of::<Span>(), 2 * size_of::<usize>());
     }
 
-    /// Nobody asks for its text.
+    /// A reason that must not be formatted.
     struct Unsaid;
 
     impl fmt::Display for Unsaid {

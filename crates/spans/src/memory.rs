@@ -1,4 +1,4 @@
-//! Spans that stay in this process, for tests.
+//! A recorder that keeps spans in memory, for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use weft_wire::TraceContext;
 
 use crate::{Kind, Recorder, Recording, Spans, Start, Value};
 
-/// Keeps spans that have ended and are sampled; those without a parent are. Clones are the same.
+/// Keeps sampled spans that have ended. A span without a parent is sampled. Clones share the spans.
 #[derive(Debug, Clone, Default)]
 pub struct Memory(Arc<Kept>);
 
@@ -20,24 +20,24 @@ struct Kept {
 /// A span that has ended.
 #[derive(Debug, Clone)]
 pub struct Ended {
-    /// What it is called.
+    /// Name of the span.
     pub name: &'static str,
-    /// This program's part in it.
+    /// Part of this program in the span.
     pub kind: Kind,
-    /// Its ids.
+    /// Ids of the trace and the span.
     pub context: TraceContext,
-    /// Id of the span to which it belongs.
+    /// Id of the parent span.
     pub parent: Option<[u8; 8]>,
-    /// What is said of it, in the order in which it was said first.
+    /// Attributes, in the order in which each was first set.
     pub said: Vec<(&'static str, String)>,
-    /// What happened.
+    /// Events, in order.
     pub events: Vec<&'static str>,
-    /// Why it came to nothing.
+    /// Reason of the failure, if the span failed.
     pub failure: Option<String>,
 }
 
 impl Ended {
-    /// What is said of it under a name.
+    /// Value of an attribute.
     #[must_use]
     pub fn says(&self, name: &str) -> Option<&str> {
         self.said.iter().find(|(said, _)| *said == name).map(|(_, value)| value.as_str())
@@ -45,19 +45,19 @@ impl Ended {
 }
 
 impl Memory {
-    /// Where spans are to go.
+    /// Spans that this recorder keeps.
     #[must_use]
     pub fn spans(&self) -> Spans {
         Spans::new(self.clone())
     }
 
-    /// Everything that has ended.
+    /// All spans that have ended.
     #[must_use]
     pub fn ended(&self) -> Vec<Ended> {
         self.lock().clone()
     }
 
-    /// Those of a name that have ended.
+    /// The spans of this name that have ended.
     #[must_use]
     pub fn named(&self, name: &str) -> Vec<Ended> {
         self.lock().iter().filter(|span| span.name == name).cloned().collect()

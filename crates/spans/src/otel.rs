@@ -1,4 +1,4 @@
-//! Spans for a tracer provider of OpenTelemetry.
+//! A recorder that passes spans to a tracer provider of OpenTelemetry.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use weft_wire::TraceContext;
 
 use crate::{Kind, Recorder, Recording, Spans, Start, Value};
 
-/// Longest text that is said of a span, in bytes: some of it comes from peers.
+/// Longest text of an attribute or a reason, in bytes. Some texts come from peers.
 const MAX_TEXT: usize = 512;
 
 impl Spans {
-    /// They go to this provider of OpenTelemetry, `scope` being the library that makes them. A span
-    /// without a parent elsewhere belongs to the current context of OpenTelemetry.
+    /// Spans that this tracer provider of OpenTelemetry records; `scope` names the library that
+    /// makes them. A span without a parent elsewhere belongs to the current context of
+    /// OpenTelemetry.
     #[must_use]
     pub fn of<P>(provider: &P, scope: &'static str) -> Self
     where
@@ -128,7 +129,7 @@ where
     }
 }
 
-/// As much of a text as is kept.
+/// The first [`MAX_TEXT`] bytes of a text, cut between characters.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT)].to_owned()
 }
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use crate::{Span, attribute};
 
-    /// What was exported.
+    /// An exporter that keeps the spans it is given.
     #[derive(Debug, Clone, Default)]
     struct Kept(Arc<Mutex<Vec<SpanData>>>);
 

@@ -1,9 +1,9 @@
-//! How rows lie in the store: keys, checksums, and the tally of each kind.
+//! The stored form of rows: keys, checksums, and the tally of each kind.
 //!
-//! A row's key is its kind (two bytes, big endian) and its id, so that rows lie ordered by kind
-//! and id. Its value is *sealed*: a CRC-32 over key and value stands before it, so that neither a
-//! flipped bit nor a row under another key goes unnoticed. What a checksum per row cannot see, a
-//! row that is missing or stands twice, the tally sees.
+//! The key of a row is its kind (two bytes, big endian) and its id, so that rows are ordered by
+//! kind and id. Its value is *sealed*: a CRC-32 over key and value comes first, which finds a
+//! flipped bit and a row under another key. The tally finds what a checksum for each row cannot: a
+//! row that is missing or stored twice.
 
 use weft_model::{Entity, Id, Kind, RowError};
 
@@ -16,7 +16,7 @@ pub(crate) fn row_key(kind: Kind, id: &Id) -> Vec<u8> {
     key
 }
 
-/// The key of a cold field. Ids hold no control characters, so the zero byte ends them.
+/// Key of a cold field. A zero byte ends the id, which holds no control characters.
 pub(crate) fn cold_key(kind: Kind, id: &Id, field: u16) -> Vec<u8> {
     let mut key = row_key(kind, id);
     key.push(0);
@@ -24,7 +24,7 @@ pub(crate) fn cold_key(kind: Kind, id: &Id, field: u16) -> Vec<u8> {
     key
 }
 
-/// The keys of all cold fields of an entity: from the first to before the second.
+/// Key range of all cold fields of an entity: the start, and the end, which is outside.
 pub(crate) fn cold_range(kind: Kind, id: &Id) -> (Vec<u8>, Vec<u8>) {
     let (mut from, mut to) = (row_key(kind, id), row_key(kind, id));
     from.push(0);
@@ -34,7 +34,7 @@ pub(crate) fn cold_range(kind: Kind, id: &Id) -> (Vec<u8>, Vec<u8>) {
 
 /// The key of the row that a cold field belongs to.
 pub(crate) fn cold_owner(key: &[u8]) -> Option<&[u8]> {
-    // The kind may hold zero bytes, the id none.
+    // The two bytes of the kind may be zero, no byte of the id is.
     let end = key.iter().skip(2).position(|byte| *byte == 0)? + 2;
     key.get(..end)
 }
@@ -46,7 +46,7 @@ pub(crate) fn note_key(space: u16, key: &str) -> Vec<u8> {
     bytes
 }
 
-/// Splits the kind's code off a key.
+/// Splits a key into the kind's code and the rest.
 pub(crate) fn split_key(key: &[u8]) -> Result<(u16, &str), Damage> {
     let damage = || Damage::new("a key", "it cannot be read");
     let (code, rest) = key.split_first_chunk().ok_or_else(damage)?;
@@ -69,7 +69,7 @@ pub(crate) fn seal(key: &[u8], value: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// Checks the checksum and takes it off.
+/// Checks the checksum and returns the value without it.
 pub(crate) fn unseal<'a>(place: &str, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], Damage> {
     let at = || format!("{place} {}", String::from_utf8_lossy(key.get(2..).unwrap_or_default()));
     let Some((sum, value)) = sealed.split_first_chunk() else {
@@ -81,7 +81,7 @@ pub(crate) fn unseal<'a>(place: &str, key: &[u8], sealed: &'a [u8]) -> Result<&'
     Ok(value)
 }
 
-/// The sealed row of an entity: version, then the row itself.
+/// The sealed row of an entity: version, then fields.
 pub(crate) fn seal_row(key: &[u8], entity: &Entity) -> Vec<u8> {
     let mut value = entity.kind().row_version().to_le_bytes().to_vec();
     value.extend(entity.to_row());
@@ -120,7 +120,7 @@ pub(crate) fn unseal_row(key: &[u8], sealed: &[u8]) -> Result<Entity, RowFault> 
     Ok(entity)
 }
 
-/// How many rows a kind has, and the sum of their hashes.
+/// Number of rows of a kind, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) count: u64,
@@ -150,7 +150,7 @@ impl Tally {
     }
 }
 
-/// A row's share in the sum: its checksum and lengths, spread over 64 bits.
+/// Hash of a row: its checksum and lengths, spread over 64 bits.
 fn hash(key: &[u8], sealed: &[u8]) -> u64 {
     let sum = sealed.first_chunk().map_or(0, |sum| u32::from_le_bytes(*sum));
     let mut word = u64::from(sum) << 32 ^ (sealed.len() as u64) << 8 ^ key.len() as u64;

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors of the store, and what to do about each.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -6,12 +6,12 @@ use weft_model::{Revision, RowError};
 
 use crate::BatchId;
 
-/// Stored data that is not what was written.
+/// Stored data that differs from what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it was found.
+    /// Place of the damage.
     pub place: String,
-    /// What is wrong there.
+    /// The problem.
     pub reason: String,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Damage {
 /// Why a store could not be opened or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The data is not what was written.
+    /// Stored data differs from what was written.
     #[error("{0}")]
     Damaged(Damage),
     /// Another process has the file open.
@@ -55,7 +55,7 @@ pub enum OpenError {
     /// A row was written by a newer weft.
     #[error("{0}")]
     Row(RowError),
-    /// The file to be made exists.
+    /// The file to be created exists.
     #[error("{path} exists: move it away first", path = .0.display())]
     Exists(PathBuf),
     /// The file cannot be read or written.
@@ -71,30 +71,30 @@ pub enum OpenError {
 /// Why a commit was not acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// Somebody else committed: catch up and decide again.
+    /// The head is not `base`: follow the log to the head and decide again.
     #[error("the store is at revision {head}, not at the one this was decided on")]
     Stale {
         /// The revision of the store.
         head: Revision,
     },
-    /// It may or may not have happened: ask [`crate::Store::settle`] before anything else.
+    /// The commit may or may not have happened: ask [`crate::Store::settle`] before anything else.
     #[error("the outcome of batch {batch} is not known: {reason}")]
     Unknown {
         /// The batch.
         batch: BatchId,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// Too much is under way: try again later.
+    /// Too many commits wait: try again later.
     #[error("the store is busy")]
     Busy,
-    /// The store cannot be reached or written; nothing happened.
+    /// The store cannot be reached or written. Nothing was committed.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// The disk is full; nothing happened.
+    /// The disk is full. Nothing was committed.
     #[error("the disk of the store is full: free space, writes go on by themselves")]
     Full,
-    /// The data is not what was written; nothing happened.
+    /// Stored data differs from what was written. Nothing was committed.
     #[error("{0}")]
     Damaged(Damage),
 }
@@ -105,10 +105,10 @@ pub enum ReadError {
     /// The store cannot be read.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// The data is not what was written.
+    /// The data differs from what was written.
     #[error("{0}")]
     Damaged(Damage),
-    /// It was written by a newer weft.
+    /// The data was written by a newer weft.
     #[error("{0}")]
     Row(#[from] RowError),
 }
@@ -116,7 +116,7 @@ pub enum ReadError {
 /// Why the log cannot be followed from a revision.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FollowError {
-    /// The change sets after the revision are no longer kept: load everything.
+    /// The change sets after the revision are no longer kept: load every row.
     #[error("the log begins at revision {oldest}: load all rows")]
     TooOld {
         /// The oldest revision kept.

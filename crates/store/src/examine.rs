@@ -1,37 +1,38 @@
-//! Looking at everything that is stored, and mending it.
+//! Examining everything that is stored, and mending faults.
 //!
-//! [`Store::load`](crate::Store::load) refuses damage: a controller must not start on it. A running
-//! controller has the rows in memory, so it can go on after a fault, name each, and write again
-//! what is wrong. [`Examination`] is one read transaction: it goes on while others write.
+//! [`Store::load`](crate::Store::load) refuses damage: a controller must not start on damaged data.
+//! A running controller has the rows in memory, so that it can go on after a fault, report each,
+//! and write the damaged rows again. An [`Examination`] is one read transaction; commits go on
+//! meanwhile.
 
 use weft_model::{Entity, Id, Kind};
 
 use crate::{Damage, Head, ReadError, codec};
 
-/// Where something is stored.
+/// A place in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// The row under a key.
+    /// The row with this key.
     Row(Vec<u8>),
-    /// The count and hash of the rows of a kind, by its number.
+    /// Count and hash of the rows of a kind, by the kind's code.
     Tally(u16),
     /// The kept part of the log.
     Log,
-    /// The cold field under a key.
+    /// The cold field with this key.
     Cold(Vec<u8>),
-    /// The live entity under a key.
+    /// The live entity with this key.
     Live(Vec<u8>),
-    /// The note under a key.
+    /// The note with this key.
     Note(Vec<u8>),
 }
 
 impl Place {
-    /// Where the row of an entity is.
+    /// Place of an entity's row.
     pub fn row(kind: Kind, id: &Id) -> Self {
         Self::Row(codec::row_key(kind, id))
     }
 
-    /// The entity that is stored there, if the key can be read.
+    /// Kind and id of the entity stored at this place, if the key can be read.
     pub fn entity(&self) -> Option<(Kind, Id)> {
         let (Self::Row(key) | Self::Live(key)) = self else { return None };
         let (code, id) = codec::split_key(key).ok()?;
@@ -39,39 +40,39 @@ impl Place {
     }
 }
 
-/// Something stored that is not what was written.
+/// Damage at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFault {
-    /// Where it is.
+    /// The place.
     pub place: Place,
-    /// What is wrong.
+    /// The damage.
     pub damage: Damage,
 }
 
-/// What an examination comes upon.
+/// A finding of an examination.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Seen {
-    /// A row that is in order in itself.
+    /// A row whose checksum and fields are right.
     Row(Entity),
     /// A fault.
     Fault(StoredFault),
 }
 
-/// Everything that is stored at one revision.
+/// A view of everything that is stored, at one revision.
 pub trait Examination: Send {
-    /// Where the log stood.
+    /// The head at that revision.
     fn head(&self) -> &Head;
 
-    /// Goes through everything. Fails only where nothing more can be read.
+    /// Reports every row and every fault. An error means that nothing more can be read.
     fn run(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), ReadError>;
 }
 
-/// How something stored is mended.
+/// A repair at one place.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mend {
-    /// The row of an entity is written as this.
+    /// Writes the entity's row.
     Put(Entity),
-    /// What is stored there is removed. Of a tally nothing is removed: all of them are made anew
-    /// with every mending.
+    /// Removes the data at this place. A tally is not removed but counted again, as every mending
+    /// counts all tallies again.
     Drop(Place),
 }

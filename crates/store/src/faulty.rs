@@ -1,4 +1,4 @@
-//! An engine that fails on demand: for tests of what is built on a store.
+//! An engine that fails on demand, for tests of code above the store.
 
 use std::{
     collections::VecDeque,
@@ -19,28 +19,29 @@ use crate::{
     OpenError, ReadError, Store,
 };
 
-/// What happens to a commit.
+/// The fate of one commit.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// Nothing special.
+    /// The commit succeeds.
     None,
-    /// It is refused, nothing happens.
+    /// The commit is refused with this error and does not happen.
     Fails(CommitError),
-    /// It never answers, and nothing happens.
+    /// The commit does not happen and is never answered.
     Hangs,
-    /// It happens, but the answer is [`CommitError::Unknown`].
+    /// The commit happens, but its answer is [`CommitError::Unknown`].
     LosesAnswer,
-    /// It does not happen, but the answer is [`CommitError::Unknown`].
+    /// The commit does not happen, and its answer is [`CommitError::Unknown`].
     LosesCommit,
-    /// It happens, but never answers.
+    /// The commit happens and is never answered.
     HangsAfter,
-    /// It happens, the answer is [`CommitError::Unknown`], and the store is dark from then on.
+    /// The commit happens, its answer is [`CommitError::Unknown`], and the store is dark from then
+    /// on.
     GoesDark,
-    /// It never answers, and happens once [`Faulty::let_land`] is called.
+    /// The commit is never answered, and happens when [`Faulty::let_land`] is called.
     LandsLate,
 }
 
-/// A store around another one; each commit takes the next fault.
+/// A wrapper of a store; each commit takes the next fault from a queue.
 #[derive(Debug, Clone)]
 pub struct Faulty<S> {
     store: S,
@@ -53,28 +54,29 @@ pub struct Faulty<S> {
 type Late = (BatchId, Revision, Vec<Arc<ChangeSet>>);
 
 impl<S: Store> Faulty<S> {
-    /// A store that behaves well until it is told otherwise.
+    /// A wrapper without faults.
     pub fn new(store: S) -> Self {
         let (faults, late, is_dark) = Default::default();
         Self { store, faults, late, is_dark }
     }
 
-    /// Lets a commit to come fail, after those told before.
+    /// Adds a fault to the queue.
     pub fn push(&self, fault: Fault) {
         self.faults.lock().push_back(fault);
     }
 
-    /// The store inside.
+    /// The wrapped store.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
-    /// As long as it is dark nothing is committed and nothing is told of commits.
+    /// While the store is dark it commits nothing and answers nothing about commits.
     pub fn set_dark(&self, is_dark: bool) {
         self.is_dark.store(is_dark, Ordering::Release);
     }
 
-    /// Lets commits happen that were held up; their answers, which nobody waits for.
+    /// Makes the commits of [`Fault::LandsLate`] happen and returns their answers, which nobody
+    /// waits for.
     pub async fn let_land(&self) -> Vec<Result<Revision, CommitError>> {
         let late = std::mem::take(&mut *self.late.lock());
         let mut landed = Vec::new();

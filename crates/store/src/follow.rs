@@ -1,4 +1,4 @@
-//! Following the log: history first, then what is committed.
+//! Following the log: first the kept change sets, then new commits.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,15 +8,15 @@ use weft_model::Revision;
 
 use crate::{Committed, FollowError};
 
-/// How many change sets are read at once.
+/// Most change sets that are read at once.
 const CHUNK: usize = 64;
 
-/// The kept part of the log.
+/// An engine's log, for [`follow`].
 pub(crate) trait History: Send + Sync + 'static {
-    /// Up to `most` change sets after a revision, or why there are none to be had.
+    /// At most `most` change sets after a revision, or why the log cannot be followed from there.
     fn read(&self, after: Revision, most: usize) -> Result<Vec<Committed>, FollowError>;
 
-    /// Tells of every commit.
+    /// The revision of the head, updated with each commit.
     fn heads(&self) -> watch::Receiver<Revision>;
 }
 
@@ -28,7 +28,7 @@ struct Position<H> {
     ended: bool,
 }
 
-/// The change sets after a revision, for ever.
+/// An endless stream of the change sets after a revision.
 pub(crate) fn follow<H: History>(
     history: Arc<H>,
     after: Revision,

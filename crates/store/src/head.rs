@@ -1,4 +1,4 @@
-//! The head: where the log stands.
+//! The head: the end of the log.
 
 use std::{collections::VecDeque, fmt};
 
@@ -6,15 +6,15 @@ use weft_model::{Revision, Timeline};
 
 use crate::error::{CommitError, Damage};
 
-/// The newest format of the store this program reads and writes.
+/// The format of stored data that this program writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
-/// The random number of one batch, by which it is found again when its answer was lost.
+/// Random number of one batch, by which the batch is found when its answer was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BatchId(pub u128);
 
 impl BatchId {
-    /// A name that no other batch has.
+    /// A new random number.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
@@ -33,13 +33,13 @@ impl fmt::Debug for BatchId {
     }
 }
 
-/// Batches that were said not to have happened, the last ones: they never will.
+/// Batches that were reported as not having happened, and therefore must never happen.
 #[derive(Debug, Default)]
 pub(crate) struct Barred(VecDeque<BatchId>);
 
 impl Barred {
-    /// So many are remembered. A batch is asked about before the next one is written, so that those
-    /// of before are long done with.
+    /// Most batches kept, the newest. A caller settles a batch before it writes the next one, so
+    /// that older ones cannot come any more.
     const MOST: usize = 1024;
 
     pub(crate) fn bar(&mut self, batch: BatchId) {
@@ -49,7 +49,7 @@ impl Barred {
         self.0.push_back(batch);
     }
 
-    /// Whether a batch may still happen.
+    /// An error if the batch is barred.
     pub(crate) fn check(&self, batch: BatchId) -> Result<(), CommitError> {
         match self.0.contains(&batch) {
             true => Err(CommitError::Unavailable("the batch was given up before it came".into())),
@@ -58,12 +58,12 @@ impl Barred {
     }
 }
 
-/// Where the log stands.
+/// The end of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The revision of the last change set.
     pub revision: Revision,
-    /// The life of this store; a restore begins a new one.
+    /// The timeline of the store; a restore begins a new one.
     pub timeline: Timeline,
     /// The format of the stored data.
     pub format: u32,
@@ -77,13 +77,13 @@ impl Head {
         Self { revision: Revision(0), timeline, format: FORMAT, batch: BatchId::default() }
     }
 
-    /// A timeline that no other store has.
+    /// A new random timeline.
     pub(crate) fn new_timeline() -> Timeline {
         let id = weft_model::Id::uuid(rand::random());
         Timeline(id.as_str().into())
     }
 
-    /// Format, revision, batch, timeline; little endian.
+    /// Encodes format, revision, batch and timeline, little endian.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.format.to_le_bytes().to_vec();
         bytes.extend(self.revision.0.to_le_bytes());

@@ -1,16 +1,22 @@
-//! The durable, ordered log of change sets: one trait, an in-memory and an embedded engine.
+//! The store: a durable, ordered log of change sets, and the rows that follow from it.
 //!
-//! A commit has one precondition: the head is still revision N. What was acknowledged is on the
-//! disk (fsync); what was not acknowledged is either there as a whole or not at all, and
-//! [`Store::settle`] says which. Rows carry a checksum and every kind a count and a running hash,
-//! so that a damaged file is refused instead of believed.
+//! ```text
+//! change sets, base N -> commit: is the head still N? -> append, update rows, fsync -> head N+n
+//!                                                     -> follow: subscribers
+//! ```
+//!
+//! A commit has one precondition: the head is still revision N. An acknowledged commit is on the
+//! disk (fsync). A commit without an acknowledgement is there as a whole or not at all, and
+//! [`Store::settle`] tells which. Every row has a checksum, every kind of rows a count and a sum of
+//! hashes, so that a damaged file is refused.
 //!
 //! - [`Store`] and [`Live`]: the traits;
-//! - [`Embedded`]: one redb file; [`Memory`]: nothing survives, for tests and trials;
-//! - [`Faulty`]: an engine that fails on demand, for tests of what is built on a store;
-//! - [`Examination`] and [`Mend`]: looking at everything that is stored, and mending it;
-//! - [`restore`]: a new file, with a new timeline, from a backup; [`Hold`] keeps others away from the
-//!   one that it is to replace.
+//! - [`Embedded`]: an engine in one redb file;
+//! - [`Memory`]: an engine in memory, for tests and trials;
+//! - [`Faulty`]: an engine that fails on demand, for tests of code above the store;
+//! - [`Examination`] and [`Mend`]: examining everything that is stored, and mending faults;
+//! - [`restore`]: a new file from a backup, on a new timeline; [`Hold`] locks the file that it
+//!   replaces.
 
 mod codec;
 mod embedded;

@@ -1,4 +1,4 @@
-//! The engine without a file: the same rules, nothing survives.
+//! The engine in memory: the rules of a store, without durability.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// Nothing in memory loses its checksum; only what belongs together can come apart.
+/// Rows in memory have no checksums: only rows and tallies that disagree are faults.
 impl Examination for Content {
     fn head(&self) -> &Head {
         &self.head

@@ -1,4 +1,4 @@
-//! The traits every engine implements.
+//! The traits that every engine implements.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,29 +10,29 @@ use crate::{
     BackupError, BatchId, CommitError, Examination, FollowError, Head, Mend, OpenError, ReadError,
 };
 
-/// A change set with the revision it made.
+/// A change set in the log.
 #[derive(Debug, Clone)]
 pub struct Committed {
-    /// The revision.
+    /// The revision that it made.
     pub revision: Revision,
     /// The change set.
     pub change_set: Arc<ChangeSet>,
 }
 
-/// The durable, ordered log of change sets and the rows it leads to.
+/// A durable, ordered log of change sets, and the rows that follow from it.
 ///
-/// Futures may be dropped: what was begun goes on.
+/// Dropping a future does not stop the operation.
 pub trait Store: Send + Sync + 'static {
-    /// Where the log stands.
+    /// The end of the log.
     fn head(&self) -> Result<Head, ReadError>;
 
-    /// Gives every row at one revision, ordered by kind and id, after checking it. After an error
-    /// nothing that was given may be used.
+    /// Passes every row at one revision, checked and ordered by kind and id, to `rows`. After an
+    /// error the rows passed so far must not be used.
     fn load(&self, rows: &mut dyn FnMut(Entity)) -> Result<Head, OpenError>;
 
-    /// Appends change sets if the head is still `base`, all or none of them. Returns the revision
-    /// of the last one. The batch has the name that the caller chose, by which [`Store::settle`]
-    /// finds it whatever became of the answer.
+    /// Appends change sets, all or none, if the head is still `base`. Returns the revision of the
+    /// last one. The caller chooses `batch`, by which [`Store::settle`] finds the commit if its
+    /// answer is lost.
     fn commit_as(
         &self,
         batch: BatchId,
@@ -40,7 +40,7 @@ pub trait Store: Send + Sync + 'static {
         sets: Vec<Arc<ChangeSet>>,
     ) -> BoxFuture<'_, Result<Revision, CommitError>>;
 
-    /// The same for a caller who never asks again.
+    /// [`Store::commit_as`] with a random batch, for a caller that never settles.
     fn commit(
         &self,
         base: Revision,
@@ -50,17 +50,18 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Finds out what became of a batch whose answer was [`CommitError::Unknown`] or never came:
-    /// the revision of its last change set, or `None` if it did not happen and never will. One that
-    /// is still being written is waited for, and one that comes later is refused.
+    /// the revision of its last change set, or `None` if it did not happen. A batch that is being
+    /// written is waited for. A batch that was answered with `None` is refused if it comes later.
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>>;
 
-    /// The change sets after a revision: those kept, then those to come. Ends after an error.
+    /// A stream of the change sets after a revision: the kept ones, then new ones. It ends after an
+    /// error.
     fn follow(&self, after: Revision) -> BoxStream<'static, Result<Committed, FollowError>>;
 
-    /// A cold field of an entity, at once: reads wait for the disk if it has to be asked.
+    /// A cold field of an entity. The call blocks while the disk is read.
     fn cold(&self, kind: Kind, id: &Id, field: ColdField) -> Result<Option<Bytes>, ReadError>;
 
-    /// The same, read elsewhere.
+    /// A cold field of an entity, read on another thread.
     fn blob(
         &self,
         kind: Kind,
@@ -68,52 +69,52 @@ pub trait Store: Send + Sync + 'static {
         field: ColdField,
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>>;
 
-    /// State that is not in the log.
+    /// Live state, which is not in the log.
     fn live(&self) -> &dyn Live;
 
-    /// The file it lies in, if it lies in one.
+    /// Path of the file, for an engine that has one.
     fn file(&self) -> Option<&Path>;
 
-    /// Looks at everything at one revision; commits go on meanwhile.
+    /// Opens an examination at the present revision; commits go on meanwhile.
     fn examine(&self) -> Result<Box<dyn Examination>, ReadError>;
 
-    /// Mends what an examination found, if the head is still `base`, all or nothing. The revision
-    /// stays: what is mended was never meant to be different.
+    /// Applies repairs, all or none, if the head is still `base`. The revision stays, because the
+    /// model does not change.
     fn mend(&self, base: Revision, mends: Vec<Mend>) -> BoxFuture<'_, Result<(), CommitError>>;
 
-    /// Writes all rows of one revision to a new file of mode 0600 while commits go on.
+    /// Writes all rows of one revision to a new file of mode 0600; commits go on meanwhile.
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>>;
 
-    /// Brings everything that was put to the disk and lets go of the file, whoever still holds the
-    /// store; nothing can be done with it afterwards. A program that ends without it ends in the
-    /// middle of whatever the store is writing, and the next one takes that for a crash.
+    /// Writes everything to the disk and closes the file, even if others still hold the store,
+    /// which is unusable afterwards. A program that ends without it may cut off a write, and the
+    /// next start treats that as a crash.
     fn close(&self) -> BoxFuture<'_, Result<(), CommitError>> {
         self.live().flush()
     }
 }
 
-/// A place for notes: small values under keys that a part of the controller keeps for itself.
-/// Numbers are stored, so they never change.
+/// A space of notes, which belongs to one part of the controller. Notes are small values by key.
+/// The number is stored and never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u16);
 
-/// State that is not in the log: Shared and Local entities, and notes. The last writer wins, there
-/// is no revision. Writes are acknowledged at once, are seen by reads at once, and reach the disk
-/// within 250 ms; a full disk is logged and retried.
+/// State that is not in the log: shared and local entities, and notes. There is no revision: the
+/// last write wins. A write is acknowledged and readable at once, and on the disk within 250 ms; a
+/// full disk is logged and retried.
 pub trait Live: Send + Sync {
-    /// Puts an entity.
+    /// Stores an entity, replacing an earlier version.
     fn put(&self, entity: Entity);
 
-    /// Removes an entity, if it is there.
+    /// Removes an entity, if it exists.
     fn delete(&self, kind: Kind, id: &Id);
 
-    /// Gives every entity, ordered by kind and id.
+    /// Passes every entity, ordered by kind and id, to `entities`.
     fn load(&self, entities: &mut dyn FnMut(Entity)) -> Result<(), ReadError>;
 
-    /// Puts a note; `None` removes it.
+    /// Stores a note; `None` removes it.
     fn put_note(&self, space: Space, key: &str, value: Option<Bytes>);
 
-    /// One note, at once: reads wait for the disk if it has to be asked.
+    /// One note. The call blocks while the disk is read.
     fn note(&self, space: Space, key: &str) -> Result<Option<Bytes>, ReadError>;
 
     /// The notes of a space, ordered by key.

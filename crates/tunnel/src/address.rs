@@ -1,9 +1,12 @@
 //! Where a circuit goes when the dialer says so: what is allowed, translations
-//! (protocol: tunnel 9.1).
+//! (docs/protocol/tunnel.md 9.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{AppData, Network, Protocol, Refusal, network::canonical};
+
+/// Longest name that is looked at, in whatever way it is written.
+const MAX_NAME: usize = 1024;
 
 /// Where a circuit goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +176,17 @@ fn reach(allowed: &[AddressRule], name: &str) -> Option<Reach> {
     reach.map(|()| Reach::Beyond(networks.cloned().collect()))
 }
 
+/// A name as it is looked up, if the rules allow it.
+pub(crate) fn allowed_name(rules: &[AddressRule], text: &str) -> Option<String> {
+    if text.len() > MAX_NAME {
+        return None;
+    }
+    match Written::parse(text)? {
+        Written::Name(name) => reach(rules, &name).map(|_| name),
+        Written::Address(_) => None,
+    }
+}
+
 /// Whether a name is a domain, or in it.
 fn is_in(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'))
@@ -263,7 +277,7 @@ mod tests {
 
     #[test]
     fn translations() {
-        // tunnel 9.1
+        // docs/protocol/tunnel.md 9.1
         let rules = [rule("192.168.0.0", "10.0.1.0", 24), rule("192.168.1.4", "1.2.3.4", 32)];
         let after = |text: &str| translate(text.parse().unwrap(), &rules).to_string();
         assert_eq!(after("192.168.0.3"), "10.0.1.3");

@@ -1,4 +1,5 @@
-//! What a dialing tunneler tells the hosting one: a JSON object of texts (protocol: tunnel 4).
+//! What a dialing tunneler tells the hosting one: a JSON object of texts
+//! (docs/protocol/tunnel.md 4).
 
 use std::collections::BTreeMap;
 

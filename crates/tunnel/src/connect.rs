@@ -1,4 +1,4 @@
-//! Connecting to applications (protocol: tunnel 9.2).
+//! Connecting to applications (docs/protocol/tunnel.md 9.2).
 
 use std::{
     io,
@@ -13,7 +13,8 @@ use tokio::{
 };
 
 use crate::{
-    AppData, Cause, Host, HostConfig, Protocol, Reach, Refusal, Target, config::HttpProxy,
+    AppData, Cause, Datagrams, Host, HostConfig, Protocol, Reach, Refusal, Target,
+    config::HttpProxy, records,
 };
 
 /// Largest answer of a proxy that is read.
@@ -28,6 +29,8 @@ pub enum Connected {
     Tcp(TcpStream),
     /// Datagrams.
     Udp(UdpSocket),
+    /// No application: records of names are answered here, a message in each payload.
+    Resolver(Datagrams),
 }
 
 impl Connected {
@@ -37,6 +40,7 @@ impl Connected {
         let (local, remote) = match self {
             Self::Tcp(stream) => (stream.local_addr(), stream.peer_addr()),
             Self::Udp(socket) => (socket.local_addr(), socket.peer_addr()),
+            Self::Resolver(_) => return (None, None),
         };
         (local.ok(), remote.ok())
     }
@@ -56,9 +60,8 @@ impl HostConfig {
         timeout: Duration,
         peer_timeout: Option<Duration>,
     ) -> Result<Connected, Refusal> {
-        // A dialer that wants names resolved here would take the application's bytes for answers.
-        if data.text("connType")? == Some("resolver") {
-            return Err(Refusal::other("connType 'resolver': names are not resolved for dialers"));
+        if data.text("connType")? == Some(records::CONNECTION) {
+            return Ok(Connected::Resolver(self.resolver.open()));
         }
         let target = self.target(data)?;
         let source = self.source(data)?;
@@ -254,7 +257,7 @@ async fn ask(stream: &mut TcpStream, asked: &str) -> io::Result<u16> {
     status.ok_or_else(|| io::Error::other("its answer is not HTTP"))
 }
 
-/// The class of an error of the operating system (protocol: control-plane 13.1).
+/// The class of an error of the operating system (docs/protocol/control-plane.md 13.1).
 fn failed(what: &str, error: &io::Error) -> Refusal {
     // EMFILE, ENFILE and ENOBUFS have no kind of their own.
     const EXHAUSTED: [i32; 3] = [24, 23, 105];

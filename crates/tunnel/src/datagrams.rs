@@ -1,4 +1,4 @@
-//! Datagrams of clients, told apart into conversations (protocol: tunnel 5.4).
+//! Datagrams of clients, told apart into conversations (docs/protocol/tunnel.md 5.4).
 
 use std::{
     collections::HashMap,
@@ -64,6 +64,8 @@ pub enum Reply {
     Shared(Arc<UdpSocket>, SocketAddr),
     /// Over a socket of its own, connected to the client.
     Own(UdpSocket),
+    /// By whoever is at the other end of this, in this process.
+    Within(mpsc::Sender<Bytes>),
     /// As the interceptor does that took the client in.
     #[cfg(target_os = "linux")]
     Intercepted(weft_intercept::UdpReplies),
@@ -220,6 +222,15 @@ impl Datagrams {
         Self::new(waiting, reply, times, None, Listed(None))
     }
 
+    /// A conversation with a part of this process: with where that part says something, and where it
+    /// hears what is answered. Whoever answers waits while much was not heard.
+    pub(crate) fn within(times: UdpTimes) -> (Self, mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+        let (says, waiting) = mpsc::channel(QUEUE);
+        let (reply, hears) = mpsc::channel(QUEUE);
+        let reply = Reply::Within(reply);
+        (Self::new(waiting, reply, times, None, Listed(None)), says, hears)
+    }
+
     /// The next datagram of the client; none once the conversation is over.
     pub async fn receive(&self) -> Option<Bytes> {
         let mut waiting = self.waiting.lock().await;
@@ -253,6 +264,10 @@ impl Datagrams {
         match &self.reply {
             Reply::Shared(socket, client) => socket.send_to(datagram, client).await.map(drop),
             Reply::Own(socket) => socket.send(datagram).await.map(drop),
+            Reply::Within(hears) => {
+                let sent = hears.send(Bytes::copy_from_slice(datagram)).await;
+                sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+            }
             #[cfg(target_os = "linux")]
             Reply::Intercepted(replies) => replies.send(datagram).await,
         }

@@ -1,5 +1,5 @@
-//! What follows from health checks (protocol: tunnel 8). Pure: results and `now` in, changes of the
-//! terminator out.
+//! What follows from health checks (docs/protocol/tunnel.md 8). Pure: results and `now` in, changes
+//! of the terminator out.
 
 use std::time::{Duration, Instant};
 

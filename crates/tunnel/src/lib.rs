@@ -29,6 +29,7 @@ mod listen;
 mod network;
 mod ports;
 mod probe;
+mod records;
 mod refusal;
 mod source_addresses;
 mod template;
@@ -49,6 +50,10 @@ pub use listen::{Aim, Listening, Way};
 pub use network::Network;
 pub use ports::{NamedPort, PortState, PortWanted, Ports};
 pub use probe::watch;
+pub use records::find_records_by;
 pub use refusal::{Cause, Refusal};
 pub use source_addresses::SourceAddresses;
 pub use template::{Identity, Template, TemplateError};
+#[cfg(target_os = "linux")]
+pub use weft_intercept::trusted_program;
+pub use weft_intercept::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};

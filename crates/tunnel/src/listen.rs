@@ -1,4 +1,4 @@
-//! Ports of this machine that lead to services (protocol: tunnel 5.5).
+//! Ports of this machine that lead to services (docs/protocol/tunnel.md 5.5).
 
 use std::{
     io,

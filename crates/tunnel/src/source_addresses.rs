@@ -1,5 +1,5 @@
 //! Addresses of clients that this machine connects from in their place: they have to be its own while
-//! a service is hosted that allows them (protocol: tunnel 9.2).
+//! a service is hosted that allows them (docs/protocol/tunnel.md 9.2).
 
 use std::{
     collections::HashMap,

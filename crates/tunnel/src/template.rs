@@ -1,5 +1,5 @@
 //! Texts that say something of each client: `sourceIp`, `dialOptions.identity` and
-//! `listenOptions.identity` (protocol: tunnel 5.2).
+//! `listenOptions.identity` (docs/protocol/tunnel.md 5.2).
 
 use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
 
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn places_are_filled() {
-        // tunnel 5.2
+        // docs/protocol/tunnel.md 5.2
         let usual = flow("1.2.3.4:5432", "5.6.7.8:80", None);
         let fill = |text: &str| Template::new(text, &identity()).unwrap().fill(&usual);
         assert_eq!(fill("$src_ip:$src_port"), "1.2.3.4:5432");

@@ -210,6 +210,7 @@ async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<T
     match connected {
         Connected::Tcp(stream) => carry::tcp(connection, stream, traffic).await,
         Connected::Udp(socket) => carry::application_datagrams(connection, socket, traffic).await,
+        Connected::Resolver(names) => carry::client_datagrams(connection, names, traffic).await,
     }
 }
 

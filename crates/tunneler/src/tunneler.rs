@@ -1,6 +1,10 @@
 //! What an identity may use, hosted and offered as its services say, and followed as they change.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -66,10 +70,24 @@ pub struct Tunneler {
 #[derive(Debug, Default)]
 struct Known {
     services: Arc<Vec<Service>>,
+    /// What services say, by their id; read again only when they, or the identity, change.
+    read: HashMap<String, Arc<Read>>,
     /// By service id and which of its terminators.
     hosts: BTreeMap<(String, usize), Host>,
     /// What of services is not taken in: the name, and why.
     problems: Vec<(String, String)>,
+}
+
+/// A service, and what its configs say for an identity.
+#[derive(Debug)]
+struct Read {
+    service: Service,
+    identity: Arc<Identity>,
+    known: Arc<weft_tunnel::Service>,
+    own: Arc<weft_tunnel::Identity>,
+    configs: Configs,
+    plans: Vec<Plan>,
+    ports: Vec<PortWanted>,
 }
 
 #[derive(Debug)]
@@ -174,57 +192,57 @@ impl Tunneler {
 
     /// Makes what is hosted and offered what the services say.
     async fn apply(&self, services: Arc<Vec<Service>>, identity: &Identity) {
-        let own = Arc::new(weft_tunnel::Identity {
-            name: identity.name.clone(),
-            app_data: identity.app_data.clone(),
-        });
-        let configs: Vec<Configs> = services.iter().map(configs_of).collect();
-        let both = || services.iter().zip(&configs);
+        let read = self.read(&services, identity);
         if self.options.host {
-            let wanted = both()
-                .filter(|(service, _)| service.can_bind)
-                .flat_map(|(service, configs)| plans(service, configs, identity, &own));
-            self.host(wanted.collect());
-        }
-        let known = |service: &Service| {
-            Arc::new(weft_tunnel::Service {
-                id: service.id.clone(),
-                name: service.name.clone(),
-                encryption_required: service.encrypted,
-            })
-        };
-        let offered =
-            both().filter(|(service, _)| service.can_dial).flat_map(|(service, configs)| {
-                let mut configs = configs.clone();
-                let is_named = self.options.named.iter().any(|named| named.service == service.name);
-                if !self.options.offer || is_named {
-                    // What somebody asks for at the command line is what he gets.
-                    configs.remove("proxy.v1");
-                }
-                PortWanted::of(
-                    &known(service),
-                    &configs,
-                    &own,
-                    &self.options.named,
-                    &self.options.at,
-                )
+            let plans = read.iter().flat_map(|read| {
+                let plans = read.plans.iter().cloned().enumerate();
+                plans.map(|(index, plan)| ((read.service.id.clone(), index), plan))
             });
-        self.ports.set(offered.collect()).await;
+            self.host(plans.collect());
+        }
+        self.ports.set(read.iter().flat_map(|read| read.ports.iter().cloned()).collect()).await;
         let mut problems = Vec::new();
         if let Some(party) = &self.party {
-            let dialed = both().filter(|(service, _)| service.can_dial);
-            let wanted = dialed.map(|(service, configs)| Interceptable {
-                service: known(service),
-                configs,
-                identity: &own,
+            let dialed = read.iter().filter(|read| read.service.can_dial);
+            let wanted = dialed.map(|read| Interceptable {
+                service: Arc::clone(&read.known),
+                configs: &read.configs,
+                identity: &read.own,
             });
             problems = party.set(&wanted.collect::<Vec<_>>()).await;
         }
+        let names: HashSet<&str> = services.iter().map(|service| service.name.as_str()).collect();
         for registry in [&self.dialed, &self.hosted] {
-            registry.retain(|name| services.iter().any(|service| service.name == name));
+            registry.retain(|name| names.contains(name));
         }
+        drop(names);
         let mut known = self.known.lock();
         (known.services, known.problems) = (services, problems);
+    }
+
+    /// What services say; only those that changed are read again.
+    fn read(&self, services: &[Service], identity: &Identity) -> Vec<Arc<Read>> {
+        let mut known = self.known.lock();
+        let mut before = std::mem::take(&mut known.read);
+        let same = before.values().next().filter(|read| *read.identity == *identity);
+        let same = same.map(|read| (Arc::clone(&read.identity), Arc::clone(&read.own)));
+        let (identity, own) = same.unwrap_or_else(|| {
+            before.clear();
+            let (name, app_data) = (identity.name.clone(), identity.app_data.clone());
+            let own = weft_tunnel::Identity { name, app_data };
+            (Arc::new(identity.clone()), Arc::new(own))
+        });
+        let mut all = Vec::with_capacity(services.len());
+        for service in services {
+            let stays = before.remove(&service.id).filter(|read| read.service == *service);
+            all.push(
+                stays.unwrap_or_else(|| {
+                    Arc::new(Read::new(service, &identity, &own, &self.options))
+                }),
+            );
+        }
+        known.read = all.iter().map(|read| (read.service.id.clone(), Arc::clone(read))).collect();
+        all
     }
 
     fn host(&self, wanted: BTreeMap<(String, usize), Plan>) {
@@ -292,6 +310,37 @@ impl Tunneler {
     }
 }
 
+impl Read {
+    fn new(
+        service: &Service,
+        identity: &Arc<Identity>,
+        own: &Arc<weft_tunnel::Identity>,
+        options: &Options,
+    ) -> Self {
+        let (identity, own) = (Arc::clone(identity), Arc::clone(own));
+        let known = Arc::new(weft_tunnel::Service {
+            id: service.id.clone(),
+            name: service.name.clone(),
+            encryption_required: service.encrypted,
+        });
+        let configs = configs_of(service);
+        let (mut hosted, mut ports) = (Vec::new(), Vec::new());
+        if options.host && service.can_bind {
+            hosted = plans(service, &configs, &identity, &own);
+        }
+        if service.can_dial {
+            let mut offered = configs.clone();
+            let is_named = options.named.iter().any(|named| named.service == service.name);
+            if !options.offer || is_named {
+                // What somebody asks for at the command line is what he gets.
+                offered.remove("proxy.v1");
+            }
+            ports.extend(PortWanted::of(&known, &offered, &own, &options.named, &options.at));
+        }
+        Self { service: service.clone(), identity, known, own, configs, plans: hosted, ports }
+    }
+}
+
 fn hosting(state: HostState) -> HostingStatus {
     let precedence = match state.terms.precedence {
         Precedence::Default => "default",
@@ -339,12 +388,12 @@ fn plans(
     configs: &Configs,
     identity: &Identity,
     own: &weft_tunnel::Identity,
-) -> Vec<((String, usize), Plan)> {
+) -> Vec<Plan> {
     let read = HostConfig::read(configs).unwrap_or_else(|problem| {
         tracing::warn!(service = %service.name, %problem, "a service is not hosted");
         Vec::new()
     });
-    let plan = |(index, config): (usize, HostConfig)| {
+    let plan = |config: HostConfig| {
         if let Some(problem) = &config.checks_problem {
             tracing::warn!(service = %service.name, %problem, "no health checks are made");
         }
@@ -365,10 +414,9 @@ fn plans(
         };
         let instance = config.instance(own);
         let (name, encrypted) = (service.name.clone(), service.encrypted);
-        let plan = Plan { service: name, encrypted, config, instance, terms };
-        ((service.id.clone(), index), plan)
+        Plan { service: name, encrypted, config, instance, terms }
     };
-    read.into_iter().enumerate().map(plan).collect()
+    read.into_iter().map(plan).collect()
 }
 
 fn preference(of: weft_sdk::Precedence) -> Precedence {

@@ -26,42 +26,43 @@ use crate::lines::RequestLines;
 use crate::places::Places;
 use crate::stall::Stalls;
 
-/// Largest head of a request.
+/// Largest head of a request, in bytes.
 const MAX_HEAD: usize = 64 * 1024;
-/// Header lines of a request.
+/// Most header lines of a request.
 const MAX_HEADERS: usize = 100;
-/// Requests at once on one HTTP/2 connection.
+/// Most requests at once on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 64;
-/// Bytes in flight to us on one HTTP/2 stream, and on one connection.
+/// Flow-control window of an HTTP/2 stream and of a connection, in bytes.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// How much of one answer HTTP/2 holds before the peer takes it.
+/// Bytes of one answer that HTTP/2 buffers until the peer takes them.
 const SEND_BUFFER: usize = 256 * 1024;
-/// Rounds of the question whether a silent HTTP/2 peer is there.
+/// Interval of the pings that tell whether a silent HTTP/2 peer is alive.
 const PING: Duration = Duration::from_secs(20);
-/// How long a peer that asked for nothing may take to end a connection that it was told to end.
+/// Time for a peer without requests to end its connection after it was told to.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Debug)]
 pub struct Peer {
     /// Its address.
     pub remote: SocketAddr,
-    /// What it proved to hold, leaf first, then fillers.
+    /// The certificates that the peer sent, leaf first. Only the leaf is proven; the others are
+    /// fillers.
     pub certificates: Vec<Certificate>,
-    /// Requests that are worked on.
+    /// Number of requests that are being worked on.
     working: watch::Sender<usize>,
-    /// Held until the first whole request head.
+    /// The peer's place at the door, kept until its first whole request head.
     pending: Mutex<Option<PendingSlot>>,
-    /// The connection ends at once.
+    /// Cancelled to end the connection at once.
     cut: CancellationToken,
 }
 
-/// Counts as a request of a peer until dropped.
+/// A request of a peer that is being worked on, until it is dropped.
 #[derive(Debug)]
 pub struct Working(Arc<Peer>);
 
-/// A long answer that is being sent, until dropped.
+/// A long answer that is being sent, until it is dropped.
 #[derive(Debug)]
 pub struct Sending {
     _working: Working,
@@ -69,7 +70,8 @@ pub struct Sending {
 }
 
 impl Peer {
-    /// A peer that showed these certificates. It keeps its place at the door until it has asked.
+    /// A peer that showed these certificates. It holds its place at the door until its first
+    /// request.
     #[must_use]
     pub fn new(
         remote: SocketAddr,
@@ -85,15 +87,16 @@ impl Peer {
         }
     }
 
-    /// A request has come.
+    /// A request has come: work on it begins.
     pub fn begin(self: &Arc<Self>) -> Working {
         self.leave_door();
         self.working.send_modify(|count| *count += 1);
         Working(Arc::clone(self))
     }
 
-    /// A long answer begins. A peer that has not taken it within the limit is cut: nobody asks the
-    /// body of an answer for more while its peer gives no leave to send, so it cannot end itself.
+    /// A long answer begins. The connection of a peer that has not taken it within `limit` is cut
+    /// from outside: while the peer gives no leave to send, the body of the answer is not polled
+    /// and cannot end itself.
     pub fn send(self: &Arc<Self>, limit: Duration) -> Sending {
         let (done, peer) = (CancellationToken::new(), Arc::clone(self));
         let is_done = done.clone();
@@ -106,12 +109,12 @@ impl Peer {
         Sending { _working: self.begin(), _done: done.drop_guard() }
     }
 
-    /// Gives back the place among those who have not asked for anything yet.
+    /// Gives back the place at the door, which is for peers without a request so far.
     fn leave_door(&self) {
         drop(self.pending.lock().take());
     }
 
-    /// Returns when nothing at all was asked within the limit.
+    /// Returns if the peer sends no request within `limit`.
     async fn silent(&self, limit: Duration) {
         let mut working = self.working.subscribe();
         let asks = async {
@@ -126,8 +129,8 @@ impl Peer {
         }
     }
 
-    /// Returns when the peer has had its time to take its leave, and what it asked at the last
-    /// moment its own.
+    /// Returns when the peer has had its time to end the connection, and a request that came at the
+    /// last moment its time for an answer.
     async fn farewell(&self, working: Duration) {
         tokio::time::sleep(FAREWELL).await;
         if *self.working.borrow() > 0 {
@@ -135,7 +138,7 @@ impl Peer {
         }
     }
 
-    /// Returns when nothing was asked for so long.
+    /// Returns when the connection had no request for `limit`.
     async fn idle(&self, limit: Duration) {
         let mut working = self.working.subscribe();
         loop {
@@ -155,31 +158,31 @@ impl Drop for Working {
     }
 }
 
-/// What every connection of a bind point is held to.
+/// Terms that every connection of a bind point is served on.
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// Timeouts, as the file has them.
+    /// Timeouts from the file.
     pub options: WebOptions,
     /// Places for connections.
     pub connections: Arc<Places>,
-    /// Time for the first whole request head.
+    /// Time for the first whole request head to come.
     pub first_request: Duration,
-    /// Time for working on a request.
+    /// Time for an answer to a request.
     pub working: Duration,
-    /// No more requests are taken.
+    /// Cancelled when the server takes no more requests.
     pub stopping: CancellationToken,
-    /// Whoever is still there is cut.
+    /// Cancelled when the server cuts all connections.
     pub stopped: CancellationToken,
 }
 
-/// What answers the requests that come over connections.
+/// A server's side of HTTP: it answers the requests of connections.
 pub trait Site: Send + Sync + 'static {
-    /// The body of its answers.
+    /// Body of an answer.
     type Answer: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
         + 'static;
 
-    /// What connections are held to.
+    /// The terms of all connections.
     fn terms(&self) -> &Terms;
 
     /// Answers a request.
@@ -225,7 +228,7 @@ async fn serve_http1<S: Site>(
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // Runs from the end of the last answer, so it is the limit of idleness too.
+        // The timeout runs from the end of the last answer: it limits idle time too.
         .header_read_timeout(terms.options.read_timeout.max(terms.options.idle_timeout))
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS);
@@ -261,8 +264,8 @@ async fn serve_http2<S: Site>(
     drive(terms, peer, pin!(connection), idle, |it| it.graceful_shutdown()).await
 }
 
-/// Runs a connection until it ends, or until it is idle or the server stops; then it may finish
-/// what it is at, within a bound.
+/// Runs a connection until it ends, is idle, or the server stops. Requests in progress may then
+/// finish, within the time for an answer.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     terms: &Terms,
     peer: &Peer,
@@ -294,8 +297,8 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     }
 }
 
-/// The certificates that a peer showed, as far as they can be read. Without a readable leaf it
-/// showed none: what stands behind proves nothing.
+/// The readable certificates that a peer sent. Empty if the leaf is not readable: the others prove
+/// nothing without it.
 fn certificates(stream: &TlsStream<TcpStream>) -> Vec<Certificate> {
     let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let read = |der: &rustls::pki_types::CertificateDer<'_>| {

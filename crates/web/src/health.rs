@@ -1,5 +1,5 @@
-//! `/health-checks`: how a program does, for load balancers and probes (protocol: operations 6).
-//! The status is 200 even when it does badly; who asks reads `data.healthy`.
+//! `/health-checks`: the health of a program, for load balancers and probes
+//! (docs/protocol/operations.md 6). The status is 200 whatever the health; `data.healthy` tells it.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,30 +11,30 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-/// A check that is made now and then.
+/// A check that is made from time to time.
 #[derive(Debug)]
 pub struct Check {
     id: &'static str,
     state: Mutex<Outcome>,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// When.
+    /// Time of the check.
     pub at: SystemTime,
-    /// How long it took.
+    /// Duration of the check.
     pub took: Duration,
-    /// What is wrong, if anything is.
+    /// The problem, if the check failed.
     pub problem: Option<String>,
-    /// More about it; none where it was not made yet.
+    /// Details; `None` if the check was not made yet.
     pub details: Option<Value>,
-    /// Failures in a row, and when they began.
+    /// Number of failures in a row, and the time of the first.
     failing: Option<(u64, SystemTime)>,
 }
 
 impl Outcome {
-    /// What a check found that was made just now.
+    /// Result of a check that was just made.
     #[must_use]
     pub fn new(at: SystemTime, took: Duration, problem: Option<String>, details: Value) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Outcome {
 }
 
 impl Check {
-    /// A check that was not made yet, and counts as passed or as failed until then.
+    /// A check that was not made yet, and counts as passing or failing until it is.
     #[must_use]
     pub fn new(id: &'static str, is_passing: bool, now: SystemTime) -> Self {
         let problem = (!is_passing).then(|| "didn't run yet".to_owned());
@@ -57,7 +57,7 @@ impl Check {
         Self { id, state: Mutex::new(state) }
     }
 
-    /// The check was made.
+    /// Stores the result of the check.
     pub fn found(&self, mut outcome: Outcome) {
         let mut state = self.state.lock();
         if outcome.problem.is_some()
@@ -68,14 +68,14 @@ impl Check {
         *state = outcome;
     }
 
-    /// What it found last.
+    /// Id and last result of the check.
     #[must_use]
     pub fn seen(&self) -> (&'static str, Outcome) {
         (self.id, self.state.lock().clone())
     }
 }
 
-/// The answer about some checks. `is_short` leaves out all but the names and how they do.
+/// The answer to a request: all checks. `is_short` leaves only their ids and health.
 #[must_use]
 pub fn answer(checks: &[(&str, Outcome)], is_short: bool) -> Value {
     let is_healthy = checks.iter().all(|(_, outcome)| outcome.problem.is_none());
@@ -85,7 +85,7 @@ pub fn answer(checks: &[(&str, Outcome)], is_short: bool) -> Value {
     json!({"data": {"checks": shown, "healthy": is_healthy}, "meta": {}})
 }
 
-/// One check, its members in the order of their names.
+/// One check as JSON, members sorted by name.
 fn shown(id: &str, outcome: &Outcome, is_short: bool) -> Value {
     let mut check = Map::new();
     let mut set = |name: &str, value: Value| drop(check.insert(name.to_owned(), value));
@@ -112,7 +112,7 @@ fn shown(id: &str, outcome: &Outcome, is_short: bool) -> Value {
     Value::Object(check)
 }
 
-/// JSON with four spaces, as people read it in a terminal.
+/// JSON indented by four spaces, for reading in a terminal.
 #[must_use]
 pub fn pretty(value: &Value) -> Bytes {
     let mut text = Vec::new();

@@ -1,7 +1,11 @@
-//! HTTP over the shared listeners, for every program that answers it: connections with their
-//! deadlines and places, bind points with their TLS, health checks, who may read metrics.
+//! The HTTP server of controllers and routers: connections with their deadlines and limits, bind
+//! points with their TLS, health checks, access to metrics.
 //!
-//! Nothing here knows an API: whoever does is a [`Site`] and answers requests.
+//! ```text
+//! listener -> door -> [`serve`]: TLS stream -> HTTP/1.1 or HTTP/2 -> [`Site`]: request -> answer
+//! ```
+//!
+//! This crate knows no API: a [`Site`] answers the requests.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

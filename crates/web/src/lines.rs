@@ -1,10 +1,10 @@
-//! Request lines as old clients send them.
+//! Repair of request lines from old clients.
 //!
-//! Old native SDKs put a filter into the request target as it is, with quotes and spaces
-//! (protocol: sdk 15.3.1). HTTP has no such targets, so [`RequestLines`] stands between TLS and
-//! HTTP/1.1 and escapes what does not belong there. It follows the framing of requests far enough
-//! to know which lines are request lines; where it cannot (chunked bodies, overlong lines), it
-//! steps aside for the rest of the connection and HTTP sees every byte as it came.
+//! Old native SDKs put a filter into the request target unescaped, with quotes and spaces
+//! (docs/protocol/sdk.md 15.3.1). HTTP has no such targets, so [`RequestLines`] stands between TLS
+//! and HTTP/1.1 and escapes what does not belong there. It follows the framing of requests far
+//! enough to know which lines are request lines. Where it cannot follow (chunked bodies, overlong
+//! lines) it passes the rest of the connection through unchanged.
 
 use std::io;
 use std::pin::Pin;
@@ -13,17 +13,18 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Longer lines are passed on as they are; HTTP refuses them by its own limit.
+/// Longest line that is repaired, in bytes. Longer lines pass unchanged; HTTP refuses them by its
+/// own limit.
 const MAX_LINE: usize = 64 * 1024;
-/// Bytes read at once.
+/// Bytes of one read.
 const CHUNK: usize = 4096;
 
-/// A connection whose request lines are mended.
+/// A connection whose request lines are repaired.
 #[derive(Debug)]
 pub(crate) struct RequestLines<S> {
     inner: S,
     framing: Framing,
-    /// Mended, and not read yet.
+    /// Repaired bytes that HTTP has not read yet.
     ready: BytesMut,
 }
 
@@ -94,11 +95,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RequestLines<S> {
     }
 }
 
-/// Where in the stream of requests we are.
+/// Position in the stream of requests.
 #[derive(Debug, Default)]
 struct Framing {
     place: Place,
-    /// The line that is not whole yet.
+    /// The line whose end has not come yet.
     line: Vec<u8>,
 }
 
@@ -107,11 +108,11 @@ enum Place {
     /// Before or in a request line.
     #[default]
     RequestLine,
-    /// In the lines behind it; what they said of the body.
+    /// In the header lines; the length of the body as far as they tell it.
     Headers(Length),
-    /// In a body, with so many bytes to come.
+    /// In a body of which this many bytes are to come.
     Body(u64),
-    /// No longer following.
+    /// Passing everything through unchanged.
     Aside,
 }
 
@@ -123,7 +124,7 @@ enum Length {
 }
 
 impl Framing {
-    /// Takes bytes as they came and appends to `ready` what HTTP is to see.
+    /// Appends received bytes to `ready`, repaired.
     fn feed(&mut self, mut bytes: &[u8], ready: &mut BytesMut) {
         while !bytes.is_empty() {
             match self.place {
@@ -143,7 +144,7 @@ impl Framing {
         }
     }
 
-    /// Takes up to the end of a line, and answers what is behind it.
+    /// Takes bytes up to the end of a line and returns the bytes behind it.
     fn feed_line<'b>(&mut self, bytes: &'b [u8], ready: &mut BytesMut) -> &'b [u8] {
         let end = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
         let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
@@ -184,7 +185,7 @@ impl Framing {
     }
 }
 
-/// What is known of the length of the body after this header line.
+/// The length of the body, updated by one header line.
 fn length_after(length: Length, line: &[u8]) -> Length {
     let Some(colon) = line.iter().position(|byte| *byte == b':') else { return length };
     let (name, value) = (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
@@ -202,7 +203,7 @@ fn length_after(length: Length, line: &[u8]) -> Length {
     }
 }
 
-/// A request line whose target holds only what HTTP allows.
+/// The request line with every byte escaped that a target must not hold.
 fn mended(line: &[u8]) -> Vec<u8> {
     let space = |byte: &u8| *byte == b' ';
     let text = line.trim_ascii_end();

@@ -1,4 +1,4 @@
-//! Bind points: who listens there, with which certificate and which TLS.
+//! Bind points: their certificates and TLS configurations.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use weft_identity::{AltServerCert, IdentitySection, LiveIdentity};
 
 use crate::scrape::NoScraper;
 
-/// Protocols of a bind point; the empty one is for clients that offer none.
+/// ALPN protocols of a bind point; the empty one is for clients that offer none.
 pub const PROTOCOLS: &[&str] = &["h2", "http/1.1", ""];
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The identity of a server is not there or not whole.
+    /// The identity of a server cannot be loaded or is not complete.
     #[error("web server `{server}`: {source}")]
     Identity {
         /// The server.
         server: String,
-        /// What is wrong.
+        /// The problem.
         source: weft_identity::Error,
     },
-    /// No certificate names the host that clients are told to call.
+    /// No certificate names the host of the address that clients are told.
     #[error(
         "web server `{server}`: address not valid {address}: no server certificate names this \
          host; use one that does, or tell clients another address"
@@ -37,12 +37,12 @@ pub enum StartError {
         /// The address.
         address: HostPort,
     },
-    /// The certificate of who reads metrics cannot be used.
+    /// The certificate for reading metrics cannot be used.
     #[error("web server `{server}`: {source}")]
     Scraper {
         /// The server.
         server: String,
-        /// What is wrong.
+        /// The problem.
         source: NoScraper,
     },
     /// The address cannot be listened on.
@@ -50,15 +50,15 @@ pub enum StartError {
     Bind {
         /// The server.
         server: String,
-        /// What is wrong.
+        /// The problem.
         source: RegisterError,
     },
 }
 
-/// The identity that a server has for itself, if it has one.
+/// The identity of a server, if its section has one of its own.
 ///
 /// # Errors
-/// When it cannot be used.
+/// When the identity cannot be loaded or is not complete.
 pub fn own_identity(config: &WebServer) -> Result<Option<Arc<LiveIdentity>>, StartError> {
     let Some(section) = &config.identity else { return Ok(None) };
     let section = to_section(section);
@@ -68,11 +68,11 @@ pub fn own_identity(config: &WebServer) -> Result<Option<Arc<LiveIdentity>>, Sta
         .map_err(|source| StartError::Identity { server: config.name.clone(), source })
 }
 
-/// Clients would refuse a certificate that does not name the address they are told
-/// (protocol: config 3.2).
+/// Checks that a certificate of the server names the address that clients are told; clients would
+/// refuse any other (docs/protocol/config.md 3.2).
 ///
 /// # Errors
-/// When none does.
+/// When no certificate names it.
 pub fn check_name(
     server: &str,
     address: &HostPort,
@@ -86,8 +86,8 @@ pub fn check_name(
     Err(StartError::Name { server: server.to_owned(), address: address.clone() })
 }
 
-/// A certificate is asked for and not required; what it is worth is decided by each operation
-/// (protocol: auth 1.2).
+/// The TLS configuration of a bind point. It asks for a client certificate without requiring one;
+/// each operation decides what a certificate is worth (docs/protocol/auth.md 1.2).
 ///
 /// # Errors
 /// When TLS cannot be set up.

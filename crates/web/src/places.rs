@@ -1,4 +1,4 @@
-//! Places that peers take up: connections, requests in flight, bytes of bodies.
+//! Places for peers: connections, requests in flight, bytes of bodies.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,21 +10,22 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weft_limits::source_of;
 
-/// How long a request whose body does not come keeps its place when others of its source want it:
-/// whoever shares the address of somebody who opens many of them has to get through.
+/// Time that a request with a missing body keeps its place when its own source needs it. It is
+/// short so that a client gets through that shares its address with somebody who opens many such
+/// requests.
 const SAFE: Duration = Duration::from_millis(250);
 
-/// Places of which every source may hold a share.
+/// A number of places with a limit for each source.
 ///
-/// A holder that waits for its peer says so; then its places may be taken back when somebody else
-/// wants them: first those of whoever gets on slowest.
+/// A holder that waits for its peer says so with [`Place::waits`]. Its places may then be taken
+/// back when somebody else needs them, first those of the slowest peer.
 #[derive(Debug)]
 pub struct Places {
     limit: usize,
     per_source: usize,
-    /// How long a holder may wait for its peer before that.
+    /// Time that a holder may wait for its peer before its places may be taken back.
     grace: Duration,
-    /// The same when others of its own source want it.
+    /// The same time when the places are needed by the holder's own source.
     safe: Duration,
     held: Mutex<Held>,
 }
@@ -44,7 +45,7 @@ struct Holder {
     waits: Option<Wait>,
 }
 
-/// A holder waits for its peer.
+/// A holder's wait for its peer.
 #[derive(Debug)]
 struct Wait {
     since: Instant,
@@ -52,7 +53,7 @@ struct Wait {
     taken_back: oneshot::Sender<()>,
 }
 
-/// Places of one source; free again when dropped.
+/// Places of one holder, given back when dropped.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
@@ -60,29 +61,29 @@ pub struct Place {
     key: u64,
 }
 
-/// A place whose holder waits for its peer, until dropped.
+/// Marks a holder as waiting for its peer until it is dropped.
 #[derive(Debug)]
 pub struct Waiting<'p>(&'p Place);
 
-/// Becomes ready when the places of a holder that waits are taken back.
+/// Resolves when the places of a waiting holder are taken back.
 pub type TakenBack = oneshot::Receiver<()>;
 
 impl Places {
-    /// So many places, so many of them for one source.
+    /// `limit` places, at most `per_source` of them for one source.
     #[must_use]
     pub fn new(limit: usize, per_source: usize, grace: Duration) -> Arc<Self> {
         let safe = grace.min(SAFE);
         Arc::new(Self { limit, per_source, grace, safe, held: Mutex::default() })
     }
 
-    /// A place for a peer; none when all, or those of its source, are taken.
+    /// One place for a peer; `None` if all places, or all of its source, are taken.
     #[must_use]
     pub fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let place = self.none(peer);
         place.try_grow(1).then_some(place)
     }
 
-    /// No place yet, to become some for a peer.
+    /// A holder without a place, to be grown with [`Place::try_grow`].
     #[must_use]
     pub fn none(self: &Arc<Self>, peer: IpAddr) -> Place {
         let source = source_of(peer);
@@ -94,7 +95,7 @@ impl Places {
         Place { places: Arc::clone(self), source, key }
     }
 
-    /// Whether so many more fit; if not, for whom somebody has to make room.
+    /// `None` if `more` places are free; otherwise the holders among whom room must be made.
     fn lacks(&self, held: &Held, source: IpAddr, more: usize) -> Option<Scope> {
         let own = held.by_source.get(&source).copied().unwrap_or_default();
         let fits = |used: usize, limit: usize| limit.saturating_sub(used) >= more;
@@ -106,7 +107,7 @@ impl Places {
     }
 }
 
-/// Among whom room is looked for.
+/// The holders among whom room is made.
 #[derive(Clone, Copy)]
 enum Scope {
     Source(IpAddr),
@@ -114,8 +115,9 @@ enum Scope {
 }
 
 impl Held {
-    /// Takes the places of one holder back that waits for its peer for long: of the source that
-    /// holds the most, whose peer sends slowest. False if there is none.
+    /// Takes back the places of one holder that has waited for its peer for `grace`: a holder of
+    /// the source with the most places and, of those, the one whose peer sends slowest. Returns
+    /// false if there is none.
     fn take_back(&mut self, scope: Scope, but: u64, grace: Duration) -> bool {
         let now = Instant::now();
         let candidates = self.holders.iter().filter_map(|(key, holder)| {
@@ -134,7 +136,7 @@ impl Held {
         });
         let Some((_, _, key)) = candidates.min() else { return false };
         if let Some(wait) = self.remove(key).and_then(|holder| holder.waits) {
-            // Whoever waits may be gone at this moment.
+            // The holder may have ended at this moment.
             let _ = wait.taken_back.send(());
         }
         true
@@ -154,7 +156,8 @@ impl Held {
 }
 
 impl Place {
-    /// So many more; or none and no, when too few are left, or those it had were taken back.
+    /// Takes `more` places. Returns false, and takes none, if too few are free or the holder's
+    /// places were taken back.
     #[must_use]
     pub fn try_grow(&self, more: usize) -> bool {
         let mut held = self.places.held.lock();
@@ -177,7 +180,7 @@ impl Place {
         true
     }
 
-    /// Its holder waits for its peer from now on.
+    /// Marks the holder as waiting for its peer.
     #[must_use]
     pub fn waits(&self) -> (Waiting<'_>, TakenBack) {
         let (sender, taken_back) = oneshot::channel();
@@ -190,7 +193,7 @@ impl Place {
 }
 
 impl Waiting<'_> {
-    /// So much has come from the peer.
+    /// Notes that this many bytes came from the peer.
     pub fn came(&self, bytes: usize) {
         let mut held = self.0.places.held.lock();
         let holder = held.holders.get_mut(&self.0.key);
@@ -268,7 +271,7 @@ mod tests {
         let third = places.take(a).unwrap();
         assert_eq!(slow_back.try_recv(), Ok(()));
         assert!(!slow.try_grow(1), "it has lost its place");
-        // Who works is not disturbed: of all only one waits.
+        // Holders that work keep their places: only one holder waits.
         let fourth = places.take(ip("192.0.2.2")).unwrap();
         assert_eq!(quick_back.try_recv(), Ok(()));
         assert!(places.take(ip("192.0.2.3")).is_none());

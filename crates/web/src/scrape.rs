@@ -1,4 +1,4 @@
-//! Who may read metrics, how many at once, and how long they may take to.
+//! Access to metrics: who may read them, how many readers at once, and how long a reader may take.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -14,24 +14,23 @@ use weft_identity::Certificate;
 use crate::connection::{Peer, Sending};
 use crate::places::{Place, Places};
 
-/// Texts that are being sent, in all and to one address. Each may hold on to a text of its own.
+/// Most texts that are being sent, in all and to one address. Each is a copy in memory.
 const AT_ONCE: usize = 8;
 const AT_ONCE_TO_ONE: usize = 4;
-/// Time that a peer has to take a text, and how much of a longer one it has to take in a second
-/// beyond that.
+/// Time for a peer to take a text, and the rate in bytes per second that extends it for long texts.
 const TO_TAKE: Duration = Duration::from_secs(10);
 const LEAST_RATE: u64 = 1024 * 1024;
-/// Bytes given away at once: what a connection was given is not known to the body any more.
+/// Bytes of one piece of a body. The body does not know what becomes of bytes it has handed over.
 const FRAME: usize = 16 * 1024;
 
-/// The one certificate with which metrics may be read.
+/// The certificate that metrics may be read with.
 #[derive(Debug)]
 pub struct Scraper {
     path: PathBuf,
     certificate: RwLock<Certificate>,
 }
 
-/// Why there is none.
+/// Why the certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("scrapeCert {path}: {problem}; name a PEM file with the certificate of who reads metrics")]
 pub struct NoScraper {
@@ -40,17 +39,16 @@ pub struct NoScraper {
 }
 
 impl Scraper {
-    /// Reads the certificate from a PEM file; the first one counts.
+    /// Reads the first certificate of a PEM file.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the file cannot be read or holds no certificate.
     pub fn load(path: &Path) -> Result<Self, NoScraper> {
         let certificate = RwLock::new(read(path)?);
         Ok(Self { path: path.to_owned(), certificate })
     }
 
-    /// Reads the file again; what was there before stays in use while there is something wrong with
-    /// it.
+    /// Reads the file again. If that fails the former certificate stays in use.
     pub fn reload(&self) {
         match read(&self.path) {
             Ok(new) if new.der() == self.certificate.read().der() => {}
@@ -63,7 +61,7 @@ impl Scraper {
         }
     }
 
-    /// Whether who shows this leaf may read: it is that very certificate, and valid now.
+    /// True if `leaf` is exactly this certificate and valid at `now`.
     #[must_use]
     pub fn admits(&self, leaf: Option<&Certificate>, now: SystemTime) -> bool {
         let own = self.certificate.read();
@@ -78,7 +76,7 @@ fn read(path: &Path) -> Result<Certificate, NoScraper> {
     found.into_iter().next().ok_or_else(|| none("it holds no certificate".to_owned()))
 }
 
-/// Places for those who read metrics.
+/// Places for peers that read metrics.
 #[derive(Debug, Clone)]
 pub struct Scrapes(Arc<Places>);
 
@@ -89,7 +87,7 @@ impl Default for Scrapes {
 }
 
 impl Scrapes {
-    /// A place for a peer until its text is sent; none if too many read already.
+    /// A place for a peer until its text is sent; `None` if too many peers are reading.
     #[must_use]
     pub fn begin(&self, peer: &Arc<Peer>) -> Option<Scrape> {
         let place = self.0.take(peer.remote.ip())?;
@@ -105,14 +103,14 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// A text is sent to it: what has to be held on to until that is done.
+    /// Begins to send a text of `bytes` bytes. Both values are kept until it is sent.
     #[must_use]
     pub fn send(self, bytes: usize) -> (Place, Sending) {
         let more = Duration::from_secs(bytes as u64 / LEAST_RATE);
         (self.place, self.peer.send(TO_TAKE + more))
     }
 
-    /// The same as a body.
+    /// A text as the body of an answer, which keeps the place until it is sent.
     #[must_use]
     pub fn body(self, bytes: Bytes) -> Text {
         let kept = Some(self.send(bytes.len()));
@@ -120,7 +118,7 @@ impl Scrape {
     }
 }
 
-/// The body of an answer that is there as a whole, sent a piece at a time.
+/// The body of an answer that is in memory as a whole, sent in pieces.
 #[derive(Debug)]
 pub struct Text {
     rest: Bytes,

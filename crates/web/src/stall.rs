@@ -13,7 +13,7 @@ use tokio::time::Sleep;
 pub(crate) struct Stalls<S> {
     inner: S,
     limit: Duration,
-    /// Runs while a write waits.
+    /// The deadline of a write that waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -22,7 +22,8 @@ impl<S> Stalls<S> {
         Self { inner, limit, waiting: None }
     }
 
-    /// Lets a result through; one that waits starts the clock, or fails when it has run out.
+    /// Passes on the result of a write. A write that is pending starts the deadline, and fails when
+    /// it has passed.
     fn timed<T>(
         &mut self,
         cx: &mut Context<'_>,

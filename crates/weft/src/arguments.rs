@@ -1,10 +1,10 @@
-//! The words of the command line, put so that the parser takes them as they were meant.
+//! Preparation of the command line, so that the parser reads words as they were meant.
 //!
-//! - A value may begin with a dash (`--cert-pem "$(cat ca.pem)"`, `-p -secret`): it is joined to its
-//!   flag by an equals sign. What looks like a flag stays one, so that a value that was forgotten
-//!   is missed and does not swallow the flag behind it.
-//! - Settings of a command may stand anywhere, also before its name (`weft --login prod list
-//!   services`): they are carried to it.
+//! - A value may begin with a dash (`--cert-pem "$(cat ca.pem)"`, `-p -secret`): it is joined to
+//!   its flag with an equals sign. A word that looks like a flag stays one, so that a forgotten
+//!   value is noticed and does not swallow the next flag.
+//! - Settings of a command may be anywhere, also before its name (`weft --login prod list
+//!   services`): they are moved behind it.
 
 use std::{collections::VecDeque, ffi::OsString};
 
@@ -13,19 +13,18 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-/// Flags with one value that most commands have, and that may stand before the command's name.
+/// Flags with one value that most commands have and that may come before the command's name.
 pub(crate) const SETTINGS: &[&str] = &["output", "login", "config-dir"];
 
-/// The words as the parser wants them.
+/// The words in the form that the parser wants.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     pub(crate) words: Vec<OsString>,
-    /// Flags that got no value, each with the word that stands in its place.
+    /// Flags without a value, each with the word in the value's place.
     lone: Vec<(String, String)>,
 }
 
-/// Puts the words, the first of which is the program, as the parser wants them. The command must
-/// have been built.
+/// Prepares the words, of which the first is the program. `program` must have been built.
 pub(crate) fn settle(program: &Command, words: impl IntoIterator<Item = OsString>) -> Settled {
     let mut words: VecDeque<OsString> = words.into_iter().collect();
     let first: Vec<OsString> = words.pop_front().into_iter().collect();
@@ -34,14 +33,14 @@ pub(crate) fn settle(program: &Command, words: impl IntoIterator<Item = OsString
     Walk { command: program, words, settled, carried: Vec::new(), place }.into_settled()
 }
 
-/// On the way from word to word.
+/// State of the walk from word to word.
 struct Walk<'c> {
     /// The innermost command so far.
     command: &'c Command,
-    /// What is to come.
+    /// Words that are left.
     words: VecDeque<OsString>,
     settled: Settled,
-    /// Settings from before the name of the innermost command, and where that ends.
+    /// Settings found before the name of the innermost command, and the place where it ends.
     carried: Vec<OsString>,
     place: usize,
 }
@@ -86,7 +85,7 @@ impl Walk<'_> {
             let carried = self.with_values(text, count);
             return self.carried.extend(carried);
         }
-        // What has its value behind an equals sign waits for none.
+        // A flag with an equals sign has its value already.
         let count = arg
             .filter(|arg| known == name && takes_value(arg))
             .map_or(0, |arg| arg.get_num_args().map_or(1, |range| range.min_values()));
@@ -94,8 +93,7 @@ impl Walk<'_> {
         self.settled.words.extend(found);
     }
 
-    /// A flag with the values behind it, as many as there are. A single one that begins with a dash
-    /// is joined to it.
+    /// A flag with its `count` values. A single value that begins with a dash is joined to it.
     fn with_values(&mut self, flag: &str, count: usize) -> Vec<OsString> {
         let mut found = vec![OsString::from(flag)];
         for _ in 0..count {
@@ -118,8 +116,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a word behind a flag is another flag rather than a value: it is one, or a slip of the
-/// pen made it none.
+/// True if the word behind a flag is another flag and not a value: it is a flag of the command, or
+/// a misspelled one.
 fn is_flag(command: &Command, word: &str) -> bool {
     let Some(rest) = word.strip_prefix('-') else { return false };
     if rest.is_empty() || word.contains(char::is_whitespace) {
@@ -145,7 +143,7 @@ fn short(command: &Command, letter: char) -> Option<&Arg> {
     command.get_arguments().find(|arg| arg.get_short() == Some(letter))
 }
 
-/// The flag of the last of some letters, if it waits for a value.
+/// The flag of the last of several letters, if it takes a value.
 fn last_letter<'c>(command: &'c Command, letters: &str) -> Option<&'c Arg> {
     let mut rest = letters.chars();
     while let Some(letter) = rest.next() {
@@ -157,7 +155,7 @@ fn last_letter<'c>(command: &'c Command, letters: &str) -> Option<&'c Arg> {
     None
 }
 
-/// Whether the next word is the value of a flag.
+/// True if the flag takes the next word as its value.
 fn takes_value(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
         && !arg.is_require_equals_set()
@@ -165,8 +163,8 @@ fn takes_value(arg: &Arg) -> bool {
 }
 
 impl Settled {
-    /// Says how a value is given that looks like a flag, to somebody who is told that a value is
-    /// missing, or that the flag in its place is none.
+    /// Adds to an error about a missing value or an unknown flag how a value that looks like a flag
+    /// is given.
     pub(crate) fn explain(&self, mut error: Error) -> Error {
         let text = |context: Option<&ContextValue>| match context {
             Some(ContextValue::String(text)) => Some(text.clone()),
@@ -279,7 +277,7 @@ mod tests {
         assert_eq!(found.subcommand_name(), Some("list"));
     }
 
-    /// Every command that does something, by its names from the outermost in.
+    /// Every command without subcommands, by its names from the outermost in.
     fn leaves(command: &Command, path: &[String], found: &mut Vec<(Vec<String>, Vec<String>)>) {
         if !command.has_subcommands() {
             let longs = command.get_arguments().filter_map(|arg| arg.get_long());
@@ -307,7 +305,7 @@ mod tests {
                     let mut line = path.clone();
                     line.splice(at..at, words);
                     let line: Vec<&str> = line.iter().map(String::as_str).collect();
-                    // Arguments may be missing, but nothing is in the wrong place.
+                    // Arguments may be missing, but none is misplaced.
                     if let Err(error) = parse_by(&mut command, &line) {
                         assert_eq!(
                             error.kind(),

@@ -1,4 +1,4 @@
-//! Which build this is: `weft version`, and what controllers and routers say of themselves.
+//! The build: for `weft version`, and for what controllers and routers report of themselves.
 
 use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -7,14 +7,14 @@ use crate::output::{self, Format};
 
 /// The release.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
-/// Of which sources; empty if nobody knows.
+/// Commit of the sources; empty if unknown.
 const COMMIT: &str = env!("WEFT_BUILD_COMMIT");
-/// When, in seconds since 1970; empty if nobody knows.
+/// Time of the commit in seconds since 1970; empty if unknown.
 const DATE: &str = env!("WEFT_BUILD_DATE");
-/// How much of a commit names it.
+/// Characters of a commit that are shown.
 const SHORT: usize = 12;
 
-/// What stands for something that nobody knows.
+/// Shown in place of an unknown value.
 const UNKNOWN: &str = "unknown";
 
 fn short_commit() -> Option<&'static str> {
@@ -44,7 +44,7 @@ pub(crate) fn line() -> String {
     format!("{RELEASE} (commit {}, {})", short_commit().unwrap_or(UNKNOWN), date())
 }
 
-/// What a controller says of itself.
+/// The build, for a controller.
 pub(crate) fn of_controller() -> weft_controller::Build {
     weft_controller::Build {
         revision: revision(),
@@ -53,12 +53,12 @@ pub(crate) fn of_controller() -> weft_controller::Build {
     }
 }
 
-/// What a router says of itself.
+/// The build, for a router.
 pub(crate) fn of_router() -> weft_router::Build {
     weft_router::Build { revision: revision(), build_date: date(), ..weft_router::Build::default() }
 }
 
-/// Prints which build this is.
+/// Prints the build.
 pub(crate) fn version(format: Format) {
     output::value(format, &shown(), || format!("weft {}", line()));
 }
@@ -106,7 +106,7 @@ mod tests {
             let done = command.arg("-C").arg(sources).args(["rev-parse", asked]).output().ok()?;
             done.status.success().then(|| String::from_utf8(done.stdout).unwrap().trim().to_owned())
         };
-        // An archive has no commit, also inside a repository of something else.
+        // An archive has no commit, even inside a repository of something else.
         let top = git("--show-toplevel").and_then(|top| std::fs::canonicalize(top).ok());
         if option_env!("WEFT_COMMIT").is_none() && top == sources.canonicalize().ok() {
             assert_eq!(Some(COMMIT), git("HEAD").as_deref());

@@ -1,6 +1,6 @@
-//! The command line: what can be said, and what each thing means.
+//! The command line.
 //!
-//! Commands with a shape of their own are written here. `create`, `list`, `show`, `update`,
+//! Commands with arguments of their own are declared here. `create`, `list`, `show`, `update`,
 //! `delete` and the actions on entities are built from the tables of kinds in [`crate::entity`], so
 //! that a new kind needs nothing here.
 
@@ -38,7 +38,7 @@ use crate::{
     output::Format,
 };
 
-/// The part of the command line that is the same for every kind of entity.
+/// The commands that do not depend on the kinds of entities.
 #[derive(Debug, Parser)]
 #[command(
     name = "weft",
@@ -64,7 +64,7 @@ pub(crate) struct Cli {
     pub(crate) command: Fixed,
 }
 
-/// Commands with a shape of their own.
+/// Commands with arguments of their own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Fixed {
     /// Bring up a controller and edge routers on this machine, ready to use
@@ -142,7 +142,7 @@ pub(crate) enum Fixed {
     Version(VersionArgs),
 }
 
-/// How a command prints what it found.
+/// Output format of a command.
 #[derive(Debug, Args, Clone, Copy)]
 pub(crate) struct Output {
     /// How to print; names in JSON and YAML do not change
@@ -189,15 +189,15 @@ pub(crate) struct VersionArgs {
     pub(crate) output: Output,
 }
 
-/// What was asked for.
+/// A parsed command line.
 pub(crate) enum Asked {
-    /// A command with a shape of its own.
+    /// A command with arguments of its own.
     Fixed(Box<Fixed>),
     /// A command over a kind of entity.
     Entity(Box<entity::Request>),
     /// An action on an entity.
     Action(Box<action::ActionRequest>),
-    /// Messages in a file.
+    /// Showing the messages in a trace file.
     TraceShow(Box<TraceShowArgs>),
 }
 
@@ -205,18 +205,18 @@ pub(crate) enum Asked {
 pub(crate) fn command() -> Command {
     let built = entity::commands().into_iter().chain(action::verbs());
     let whole = built.fold(Cli::command(), Command::subcommand);
-    // Beside the kinds that can be traced.
+    // `trace` is also the action that traces entities of some kinds.
     whole.mut_subcommand(TRACE, |trace| {
         trace.subcommand(TraceShowArgs::augment_args(Command::new(SHOW)))
     })
 }
 
-/// The word for traces, and the one for showing what was traced.
+/// The word for traces, and the word for showing a trace file.
 const TRACE: &str = "trace";
 const SHOW: &str = "show";
 
-/// What stays: programs that run for months. They are told apart from the other commands without
-/// these being built, which would stay in memory as long as they run.
+/// Commands that run for months. They are parsed separately, because building all commands would
+/// take memory for as long as they run.
 #[derive(Debug, Parser)]
 #[command(name = "weft", disable_help_flag = true, disable_help_subcommand = true)]
 enum Staying {
@@ -228,13 +228,13 @@ enum Staying {
     Router(RouterCommand),
 }
 
-/// A program that stays, if that is asked for in so many words.
+/// The command, if it is one that runs for months.
 fn staying(words: &[OsString]) -> Option<Fixed> {
     let is = |at: usize, word: &str| words.get(at).is_some_and(|given| given == word);
     if !(is(1, "controller") || is(1, "router")) || !is(2, "run") {
         return None;
     }
-    // What is wrong is said by the whole command line.
+    // Errors are reported by parsing the whole command line.
     Some(match Staying::try_parse_from(words).ok()? {
         Staying::Controller(command) => Fixed::Controller(command),
         Staying::Router(command) => Fixed::Router(command),
@@ -248,7 +248,7 @@ pub(crate) fn parse() -> Asked {
         return Asked::Fixed(Box::new(program));
     }
     let mut command = command();
-    // Commands know the flags they have from those above them once they are built.
+    // Commands inherit flags from outer ones when they are built.
     command.build();
     let settled = arguments::settle(&command, std::env::args_os());
     let matches = match command.try_get_matches_from(&settled.words) {
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!((file.to_str(), grace), (Some("r.yaml"), 3));
         assert_eq!(log.log_format, crate::log::LogFormat::Json);
         assert!(read("weft controller run c.yaml").is_some());
-        // The whole command line has the words for these.
+        // The whole command line reports these.
         for line in ["weft router run", "weft router run --help", "weft router enroll r.yaml"] {
             assert!(read(line).is_none(), "{line}");
         }

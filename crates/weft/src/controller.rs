@@ -1,4 +1,4 @@
-//! `weft controller`: a controller of one's own.
+//! `weft controller`: runs and maintains a controller.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     restore, signals, until_interrupted, weak,
 };
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure> {
     match command {
         ControllerCommand::Init { file, username, password, name } => {
@@ -38,7 +38,7 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
     }
 }
 
-/// Says what is wrong with a file.
+/// Reports everything that is wrong with a file.
 fn check_file(file: &Path, format: Format) -> Result<(), Failure> {
     let examined = ControllerConfig::examine_path(file);
     let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
@@ -56,7 +56,7 @@ async fn init(file: &Path, name: &str, username: &str, password: &str) -> Result
     Ok(())
 }
 
-/// Makes the administrator of a new controller.
+/// Creates the administrator of a new controller.
 pub(crate) async fn make_admin(
     core: &Core,
     name: &str,

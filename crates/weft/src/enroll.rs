@@ -19,7 +19,7 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
     let token = read_token(&args.jwt)?;
     let out = args.out.unwrap_or_else(|| beside(&args.jwt));
     let invited = peek(&token)?;
-    // Before the token is spent: it works only once.
+    // Checked before the token is used, which works only once.
     check_target(&out, args.force)?;
     spend(&token, &out).await?;
     output::line(format!("enrolled identity {} at {}", invited.sub, invited.iss));
@@ -27,7 +27,7 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Enrolls with a token and writes the identity file, where there is none.
+/// Enrolls with a token and writes the identity file, which must not exist.
 pub(crate) async fn enroll_beside(token: &str, out: &Path) -> Result<(), Failure> {
     check_target(out, false)?;
     spend(token, out).await
@@ -41,7 +41,7 @@ async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
     })
 }
 
-/// The controller does not say why it does not know a token; people want to.
+/// Adds possible reasons to the refusal of a token, as the controller gives none.
 fn refused(error: weft_client::Error) -> Failure {
     let spent = error.api().is_some_and(|api| api.code() == "INVALID_ENROLLMENT_TOKEN");
     if !spent {

@@ -1,4 +1,4 @@
-//! How a command fails: what is printed, and the exit status.
+//! Failures of commands: the message and the exit status.
 
 use std::{fmt, process::ExitCode};
 
@@ -19,12 +19,11 @@ mod status {
     pub(super) const INTERRUPTED: u8 = 130;
 }
 
-/// Why a command did not do what was asked, in one sentence for people, and what more there is to
-/// say of it.
+/// Why a command failed: one sentence for people, details, and the exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
-    /// Lines below the sentence.
+    /// Details, one line each.
     details: Vec<String>,
     status: u8,
 }
@@ -34,37 +33,37 @@ impl Failure {
         Self { message: message.to_string(), details: Vec::new(), status }
     }
 
-    /// Something went wrong (status 1).
+    /// A failure (status 1).
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         Self::of(message, status::FAILED)
     }
 
-    /// The command line made no sense (status 2).
+    /// Wrong usage (status 2).
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self::of(message, status::USAGE)
     }
 
-    /// There is no login, it has ended, or it may not do this (status 3).
+    /// There is no login, it has ended, or it lacks the permission (status 3).
     pub(crate) fn not_logged_in(message: impl fmt::Display) -> Self {
         Self::of(message, status::NOT_ALLOWED)
     }
 
-    /// What was named is not there, or is not one thing (status 4).
+    /// The named entity does not exist, or the name is ambiguous (status 4).
     pub(crate) fn not_found(message: impl fmt::Display) -> Self {
         Self::of(message, status::NOT_FOUND)
     }
 
-    /// The controller, or a file, says no (status 5).
+    /// The controller refused, or a file is not acceptable (status 5).
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self::of(message, status::REFUSED)
     }
 
-    /// The controller, or a router, is not there or busy (status 6).
+    /// The controller or a router cannot be reached or is busy (status 6).
     pub(crate) fn unreachable(message: impl fmt::Display) -> Self {
         Self::of(message, status::UNREACHABLE)
     }
 
-    /// There are differences, and that was asked for (status 8).
+    /// There are differences, and the command was asked to fail then (status 8).
     pub(crate) fn different(message: impl fmt::Display) -> Self {
         Self::of(message, status::DIFFERENT)
     }
@@ -74,7 +73,7 @@ impl Failure {
         Self::of("interrupted", status::INTERRUPTED)
     }
 
-    /// The same without a word, if it was interrupted: for commands that end in no other way.
+    /// Prints nothing if it was interrupted: for commands that end in no other way.
     pub(crate) fn unsaid_if_interrupted(self) -> Self {
         match self.status {
             status::INTERRUPTED => Self { message: String::new(), ..self },
@@ -82,21 +81,21 @@ impl Failure {
         }
     }
 
-    /// The same with a word on what was being done in front.
+    /// The failure, with the operation in front.
     pub(crate) fn during(self, what: impl fmt::Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
-    /// The same with one more line below.
+    /// The failure, with one more detail.
     #[must_use]
     pub(crate) fn and(mut self, detail: impl fmt::Display) -> Self {
         self.details.push(detail.to_string());
         self
     }
 
-    /// Prints the message and gives the exit status.
+    /// Prints the message and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        // What others say begins no line of its own.
+        // Text from others must not begin a line.
         let shown = |text: &str| printable::lines(text).replace('\n', "\n  ");
         if !self.message.is_empty() {
             eprintln!("weft: {}", shown(&self.message));
@@ -114,13 +113,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error and what caused it, in one line.
+/// An error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Many errors repeat their cause already.
+        // Many errors contain the text of their cause.
         if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
@@ -140,7 +139,7 @@ impl From<weft_client::Error> for Failure {
     }
 }
 
-/// What the controller says about its refusal: the sentence, then code, field and cause.
+/// The controller's refusal: its message, then code, field and cause.
 impl From<&ApiError> for Failure {
     fn from(refusal: &ApiError) -> Self {
         let body = &refusal.body;
@@ -166,7 +165,7 @@ impl From<&ApiError> for Failure {
     }
 }
 
-/// Field, value, reason and what is beneath, one line each.
+/// Field, value, reason and deeper causes, one line each.
 fn causes(body: &ErrorBody, lines: &mut Vec<String>) {
     let mut next = body.cause.as_deref();
     while let Some(cause) = next {
@@ -193,7 +192,7 @@ fn causes(body: &ErrorBody, lines: &mut Vec<String>) {
     }
 }
 
-/// What to do about a 401.
+/// Advice about a 401.
 fn not_allowed(body: &ErrorBody) -> &'static str {
     let cause = body.cause.as_ref().map(|cause| cause.summary()).unwrap_or_default();
     if cause.contains("permission") || cause.contains("administrator") {
@@ -209,8 +208,7 @@ impl From<weft_identity::Error> for Failure {
     }
 }
 
-/// A file that is not acceptable is a mistake of whoever wrote it (status 2), told of with all
-/// its reasons.
+/// A mistake in a file is wrong usage (status 2), reported with all its reasons.
 impl From<weft_config::Error> for Failure {
     fn from(error: weft_config::Error) -> Self {
         match &error {

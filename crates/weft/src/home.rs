@@ -1,11 +1,11 @@
-//! The folder in which a network of `weft quickstart` lives, and what lies where in it.
+//! The folder of a network of `weft quickstart`.
 //!
 //! ```text
 //! <home>/controller.yaml    the controller's configuration
-//! <home>/controller.db      the model of the network: who there is and who may reach what
-//! <home>/router.yaml        the edge router's configuration; what it remembers lies beside it
+//! <home>/controller.db      the model of the network: entities and policies
+//! <home>/router.yaml        the edge router's configuration; its state lies beside it
 //! <home>/pki/               certificates and keys: root, edge signer, controller, router
-//! <home>/router.log         what the router logs, if it is a process of its own
+//! <home>/router.log         the router's log, if it is a process of its own
 //! <home>/routers/2/         the second router: its configuration, keys and log; and so on
 //! <home>/lock               held while a process uses the home
 //! ```
@@ -28,19 +28,19 @@ const ROUTERS: &str = "routers";
 const PKI: &str = "pki";
 const LOCK: &str = "lock";
 
-/// What a home may hold whose making was interrupted.
+/// Files that a home may hold whose creation was interrupted.
 const BEGINNINGS: &[&str] = &[LOCK, PKI, ROUTER_FILE, ROUTERS, DATABASE];
 
-/// A home that this process holds.
+/// A home that is locked by this process.
 #[derive(Debug)]
 pub(crate) struct Home {
     root: PathBuf,
-    /// Unlocked when the process ends, however it ends.
+    /// The lock, which ends with the process.
     _lock: File,
 }
 
 impl Home {
-    /// Takes the folder, which is made if it is not there.
+    /// Locks the folder, which is created if it does not exist.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, Failure> {
         let root = match given {
             Some(given) => given.to_owned(),
@@ -58,7 +58,7 @@ impl Home {
         Ok(home)
     }
 
-    /// Whether no network was made here yet. The controller's file is the last of its making.
+    /// True if the home has no network yet. The controller's file is the last that is created.
     pub(crate) fn is_new(&self) -> bool {
         !self.controller_file().exists()
     }
@@ -111,17 +111,17 @@ impl Home {
         }
     }
 
-    /// What a router logs that is a process of its own.
+    /// Log of a router that is a process of its own.
     pub(crate) fn router_log(&self, number: u8) -> PathBuf {
         self.router_folder(number).join(ROUTER_LOG)
     }
 
-    /// How many routers have a configuration here.
+    /// Number of routers with a configuration here.
     pub(crate) fn router_count(&self) -> u8 {
         (1..=u8::MAX).take_while(|number| self.router_file(*number).exists()).last().unwrap_or(0)
     }
 
-    /// Forgets routers behind this one whose making was interrupted.
+    /// Removes the folders of routers behind `last`, whose creation was interrupted.
     pub(crate) fn forget_routers_behind(&self, last: u8) -> Result<(), Failure> {
         for number in last + 1..=self.router_count() {
             let path = self.router_file(number);
@@ -138,7 +138,7 @@ impl Home {
             .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
     }
 
-    /// A new network is made only where nothing else lies.
+    /// Refuses a folder that holds anything else.
     fn refuse_strangers(&self) -> Result<(), Failure> {
         if !self.is_new() {
             return Ok(());
@@ -184,7 +184,7 @@ fn lock(root: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Paths are written into configuration files, where `$` begins a variable.
+/// Refuses paths with `$`, which would begin a variable in the configuration files.
 fn check_path(root: &Path) -> Result<(), Failure> {
     match root.to_str() {
         Some(text) if !text.contains('$') => Ok(()),

@@ -1,5 +1,5 @@
-//! The log, on standard error. One record is one line: what peers say stands in it as text, and can
-//! neither begin a record of its own nor reach the terminal.
+//! The log, on standard error. One record is one line: text from peers is escaped, so that it
+//! cannot begin a record or control the terminal.
 
 use std::{
     fmt,
@@ -32,7 +32,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// How a program that stays logs.
+/// Settings of the log of a controller, router or tunneler.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct LogArgs {
     /// Form of the log on standard error
@@ -51,22 +51,22 @@ pub(crate) struct LogArgs {
     pub(crate) log_levels: Option<PathBuf>,
 }
 
-/// Reads the levels again and uses them.
+/// Reads the levels again and applies them.
 type Reload = Box<dyn Fn() + Send + Sync>;
 
 static RELOAD: OnceLock<Reload> = OnceLock::new();
 
-/// Largest file of levels.
+/// Largest file of levels, in bytes.
 const MAX_LEVELS: u64 = 64 * 1024;
 
-/// Begins to log, at `level` unless the file of levels or `RUST_LOG` says otherwise.
+/// Begins to log, at `level` unless the file of levels or `RUST_LOG` sets others.
 pub(crate) fn start(level: &'static str, args: &LogArgs) {
     let levels = Levels { usual: level, file: args.log_levels.clone() };
     let filter = levels.filter().unwrap_or_else(|problem| {
         eprintln!("weft: {problem}, and ignored");
         EnvFilter::new(level)
     });
-    // Colours are for people: neither for files nor where `NO_COLOR` is set.
+    // Colours only on a terminal, and not if `NO_COLOR` is set.
     let is_coloured = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
@@ -86,21 +86,21 @@ pub(crate) fn start(level: &'static str, args: &LogArgs) {
     }
 }
 
-/// Reads the levels again, where they are in a file.
+/// Reads the file of levels again, if there is one.
 pub(crate) fn read_levels_again() {
     if let Some(reload) = RELOAD.get() {
         reload();
     }
 }
 
-/// Where the levels come from.
+/// Sources of the levels.
 struct Levels {
     usual: &'static str,
     file: Option<PathBuf>,
 }
 
 impl Levels {
-    /// The levels as they are now.
+    /// The present levels.
     fn filter(&self) -> Result<EnvFilter, String> {
         if let Some(file) = &self.file
             && let Some(text) = read(file)?
@@ -115,7 +115,7 @@ impl Levels {
         }
     }
 
-    /// From now on they can be read again.
+    /// Makes the levels readable again with [`read_levels_again`].
     fn follow(self, set: impl Fn(EnvFilter) -> Result<(), String> + Send + Sync + 'static) {
         let reload = move || match self.filter().and_then(&set) {
             Ok(()) => {}
@@ -125,7 +125,7 @@ impl Levels {
     }
 }
 
-/// What the file says; none if it is not there.
+/// The contents of the file; `None` if it does not exist.
 fn read(file: &Path) -> Result<Option<String>, String> {
     use std::io::Read as _;
     let opened = match std::fs::File::open(file) {
@@ -139,7 +139,7 @@ fn read(file: &Path) -> Result<Option<String>, String> {
     Ok((!text.trim().is_empty()).then_some(text))
 }
 
-/// Fields of records, each in one line.
+/// Writer of a record's fields, each in one line.
 fn fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     format::debug_fn(field).delimited(" ")
 }
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// What is logged when a peer calls itself this.
+    /// The log line about a peer with this name.
     fn logged(name: &str, is_coloured: bool) -> String {
         let written = Written::default();
         let to = written.clone();
@@ -204,7 +204,7 @@ mod tests {
             "{text:?}"
         );
         assert_eq!(text.matches(r"\u{1b}[2J\u{9b}H").count(), 6, "{text}");
-        // Colours are the log's own.
+        // Colours of the log itself are allowed.
         let text = logged("x\u{1b}[2J", true);
         assert_eq!(text.matches('\n').count(), 1);
         assert!(text.contains("\u{1b}[3mshown") && !text.contains("\u{1b}[2J"), "{text:?}");
@@ -215,7 +215,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("levels");
         let levels = Levels { usual: "info", file: Some(file.clone()) };
-        // Other tests may be told their levels.
+        // Other tests may run with other levels.
         let usual = levels.filter().unwrap().to_string();
         std::fs::write(&file, "weft_router=debug,warn\n").unwrap();
         let read = levels.filter().unwrap().to_string();

@@ -1,8 +1,8 @@
 //! A zero-trust overlay network: controller, router and the operator's commands.
 //!
-//! One binary. The command line ([`cli`]) says what is wanted; every command is a function that
-//! ends in success or in a [`failure::Failure`], whose sentence is printed and whose number is the
-//! exit status. Results go to standard output, words about them and the log to standard error.
+//! One binary. [`cli`] parses the command line; every command is a function that succeeds or
+//! returns a [`failure::Failure`] with a message and an exit status. Results go to standard output,
+//! messages and the log to standard error.
 
 mod arguments;
 mod ask;
@@ -44,7 +44,7 @@ use cli::{Asked, CompletionsArgs, ControllerCommand, Fixed, RouterCommand, Tunne
 use failure::Failure;
 use log::LogArgs;
 
-/// A shell that wants to know how a line goes on sets this.
+/// Environment variable by which a shell asks for completions.
 const COMPLETE: &str = "WEFT_COMPLETE";
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 fn carry_out(asked: Asked) -> Result<(), Failure> {
     let runtime = runtime()?;
     let done = runtime.block_on(dispatch(asked));
-    // What still runs has been told to stop; nobody waits for it.
+    // Tasks were told to stop; the program does not wait for them.
     runtime.shutdown_background();
     done
 }
@@ -116,14 +116,14 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
     }
 }
 
-/// For commands that leave nothing behind that would have to be tidied up.
+/// Runs a command that leaves nothing to clean up, until Ctrl-C.
 async fn until_interrupted(
     command: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
     let stop = signals::first()?;
     tokio::select! {
-        // Who was interrupted does not begin the next step, even if the answer to a question is
-        // there at the same moment.
+        // An interrupted command must not begin its next step, even if an answer arrives at the
+        // same moment.
         biased;
         () = stop.cancelled() => Err(Failure::interrupted()),
         done = command => done,
@@ -156,7 +156,7 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::new(format!("cannot start: {error}")))
 }
 
-/// How it is logged.
+/// Settings of the log.
 fn log_args(asked: &Asked) -> LogArgs {
     let Asked::Fixed(command) = asked else { return LogArgs::default() };
     match &**command {
@@ -166,8 +166,8 @@ fn log_args(asked: &Asked) -> LogArgs {
     }
 }
 
-/// What is logged without `RUST_LOG`: programs that stay tell what they do, commands only what is
-/// wrong.
+/// Level of the log without `RUST_LOG`: information for controllers, routers and tunnelers,
+/// warnings for other commands.
 fn default_level(asked: &Asked) -> &'static str {
     match asked {
         Asked::Fixed(command) => match **command {

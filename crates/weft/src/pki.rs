@@ -1,9 +1,9 @@
 //! The certificates of a new network.
 //!
-//! A root that everybody believes, below it the edge signer that issues the certificates of
-//! controller, routers and identities. Keys are P-256 and readable by their owner alone; only the
-//! controller's own is RSA: native SDKs of the 0.x line check the signature of an enrollment token
-//! with the key of the certificate that the controller presents, and they read RSA signatures only.
+//! The root is what clients trust. Below it is the edge signer, which issues the certificates of
+//! controller, routers and identities. Keys are P-256 and readable by their owner only. The
+//! controller's own key is RSA: native SDKs of the 0.x line check the signature of an enrollment
+//! token with the key of the controller's certificate, and support RSA signatures only.
 
 use std::{
     fs,
@@ -19,23 +19,25 @@ use weft_identity::{
 
 use crate::{failure::Failure, home::Home};
 
-/// Certificate of the root: what clients are told to trust.
+/// Certificate of the root, which clients are told to trust.
 pub(crate) const ROOT_CERT: &str = "root.crt";
-/// Key of the root. Nothing here uses it after the beginning; it may be taken away and kept safe.
+/// Key of the root. It is not used after the certificates were made and may be moved to a safe
+/// place.
 pub(crate) const ROOT_KEY: &str = "root.key";
 /// Certificate of the edge signer.
 pub(crate) const SIGNER_CERT: &str = "signer.crt";
-/// Its key.
+/// Key of the edge signer.
 pub(crate) const SIGNER_KEY: &str = "signer.key";
 /// Certificate and chain of the controller.
 pub(crate) const CONTROLLER_CERT: &str = "controller.crt";
-/// Its key.
+/// Key of the controller.
 pub(crate) const CONTROLLER_KEY: &str = "controller.key";
 
-/// A controller's certificate is made anew when it has less than this to live.
+/// Rest of its validity at which the controller's certificate is renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 24 * 3600);
 
-/// Makes authorities and the controller's certificate. Whatever an earlier try left is replaced.
+/// Makes the authorities and the controller's certificate. Leftovers of an earlier try are
+/// replaced.
 pub(crate) fn make(
     home: &Home,
     trust_domain: &str,
@@ -64,8 +66,8 @@ pub(crate) fn make(
     write_certificates(&home.pki(CONTROLLER_CERT), &[&certificate, signer.certificate()])
 }
 
-/// Makes the controller's certificate anew, with the same key and names, if its end is near.
-/// Answers whether it did.
+/// Renews the controller's certificate, with the same key and names, if it ends soon. Returns true
+/// if it did.
 pub(crate) fn renew_if_due(home: &Home) -> Result<bool, Failure> {
     let path = home.pki(CONTROLLER_CERT);
     let current = read_certificates(&path)?;
@@ -89,7 +91,8 @@ pub(crate) fn renew_if_due(home: &Home) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// What the controller's certificate names: who it is, and every way it is reached.
+/// Alternative names of the controller's certificate: its SPIFFE id, and every name that it is
+/// reached by.
 fn names(trust_domain: &str, controller: &str, host: &str) -> Vec<San> {
     let mut sans = vec![
         San::Uri(SpiffeId::controller(trust_domain, controller).to_string()),

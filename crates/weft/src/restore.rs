@@ -1,4 +1,4 @@
-//! `weft controller restore`: a snapshot takes the place of the database.
+//! `weft controller restore`: replaces the database with a snapshot.
 
 use std::{
     fs::{self, File},
@@ -10,25 +10,25 @@ use weft_store::{Hold, sync_folder_of};
 
 use crate::failure::{Failure, chain};
 
-/// What a database that a restore has replaced is called: its name, and this with a number.
+/// Suffix of the name of a replaced database; a number follows.
 const KEPT: &str = "before-restore";
 
-/// Checks the snapshot, writes it as a new database on a new timeline, and puts that in the place
-/// of the one there is, which is kept. Nobody opens the one there is meanwhile: what he wrote would
-/// be gone.
+/// Checks the snapshot, writes it as a new database on a new timeline, and replaces the present
+/// one, which is kept. The present database stays locked meanwhile, because later writes to it
+/// would be lost.
 pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
     let during = |failure: Failure| failure.during("nothing was restored");
     let held = hold(database).map_err(during)?;
     let fresh = beside(database, "restoring");
     if fresh.exists() {
-        // Left by a restore that was cut off; it never became anybody's database.
+        // A leftover of an interrupted restore, which was never used.
         fs::remove_file(&fresh).map_err(|error| during(at(&fresh, &error)))?;
     }
     let head = weft_store::restore(snapshot, &fresh).map_err(|error| {
         during(Failure::new(chain(&error)).during(format!("snapshot {}", snapshot.display())))
     })?;
     let held = match held {
-        // There was none when we began.
+        // There was none at the beginning.
         None => hold(database).map_err(during)?,
         held => held,
     };
@@ -45,13 +45,13 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Nobody may have the database open. Whether it is whole does not matter: that is why somebody
-/// restores.
+/// Locks the database, so that no process has it open. It may be damaged, as that is a reason to
+/// restore.
 fn hold(database: &Path) -> Result<Option<Hold>, Failure> {
     Hold::take(database).map_err(|error| Failure::new(chain(&error)))
 }
 
-/// Gives the database a second name, so that there is one at every moment, also after a crash.
+/// Gives the database a second name, so that a database exists at every moment, also after a crash.
 fn keep(database: &Path) -> Result<Option<PathBuf>, Failure> {
     for number in 1.. {
         let kept = beside(database, &format!("{KEPT}-{number}"));
@@ -59,7 +59,7 @@ fn keep(database: &Path) -> Result<Option<PathBuf>, Failure> {
             Ok(()) => return durable(kept),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // Not every file system knows second names.
+            // Not every file system has hard links.
             Err(_) => {
                 let copied = fs::copy(database, &kept).and_then(|_| File::open(&kept)?.sync_all());
                 return match copied {
@@ -79,7 +79,7 @@ fn durable(kept: PathBuf) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// A path in the same folder whose name ends in this.
+/// A path in the same folder, with another ending.
 fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".");
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(after.revision, Revision(1));
         assert_ne!(after.timeline, before.timeline);
 
-        // Once more, over a database that cannot be opened any more, and where there is none.
+        // Again, over a database that cannot be opened, and where there is none.
         fs::write(&database, b"cut").unwrap();
         restore(&database, &snapshot).unwrap();
         assert_eq!(fs::read(folder.path().join("ctrl.db.before-restore-2")).unwrap(), b"cut");

@@ -1,4 +1,4 @@
-//! `weft router`: a router of one's own.
+//! `weft router`: runs and maintains a router.
 
 mod explain;
 mod new_file;
@@ -18,7 +18,7 @@ use crate::{
     signals, until_interrupted,
 };
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
     match command {
         RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
@@ -36,7 +36,7 @@ pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
     }
 }
 
-/// Says what is wrong with a file.
+/// Reports everything that is wrong with a file.
 fn check_file(file: &Path, format: Format) -> Result<(), Failure> {
     let examined = RouterConfig::examine_path(file);
     let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;

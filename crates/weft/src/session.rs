@@ -1,4 +1,4 @@
-//! Which login a command uses: the current one, or the one it names.
+//! The login of a command: the current one, or the one it names.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use weft_client::{Credentials, Error, Logins, ManagementClient, SavedLogin};
 
 use crate::failure::Failure;
 
-/// Where saved logins lie.
+/// Folder of the saved logins.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct LoginFolder {
     /// Folder of saved logins [default: the user's configuration folder]
@@ -71,7 +71,7 @@ impl Session {
         }))
     }
 
-    /// A client with the login. One that logs in by certificate is renewed when it has ended.
+    /// A client with the login. A login by certificate is renewed if its session has ended.
     pub(crate) async fn client(&self) -> Result<ManagementClient, Failure> {
         let (name, login) = self.saved()?;
         let client = ManagementClient::resume(&login)?;

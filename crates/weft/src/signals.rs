@@ -1,4 +1,4 @@
-//! Ctrl-C, the termination signal, and the end of the process that started this one.
+//! Signals: Ctrl-C, SIGTERM, and the end of the parent process.
 
 use std::{
     io::{self, Read as _},
@@ -10,14 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ask, failure::Failure, topology};
 
-/// Exit status after a second signal: as shells count it for Ctrl-C.
+/// Exit status after a second signal, as shells report Ctrl-C.
 const IMPATIENT: i32 = 130;
-/// How long stopping may take when the process that started this one has ended: nobody is there any
-/// more who could end it.
+/// Longest time for stopping after the parent process has ended: nobody is left who could kill this
+/// process.
 const ORPHANED: Duration = Duration::from_secs(15);
 
-/// A token that is cancelled by the first Ctrl-C or SIGTERM. The second ends the process at once,
-/// for the case that stopping takes somebody too long.
+/// A token that the first Ctrl-C or SIGTERM cancels. The second one ends the process at once.
 pub(crate) fn first() -> Result<CancellationToken, Failure> {
     let mut signals = Signals::new()?;
     let token = CancellationToken::new();
@@ -33,8 +32,8 @@ pub(crate) fn first() -> Result<CancellationToken, Failure> {
     Ok(token)
 }
 
-/// Cancels a token when the process ends that holds the other end of standard input, however it
-/// ends.
+/// Cancels a token when standard input ends, which it does when the process with its other end has
+/// ended.
 pub(crate) fn parent(stop: &CancellationToken) -> Result<(), Failure> {
     let stop = stop.clone();
     let wait = move || {
@@ -92,7 +91,7 @@ impl Signals {
 
     async fn next(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
-            // Nobody can tell us: as if nobody ever did.
+            // Without the signal there is nothing to wait for.
             std::future::pending::<()>().await;
         }
     }

@@ -1,10 +1,10 @@
-//! Passwords that are easily guessed. Controllers take them, from 5 characters on; whoever sets one
-//! is told.
+//! Warnings of passwords that are easily guessed. Controllers accept passwords from 5 characters
+//! on.
 
-/// Passwords with fewer characters are easily guessed.
+/// Shortest password that is not weak, in characters.
 const LEAST: usize = 8;
 
-/// Why a password of a name is weak, if it is.
+/// Why a password is weak, if it is.
 fn reason(username: &str, password: &str) -> Option<String> {
     if password.to_lowercase() == username.to_lowercase() {
         return Some("it is the name".to_owned());
@@ -13,7 +13,7 @@ fn reason(username: &str, password: &str) -> Option<String> {
     (length < LEAST).then(|| format!("it has {length} characters, use {LEAST} or more"))
 }
 
-/// Tells whoever sets a weak password.
+/// Warns if a password is weak.
 pub(crate) fn warn(username: &str, password: &str) {
     if let Some(reason) = reason(username, password) {
         eprintln!("weft: the password of {} is easily guessed: {reason}", username.escape_debug());

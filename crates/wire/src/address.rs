@@ -1,4 +1,4 @@
-//! Transport addresses: `tls:host:port` (protocol: channel 2).
+//! Transport addresses: `tls:host:port` (docs/protocol/channel.md 2).
 
 use std::fmt;
 use std::str::FromStr;

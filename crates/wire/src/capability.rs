@@ -1,4 +1,5 @@
-//! Capability masks of controllers and routers (protocol: channel 9.4, control-plane 3).
+//! Capability masks of controllers and routers
+//! (docs/protocol/channel.md 9.4, docs/protocol/control-plane.md 3).
 
 /// Positions in the mask a controller sends.
 pub mod controller_capability {
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn masks_of_known_releases() {
-        // control-plane 26.8
+        // docs/protocol/control-plane.md 26.8
         let controller: Capabilities = (1..=6).collect();
         assert_eq!(controller.to_wire(), [0x7e]);
         assert_eq!((1..=4).collect::<Capabilities>().to_wire(), [0x1e]);

@@ -6,7 +6,7 @@
 //! have a protobuf body and are read and written through [`ProtoBody`](crate::ProtoBody); the
 //! answers on the way of a circuit, [`CircuitSuccess`], [`CircuitFailed`] and [`RouteResult`],
 //! live in headers. Requests without an answer of their own are answered with an
-//! [`Outcome`](crate::Outcome) (protocol: control-plane 1 to 6).
+//! [`Outcome`](crate::Outcome) (docs/protocol/control-plane.md 1 to 6).
 //!
 //! ```text
 //! router                      controller                     other routers
@@ -30,7 +30,7 @@ pub use crate::proto::ctrl::*;
 
 use crate::proto::{debug_without_secrets, proto_bodies};
 
-/// Content types of the fabric part (protocol: control-plane 5).
+/// Content types of the fabric part (docs/protocol/control-plane.md 5).
 pub mod content_type {
     /// A router asks for a circuit, see [`CircuitRequest`](super::CircuitRequest).
     pub const CIRCUIT_REQUEST: i32 = 1000;
@@ -109,7 +109,7 @@ pub mod content_type {
     pub const ROUTER_DRAINS: i32 = 77_002;
 }
 
-/// Header keys of the fabric part (protocol: control-plane 6).
+/// Header keys of the fabric part (docs/protocol/control-plane.md 6).
 pub mod header {
     /// Address of the initiating end in a circuit success; string.
     pub const CIRCUIT_ADDRESS: i32 = 1100;
@@ -123,7 +123,7 @@ pub mod header {
     pub const ROUTE_ERROR_CODE: i32 = 1104;
 }
 
-/// Keys of peer data that the fabric itself writes (protocol: control-plane 6).
+/// Keys of peer data that the fabric itself writes (docs/protocol/control-plane.md 6).
 pub mod peer_data_key {
     /// Local address of the terminating side; text.
     pub const TERMINATOR_LOCAL_ADDRESS: u32 = 1110;
@@ -141,7 +141,7 @@ pub mod peer_data_key {
     pub const DIALER_IDENTITY_NAME: u32 = 1116;
 }
 
-/// Attempt number of routes that move an existing circuit (protocol: control-plane 14).
+/// Attempt number of routes that move an existing circuit (docs/protocol/control-plane.md 14).
 pub const REROUTE_ATTEMPT: u32 = 99_969_996;
 
 /// Key of [`Settings`]: the address the router is to use for this controller from now on.

@@ -4,7 +4,7 @@
 //! It shares the control channel with [`ctrl`](crate::ctrl); only edge routers take part. Most
 //! messages have a protobuf body and are read and written through
 //! [`ProtoBody`](crate::ProtoBody); those for circuits of SDKs live in headers. A request that
-//! fails is answered with an [`EdgeError`] (protocol: edge-control-plane 2).
+//! fails is answered with an [`EdgeError`] (docs/protocol/edge-control-plane.md 2).
 //!
 //! ```text
 //! controller                                  edge router
@@ -40,7 +40,7 @@ pub use crate::proto::edge_ctrl::*;
 
 use crate::proto::{debug_without_secrets, proto_bodies};
 
-/// Content types of the edge part (protocol: edge-control-plane 2).
+/// Content types of the edge part (docs/protocol/edge-control-plane.md 2).
 pub mod content_type {
     /// First edge message, see [`ServerHello`](super::ServerHello).
     pub const SERVER_HELLO: i32 = 20000;
@@ -137,8 +137,8 @@ pub mod content_type {
     pub const CURRENT_INDEX: i32 = 20506;
 }
 
-/// Header keys of the edge part (protocol: edge-control-plane 1.1). The meaning of some depends on
-/// the content type.
+/// Header keys of the edge part (docs/protocol/edge-control-plane.md 1.1). The meaning of some
+/// depends on the content type.
 pub mod header {
     /// Peer data of a circuit; map from u32 to bytes.
     pub const PEER_DATA: i32 = 10;

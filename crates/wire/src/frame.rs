@@ -4,22 +4,23 @@
 //! 03 06 09 0c | content type i32 | sequence i32 | headers length u32 | body length u32 | headers | body
 //! ```
 //!
-//! All numbers little-endian (protocol: channel 4). The [`Decoder`] is fed whatever slices the
-//! connection yields and copies each message once, into buffers of its exact size; the announced
-//! lengths are held against [`FrameLimits`] before anything is allocated. The encoder writes the
-//! head and headers into the caller's buffer and leaves the body where it is, so that writers can
-//! gather.
+//! All numbers little-endian (docs/protocol/channel.md 4). The [`Decoder`] is fed whatever slices
+//! the connection yields and copies each message once, into buffers of its exact size; the
+//! announced lengths are held against [`FrameLimits`] before anything is allocated. The encoder
+//! writes the head and headers into the caller's buffer and leaves the body where it is, so that
+//! writers can gather.
+
+mod limits;
 
 use crate::error::FrameError;
 use crate::headers::Headers;
 use crate::message::Message;
-use crate::{ctrl, edge, edge_ctrl::content_type, payload};
 use bytes::Bytes;
+
+pub use crate::message::HEAD_LEN;
 
 /// What every frame starts with.
 pub const MAGIC: [u8; 4] = [0x03, 0x06, 0x09, 0x0c];
-/// Length of the fixed part of a frame.
-pub const HEAD_LEN: usize = 20;
 
 /// Up to this size a message gets its buffer at once; a larger announcement only gets memory as its
 /// bytes arrive, so that an announcement alone costs nothing.
@@ -40,54 +41,12 @@ pub struct FrameLimits {
 }
 
 impl FrameLimits {
-    /// Limits of a hello: what current peers accept (protocol: channel 7.1).
+    /// Limits of a hello: what current peers accept (docs/protocol/channel.md 7.1).
     pub const HELLO: Self = Self::new(16384, 4192);
-    /// Limits of everything after the hello (protocol: channel 4).
+    /// Limits of everything after the hello (docs/protocol/channel.md 4).
     pub const MESSAGES: Self = Self::new(1024 * 1024, 64 * 1024 * 1024);
-    /// Most bytes of the whole data model: that of a network with a million identities takes some
-    /// 100 MiB.
-    pub const MODEL_BODY: u32 = 512 * 1024 * 1024;
-    /// Limits of what a controller sends to its routers. Only what carries the whole data model may
-    /// be long.
-    pub const MODEL: Self = Self {
-        longer: &[
-            (content_type::DATA_STATE, Self::MODEL_BODY),
-            (content_type::VALIDATE_DATA_STATE_REQUEST, Self::MODEL_BODY),
-        ],
-        ..Self::MESSAGES
-    };
-
     /// Limits of a peer that nobody has judged yet: 64 KiB in all.
     pub const UNJUDGED: Self = Self::new(32 * 1024, 32 * 1024);
-    /// Limits of what SDKs send to their routers: what applications write may be long, for SDKs
-    /// send it as it was written.
-    pub const FROM_SDK: Self = Self {
-        longer: &[
-            (edge::content_type::DATA, Self::MESSAGES.body),
-            (payload::content_type::PAYLOAD, Self::MESSAGES.body),
-            (edge::content_type::INSPECT_RESPONSE, Self::REPORT_BODY),
-            (edge::content_type::CONN_INSPECT_RESPONSE, Self::REPORT_BODY),
-        ],
-        ..Self::new(256 * 1024, 256 * 1024)
-    };
-    /// Limits of what routers send to their controllers: reports on all that a router has may be
-    /// long.
-    pub const FROM_ROUTER: Self = Self {
-        longer: &[
-            (ctrl::content_type::METRICS, Self::REPORT_BODY),
-            (ctrl::content_type::ROUTER_LINKS, Self::REPORT_BODY),
-            (ctrl::content_type::CIRCUIT_CONFIRMATION, Self::REPORT_BODY),
-            (ctrl::content_type::CARRIED_CIRCUITS, Self::REPORT_BODY),
-            (ctrl::content_type::REMOVE_TERMINATORS, Self::REPORT_BODY),
-            (content_type::CONNECT_EVENTS, Self::REPORT_BODY),
-            (ctrl::content_type::VALIDATE_TERMINATORS_V2_RESPONSE, Self::MESSAGES.body),
-            (ctrl::content_type::INSPECT_RESPONSE, Self::MESSAGES.body),
-            (content_type::VALIDATE_DATA_STATE_RESPONSE, Self::MESSAGES.body),
-        ],
-        ..Self::new(256 * 1024, 1024 * 1024)
-    };
-    /// Most bytes of a report on all that a peer has.
-    const REPORT_BODY: u32 = 16 * 1024 * 1024;
 
     /// The same limits for every content type.
     pub const fn new(headers: u32, body: u32) -> Self {
@@ -204,7 +163,7 @@ impl Decoder {
     }
 
     /// Refuses a wrong magic as soon as its bytes are there: a peer of another version sends less
-    /// than a whole head (protocol: channel 6.3).
+    /// than a whole head (docs/protocol/channel.md 6.3).
     fn check_magic(&mut self, bytes: &[u8; HEAD_LEN], filled: usize) -> Result<(), FrameError> {
         let seen = filled.min(MAGIC.len());
         if bytes[..seen] == MAGIC[..seen] || seen < MAGIC.len() {

@@ -2,7 +2,7 @@
 //!
 //! Entries are not taken apart when a frame arrives. The section is checked once, stays one buffer,
 //! and a value is looked up by walking it. A router that forwards a payload passes the section on,
-//! minus a few keys removed in place, without touching the rest (protocol: channel 4 and 5).
+//! minus a few keys removed in place, without touching the rest (docs/protocol/channel.md 4 and 5).
 
 mod value;
 

@@ -1,46 +1,18 @@
 //! The first exchange of every connection: the dialer's hello and the listener's answer.
 //!
 //! The dialer sends a [`Hello`] (content type 0, its identity token as body), the listener answers
-//! with a [`HelloResult`]; there is no third message (protocol: channel 7). A connection may be one
-//! of several that form one channel: then the hello says so, and the answer to the first carries
-//! the id and the secret that later ones must show.
+//! with a [`HelloResult`]; there is no third message (docs/protocol/channel.md 7). A connection may
+//! be one of several that form one channel: then the hello says so, and the answer to the first
+//! carries the id and the secret that later ones must show.
 
 use crate::error::WireError;
 use crate::headers::Headers;
 use crate::message::{Message, content_type};
 use bytes::Bytes;
 
-/// Header keys reserved for the channel itself (protocol: channel 6.1).
-pub mod header {
-    /// Id of the connection or group; string.
-    pub const CONNECTION_ID: i32 = 0;
-    /// Sequence of the request that a message answers; i32.
-    pub const REPLY_FOR: i32 = 1;
-    /// Whether a [`Result`](super::content_type::RESULT) is a success; bool.
-    pub const RESULT_SUCCESS: i32 = 2;
-    /// Version of the sender; see [`VersionInfo`](crate::VersionInfo).
-    pub const HELLO_VERSION: i32 = 4;
-    /// Heartbeat: the sender's clock; u64.
-    pub const HEARTBEAT: i32 = 5;
-    /// Heartbeat given back; u64.
-    pub const HEARTBEAT_RESPONSE: i32 = 6;
-    /// Type of the underlay; string.
-    pub const TYPE: i32 = 7;
-    /// Identity token of the listener; string.
-    pub const ID: i32 = 8;
-    /// Whether the connection belongs to a group; bool.
-    pub const IS_GROUPED: i32 = 9;
-    /// Secret of the group; bytes.
-    pub const GROUP_SECRET: i32 = 10;
-    /// Whether the connection is the first of its group; bool.
-    pub const IS_FIRST: i32 = 11;
-    /// Why a hello was refused; u32, see [`RejectClass`](super::RejectClass).
-    pub const REJECT_CLASS: i32 = 13;
-    /// Opaque value that a reply copies from its request.
-    pub const REFLECTED: i32 = 128;
-}
+pub use crate::message::header;
 
-/// Underlay types of grouped connections (protocol: channel 7.2).
+/// Underlay types of grouped connections (docs/protocol/channel.md 7.2).
 pub mod underlay {
     /// Control channel: everything without a connection of its own.
     pub const CTRL_DEFAULT: &str = "ctrl.default";
@@ -60,7 +32,7 @@ pub mod underlay {
     pub const EDGE_CONTROL: &str = "edge.control";
 }
 
-/// ALPN names (protocol: channel 3.1).
+/// ALPN names (docs/protocol/channel.md 3.1).
 pub mod alpn {
     /// Router to controller, controller to router, controller to controller.
     pub const CTRL: &str = "ziti-ctrl";
@@ -163,7 +135,7 @@ impl Hello {
     }
 }
 
-/// Why a listener refuses, for dialers that look at it (protocol: channel 7.4).
+/// Why a listener refuses, for dialers that look at it (docs/protocol/channel.md 7.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RejectClass {
     /// No class given.
@@ -287,7 +259,7 @@ impl HelloResult {
     }
 }
 
-/// Answer to a peer that speaks another frame version (protocol: channel 6.3).
+/// Answer to a peer that speaks another frame version (docs/protocol/channel.md 6.3).
 pub mod negotiation {
     /// What the answer starts with.
     pub const MAGIC: [u8; 4] = [0x03, 0x06, 0x09, 0x0a];

@@ -3,13 +3,14 @@
 //! The dialer names the link, itself, whom it means to reach and which attempt this is. After the
 //! answer, both sides send circuit data ([`payload`](crate::payload)). A link is several
 //! connections of one group, or with routers before 1.6.6 two connections, one for payloads and
-//! one for acknowledgements, or a single one (protocol: data-plane 3).
+//! one for acknowledgements, or a single one (docs/protocol/data-plane.md 3).
 
 use crate::error::WireError;
 use crate::hello::{self, Hello};
 use crate::message::content_type;
 
-/// Header keys of a link's hello (protocol: data-plane 3.3). They overlap those of the channel.
+/// Header keys of a link's hello (docs/protocol/data-plane.md 3.3). They overlap those of the
+/// channel.
 pub mod header {
     /// What a connection of a split link carries, see [`SplitPart`](super::SplitPart); one byte.
     pub const SPLIT_PART: i32 = 1;
@@ -125,7 +126,7 @@ impl LinkHello {
 }
 
 /// The key of a link as one of its ends sees it: there is one link for each. An empty binding is
-/// `default` (protocol: data-plane 4.1).
+/// `default` (docs/protocol/data-plane.md 4.1).
 pub fn key(dialer_binding: &str, protocol: &str, peer_id: &str, listener_binding: &str) -> String {
     format!("{}->{protocol}:{peer_id}->{}", named(dialer_binding), named(listener_binding))
 }
@@ -134,7 +135,7 @@ pub fn key(dialer_binding: &str, protocol: &str, peer_id: &str, listener_binding
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The id of a link of this random number: in base 62, without leading zeros
-/// (protocol: data-plane 4.2).
+/// (docs/protocol/data-plane.md 4.2).
 pub fn id_of(mut number: u128) -> String {
     let mut digits = Vec::new();
     while number > 0 || digits.is_empty() {

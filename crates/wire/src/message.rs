@@ -1,12 +1,13 @@
 //! One message of a channel, before it is given its meaning.
 
 use crate::error::WireError;
-use crate::frame::HEAD_LEN;
 use crate::headers::Headers;
-use crate::hello::header;
 use bytes::Bytes;
 
-/// Content types of the channel itself (protocol: channel 6.2).
+/// Length of what every frame has besides headers and body.
+pub const HEAD_LEN: usize = 20;
+
+/// Content types of the channel itself (docs/protocol/channel.md 6.2).
 pub mod content_type {
     /// First message of a connection.
     pub const HELLO: i32 = 0;
@@ -24,6 +25,36 @@ pub mod content_type {
     pub const RAW: i32 = 6;
     /// Probe that reconnecting 1.x routers write on the old socket; ignored.
     pub const RECONNECT_PING: i32 = -33;
+}
+
+/// Header keys reserved for the channel itself (docs/protocol/channel.md 6.1).
+pub mod header {
+    /// Id of the connection or group; string.
+    pub const CONNECTION_ID: i32 = 0;
+    /// Sequence of the request that a message answers; i32.
+    pub const REPLY_FOR: i32 = 1;
+    /// Whether a [`Result`](super::content_type::RESULT) is a success; bool.
+    pub const RESULT_SUCCESS: i32 = 2;
+    /// Version of the sender; see [`VersionInfo`](crate::VersionInfo).
+    pub const HELLO_VERSION: i32 = 4;
+    /// Heartbeat: the sender's clock; u64.
+    pub const HEARTBEAT: i32 = 5;
+    /// Heartbeat given back; u64.
+    pub const HEARTBEAT_RESPONSE: i32 = 6;
+    /// Type of the underlay; string.
+    pub const TYPE: i32 = 7;
+    /// Identity token of the listener; string.
+    pub const ID: i32 = 8;
+    /// Whether the connection belongs to a group; bool.
+    pub const IS_GROUPED: i32 = 9;
+    /// Secret of the group; bytes.
+    pub const GROUP_SECRET: i32 = 10;
+    /// Whether the connection is the first of its group; bool.
+    pub const IS_FIRST: i32 = 11;
+    /// Why a hello was refused; u32, see [`RejectClass`](crate::hello::RejectClass).
+    pub const REJECT_CLASS: i32 = 13;
+    /// Opaque value that a reply copies from its request.
+    pub const REFLECTED: i32 = 128;
 }
 
 /// A message: type, sequence, headers and body.
@@ -47,7 +78,7 @@ impl Message {
     }
 
     /// Makes this message the reply to `request`: names its sequence and reflects header 128
-    /// (protocol: channel 8.3).
+    /// (docs/protocol/channel.md 8.3).
     pub fn in_reply_to(mut self, request: &Message) -> Self {
         self.headers.set_i32(header::REPLY_FOR, request.sequence);
         if let Some(reflected) = request.headers.get(header::REFLECTED) {
@@ -57,7 +88,7 @@ impl Message {
     }
 
     /// The sequence this message replies to; `None` if it is not a reply. A header of the wrong
-    /// length and the value -1 are no reply (protocol: channel 8.2).
+    /// length and the value -1 are no reply (docs/protocol/channel.md 8.2).
     pub fn reply_for(&self) -> Option<i32> {
         self.headers.get_i32(header::REPLY_FOR).filter(|sequence| *sequence != -1)
     }

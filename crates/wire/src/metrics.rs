@@ -1,4 +1,4 @@
-//! What a router measures, as it reports it to its controllers (protocol: control-plane 19).
+//! What a router measures, as it reports it to its controllers (docs/protocol/control-plane.md 19).
 //!
 //! Controllers take the cost of links from it: see [`MetricsMessage::link_latency`].
 

@@ -1,10 +1,10 @@
-//! The generic answer: success or failure with a text (protocol: channel 8.5).
+//! The generic answer: success or failure with a text (docs/protocol/channel.md 8.5).
 
 use crate::error::WireError;
 use crate::hello::header;
 use crate::message::{Message, content_type};
 
-/// Header of a failure that asks to try again later (protocol: control-plane 16).
+/// Header of a failure that asks to try again later (docs/protocol/control-plane.md 16).
 pub const BUSY_HEADER: i32 = 10;
 /// Text that goes with [`BUSY_HEADER`].
 pub const BUSY_TEXT: &str = "server too busy";
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn result_vector() {
-        // control-plane 26.2
+        // docs/protocol/control-plane.md 26.2
         let mut message = Outcome::success("router verified").to_message().in_reply_to(&request(7));
         message.sequence = 3;
         let mut expected =
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn busy_vector() {
-        // control-plane 26.3
+        // docs/protocol/control-plane.md 26.3
         let mut message = Outcome::busy().to_message().in_reply_to(&request(9));
         message.sequence = 4;
         let mut expected =
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn latency_answer_vector() {
-        // channel 17, V5
+        // docs/protocol/channel.md 17, V5
         let mut probe = request(2);
         probe.headers.set_u64(header::REFLECTED, 0x0000_018f_0000_0001);
         let mut answer = Outcome::success("").to_message().in_reply_to(&probe);

@@ -2,7 +2,7 @@
 //!
 //! A router between two ends looks at a message through [`View`] alone: one walk over the headers,
 //! nothing allocated, and the message travels on as it came minus [`NOT_FORWARDED`]. Ends turn it
-//! into [`Payload`] or [`Ack`] (protocol: data-plane 1, 7 and 9; sdk 13).
+//! into [`Payload`] or [`Ack`] (docs/protocol/data-plane.md 1, 7 and 9; docs/protocol/sdk.md 13).
 
 mod ack;
 mod control;
@@ -13,8 +13,7 @@ pub use control::{Control, ControlKind};
 pub use varint::{read_varint, write_varint};
 
 use crate::error::WireError;
-use crate::hello;
-use crate::message::Message;
+use crate::message::{self, Message};
 use bytes::Bytes;
 
 /// Content types of circuit data.
@@ -72,9 +71,9 @@ pub mod payload_header {
 /// Headers that belong to one connection and must not be forwarded to the next. A number of a request
 /// would be taken for the answer to one of the next neighbour's.
 pub const NOT_FORWARDED: [i32; 4] = [
-    hello::header::REPLY_FOR,
-    hello::header::HEARTBEAT,
-    hello::header::HEARTBEAT_RESPONSE,
+    message::header::REPLY_FOR,
+    message::header::HEARTBEAT,
+    message::header::HEARTBEAT_RESPONSE,
     header::RAW,
 ];
 
@@ -84,7 +83,7 @@ pub const MAX_CIRCUIT_ID: usize = 128;
 /// Capability bit of an end: it understands [`Flags::EOF`].
 pub const CAPABILITY_EOF: u32 = 0x100;
 
-/// Flags of payloads and acks. Unknown bits are kept (protocol: data-plane 7.2).
+/// Flags of payloads and acks. Unknown bits are kept (docs/protocol/data-plane.md 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Flags(pub u32);
 
@@ -148,7 +147,7 @@ impl<'a> View<'a> {
     /// in a payload: without them the message is to be dropped.
     pub fn of(message: &'a Message) -> Result<Self, WireError> {
         if message.content_type == content_type::CONTROL {
-            return Control::circuit_of(message).map(|circuit_id| Self {
+            return circuit_of_control(message).map(|circuit_id| Self {
                 circuit_id,
                 sequence: 0,
                 flags: Flags::NONE,
@@ -177,6 +176,16 @@ impl<'a> View<'a> {
             return Err(message.missing(header::SEQUENCE));
         }
         Ok(Self { circuit_id, sequence: sequence.unwrap_or(0), flags, strip })
+    }
+}
+
+/// The circuit of a control message, without reading the rest.
+fn circuit_of_control(message: &Message) -> Result<&str, WireError> {
+    let body = message.body_str_from(1)?;
+    match body.len() {
+        0 => Err(message.body_problem("shorter than two bytes")),
+        1..=MAX_CIRCUIT_ID => Ok(body),
+        _ => Err(message.body_problem("the id of its circuit is longer than 128 bytes")),
     }
 }
 
@@ -240,7 +249,7 @@ impl Payload {
     }
 
     /// The capabilities the sending end announces (big-endian, unlike everything else); `None` if
-    /// it announces none (protocol: data-plane 7.3).
+    /// it announces none (docs/protocol/data-plane.md 7.3).
     pub fn capabilities(&self) -> Option<u32> {
         let value = self.header(payload_header::CAPABILITIES)?;
         value.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes))

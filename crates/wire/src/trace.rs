@@ -1,5 +1,5 @@
-//! Records of a file with traced messages (protocol: channel 18): each has its kind and its length
-//! in front, four bytes each, and is protobuf.
+//! Records of a file with traced messages (docs/protocol/channel.md 18): each has its kind and its
+//! length in front, four bytes each, and is protobuf.
 
 use prost::Message as _;
 

@@ -1,4 +1,4 @@
-//! Versions: the text in the hello and how two are compared (protocol: channel 9.3).
+//! Versions: the text in the hello and how two are compared (docs/protocol/channel.md 9.3).
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;

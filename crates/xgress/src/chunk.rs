@@ -1,5 +1,5 @@
-//! Cuts payloads that are larger than an `mtu`, and puts the chunks together again (protocol:
-//! data-plane 7.5).
+//! Cuts payloads that are larger than an `mtu`, and puts the chunks together again
+//! (docs/protocol/data-plane.md 7.5).
 
 use bytes::{Bytes, BytesMut};
 use weft_limits::{Budget, Grant};

@@ -1,16 +1,22 @@
-//! The end of a circuit: two halves, how they start and how they stop (protocol: data-plane 7).
+//! The end of a circuit: two halves, how they start and how they stop
+//! (docs/protocol/data-plane.md 7).
+
+mod reading;
+mod told;
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_limits::Budget;
-use weft_wire::payload::{CAPABILITY_EOF, Flags, Payload, payload_header};
+use weft_wire::payload::{CAPABILITY_EOF, Flags, Payload};
 
 use crate::chunk::{self, Reassembly};
 use crate::receiver::{Receiver, Taken};
-use crate::segment::{fin_header, has_fin, without_fin};
+use crate::segment::{fin_header, has_fin};
 use crate::sender::{Outgoing, Sender};
-use crate::{AckList, Options, PayloadHeaders, Segment, Window};
+use crate::{AckList, Options, PayloadHeaders, Segment, Standing, Window};
+
+pub use told::{CloseReason, Delivery, WriteError};
 
 /// When nothing but the mark of the end is unacknowledged, a closing end waits no longer.
 const MARK_WAIT: Duration = Duration::from_secs(5);
@@ -32,57 +38,6 @@ impl Role {
             Self::Terminator => Flags::ORIGINATOR,
         }
     }
-}
-
-/// Why an end is closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloseReason {
-    /// Both directions ended, or this end was closed and all it had was acknowledged.
-    Finished,
-    /// The peer closed the circuit.
-    PeerClosed,
-    /// The circuit's first payload did not come in time.
-    NotStarted,
-    /// The peer did not acknowledge the rest in time.
-    Unacknowledged,
-    /// The route is gone.
-    Unrouted,
-    /// This side gave up.
-    Aborted,
-    /// The peer broke the rules of the protocol.
-    Protocol,
-    /// The circuit carried as many payloads as it can count.
-    Exhausted,
-}
-
-/// What the application gets, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delivery {
-    /// Data. An SDK's flags and trace id travel in the headers.
-    Data {
-        /// Payload headers, without the end of direction.
-        headers: PayloadHeaders,
-        /// The data, as the peer's application wrote it.
-        data: Bytes,
-    },
-    /// The peer sends no more: half-close the application's side. At most once.
-    Fin {
-        /// Other headers of the payload that said so.
-        headers: PayloadHeaders,
-    },
-    /// The circuit is closed. The last that is ever delivered.
-    Closed(CloseReason),
-}
-
-/// Why a write was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum WriteError {
-    /// The circuit has not begun, or there is no room: again when [`End::can_write`].
-    #[error("the circuit takes no data yet")]
-    Full,
-    /// This direction has ended.
-    #[error("the circuit takes no more data in this direction")]
-    Ended,
 }
 
 /// The direction towards the peer.
@@ -115,8 +70,8 @@ enum Receiving {
 #[derive(Debug)]
 pub struct End {
     role: Role,
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
+    sender: Sender,
+    receiver: Receiver,
     /// When anything arrived from the other end.
     pub(crate) heard: Option<Instant>,
     sending: Sending,
@@ -280,31 +235,6 @@ impl End {
         self.end(CloseReason::Aborted);
     }
 
-    /// What the application gets next.
-    pub fn read(&mut self) -> Option<Delivery> {
-        loop {
-            if let Some(delivery) = self.next_delivery.take() {
-                return Some(delivery);
-            }
-            if self.receiving == Receiving::Done {
-                break;
-            }
-            let Some(segment) = self.receiver.pop() else { break };
-            let flags = segment.flags;
-            let delivery = self.delivery_of(segment);
-            self.after_reading(flags);
-            if self.fin_read {
-                self.discard();
-            }
-            if delivery.is_some() && self.receiving != Receiving::Discarding {
-                return delivery;
-            }
-        }
-        let reason = self.closed.filter(|_| !self.closed_read)?;
-        self.closed_read = true;
-        Some(Delivery::Closed(reason))
-    }
-
     // What the connection does.
 
     /// Takes a payload that arrived: true if it had come before. Refused ones are not acknowledged
@@ -421,14 +351,6 @@ impl End {
         self.sender.on_timeout(now);
     }
 
-    /// True if [`read`](Self::read) may have something to give.
-    #[must_use]
-    pub fn wants_read(&self) -> bool {
-        self.next_delivery.is_some()
-            || (self.receiving != Receiving::Done && self.receiver.peek().is_some())
-            || (self.closed.is_some() && !self.closed_read)
-    }
-
     /// True if the application can never write again.
     #[must_use]
     pub fn is_sending_over(&self) -> bool {
@@ -483,6 +405,18 @@ impl End {
         self.sender.smoothed_rtt()
     }
 
+    /// How it stands. It looks at every payload in flight.
+    #[must_use]
+    pub fn standing(&self, now: Instant) -> Standing {
+        let mut standing = Standing {
+            since_heard: self.heard.map(|at| now.saturating_duration_since(at)),
+            ..Standing::default()
+        };
+        self.sender.describe(&mut standing, now);
+        self.receiver.describe(&mut standing);
+        standing
+    }
+
     // Details.
 
     /// The low bits of a clock in milliseconds, as peers expect; never 0, which is none.
@@ -524,88 +458,6 @@ impl End {
                 self.sending = Sending::Ending(now);
             }
         }
-    }
-
-    /// Throws away payloads at the front that are not for the application, so that they do not
-    /// count as unread.
-    fn skip_bare(&mut self) {
-        let marks = Flags::EOF | Flags::CIRCUIT_END | Flags::CHUNK;
-        while self.receiver.peek().is_some_and(|segment| {
-            let is_mark = segment.flags.without(marks) != segment.flags;
-            let is_control = segment.capabilities().is_some()
-                || segment.flags.has(Flags::CIRCUIT_START)
-                || segment.flags.has(Flags::WRITE_FAILED);
-            segment.is_bare() && is_control && !is_mark
-        }) {
-            self.receiver.pop();
-        }
-    }
-
-    fn discard(&mut self) {
-        while let Some(segment) = self.receiver.pop() {
-            self.after_reading(segment.flags);
-        }
-    }
-
-    /// What a payload means to the application.
-    fn delivery_of(&mut self, segment: Segment) -> Option<Delivery> {
-        let flags = segment.flags;
-        let (mut headers, mut data) = (segment.headers, segment.data);
-        if self.chunks.is_some() || flags.has(Flags::CHUNK) {
-            let segment = Segment { flags, headers, data, ..Segment::default() };
-            let budget = self.receiver.budget();
-            (headers, data) = match Reassembly::take(&mut self.chunks, segment, budget) {
-                Ok(whole) => whole?,
-                Err(_) => {
-                    self.end(CloseReason::Protocol);
-                    return None;
-                }
-            };
-        }
-        let over = Flags::EOF | Flags::CIRCUIT_END;
-        let ends = flags.without(over) != flags;
-        let fin = has_fin(&headers);
-        let control = flags.without(Flags::CIRCUIT_START | Flags::WRITE_FAILED) != flags;
-        let before = headers.len();
-        headers.retain(|(key, _)| *key != payload_header::CAPABILITIES);
-        let control = control || headers.len() < before;
-        let empty = data.is_empty() && (ends || fin || control || !self.datagrams);
-        if self.fin_read {
-            return None;
-        }
-        if !fin && !ends {
-            return (!empty).then_some(Delivery::Data { headers, data });
-        }
-        self.fin_read = true;
-        let headers = without_fin(headers);
-        if empty {
-            return Some(Delivery::Fin { headers });
-        }
-        self.next_delivery = Some(Delivery::Fin { headers: Vec::new() });
-        Some(Delivery::Data { headers, data })
-    }
-
-    /// What the end marks mean once everything before them is read.
-    fn after_reading(&mut self, flags: Flags) {
-        let end_of_circuit = flags.has(Flags::CIRCUIT_END);
-        if !end_of_circuit && !flags.has(Flags::EOF) {
-            return self.settle();
-        }
-        // The end of the circuit may mean one direction only: a peer falls back to it when it does
-        // not know, or does not know yet, whether this end understands the milder flag
-        // (protocol: data-plane 7.3). Said again, or with a refusal of data, it is meant.
-        let again = std::mem::replace(&mut self.receiving, Receiving::Done) == Receiving::Done;
-        let meant = again || flags.has(Flags::WRITE_FAILED);
-        if end_of_circuit && meant && self.closed.is_none() {
-            self.end(CloseReason::PeerClosed);
-            self.goodbye = false;
-        }
-        self.settle();
-    }
-
-    /// The peer's data has ended, by a flag or in an SDK's way.
-    fn is_receiving_over(&self) -> bool {
-        self.receiving != Receiving::Open || self.fin_read
     }
 
     /// Closes when there is nothing more to do in either direction.

@@ -6,7 +6,7 @@
 //! * [`End`]: an end of a circuit as a state machine. The application's data goes in by
 //!   [`End::write`] and comes out as [`Segment`]s by [`End::poll_transmit`]; what arrives goes in
 //!   by [`End::on_segment`] and [`End::on_ack`] and comes out in order by [`End::read`]. It does
-//!   windows, retransmission, ordering, half-close and close (protocol: data-plane 7).
+//!   windows, retransmission, ordering, half-close and close (docs/protocol/data-plane.md 7).
 //! * [`TransitQueue`]: frames that pass through, bounded in bytes.
 //! * [`Scheduler`]: which flow a connection serves next, so that circuits share it fairly.
 //!

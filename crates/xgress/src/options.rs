@@ -1,4 +1,4 @@
-//! The figures of an end, with the documented defaults (protocol: data-plane 7.7).
+//! The figures of an end, with the documented defaults (docs/protocol/data-plane.md 7.7).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub enum WindowKind {
 }
 
 /// Options of an [`End`](crate::End). The names follow the configuration; defaults are those of
-/// the original (protocol: data-plane 7.7). Sizes are bytes.
+/// the original (docs/protocol/data-plane.md 7.7). Sizes are bytes.
 ///
 /// What an end has no use for is not here: `txQueueSize` (nothing is handed over by a queue) and
 /// `txPortalDupAckScale` (unused by the original, too).

@@ -1,5 +1,5 @@
 //! The receiving half of an end: payloads by sequence until they are read in order, and the acks
-//! they are owed (protocol: data-plane 7.6).
+//! they are owed (docs/protocol/data-plane.md 7.6).
 
 use std::collections::VecDeque;
 

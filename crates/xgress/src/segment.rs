@@ -14,7 +14,7 @@ pub type PayloadHeaders = Vec<(u8, Bytes)>;
 pub struct Segment {
     /// Place in its direction, from 0.
     pub sequence: i32,
-    /// Flags (protocol: data-plane 7.2).
+    /// Flags (docs/protocol/data-plane.md 7.2).
     pub flags: Flags,
     /// Stamp that the ack returns; 0 is none.
     pub stamp: u16,
@@ -24,7 +24,7 @@ pub struct Segment {
     pub data: Bytes,
 }
 
-/// Bit of the edge flags header that ends a direction (protocol: data-plane 1).
+/// Bit of the edge flags header that ends a direction (docs/protocol/data-plane.md 1).
 const FIN: u32 = 1;
 
 impl Segment {

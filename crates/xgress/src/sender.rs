@@ -594,7 +594,7 @@ fn segment_of(payload: &Outgoing, sequence: i32, flags: Flags, stamp: u16) -> Se
 }
 
 /// Asks for an ack. The first payload has left the buffer of every receiver for its application's
-/// queue (protocol: data-plane 7.6), so that this cannot take its place.
+/// queue (docs/protocol/data-plane.md 7.6), so that this cannot take its place.
 fn knock_of(role: Flags, stamp: u16) -> Segment {
     Segment {
         sequence: 0,

@@ -1,8 +1,6 @@
 //! How an end stands: what an operator is shown of a circuit that is slow or hangs.
 
-use std::time::{Duration, Instant};
-
-use crate::End;
+use std::time::Duration;
 
 /// How an end stands at one moment. Bytes count with their bookkeeping unless said otherwise.
 #[derive(Debug, Clone, Default)]
@@ -64,18 +62,4 @@ pub struct Path {
     pub rate: Option<u64>,
     /// The round-trip time of the empty path.
     pub empty_rtt: Option<Duration>,
-}
-
-impl End {
-    /// How it stands. It looks at every payload in flight.
-    #[must_use]
-    pub fn standing(&self, now: Instant) -> Standing {
-        let mut standing = Standing {
-            since_heard: self.heard.map(|at| now.saturating_duration_since(at)),
-            ..Standing::default()
-        };
-        self.sender.describe(&mut standing, now);
-        self.receiver.describe(&mut standing);
-        standing
-    }
 }

@@ -1,4 +1,5 @@
-//! Single page applications, served from the disk (protocol: config 3.6; operations 9.2).
+//! Single page applications, served from the disk
+//! (docs/protocol/config.md 3.6; docs/protocol/operations.md 9.2).
 //!
 //! What is not there is answered with the application's index, because the paths below it are its
 //! own. A file is never in memory whole: it is read while it is sent. What is kept is the compressed

@@ -1,4 +1,4 @@
-//! WebSockets below the TLS of a channel, for programs in browsers (protocol: channel 14).
+//! WebSockets below the TLS of a channel, for programs in browsers (docs/protocol/channel.md 14).
 //!
 //! ```text
 //!  TCP -> outer TLS (no client certificate) -> GET /ws -> binary messages -> inner TLS -> frames

@@ -20,7 +20,7 @@ const CA: &str = "/edge/client/v1/.well-known/est/cacerts";
 const ENROLL: &str = "/edge/client/v1/enroll";
 const TOKEN: &str = "4f2c2b1e-7a0d-4f6e-9a53-0c2d7b9a6d11";
 
-/// A controller that enrolls, and a token for it signed by `signer`.
+/// A controller for enrollment, and a token for it signed by `signer`.
 async fn controller(pki: &Pki, signer: &Pki, method: &str, life: i64) -> (Server, String) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -282,7 +282,7 @@ async fn a_session_that_ended_is_made_anew_once() {
     api.login(Credentials::Certificate, About::default()).await.unwrap();
     assert_eq!(api.current_identity().await.unwrap().base.id, "i1");
     assert_eq!(api.token().as_deref(), Some("t2"));
-    // What stays refused is not asked for ever.
+    // A request that is refused again is not repeated for ever.
     assert!(api.current_session().await.unwrap_err().is_unauthorized());
     assert_eq!(server.count("POST", &format!("{CLIENT}/authenticate")), 3);
 }

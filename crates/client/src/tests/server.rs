@@ -19,7 +19,7 @@ use weft_identity::{
     TrustBundle,
 };
 
-/// A request as the server saw it.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) method: String,
@@ -110,7 +110,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server that answers by this function.
+    /// Starts a server whose answers come from this function.
     pub(crate) async fn start(
         pki: &Pki,
         answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
@@ -119,7 +119,7 @@ impl Server {
         Self::on(listener, pki, answer)
     }
 
-    /// The same on a socket that is there already.
+    /// [`Server::start`] on an existing socket.
     pub(crate) fn on(
         listener: TcpListener,
         pki: &Pki,
@@ -154,7 +154,7 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 
-    /// How often this was asked.
+    /// Number of requests with this method and path.
     pub(crate) fn count(&self, method: &str, path: &str) -> usize {
         self.seen().iter().filter(|seen| seen.is(method, path)).count()
     }

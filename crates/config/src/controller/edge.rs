@@ -1,4 +1,4 @@
-//! The `edge:` section of a controller (protocol: config 4.6).
+//! The `edge:` section of a controller (docs/protocol/config.md 4.6).
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 

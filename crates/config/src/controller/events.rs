@@ -1,4 +1,4 @@
-//! Where events go: the `events:` section (protocol: config 4.12).
+//! Where events go: the `events:` section (docs/protocol/config.md 4.12).
 
 use std::{path::PathBuf, time::Duration};
 

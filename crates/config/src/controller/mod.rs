@@ -1,4 +1,4 @@
-//! The controller's file (protocol: config 4).
+//! The controller's file (docs/protocol/config.md 4).
 
 mod edge;
 mod events;

@@ -1,4 +1,4 @@
-//! Paths, circuits and the control plane: `network` and `ctrl` (protocol: config 4.3, 4.5).
+//! Paths, circuits and the control plane: `network` and `ctrl` (docs/protocol/config.md 4.3, 4.5).
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ pub struct ControlDialer {
     pub fast_failure_window: Duration,
     /// Default 1.5.
     pub retry_backoff_factor: f64,
-    /// Dials that may wait. At least 1, default 32.
+    /// Read and checked only. At least 1, default 32.
     pub queue_size: u32,
     /// Dials at once. At least 1, default 10.
     pub max_workers: u32,

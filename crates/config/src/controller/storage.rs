@@ -1,4 +1,4 @@
-//! Where the model lives: `db` or `cluster` (protocol: config 4.1, 4.4).
+//! Where the model lives: `db` or `cluster` (docs/protocol/config.md 4.1, 4.4).
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How controllers are reached: `ctrl` (protocol: config 5.3).
+//! How controllers are reached: `ctrl` (docs/protocol/config.md 5.3).
 
 use std::{
     path::{Path, PathBuf},
@@ -43,7 +43,7 @@ pub struct CtrlListener {
     pub bind: Address,
     /// What controllers are told. Default `bind`.
     pub advertise: Address,
-    /// Interface that is reported; none = the one that owns the address.
+    /// Read and checked only: controllers are told addresses.
     pub bind_interface: Option<String>,
     /// Default `default`.
     pub groups: Vec<String>,

@@ -1,5 +1,5 @@
 //! Edge functions of a router: `edge`, and what it asks for in certificates: `csr`
-//! (protocol: config 5.8).
+//! (docs/protocol/config.md 5.8).
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! The file in which a router keeps the controllers it was told of (protocol: config 5.3).
+//! The file in which a router keeps the controllers it was told of (docs/protocol/config.md 5.3).
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Circuits in a router: `forwarder` (specification of the router file; protocol: config 5.11).
+//! Circuits in a router: `forwarder` (docs/protocol/config.md 5.11).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Health checks, metrics and reports to the controller (protocol: config 5.10).
+//! Health checks, metrics and reports to the controller (docs/protocol/config.md 5.10).
 
 use std::time::Duration;
 

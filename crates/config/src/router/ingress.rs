@@ -1,5 +1,5 @@
 //! Listeners for programs that know nothing of the network: `transport`, `proxy` and their forms for
-//! datagrams (protocol: config 5.6, data-plane 11).
+//! datagrams (docs/protocol/config.md 5.6, docs/protocol/data-plane.md 11).
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Links to other routers: `link` (protocol: config 5.4).
+//! Links to other routers: `link` (docs/protocol/config.md 5.4).
 
 use std::time::Duration;
 
@@ -6,8 +6,13 @@ use super::ctrl::groups;
 use crate::{
     address::{Address, AddressKind, HostPort},
     channel_options::{ChannelOptions, Heartbeats},
-    section::{Item, Section},
+    error::KeyAt,
+    section::{Context, Item, Section},
+    yaml,
 };
+
+/// Most listeners and dialers that a controller may set.
+const MAX_MANAGED: usize = 64;
 
 /// Links to other routers.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,16 +108,62 @@ impl Backoff {
 }
 
 impl LinkConfig {
+    /// Reads what a controller sets: the section in JSON, where `binding` may be left out. Answers it with
+    /// what there is to warn of. Nothing of this machine is put in, such as variables.
+    ///
+    /// # Errors
+    /// Says everything that is wrong with it.
+    pub fn from_managed(json: &str, unresponsive: Duration) -> Result<(Self, String), String> {
+        if json.len() > crate::MAX_FILE_BYTES {
+            return Err(format!("it is longer than {} bytes", crate::MAX_FILE_BYTES));
+        }
+        let tree =
+            yaml::parse(json).map_err(|error| format!("line {}: {}", error.line, error.message))?;
+        if !matches!(tree.root.value, yaml::Value::Map(_)) {
+            return Err("it is no object".to_owned());
+        }
+        let cx = Context::default();
+        let root = Section::root(&cx, &tree.root);
+        let config = Self::read_as(&root, unresponsive, true);
+        drop(root);
+        let lines = |found: Vec<KeyAt>| {
+            let lines: Vec<String> =
+                found.into_iter().map(|one| format!("{}: {}", one.key, one.message)).collect();
+            lines.join("; ")
+        };
+        let mut problems = lines(cx.problems.into_inner());
+        if config.listeners.len() + config.dialers.len() > MAX_MANAGED {
+            problems =
+                format!("there are more than {MAX_MANAGED} listeners and dialers; {problems}");
+        }
+        match problems.is_empty() {
+            true => Ok((config, lines(cx.warnings.into_inner()))),
+            false => Err(problems),
+        }
+    }
+
     /// Reads the section. A link may be silent for so long where it says nothing of that.
     pub(super) fn read(section: &Section<'_>, unresponsive: Duration) -> Self {
+        Self::read_as(section, unresponsive, false)
+    }
+
+    fn read_as(section: &Section<'_>, unresponsive: Duration, managed: bool) -> Self {
         let heartbeats = section.section("heartbeats");
         // A section without the key means 30s. Without a section it is as long as `forwarder`
         // lets a link be silent, 60s by default.
         let close = if heartbeats.is_present() { Duration::from_secs(30) } else { unresponsive };
         let default = Heartbeats { close_unresponsive: Some(close), ..Heartbeats::default() };
         Self {
-            listeners: section.list("listeners").iter().filter_map(listener).collect(),
-            dialers: section.list("dialers").iter().filter_map(dialer).collect(),
+            listeners: section
+                .list("listeners")
+                .iter()
+                .filter_map(|item| listener(item, managed))
+                .collect(),
+            dialers: section
+                .list("dialers")
+                .iter()
+                .filter_map(|item| dialer(item, managed))
+                .collect(),
             heartbeats: Heartbeats::read(&heartbeats, &default),
             payload_queue: section.int("payloadSenderQueueSize", 128, 1..=1_000_000),
             ack_queue: section.int("ackSenderQueueSize", 64, 1..=1_000_000),
@@ -120,7 +171,10 @@ impl LinkConfig {
     }
 }
 
-fn is_transport(section: &Section<'_>, list: &str) -> bool {
+fn is_transport(section: &Section<'_>, list: &str, managed: bool) -> bool {
+    if managed && !section.has("binding") {
+        return true;
+    }
     let binding =
         section.required_text("binding", &format!("[link/{list}] must provide [binding]"));
     if binding == "transport" || binding.is_empty() {
@@ -132,9 +186,9 @@ fn is_transport(section: &Section<'_>, list: &str) -> bool {
     false
 }
 
-fn listener(item: &Item<'_>) -> Option<LinkListener> {
+fn listener(item: &Item<'_>, managed: bool) -> Option<LinkListener> {
     let section = item.section_or("[link/listeners] must express a map")?;
-    if !is_transport(&section, "listeners") {
+    if !is_transport(&section, "listeners", managed) {
         return None;
     }
     if !section.has("bind") {
@@ -170,9 +224,9 @@ fn advertised(section: &Section<'_>, kind: AddressKind, text: &str) -> Option<Ad
     }
 }
 
-fn dialer(item: &Item<'_>) -> Option<LinkDialer> {
+fn dialer(item: &Item<'_>, managed: bool) -> Option<LinkDialer> {
     let section = item.section_or("[link/dialers] must express a map")?;
-    if !is_transport(&section, "dialers") {
+    if !is_transport(&section, "dialers", managed) {
         return None;
     }
     // Without split everything goes over one connection, unless numbers are given.

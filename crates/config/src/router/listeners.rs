@@ -1,5 +1,5 @@
 //! Where clients connect and how applications are dialed: `listeners` and `dialers`
-//! (protocol: config 5.5 to 5.7).
+//! (docs/protocol/config.md 5.5 to 5.7).
 
 use std::{path::PathBuf, time::Duration};
 
@@ -385,7 +385,19 @@ impl TunnelOptions {
         };
         let mode = mode(section);
         let resolver = section.texts("resolver");
-        section.describe("resolver", "list of strings", "[udp://127.0.0.1:53]", "");
+        let files = resolver.iter().filter(|text| text.starts_with("file:"));
+        if files.clone().any(|text| !text.starts_with("file:///")) {
+            section.problem("resolver", "a hosts file is written as file:///<path>".to_owned());
+        }
+        if files.count() > 1 {
+            section.problem("resolver", "names go into one hosts file only".to_owned());
+        }
+        section.describe(
+            "resolver",
+            "list of strings",
+            "[udp://127.0.0.1:53]",
+            "udp://<address>:<port>, file:///<path>",
+        );
         Self {
             services: services(section, &mode),
             mode,
@@ -422,7 +434,14 @@ fn mode(section: &Section<'_>) -> TunnelMode {
         Some("host") => TunnelMode::Host,
         Some("proxy") => TunnelMode::Proxy,
         Some(text) => match text.strip_prefix("tproxy:") {
-            Some(diverter) if !diverter.is_empty() => TunnelMode::Tproxy(Some(diverter.into())),
+            Some(diverter) if diverter.starts_with('/') => {
+                TunnelMode::Tproxy(Some(diverter.into()))
+            }
+            Some(diverter) if !diverter.is_empty() => {
+                let text = format!("the program `{diverter}` has to be an absolute path");
+                section.problem("mode", text);
+                TunnelMode::Host
+            }
             _ => {
                 let text = format!(
                     "invalid value '{text}' for mode, must be one of [\"tproxy\", \"host\", \"proxy\"]"
@@ -451,8 +470,8 @@ fn dns_range(section: &Section<'_>) -> Network {
     }
 }
 
-/// `<service>:<port>` or `<service>:<port>:<protocol>`, TCP if there is none (protocol: tunnel 2).
-/// Only the mode that needs them looks at them.
+/// `<service>:<port>` or `<service>:<port>:<protocol>`, TCP if there is none
+/// (docs/protocol/tunnel.md 2). Only the mode that needs them looks at them.
 fn services(section: &Section<'_>, mode: &TunnelMode) -> Vec<ProxiedService> {
     let texts = section.texts("services");
     section.describe("services", "list of strings", "[]", "<service>:<port>[:tcp or :udp]");

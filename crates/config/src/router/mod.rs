@@ -1,4 +1,4 @@
-//! The router's file (specification of the router file; protocol: config 5).
+//! The router's file (docs/protocol/config.md 5).
 
 mod ctrl;
 mod edge;

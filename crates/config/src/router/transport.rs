@@ -1,4 +1,4 @@
-//! Settings of transports: `transport` (protocol: config 5.9).
+//! Settings of transports: `transport` (docs/protocol/config.md 5.9).
 
 use std::time::Duration;
 

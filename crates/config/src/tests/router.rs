@@ -357,6 +357,21 @@ fn tunneler_options() {
 }
 
 #[test]
+fn programs_and_hosts_files_of_a_tunneler_have_whole_paths() {
+    for (options, key, text) in [
+        ("mode: tproxy:divert", "mode", "absolute path"),
+        ("mode: 'tproxy:'", "mode", "must be one of"),
+        ("resolver: file://etc/hosts", "resolver", "file:///<path>"),
+        ("resolver: [file:///a, file:///b]", "resolver", "one hosts file"),
+    ] {
+        let more = format!("listeners: [{{binding: tunnel, options: {{{options}}}}}]\n");
+        let error = router(&format!("{BARE}{more}")).unwrap_err().to_string();
+        assert!(error.contains(&format!("listeners[0].options.{key}")), "{error}");
+        assert!(error.contains(text), "{error}");
+    }
+}
+
+#[test]
 fn what_has_no_effect_is_said() {
     let more = "transport: {westworld3: {profile_version: 1, tx_portal_min_sz: 5, instrument: {name: x}}}\n\
         plugins: [a.so]\ntrace: {path: /t}\nprofile: {memory: {intervalMs: 5}}\nedge: {dbSaveIntervalSeconds: 5, csr: {Country: X}}\ncsr: {country: YY}\n\
@@ -396,7 +411,7 @@ fn a_link_may_be_silent_as_long_as_the_nearest_key_says() {
 }
 
 #[test]
-fn managed_configs() {
+fn only_the_family_of_links_has_versions() {
     let allow =
         |names: &str| router(&format!("{BARE}managedConfig: {{allow: [{names}]}}")).unwrap().config;
     assert!(!allow("").allows_managed("router.link.v1"));
@@ -455,4 +470,40 @@ fn nobody_looks_at_heartbeats_without_a_pause() {
         assert_eq!(loaded.config.ctrl.heartbeats.check_interval.as_millis(), 10);
         assert!(warnings(&loaded).contains("is too often, 10ms is used"));
     }
+}
+
+#[test]
+fn links_that_a_controller_sets_are_read_like_those_of_a_file() {
+    use crate::router::LinkConfig;
+    let read = |json: &str| LinkConfig::from_managed(json, std::time::Duration::from_secs(60));
+    let json = r#"{
+        "listeners": [{"bind": "tls:0.0.0.0:6262", "advertise": "tls:r1.example:6262", "groups": "blue"}],
+        "dialers": [{"binding": "transport", "bindInterface": "eth0", "maxAckConnections": 0}],
+        "heartbeats": {"sendInterval": "7s"}
+}"#;
+    let (config, warnings) = read(json).unwrap();
+    assert_eq!((config.listeners[0].groups[0].as_str(), warnings.as_str()), ("blue", ""));
+    assert_eq!(config.dialers[0].bind.as_deref(), Some("eth0"));
+    assert_eq!(config.heartbeats.send_interval.as_secs(), 7);
+    let empty = read("{}").unwrap().0;
+    assert!(empty.listeners.is_empty() && empty.dialers.is_empty());
+
+    // A variable of this machine stays a word, which is no address here.
+    let variable = r#"{"listeners": [{"bind": "tls:0.0.0.0:1", "advertise": "tls:$HOME:1"}]}"#;
+    assert_eq!(read(variable).unwrap().0.listeners[0].advertise.host, "$HOME");
+    for (json, said) in [
+        ("{", "line "),
+        ("[]", "no object"),
+        (r#"{"listeners": [{}]}"#, "listeners[0].bind"),
+        (r#"{"listeners": [{"bind": "nowhere"}]}"#, "listeners[0].bind"),
+        (r#"{"dialers": [{"binding": "pigeon"}]}"#, "dialers[0].binding"),
+        (r#"{"dialers": [{"maxDefaultConnections": 101}]}"#, "dialers[0].maxDefaultConnections"),
+        (r#"{"dialers": 7}"#, "dialers"),
+    ] {
+        let error = read(json).unwrap_err();
+        assert!(error.contains(said), "{json}: {error}");
+    }
+    let many = vec![r#"{"binding": "transport"}"#; 65].join(", ");
+    assert!(read(&format!("{{\"dialers\": [{many}]}}")).unwrap_err().contains("more than 64"));
+    assert!(read(&" ".repeat(crate::MAX_FILE_BYTES + 1)).unwrap_err().contains("longer than"));
 }

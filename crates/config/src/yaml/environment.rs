@@ -1,4 +1,4 @@
-//! Variables in strings (protocol: config 1.2).
+//! Variables in strings (docs/protocol/config.md 1.2).
 //!
 //! `$NAME` and `${NAME}` are replaced by the variable's value, or by nothing. What is put in is not
 //! looked at again. There is no escape, and no default values: whatever stands between the braces

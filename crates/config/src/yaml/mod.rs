@@ -2,7 +2,7 @@
 //!
 //! Text becomes events (the parser library), events become [`Node`]s (`tree`), plain scalars become
 //! values by the rules of YAML 1.1 (`scalar`), and variables are put into strings (`environment`).
-//! (Protocol: config 1.1, 1.2.)
+//! (docs/protocol/config.md 1.1, 1.2.)
 
 mod environment;
 mod scalar;

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::schemas::Schemas;
 use super::{parameters, statuses, words};
-use crate::body::{Field, Verb};
 use crate::headers;
 use crate::operation::{Access, Method, Operation, Request, Response, SPEC_BODY};
 use crate::paths::Api;
 use crate::resource::operations;
+use crate::shape::{Field, Verb};
 
 /// Version of the documents: that of the crate, so that a release has its own.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::body::{Field, FieldType, Verb};
 use crate::error::ErrorCode;
 use crate::resource::answers::{ANSWERS, RAW};
 use crate::schema::{Object, Schema};
+use crate::shape::{Field, FieldType, Verb};
 
 /// Schemas by name.
 #[derive(Default)]

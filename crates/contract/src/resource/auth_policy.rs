@@ -1,4 +1,4 @@
-//! Authentication policies: how identities may log in (protocol: auth 8).
+//! Authentication policies: how identities may log in (docs/protocol/auth.md 8).
 
 use crate::body::{Body, FieldType, body};
 use crate::entity::detail;

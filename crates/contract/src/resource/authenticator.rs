@@ -1,4 +1,5 @@
-//! Authenticators: what identities log in with (protocol: auth 7, 12; management-api 7.7).
+//! Authenticators: what identities log in with
+//! (docs/protocol/auth.md 7, 12; docs/protocol/management-api.md 7.7).
 
 use crate::body::{Body, FieldType, body};
 use crate::entity::{EntityRef, detail};

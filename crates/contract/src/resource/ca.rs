@@ -1,4 +1,5 @@
-//! Third-party certificate authorities (protocol: auth 14; management-api 7.7).
+//! Third-party certificate authorities
+//! (docs/protocol/auth.md 14; docs/protocol/management-api.md 7.7).
 
 use crate::body::{Body, FieldType, body};
 use crate::entity::{detail, words};

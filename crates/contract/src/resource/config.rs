@@ -1,4 +1,4 @@
-//! Configs and config types (protocol: management-api 7.3, 8).
+//! Configs and config types (docs/protocol/management-api.md 7.3, 8).
 
 use crate::body::{Body, body};
 use crate::entity::{EntityRef, detail, words};

@@ -1,4 +1,4 @@
-//! Controllers of the network (protocol: auth 17.9).
+//! Controllers of the network (docs/protocol/auth.md 17.9).
 
 use std::collections::BTreeMap;
 

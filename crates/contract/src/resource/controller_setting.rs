@@ -1,5 +1,5 @@
 //! Settings of controllers that are kept in the model: those of one controller, and those of all
-//! of them under the id `global` (protocol: management-api 5, notes, and 6).
+//! of them under the id `global` (docs/protocol/management-api.md 5, notes, and 6).
 
 use crate::body::{Body, body};
 use crate::entity::detail;

@@ -1,5 +1,6 @@
-//! The database of a controller: snapshots, and whether it is in order (protocol:
-//! management-api 7.10; operations 1.2). Both the management and the fabric API offer it.
+//! The database of a controller: snapshots, and whether it is in order
+//! (docs/protocol/management-api.md 7.10; docs/protocol/operations.md 1.2). Both the management and
+//! the fabric API offer it.
 
 use crate::body::{Body, body};
 use crate::entity::detail;

@@ -1,4 +1,4 @@
-//! Edge routers (protocol: management-api 7.5; auth 17.5).
+//! Edge routers (docs/protocol/management-api.md 7.5; docs/protocol/auth.md 17.5).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Edge router policies: which identities may connect to which edge routers (protocol:
-//! management-api 7.4).
+//! Edge router policies: which identities may connect to which edge routers
+//! (docs/protocol/management-api.md 7.4).
 
 use crate::body::{Body, body};
 use crate::entity::{NamedRole, Semantic, detail};

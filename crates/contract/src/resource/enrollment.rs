@@ -1,5 +1,5 @@
-//! Enrollments: how identities and routers get what they log in with (protocol: auth 4, 5;
-//! edge-control-plane 17.1).
+//! Enrollments: how identities and routers get what they log in with
+//! (docs/protocol/auth.md 4, 5; docs/protocol/edge-control-plane.md 17.1).
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -305,7 +305,7 @@ detail! {
     }
 }
 
-/// What an enrollment JWT says (protocol: auth 4.1).
+/// What an enrollment JWT says (docs/protocol/auth.md 4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrollmentClaims {
     /// The controller: `https://host:port`.

@@ -1,5 +1,6 @@
-//! External JWT signers: other issuers whose tokens are accepted (protocol: auth 13;
-//! management-api 7.7). Clients see a part of them before they log in.
+//! External JWT signers: other issuers whose tokens are accepted
+//! (docs/protocol/auth.md 13; docs/protocol/management-api.md 7.7). Clients see a part of them
+//! before they log in.
 
 use crate::body::{Body, body};
 use crate::entity::{detail, words};
@@ -158,7 +159,8 @@ detail! {
 }
 
 detail! {
-    /// Where a client can get a JWT to log in with (protocol: auth 13.5).
+    /// Where a client can get a JWT to log in with.
+    // docs/protocol/auth.md 13.5
     pub struct ClientSignerDetail with Base {
         /// Audience to ask for.
         pub audience: Option<String>,

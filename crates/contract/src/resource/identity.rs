@@ -1,4 +1,5 @@
-//! Identities and identity types, and the caller's own identity (protocol: management-api 7.1).
+//! Identities and identity types, and the caller's own identity
+//! (docs/protocol/management-api.md 7.1).
 
 use std::collections::BTreeMap;
 
@@ -290,7 +291,7 @@ detail! {
     }
 }
 
-/// About the machine of a client (protocol: auth 9.1).
+/// About the machine of a client (docs/protocol/auth.md 9.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, remote = "Self")]
 #[allow(missing_docs)]
@@ -311,7 +312,7 @@ pub struct EnvInfo {
 
 object_only!(EnvInfo);
 
-/// About the program of a client (protocol: auth 9.1).
+/// About the program of a client (docs/protocol/auth.md 9.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, remote = "Self")]
 #[allow(missing_docs)]

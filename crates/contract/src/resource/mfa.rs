@@ -1,4 +1,5 @@
-//! The second factor of the caller: one-time codes (protocol: auth 11; management-api 7.9).
+//! The second factor of the caller: one-time codes
+//! (docs/protocol/auth.md 11; docs/protocol/management-api.md 7.9).
 
 use crate::body::body;
 use crate::entity::detail;
@@ -70,7 +71,8 @@ detail! {
 }
 
 detail! {
-    /// Proves to routers that a code was given (protocol: auth 11.5).
+    /// Proves to routers that a code was given.
+    // docs/protocol/auth.md 11.5
     pub struct TotpToken {
         /// When.
         pub issued_at: Timestamp,

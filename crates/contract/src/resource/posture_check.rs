@@ -1,5 +1,5 @@
-//! Posture checks, their types, and what clients say of their devices (protocol: management-api
-//! 7.6; auth 18).
+//! Posture checks, their types, and what clients say of their devices
+//! (docs/protocol/management-api.md 7.6; docs/protocol/auth.md 18).
 //!
 //! The kind of a check is its `typeId`; one body holds the members of every kind, of which the
 //! kind of the check decides what counts. What does not count is not looked at: consoles send a

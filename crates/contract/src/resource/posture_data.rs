@@ -1,5 +1,5 @@
-//! What is known of the devices of an identity, and what its posture refused (protocol:
-//! management-api 6, 7.1).
+//! What is known of the devices of an identity, and what its posture refused
+//! (docs/protocol/management-api.md 6, 7.1).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Revocations: tokens that are refused although they have not expired (protocol: auth 16;
-//! management-api 7.8).
+//! Revocations: tokens that are refused although they have not expired
+//! (docs/protocol/auth.md 16; docs/protocol/management-api.md 7.8).
 
 use crate::body::{Body, body};
 use crate::entity::{detail, words};

@@ -1,4 +1,4 @@
-//! Role attributes in use, and what uses them (protocol: management-api 2.2, 6).
+//! Role attributes in use, and what uses them (docs/protocol/management-api.md 2.2, 6).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Routers of any kind (protocol: management-api 7.5). The same operations are offered under two
-//! paths, `/routers` and the older `/transit-routers`, which is also how references name them.
+//! Routers of any kind (docs/protocol/management-api.md 7.5). The same operations are offered under
+//! two paths, `/routers` and the older `/transit-routers`, which is also how references name them.
 //!
 //! The collection holds every router. Those without edge are made here and are changed here; edge
 //! routers, and routers that the fabric API made, are only shown and removed.

@@ -14,7 +14,7 @@ pub const OIDC_AUTH: &str = "OIDC_AUTH";
 pub const OIDC_AUTH_WITH_CSR: &str = "OIDC_AUTH_WITH_CSR";
 /// The controller is part of a cluster. SDKs that see it ask for the other members.
 pub const HA_CONTROLLER: &str = "HA_CONTROLLER";
-/// All capabilities that clients know; others must not be sent (protocol: auth 17.2).
+/// All capabilities that clients know; others must not be sent (docs/protocol/auth.md 17.2).
 pub const CAPABILITIES: &[&str] = &[OIDC_AUTH, HA_CONTROLLER, OIDC_AUTH_WITH_CSR];
 
 const PUBLIC: &[u16] = &[200];
@@ -51,7 +51,8 @@ pub const MANAGEMENT: &[Operation] =
 pub const CLIENT: &[Operation] =
     &[get("listProtocols", "/protocols", Access::Public, "protocols").statuses(&[200, 429, 503])];
 
-/// Entities by kind; the key of edge routers is `routers.edge` (protocol: management-api 7.10).
+/// Entities by kind; the key of edge routers is `routers.edge`
+/// (docs/protocol/management-api.md 7.10).
 pub type Summary = BTreeMap<String, u64>;
 
 /// Addresses by protocol.
@@ -61,7 +62,8 @@ pub type Protocols = BTreeMap<String, Protocol>;
 pub type ApiVersions = BTreeMap<String, BTreeMap<String, ApiVersion>>;
 
 detail! {
-    /// Version of the controller and of its APIs (protocol: auth 17.2).
+    /// Version of the controller and of its APIs.
+    // docs/protocol/auth.md 17.2
     pub struct Version {
         /// Where each bound API is. `edge` repeats `edge-client`: old SDKs look there.
         pub api_versions: ApiVersions,

@@ -1,4 +1,4 @@
-//! Services (protocol: management-api 7.2; auth 17.6).
+//! Services (docs/protocol/management-api.md 7.2; docs/protocol/auth.md 17.6).
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ pub const CLIENT: &[Operation] = &[
 ];
 
 /// Operations of the client API that are described but that nobody ever built: they answer 501
-/// (protocol: management-api 1).
+/// (docs/protocol/management-api.md 1).
 pub const NEVER_BUILT: &[&str] = &["updateService", "patchService", "deleteService"];
 
 /// How people name it.
@@ -180,7 +180,7 @@ detail! {
 }
 
 impl PostureQueries {
-    /// The set that stands for "no posture checks" (protocol: management-api 7.2).
+    /// The set that stands for "no posture checks" (docs/protocol/management-api.md 7.2).
     #[must_use]
     pub fn none(policy_type: DialBind) -> Self {
         let word = policy_type.as_str().to_lowercase();

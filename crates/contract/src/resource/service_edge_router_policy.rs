@@ -1,5 +1,5 @@
-//! Service edge router policies: which edge routers may carry which services (protocol:
-//! management-api 7.4).
+//! Service edge router policies: which edge routers may carry which services
+//! (docs/protocol/management-api.md 7.4).
 
 use crate::body::{Body, body};
 use crate::entity::{NamedRole, Semantic, detail};

@@ -1,4 +1,5 @@
-//! Service policies: which identities may dial or host which services (protocol: management-api 7.4).
+//! Service policies: which identities may dial or host which services
+//! (docs/protocol/management-api.md 7.4).
 
 use crate::body::{Body, FieldType, body};
 use crate::entity::{DialBind, NamedRole, Semantic, detail};

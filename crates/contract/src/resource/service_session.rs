@@ -1,4 +1,4 @@
-//! Service sessions: permission to dial or host one service (protocol: auth 17.7).
+//! Service sessions: permission to dial or host one service (docs/protocol/auth.md 17.7).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! API sessions: logging in, the current session and its certificates (protocol: auth 9, 12.3, 17.3).
+//! API sessions: logging in, the current session and its certificates
+//! (docs/protocol/auth.md 9, 12.3, 17.3).
 
 use crate::body::body;
 use crate::entity::{EntityRef, Links, detail};
@@ -185,7 +186,8 @@ detail! {
 }
 
 detail! {
-    /// Something asked of a client before it is fully authenticated (protocol: auth 9.5).
+    /// Something asked of a client before it is fully authenticated.
+    // docs/protocol/auth.md 9.5
     pub struct AuthQuery {
         /// Client id at the external provider.
         #[serde(skip_serializing_if = "String::is_empty")]

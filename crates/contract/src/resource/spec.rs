@@ -1,4 +1,5 @@
-//! Descriptions of the APIs, as things that can be listed and fetched (protocol: management-api 5).
+//! Descriptions of the APIs, as things that can be listed and fetched
+//! (docs/protocol/management-api.md 5).
 
 use crate::entity::detail;
 use crate::headers;

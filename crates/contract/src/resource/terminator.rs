@@ -1,4 +1,4 @@
-//! Terminators: where a service is hosted (protocol: management-api 7.8).
+//! Terminators: where a service is hosted (docs/protocol/management-api.md 7.8).
 
 use crate::body::{Body, body};
 use crate::entity::{EntityRef, Precedence, detail};

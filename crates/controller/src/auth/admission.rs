@@ -1,5 +1,6 @@
-//! How many logins are worked on at once (protocol: auth 9.6; config 4.9). What a login costs, a
-//! hash or the building of chains, is spent before anybody is known; so a place is taken first.
+//! How many logins are worked on at once (docs/protocol/auth.md 9.6; docs/protocol/config.md 4.9).
+//! What a login costs, a hash or the building of chains, is spent before anybody is known; so a
+//! place is taken first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use weft_limits::{AdaptiveWindow, Outcome, Ticket, WindowOptions};
 
 use crate::Failure;
 
-/// How often an administrator is let in when there is no place left (protocol: auth 9.6).
+/// How often an administrator is let in when there is no place left (docs/protocol/auth.md 9.6).
 const ADMIN_EVERY: Duration = Duration::from_secs(10);
 
 /// The places. Clones are the same places.

@@ -1,4 +1,4 @@
-//! How fast somebody may guess a code (protocol: auth 11.3). Class Memory, bounded.
+//! How fast somebody may guess a code (docs/protocol/auth.md 11.3). Class Memory, bounded.
 //!
 //! Codes of an identity are looked at one after the other, and after wrong ones with a pause in
 //! between, so that codes sent at once are answered no sooner than codes sent one by one. The pause

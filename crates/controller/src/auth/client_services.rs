@@ -1,5 +1,5 @@
 //! What a client may see of the network: its services, their routers and terminators, its own
-//! routers (protocol: auth 17.4, 17.6). There is no exception for administrators.
+//! routers (docs/protocol/auth.md 17.4, 17.6). There is no exception for administrators.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The caller's own session and identity (protocol: auth 9.5, 12.3, 17.3, 17.4).
+//! The caller's own session and identity (docs/protocol/auth.md 9.5, 12.3, 17.3, 17.4).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::domain::view::View;
 use crate::{Caller, Controller, Failure, Login};
 
 const CERTIFICATES: &str = "current-api-session/certificates";
-/// Life of a certificate of a session (protocol: auth 2.4).
+/// Life of a certificate of a session (docs/protocol/auth.md 2.4).
 const CERTIFICATE_LIFE: Duration = Duration::from_secs(12 * 3600);
 
 /// The operations.
@@ -102,7 +102,7 @@ pub(crate) fn shown(
     }
 }
 
-/// What is still asked of the client: the code first, then the token (protocol: auth 9.5).
+/// What is still asked of the client: the code first, then the token (docs/protocol/auth.md 9.5).
 fn auth_queries(snapshot: &Snapshot, session: &ApiSession) -> Vec<AuthQuery> {
     let outstanding = resolve::outstanding(snapshot, session);
     let totp = outstanding.totp.then(|| AuthQuery {
@@ -234,7 +234,7 @@ fn detail_certificate(controller: Controller, caller: Caller, call: Call) -> Ans
     .boxed()
 }
 
-/// A certificate that proves the session to routers for twelve hours (protocol: auth 12.3).
+/// A certificate that proves the session to routers for twelve hours (docs/protocol/auth.md 12.3).
 fn create_certificate(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: SessionCertificateBody = call.decode(Verb::Create)?;
@@ -294,7 +294,7 @@ fn delete_certificate(controller: Controller, caller: Caller, call: Call) -> Ans
     .boxed()
 }
 
-/// When the services of the caller last changed (protocol: auth 17.3).
+/// When the services of the caller last changed (docs/protocol/auth.md 17.3).
 fn service_updates(controller: Controller, caller: Caller, _call: Call) -> Answer {
     async move {
         let login = login_of(&caller)?;

@@ -1,5 +1,5 @@
-//! Enrollment: a one-time ticket becomes a certificate or a password (protocol: auth 5;
-//! edge-control-plane 17.1).
+//! Enrollment: a one-time ticket becomes a certificate or a password
+//! (docs/protocol/auth.md 5; docs/protocol/edge-control-plane.md 17.1).
 //!
 //! Certificates are issued and passwords hashed before the operation is decided; the decide
 //! function checks that the ticket is still there and takes it away in the same change, so that it
@@ -57,7 +57,8 @@ struct Sent {
     password: Option<String>,
 }
 
-/// `POST /enroll`: the method is in the query or follows from the ticket (protocol: auth 5.2, 5.3).
+/// `POST /enroll`: the method is in the query or follows from the ticket
+/// (docs/protocol/auth.md 5.2, 5.3).
 fn enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let token = call.query.get("token").unwrap_or_default().to_owned();
@@ -314,7 +315,7 @@ async fn updb(
 }
 
 /// The client certificate of a router. An edge router asks for its id as common name; one without
-/// edge need not know its id, and is given it (protocol: auth 2.4).
+/// edge need not know its id, and is given it (docs/protocol/auth.md 2.4).
 fn client_leaf(
     controller: &Controller,
     request: &CertificateRequest,

@@ -1,5 +1,5 @@
-//! The external id that a certificate of a third-party CA claims (protocol: auth 14.3): locate,
-//! match, parse, and take one of what is left.
+//! The external id that a certificate of a third-party CA claims (docs/protocol/auth.md 14.3):
+//! locate, match, parse, and take one of what is left.
 
 use weft_identity::{Certificate, San};
 use weft_model::entity::{ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};

@@ -1,4 +1,4 @@
-//! Tokens of external signers (protocol: auth 13.2, 13.4).
+//! Tokens of external signers (docs/protocol/auth.md 13.2, 13.4).
 //!
 //! A signer with a certificate has one key. Nothing fetches the key sets of others yet, so their
 //! tokens are refused.

@@ -1,4 +1,4 @@
-//! Which addresses key sets of external signers may be fetched from (protocol: auth 13.3).
+//! Which addresses key sets of external signers may be fetched from (docs/protocol/auth.md 13.3).
 //!
 //! Whoever may make a signer says where the controller connects to, so some places are out of
 //! bounds: link-local addresses, where clouds keep the credentials of machines, always; others

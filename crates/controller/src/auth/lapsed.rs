@@ -1,6 +1,6 @@
 //! Identities that are disabled for a while, by an administrator or by a lockout, are enabled when
-//! the time is over (protocol: auth 7.4). Whoever looks at the clock sees that by himself; routers
-//! are told of changes only, so there has to be one.
+//! the time is over (docs/protocol/auth.md 7.4). Whoever looks at the clock sees that by himself;
+//! routers are told of changes only, so there has to be one.
 //!
 //! ```text
 //! changes of identities --> when each one's time is over --tick--> enabled, in one change each batch

@@ -1,7 +1,7 @@
-//! How often a password was wrong in a row, and what follows when the policy says so (protocol:
-//! auth 7.4): the password is refused for a while, right or wrong. Sessions that are up go on, other
-//! ways to log in stay, and the last administrator who can log in is not locked out: how fast his
-//! password can be guessed is limited all the same ([`super::guesses`]).
+//! How often a password was wrong in a row, and what follows when the policy says so
+//! (docs/protocol/auth.md 7.4): the password is refused for a while, right or wrong. Sessions that
+//! are up go on, other ways to log in stay, and the last administrator who can log in is not locked
+//! out: how fast his password can be guessed is limited all the same ([`super::guesses`]).
 //!
 //! The counts are class Memory, bounded; what is locked is a part of the model.
 

@@ -1,5 +1,5 @@
 //! `POST /authenticate`: sessions with opaque tokens, by password or certificate
-//! (protocol: auth 8, 9).
+//! (docs/protocol/auth.md 8, 9).
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -28,7 +28,7 @@ use crate::{Caller, Controller, Failure};
 pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
     &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
 
-/// Id of the authenticator of who is known by a claim alone (protocol: auth 7.1).
+/// Id of the authenticator of who is known by a claim alone (docs/protocol/auth.md 7.1).
 pub(crate) const VIRTUAL: &str = "internal";
 
 /// A first factor that was shown.
@@ -253,7 +253,8 @@ async fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Show
 }
 
 /// Notes with the authenticator whether its certificate came with all that leads to a root; of
-/// certificates of other issuers nobody asks (protocol: auth 9.6). A login does not fail for it.
+/// certificates of other issuers nobody asks (docs/protocol/auth.md 9.6). A login does not fail for
+/// it.
 async fn remember_chain(controller: &Controller, shown: &Shown) {
     let (id, is_complete) = (shown.authenticator.clone(), !shown.improper_chain);
     let noted = move |snapshot: &Snapshot| {
@@ -296,9 +297,9 @@ struct Vouched {
     ca: Option<Arc<Ca>>,
 }
 
-/// Whether the leaf leads to somebody we believe, the dates of the leaf aside (protocol: auth
-/// 9.2): the roots of the CA bundle; its intermediates, when the client left them out; or a
-/// verified third-party CA.
+/// Whether the leaf leads to somebody we believe, the dates of the leaf aside
+/// (docs/protocol/auth.md 9.2): the roots of the CA bundle; its intermediates, when the client left
+/// them out; or a verified third-party CA.
 fn vouched_for(
     controller: &Controller,
     snapshot: &Snapshot,

@@ -1,4 +1,5 @@
-//! The second factor of the caller: begun, verified, used at login, removed (protocol: auth 11).
+//! The second factor of the caller: begun, verified, used at login, removed
+//! (docs/protocol/auth.md 11).
 //!
 //! A code is checked where the change is decided, against the last step that was used: of two
 //! requests with the same code one is refused. What a used code still does is in [`super::spent`],
@@ -163,7 +164,7 @@ async fn with_code(
     done.map(drop)
 }
 
-/// `POST /authenticate/mfa`: the code that a login still needs (protocol: auth 9.7).
+/// `POST /authenticate/mfa`: the code that a login still needs (docs/protocol/auth.md 9.7).
 fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let code = code_of(&call)?;
@@ -184,7 +185,7 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
 }
 
 /// A signed proof for routers that a code was given; for sessions that routers judge themselves
-/// (protocol: auth 11.5).
+/// (docs/protocol/auth.md 11.5).
 fn totp_token(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let code = code_of(&call)?;
@@ -256,7 +257,7 @@ fn self_link() -> Links {
     Links::from([("self".to_owned(), Link::to(PATH))])
 }
 
-/// Links of a second factor (protocol: management-api 2.1).
+/// Links of a second factor (docs/protocol/management-api.md 2.1).
 fn links(mfa: &Mfa) -> Links {
     let mut links = self_link();
     let mut link = |name: &str, path: &str| links.insert(name.to_owned(), Link::to(path));

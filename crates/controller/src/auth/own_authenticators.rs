@@ -1,5 +1,5 @@
 //! The caller's own authenticators: read, a new password, an extended certificate
-//! (protocol: auth 7.5, 12).
+//! (docs/protocol/auth.md 7.5, 12).
 
 use std::sync::Arc;
 
@@ -179,7 +179,7 @@ fn extendable(authenticator: &Authenticator) -> Result<&CertCredential, Failure>
 }
 
 /// Signs a new certificate for the holder of the current one, who has to confirm that it arrived
-/// before it counts (protocol: auth 12.1).
+/// before it counts (docs/protocol/auth.md 12.1).
 fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ExtendBody = call.decode(Verb::Create)?;
@@ -225,7 +225,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// The new certificate has arrived: it takes the place of the old one (protocol: auth 12.2).
+/// The new certificate has arrived: it takes the place of the old one (docs/protocol/auth.md 12.2).
 fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ExtendVerifyBody = call.decode(Verb::Create)?;

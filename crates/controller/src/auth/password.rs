@@ -1,5 +1,5 @@
-//! Password hashing (protocol: auth 7.2): argon2id, on the blocking pool, a bounded number at a
-//! time. A hash never runs on an async thread and never under a lock.
+//! Password hashing (docs/protocol/auth.md 7.2): argon2id, on the blocking pool, a bounded number
+//! at a time. A hash never runs on an async thread and never under a lock.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use tokio::sync::Semaphore;
 
-/// Argon2 passes, KiB of memory, lanes, and output length (protocol: auth 7.2).
+/// Argon2 passes, KiB of memory, lanes, and output length (docs/protocol/auth.md 7.2).
 const PASSES: u32 = 1;
 const MEMORY_KIB: u32 = 3072;
 const LANES: u32 = 4;

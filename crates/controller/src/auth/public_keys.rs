@@ -1,4 +1,4 @@
-//! The public keys that routers are given (protocol: edge-control-plane 7.2).
+//! The public keys that routers are given (docs/protocol/edge-control-plane.md 7.2).
 
 use weft_identity::Certificate;
 use weft_model::entity::Ca;

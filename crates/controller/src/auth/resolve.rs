@@ -1,4 +1,4 @@
-//! From the credentials of a request to its caller (protocol: auth 10).
+//! From the credentials of a request to its caller (docs/protocol/auth.md 10).
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ impl Outstanding {
 }
 
 /// What the policy of its identity, and a verified second factor, still ask of a session
-/// (protocol: auth 8.1).
+/// (docs/protocol/auth.md 8.1).
 pub(crate) fn outstanding(snapshot: &Snapshot, session: &ApiSession) -> Outstanding {
     let identity = snapshot.get::<Identity>(&session.identity_id);
     let policy = identity.and_then(|it| snapshot.get::<AuthPolicy>(&it.auth_policy_id));

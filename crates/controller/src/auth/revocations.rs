@@ -1,4 +1,4 @@
-//! Revocations that cover nothing any more are forgotten (protocol: auth 16).
+//! Revocations that cover nothing any more are forgotten (docs/protocol/auth.md 16).
 
 use std::sync::Weak;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! When the services of an identity last changed, identity by identity (protocol: auth 17.3). SDKs
-//! poll it and read their services anew when it moves, so it may say "changed" too often, but never
-//! too rarely.
+//! When the services of an identity last changed, identity by identity
+//! (docs/protocol/auth.md 17.3). SDKs poll it and read their services anew when it moves, so it may
+//! say "changed" too often, but never too rarely.
 
 use std::sync::Arc;
 

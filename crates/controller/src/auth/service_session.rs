@@ -1,6 +1,6 @@
-//! Service sessions: leave to dial or host one service within a login (protocol: auth 17.7;
-//! edge-control-plane 11.5, 13.2, 14.3). The token is signed; a stored record stands behind it and
-//! ends with the login.
+//! Service sessions: leave to dial or host one service within a login
+//! (docs/protocol/auth.md 17.7; docs/protocol/edge-control-plane.md 11.5, 13.2, 14.3). The token is
+//! signed; a stored record stands behind it and ends with the login.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -101,7 +101,8 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             }
         }
         controller.sessions().begun().await;
-        // The whole session, where the original leaves half of it null (protocol: auth 20.6).
+        // The whole session, where the original leaves half of it null
+        // (docs/protocol/auth.md 20.6).
         let (kept, keys) = (Arc::clone(&session), controller.keys());
         let sign = move |controller: &Controller| controller.service_token(&kept);
         let key = keys.of_tokens().key().algorithm();
@@ -242,7 +243,7 @@ fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Codes of refusals towards routers (protocol: edge-control-plane 18.1).
+/// Codes of refusals towards routers (docs/protocol/edge-control-plane.md 18.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum RefusalCode {
@@ -297,7 +298,7 @@ pub struct Checked {
 }
 
 impl Controller {
-    /// Signs the token of a service session (protocol: edge-control-plane 11.5).
+    /// Signs the token of a service session (docs/protocol/edge-control-plane.md 11.5).
     pub(crate) fn service_token(&self, session: &Session) -> Result<String, Failure> {
         let now = self.now();
         self.sign(&ServiceClaims {
@@ -316,8 +317,8 @@ impl Controller {
     }
 
     /// Checks the tokens that a router passes on for a client that dials or hosts
-    /// (protocol: edge-control-plane 13.2, 14.3): the login, the service session, its type, the
-    /// router, the service, and that the policies still grant it.
+    /// (docs/protocol/edge-control-plane.md 13.2, 14.3): the login, the service session, its type,
+    /// the router, the service, and that the policies still grant it.
     pub fn check_service_session(
         &self,
         router: &Id,

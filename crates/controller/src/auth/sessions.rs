@@ -1,5 +1,5 @@
-//! API sessions with opaque tokens, and the service sessions in them (protocol: auth 9, 10.3;
-//! edge-control-plane 10).
+//! API sessions with opaque tokens, and the service sessions in them
+//! (docs/protocol/auth.md 9, 10.3; docs/protocol/edge-control-plane.md 10).
 //!
 //! Class Local: bound to this controller, kept in memory, written behind, loaded before routers
 //! are answered. What is written and told goes out under the lock of the tables, so that the store

@@ -1,4 +1,4 @@
-//! What a code that was accepted still does (protocol: auth 11.3). Class Memory, bounded.
+//! What a code that was accepted still does (docs/protocol/auth.md 11.3). Class Memory, bounded.
 //!
 //! A code is accepted once. Clients use it again for one purpose: they post with it and read the
 //! outcome with it, or complete an enrollment with it and then authenticate. Nothing else, and

@@ -1,4 +1,4 @@
-//! Enrollment tickets: signed when somebody looks at them, never stored (protocol: auth 4).
+//! Enrollment tickets: signed when somebody looks at them, never stored (docs/protocol/auth.md 4).
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -52,7 +52,7 @@ impl Tickets {
     }
 
     /// The ticket with which the certificates of a CA enroll; signed with the certificate that
-    /// clients meet, so that they can verify it (protocol: auth 4.2).
+    /// clients meet, so that they can verify it (docs/protocol/auth.md 4.2).
     fn of_ca(address: &str, ca: &str, keys: &Keys) -> String {
         sign(
             keys,

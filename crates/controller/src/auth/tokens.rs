@@ -1,5 +1,6 @@
-//! Tokens that the controller signs with its root identity (protocol: edge-control-plane 11.5).
-//! What they say, and the rules about it, are in [`weft_model::token`].
+//! Tokens that the controller signs with its root identity
+//! (docs/protocol/edge-control-plane.md 11.5). What they say, and the rules about it, are in
+//! [`weft_model::token`].
 
 use serde::Serialize;
 use weft_identity::token::{self, Expect, TokenError, TokenSigner};
@@ -11,7 +12,7 @@ use crate::clock::system_time;
 use crate::{Controller, Failure};
 
 impl Controller {
-    /// Who signs service tokens: the edge API address (protocol: auth 15.6).
+    /// Who signs service tokens: the edge API address (docs/protocol/auth.md 15.6).
     pub(crate) fn issuer(&self) -> String {
         format!("https://{}", self.settings().addresses.api)
     }

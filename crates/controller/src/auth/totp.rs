@@ -1,5 +1,5 @@
 //! One-time codes: how they are made and checked, and how an authenticator app learns the secret
-//! (protocol: auth 11.1). Pure: random bytes and the time are arguments.
+//! (docs/protocol/auth.md 11.1). Pure: random bytes and the time are arguments.
 
 use qrcodegen::{QrCode, QrCodeEcc};
 use totp_rs::{Algorithm, Builder, Secret, Totp};
@@ -128,7 +128,7 @@ mod tests {
         Mfa { secret: "JBSWY3DPEHPK3PXP".into(), ..Mfa::default() }
     }
 
-    /// (protocol: auth 11.1, test vectors)
+    /// (docs/protocol/auth.md 11.1, test vectors)
     #[test]
     fn codes_are_those_of_the_protocol() {
         for (seconds, code) in [

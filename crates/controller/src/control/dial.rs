@@ -1,5 +1,5 @@
 //! Circuits that routers ask for: for SDKs, for their own tunneler, for other bindings
-//! (protocol: edge-control-plane 13, 15.1; control-plane 12.1, 12.5).
+//! (docs/protocol/edge-control-plane.md 13, 15.1; docs/protocol/control-plane.md 12.1, 12.5).
 
 use std::sync::Arc;
 
@@ -231,7 +231,7 @@ async fn for_tunneler(
 }
 
 /// Checks that the router's own identity may use a service over this router
-/// (protocol: edge-control-plane 15).
+/// (docs/protocol/edge-control-plane.md 15).
 pub(crate) fn own_identity(
     session: &Session,
     service: &Service,

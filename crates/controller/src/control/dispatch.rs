@@ -48,7 +48,7 @@ pub(crate) fn dispatch(session: &Arc<Session>, message: Message) {
     }
 }
 
-/// Messages of every router (protocol: control-plane 5).
+/// Messages of every router (docs/protocol/control-plane.md 5).
 fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
     use ctrl::content_type as is;
     let (network, router) = (&session.plane.network, &session.router);
@@ -105,7 +105,7 @@ fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Messages of edge routers (protocol: edge-control-plane 2).
+/// Messages of edge routers (docs/protocol/edge-control-plane.md 2).
 fn edge(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
     use edge_ctrl::content_type as is;
     match message.content_type {
@@ -156,8 +156,9 @@ fn refuse(session: &Session, message: &Message, problem: &WireError) {
     session.not_understood(message, problem);
 }
 
-/// Whether a router that opens a link to another is who it says (protocol: control-plane 9.4). A
-/// certificate that was renewed and not seen yet counts too.
+/// Whether a router that opens a link to another is who it says
+/// (docs/protocol/control-plane.md 9.4). A certificate that was renewed and not seen yet counts
+/// too.
 fn verify_router(session: &Session, asked: &VerifyRouter) -> Outcome {
     let snapshot = session.plane.controller.snapshot();
     let Some(router) = snapshot.get::<Router>(&Id::new(&asked.router_id)) else {

@@ -1,5 +1,6 @@
-//! Refusals in the forms that routers expect (protocol: control-plane 16, edge-control-plane 14.3,
-//! 18.1): the answer depends on what was asked.
+//! Refusals in the forms that routers expect
+//! (docs/protocol/control-plane.md 16, docs/protocol/edge-control-plane.md 14.3, 18.1): the answer
+//! depends on what was asked.
 
 use weft_wire::edge_ctrl::{
     self, CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
@@ -154,7 +155,7 @@ mod tests {
     fn every_request_is_refused_in_its_own_form() {
         let create = CreateTerminatorV2Request { address: "t1".into(), ..Default::default() };
         let answer = busy(&create.to_message()).unwrap();
-        // edge-control-plane 21, with the text of this controller.
+        // docs/protocol/edge-control-plane.md 21, with the text of this controller.
         let answer = CreateTerminatorV2Response::from_message(&answer).unwrap();
         assert_eq!(answer.terminator_id, "t1");
         assert_eq!(answer.result(), CreateTerminatorResult::FailedBusy);

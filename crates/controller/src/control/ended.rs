@@ -1,5 +1,5 @@
 //! What service sessions leave with a router when they end: circuits and terminators
-//! (protocol: edge-control-plane 10.1).
+//! (docs/protocol/edge-control-plane.md 10.1).
 //!
 //! Routers from 2.0 end it by themselves when they hear of it; for older ones this is done here.
 //! A router that was away, or too far behind, did not hear of it: whatever its generation, what

@@ -1,4 +1,4 @@
-//! Who may connect (protocol: control-plane 2.2, channel 10).
+//! Who may connect (docs/protocol/control-plane.md 2.2, docs/protocol/channel.md 10).
 //!
 //! A router is who its leaf certificate proves: it leads to the CA bundle and is the one that was
 //! enrolled for the id in the hello. Further connections of a channel pass the same checks, only
@@ -7,23 +7,17 @@
 use std::sync::Arc;
 
 use rustls_pki_types::CertificateDer;
-use weft_channel::{
-    Admission, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
-};
+use weft_channel::{Admission, Established, GroupPolicy, HelloGate, PeerHello, Refusal};
 use weft_identity::{Certificate, Verify};
 use weft_model::entity::Router;
 use weft_model::{Id, Snapshot};
-use weft_wire::ctrl::{ControllerHello, RouterHello};
+use weft_wire::ctrl::RouterHello;
 use weft_wire::hello::{Hello, RejectClass};
-use weft_wire::{FrameLimits, Headers};
 
 use super::Plane;
 use super::session::Session;
 use crate::clock::system_time;
 use crate::network::routers::LiveRouter;
-
-/// Header of the answer: addresses of the APIs, JSON; the second is the older number.
-const API_ADDRESSES: [i32; 2] = [2002, 13];
 
 /// Decides on the hellos of routers.
 pub(crate) struct Gate(pub(crate) Arc<Plane>);
@@ -59,14 +53,8 @@ impl HelloGate for Gate {
         Ok(Admission {
             listener_id: self.0.controller.settings().id.clone(),
             identity: id.as_str().as_bytes().to_vec(),
-            headers: self.headers(),
-            channel: ChannelOptions {
-                heartbeat: Some(self.0.options.heartbeat),
-                frames: FrameLimits::FROM_ROUTER,
-                sends: FrameLimits::MODEL,
-                write_timeout: self.0.options.write_timeout,
-                ..ChannelOptions::control(label)
-            },
+            headers: self.0.headers(),
+            channel: self.0.channel_options(label),
             group: Some(GroupPolicy::control_listener()),
         })
     }
@@ -138,21 +126,5 @@ impl Gate {
             ));
         }
         Ok(Arc::clone(router))
-    }
-
-    fn headers(&self) -> Headers {
-        let mut headers = Headers::new();
-        let version = Some(self.0.version());
-        ControllerHello { version, capabilities: Plane::capabilities() }.write(&mut headers);
-        let apis = self.0.controller.settings().addresses.apis.iter();
-        let apis = apis.map(|(api, urls)| {
-            let urls = urls.iter().map(|url| serde_json::json!({"url": url, "version": "v1"}));
-            (api.as_str().to_owned(), urls.collect())
-        });
-        let apis = serde_json::Value::Object(apis.collect()).to_string();
-        for key in API_ADDRESSES {
-            headers.set_str(key, &apis);
-        }
-        headers
     }
 }

@@ -7,7 +7,8 @@
 //!                                              +- legacy sessions: all, then changes
 //! ```
 //!
-//! - [`gate`]: who may connect; [`session`] and [`dispatch`]: one router, and where its messages go;
+//! - [`gate`]: who may connect; [`dialer`]: routers that are dialed; [`ctrl_listeners`]: where;
+//!   [`session`] and [`dispatch`]: one router, and where its messages go;
 //! - [`data_model`]: the model that routers decide with; [`legacy`]: opaque sessions; [`ended`]:
 //!   what those that end leave with routers;
 //! - [`dial`]: circuits for SDKs and tunnelers; [`terminators`]: what routers host;
@@ -16,8 +17,10 @@
 //!
 //! A message acts for the router whose certificate opened the channel, never for an id in it.
 
+pub(crate) mod ctrl_listeners;
 pub(crate) mod data_model;
 pub(crate) mod dial;
+pub(crate) mod dialer;
 pub(crate) mod dispatch;
 pub(crate) mod edge_errors;
 pub(crate) mod ended;
@@ -38,8 +41,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
-    AcceptOptions, ChannelAcceptor, ConnectionHandler, HeartbeatOptions, ListenerLimits, Listeners,
-    RegisterError, Registration, TlsSource,
+    AcceptOptions, ChannelAcceptor, ChannelOptions, ConnectionHandler, HeartbeatOptions,
+    ListenerLimits, Listeners, RegisterError, Registration, TlsSource,
 };
 use weft_config::ControllerConfig;
 use weft_identity::LiveIdentity;
@@ -47,10 +50,12 @@ use weft_identity::tls::{ClientAuth, ServerTls, server_config};
 use weft_model::entity::Router;
 use weft_model::{Change, Entity, Kind};
 use weft_store::ReadError;
+use weft_wire::ctrl::ControllerHello;
 use weft_wire::hello::alpn;
-use weft_wire::{Capabilities, VersionInfo, controller_capability};
+use weft_wire::{Capabilities, FrameLimits, Headers, VersionInfo, controller_capability};
 
 pub use data_model::log::LogLimits;
+pub use dialer::DialerOptions;
 
 use crate::network::Network;
 use crate::{Controller, Notice};
@@ -58,7 +63,10 @@ use data_model::Model;
 use gate::Gate;
 use peers::Peers;
 
-/// Settings of the control plane (protocol: control-plane 4, 17, 28).
+/// Header of hellos and answers: addresses of the APIs, JSON; the second is the older number.
+const API_ADDRESSES: [i32; 2] = [2002, 13];
+
+/// Settings of the control plane (docs/protocol/control-plane.md 4, 17, 28).
 #[derive(Debug, Clone)]
 pub struct ControlOptions {
     /// Heartbeats to routers.
@@ -81,7 +89,7 @@ pub struct ControlOptions {
 impl Default for ControlOptions {
     fn default() -> Self {
         Self {
-            // The countdown begins after twice the limit (protocol: control-plane 4).
+            // The countdown begins after twice the limit (docs/protocol/control-plane.md 4).
             heartbeat: HeartbeatOptions {
                 grace: Duration::from_secs(60),
                 ..HeartbeatOptions::CONTROL
@@ -221,6 +229,34 @@ impl Plane {
             .with(controller_capability::ADOPTS_CIRCUITS)
     }
 
+    /// What a hello or its answer says of this controller.
+    pub(crate) fn headers(&self) -> Headers {
+        let mut headers = Headers::new();
+        let version = Some(self.version());
+        ControllerHello { version, capabilities: Self::capabilities() }.write(&mut headers);
+        let apis = self.controller.settings().addresses.apis.iter();
+        let apis = apis.map(|(api, urls)| {
+            let urls = urls.iter().map(|url| serde_json::json!({"url": url, "version": "v1"}));
+            (api.as_str().to_owned(), urls.collect())
+        });
+        let apis = serde_json::Value::Object(apis.collect()).to_string();
+        for key in API_ADDRESSES {
+            headers.set_str(key, &apis);
+        }
+        headers
+    }
+
+    /// Settings of the channel with a router.
+    pub(crate) fn channel_options(&self, label: String) -> ChannelOptions {
+        ChannelOptions {
+            heartbeat: Some(self.options.heartbeat),
+            frames: FrameLimits::FROM_ROUTER,
+            sends: FrameLimits::MODEL,
+            write_timeout: self.options.write_timeout,
+            ..ChannelOptions::control(label)
+        }
+    }
+
     /// The version in hellos.
     pub(crate) fn version(&self) -> VersionInfo {
         let build = &self.controller.settings().build;
@@ -238,7 +274,7 @@ impl Plane {
     }
 
     /// Closes the channels of routers that were deleted, disabled or are to enroll again
-    /// (protocol: control-plane 2.3, edge-control-plane 17.2).
+    /// (docs/protocol/control-plane.md 2.3, docs/protocol/edge-control-plane.md 17.2).
     async fn follow_routers(self: Arc<Self>) {
         let (_, mut changes) = self.controller.subscribe();
         while let Some(notice) = changes.next().await {

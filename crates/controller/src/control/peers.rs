@@ -1,4 +1,4 @@
-//! What routers hear of each other and of this controller (protocol: control-plane 8, 17).
+//! What routers hear of each other and of this controller (docs/protocol/control-plane.md 8, 17).
 //!
 //! Kept is only *who* changed, for whom; what is said is looked up when it is sent, so that a
 //! router never hears something that is over.

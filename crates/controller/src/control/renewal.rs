@@ -1,4 +1,5 @@
-//! New certificates for routers over their control channel (protocol: edge-control-plane 17.3).
+//! New certificates for routers over their control channel
+//! (docs/protocol/edge-control-plane.md 17.3).
 //!
 //! Both certificates are accepted until a router shows the new one, whether it asked for a
 //! confirmation or not ([`router_certificates`]): cut off anywhere on the way, it is never locked out.

@@ -1,5 +1,5 @@
 //! What routers report: interfaces, alerts, connected identities, health of hosts
-//! (protocol: control-plane 22, edge-control-plane 16).
+//! (docs/protocol/control-plane.md 22, docs/protocol/edge-control-plane.md 16).
 
 use weft_channel::Lane;
 use weft_contract::resource::identity::Interface;

@@ -1,5 +1,5 @@
 //! One connected router: registered, greeted, fed, and forgotten when its channel closes
-//! (protocol: control-plane 7, edge-control-plane 3).
+//! (docs/protocol/control-plane.md 7, docs/protocol/edge-control-plane.md 3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 use super::Plane;
 use super::data_model::{events, feed};
 use super::traffic::Measured;
-use super::{dispatch, ended, gate, legacy, terminators};
+use super::{ctrl_listeners, dispatch, ended, gate, legacy, terminators};
 use crate::network::routers::LiveRouter;
 use crate::online::RouterFacts;
 
@@ -167,9 +167,10 @@ impl Session {
         tokio::join!(
             self.greet(asked),
             self.write(writes),
-            feed::run(model, self.router.channel.clone(), wanted, in_step),
+            feed::run(model, self.router.id.clone(), self.router.channel.clone(), wanted, in_step),
             self.be_present(),
             ended::remove_unfounded(self),
+            ctrl_listeners::keep(self),
             plane.network.recount(&self.router),
         );
         std::future::pending().await
@@ -196,7 +197,7 @@ impl Session {
         legacy::feed(self, asked).await;
     }
 
-    /// The router answers the greeting (protocol: edge-control-plane 3.2).
+    /// The router answers the greeting (docs/protocol/edge-control-plane.md 3.2).
     pub(crate) fn on_client_hello(&self, message: &Message) {
         let hello = match ClientHello::from_message(message) {
             Ok(hello) => hello,
@@ -215,7 +216,7 @@ impl Session {
     }
 
     /// Says now and then that the router's own identity is connected
-    /// (protocol: edge-control-plane 16.1).
+    /// (docs/protocol/edge-control-plane.md 16.1).
     async fn be_present(&self) {
         let mut ticks = tokio::time::interval(PRESENCE);
         loop {

@@ -1,4 +1,5 @@
-//! What routers host (protocol: edge-control-plane 14, 15.2, 15.3; control-plane 15, 21).
+//! What routers host
+//! (docs/protocol/edge-control-plane.md 14, 15.2, 15.3; docs/protocol/control-plane.md 15, 21).
 //!
 //! Changes of one router are decided in the order they came, so that a removal that follows a
 //! creation finds it. A router changes only terminators of its own.
@@ -280,7 +281,7 @@ async fn remove_one(session: &Session, id: &str, binding: &'static str) -> Resul
     done.map_err(|refused| of_refused(&refused))
 }
 
-/// A terminator of a binding that is not of the edge (protocol: control-plane 15.1).
+/// A terminator of a binding that is not of the edge (docs/protocol/control-plane.md 15.1).
 async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<String, Refused> {
     let refused = |error: EdgeError| Refused::Gone(error.text);
     let controller = &session.plane.controller;

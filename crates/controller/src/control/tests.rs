@@ -3,6 +3,7 @@
 mod bindings;
 mod circuits;
 mod connecting;
+mod dialer;
 mod ended;
 mod gate;
 mod mesh;

@@ -172,7 +172,7 @@ pub(crate) fn roles(field: &str, texts: &[String]) -> Result<Roles, Failure> {
 }
 
 /// A role list with names in place of ids; ids that name nothing are left out
-/// (protocol: management-api 7.4).
+/// (docs/protocol/management-api.md 7.4).
 pub(crate) fn display<T: Record>(view: View<'_>, roles: &Roles) -> Vec<NamedRole> {
     let all = roles.all.then(|| "#all".to_owned());
     let attributes = roles.attributes.iter().map(|attribute| format!("#{attribute}"));

@@ -1,5 +1,5 @@
 //! The one door: decides from the caller and the operation's row whether the operation may run
-//! at all (protocol: management-api 4). The operation's own rules come after it.
+//! at all (docs/protocol/management-api.md 4). The operation's own rules come after it.
 
 use weft_contract::{Access, Operation};
 

@@ -1,5 +1,5 @@
 //! Whether the database is in order: everything is looked at, and mended if that is wanted, while
-//! the controller goes on (protocol: management-api 7.10).
+//! the controller goes on (docs/protocol/management-api.md 7.10).
 //!
 //! Four things are compared with each other, each in a file of its own:
 //!

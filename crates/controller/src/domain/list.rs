@@ -192,7 +192,7 @@ pub(crate) fn selection(
     Ok(Selection::new(&request, schema, Audience::Caller, rules)?)
 }
 
-/// `roleFilter` and `roleSemantic` (protocol: management-api 2.6): none when not asked for.
+/// `roleFilter` and `roleSemantic` (docs/protocol/management-api.md 2.6): none when not asked for.
 pub(crate) fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Failure> {
     let mut roles = Roles::default();
     let mut asked = false;

@@ -1,5 +1,5 @@
-//! The one rule between identities (protocol: management-api 4): who is no administrator does not
-//! make, become, weaken or lock out an identity that may do more than he may.
+//! The one rule between identities (docs/protocol/management-api.md 4): who is no administrator
+//! does not make, become, weaken or lock out an identity that may do more than he may.
 //!
 //! It is asked in three places. [`check`] judges the change set of every decision, whatever
 //! operation made it, so that no operation can forget it; [`guard`] is for what is no change of the

@@ -1,5 +1,5 @@
-//! Config types are JSON Schemas; config data is checked against them (protocol: management-api
-//! 7.3, 8).
+//! Config types are JSON Schemas; config data is checked against them
+//! (docs/protocol/management-api.md 7.3, 8).
 //!
 //! Schemas are read as draft 7. `idn-hostname` is only "not empty": addresses in configs are also
 //! IP addresses, CIDRs and wildcards. References to other documents are never fetched, and patterns

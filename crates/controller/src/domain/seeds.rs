@@ -1,5 +1,5 @@
-//! What a new network contains (protocol: management-api 8): identity types, posture check types,
-//! the default authentication policy and the built-in config types, with their fixed ids.
+//! What a new network contains (docs/protocol/management-api.md 8): identity types, posture check
+//! types, the default authentication policy and the built-in config types, with their fixed ids.
 //!
 //! The schemas of config types are an interface: consoles make their forms of them. Whoever wants
 //! to know what a list holds looks for `allOf` of what every list is and what its items are.

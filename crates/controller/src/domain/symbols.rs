@@ -1,5 +1,5 @@
 //! Tables of symbols for the filter language: the columns every kind has, and short ways to write
-//! the others (protocol: management-api 2.5).
+//! the others (docs/protocol/management-api.md 2.5).
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! Terminators that routers report (protocol: edge-control-plane 14). The router chooses the id,
-//! which is also the address; creating the same one again is answered like the first time.
+//! Terminators that routers report (docs/protocol/edge-control-plane.md 14). The router chooses the
+//! id, which is also the address; creating the same one again is answered like the first time.
 //!
 //! Everything is judged on the tip, where requests before this one have been decided already, even
 //! if they are not durable yet: a removal may follow its creation at once.
@@ -163,7 +163,8 @@ impl Reported {
         Ok(Some(changed))
     }
 
-    /// Terminators that share an instance have the same host (protocol: edge-control-plane 14.2).
+    /// Terminators that share an instance have the same host
+    /// (docs/protocol/edge-control-plane.md 14.2).
     fn check_instance(&self, tip: &Snapshot) -> Result<(), Refused> {
         if self.instance_id.is_empty() {
             return Ok(());

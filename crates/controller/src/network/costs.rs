@@ -1,5 +1,5 @@
 //! What experience with a terminator costs it: circuits it carries, dials that failed
-//! (protocol: control-plane 11). In memory, by terminator.
+//! (docs/protocol/control-plane.md 11). In memory, by terminator.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
-//! Making a circuit (protocol: control-plane 12): choose a terminator and a path, tell every router
-//! on it, wait for all of them; on failure once more, with what was learnt, and as another circuit
-//! unless the router chose the id. A router between the ends that takes nothing new, as it stops or has
-//! too much to do, is gone around without that counting, a few times.
+//! Making a circuit (docs/protocol/control-plane.md 12): choose a terminator and a path, tell every
+//! router on it, wait for all of them; on failure once more, with what was learnt, and as another
+//! circuit unless the router chose the id. A router between the ends that takes nothing new, as it
+//! stops or has too much to do, is gone around without that counting, a few times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ pub struct MadeCircuit {
     pub tags: StringMap,
 }
 
-/// Why there is no circuit (protocol: operations, `failure_cause`).
+/// Why there is no circuit (docs/protocol/operations.md 4.3, `failure_cause`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FailureCause {
@@ -265,7 +265,7 @@ impl Network {
             false => ways.graph().path_around(&spec.router, to, &tried.transit),
         };
         let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
-        // Of a random choice nothing is learnt (protocol: control-plane 11).
+        // Of a random choice nothing is learnt (docs/protocol/control-plane.md 11).
         let is_counted = strategy != TerminatorStrategy::Random;
         Ok(Chosen { terminator, path, is_counted })
     }
@@ -471,7 +471,7 @@ impl Making<'_> {
         }
     }
 
-    /// Draws the consequences of a router's failure (protocol: control-plane 12.4).
+    /// Draws the consequences of a router's failure (docs/protocol/control-plane.md 12.4).
     fn learn(&self, chosen: &Chosen, router: &Id, error: &RouteError) {
         let terminator = &chosen.terminator;
         if *router != terminator.router_id {
@@ -604,7 +604,7 @@ impl Making<'_> {
 }
 
 /// What the initiating side is told: static data, overlaid by what the host told, without the
-/// addresses, which the circuit keeps (protocol: control-plane 12.2).
+/// addresses, which the circuit keeps (docs/protocol/control-plane.md 12.2).
 fn peer_data(
     spec: &CircuitSpec,
     terminator: &Terminator,

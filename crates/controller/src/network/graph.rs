@@ -1,9 +1,10 @@
-//! The connected routers and the usable links between them (protocol: control-plane 10). Pure: what
-//! is connected and what it costs comes in, paths come out.
+//! The connected routers and the usable links between them (docs/protocol/control-plane.md 10).
+//! Pure: what is connected and what it costs comes in, paths come out.
 //!
 //! Routers have dense numbers, so that trees over the graph are arrays. A clone shares what it does
 //! not change: the next version of a large graph costs as much as what is new in it.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use imbl::{HashMap, Vector};
@@ -26,13 +27,27 @@ struct Node {
     is_there: bool,
 }
 
-/// The cheapest link to a neighbour.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the cheapest link to a neighbour costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Edge {
     /// The neighbour.
     pub(super) to: u32,
     cost: u32,
-    link: Arc<str>,
+}
+
+/// The neighbours of a router. Whoever looks for ways reads all edges and few links.
+#[derive(Debug, Clone, Default)]
+struct Neighbours {
+    /// Sorted by neighbour.
+    edges: Vec<Edge>,
+    /// The link of each.
+    links: Vec<Arc<str>>,
+}
+
+impl Neighbours {
+    fn place(&self, to: u32) -> Result<usize, usize> {
+        self.edges.binary_search_by_key(&to, |edge| edge.to)
+    }
 }
 
 /// The connected routers and the usable links between them.
@@ -41,8 +56,10 @@ pub struct Graph {
     numbers: HashMap<Id, u32>,
     ids: Vector<Id>,
     nodes: Arc<Vec<Node>>,
-    /// By router, each sorted by neighbour. Every link is in here both ways.
-    edges: Vector<Arc<Vec<Edge>>>,
+    /// By router: how its id begins. Of most ids that is enough to tell which is lower.
+    beginnings: Arc<Vec<u64>>,
+    /// By router. Every link is in here both ways, at the same cost.
+    neighbours: Vector<Arc<Neighbours>>,
     connected: usize,
     min_router_cost: u32,
     version: u64,
@@ -129,13 +146,28 @@ impl Graph {
 
     /// The neighbours of a router.
     pub(super) fn edges(&self, number: u32) -> &[Edge] {
-        self.edges.get(number as usize).map_or(&[], |edges| edges.as_slice())
+        self.neighbours.get(number as usize).map_or(&[], |it| it.edges.as_slice())
     }
 
     /// What it costs to enter a router over an edge that leads to it; none if that is no way.
     pub(super) fn entering(&self, edge: &Edge) -> Option<u64> {
         let node = self.node(edge.to);
         node.is_there.then(|| u64::from(edge.cost) + u64::from(node.cost))
+    }
+
+    /// What it costs to come to a router from its neighbour at the other end of its edge; none if that
+    /// is no way.
+    pub(super) fn coming_back(&self, edge: &Edge, number: u32) -> Option<u64> {
+        self.entering(&Edge { to: number, cost: edge.cost })
+    }
+
+    /// Whether the id of one router is lower than that of another.
+    pub(super) fn is_lower(&self, one: u32, other: u32) -> bool {
+        let beginnings = [one, other].map(|it| self.beginnings.get(it as usize));
+        match beginnings[0].cmp(&beginnings[1]) {
+            Ordering::Equal => self.id(one) < self.id(other),
+            order => order.is_lt(),
+        }
     }
 
     /// Whether paths from `source` may go on from a router.
@@ -145,13 +177,18 @@ impl Graph {
     }
 
     pub(super) fn edge(&self, from: u32, to: u32) -> Option<&Edge> {
-        let edges = self.edges(from);
-        Some(&edges[edges.binary_search_by_key(&to, |edge| edge.to).ok()?])
+        let neighbours = self.neighbours.get(from as usize)?;
+        neighbours.edges.get(neighbours.place(to).ok()?)
     }
 
     /// The id of the link between two neighbours.
     pub(super) fn link(&self, from: u32, to: u32) -> Option<&str> {
-        self.edge(from, to).map(|edge| &*edge.link)
+        self.known_link(from, to).map(|link| &**link)
+    }
+
+    fn known_link(&self, from: u32, to: u32) -> Option<&Arc<str>> {
+        let neighbours = self.neighbours.get(from as usize)?;
+        neighbours.links.get(neighbours.place(to).ok()?)
     }
 
     fn node(&self, number: u32) -> Node {
@@ -165,7 +202,8 @@ impl Graph {
         let number = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         self.numbers.insert(router.clone(), number);
         self.ids.push_back(router.clone());
-        self.edges.push_back(Arc::default());
+        self.neighbours.push_back(Arc::default());
+        Arc::make_mut(&mut self.beginnings).push(beginning(router));
         Arc::make_mut(&mut self.nodes).push(Node::default());
         number
     }
@@ -217,7 +255,8 @@ impl Graph {
         changed: &mut Vec<(u32, u32)>,
     ) {
         let (Some(one), Some(other)) = (self.number(one), self.number(other)) else { return };
-        let before = self.edge(one, other).map(|edge| (u64::from(edge.cost), &edge.link));
+        let before = self.edge(one, other).zip(self.known_link(one, other));
+        let before = before.map(|(edge, link)| (u64::from(edge.cost), link));
         let now = link.as_ref().map(|(cost, link)| (*cost, link));
         if before == now {
             return;
@@ -231,21 +270,34 @@ impl Graph {
         let link = link.and_then(|(cost, link)| Some((u32::try_from(cost).ok()?, link)));
         let link = link.filter(|(cost, _)| u64::from(*cost) < UNREACHED);
         for (from, to) in [(one, other), (other, one)] {
-            let Some(edges) = self.edges.get_mut(from as usize) else { continue };
-            let edges = Arc::make_mut(edges);
+            let Some(neighbours) = self.neighbours.get_mut(from as usize) else { continue };
+            let Neighbours { edges, links } = Arc::make_mut(neighbours);
             let place = edges.binary_search_by_key(&to, |edge| edge.to);
             match (place, &link) {
                 (Ok(at), Some((cost, link))) => {
-                    edges[at] = Edge { to, cost: *cost, link: Arc::clone(link) };
+                    edges[at].cost = *cost;
+                    links[at] = Arc::clone(link);
                 }
                 (Err(at), Some((cost, link))) => {
-                    edges.insert(at, Edge { to, cost: *cost, link: Arc::clone(link) });
+                    edges.insert(at, Edge { to, cost: *cost });
+                    links.insert(at, Arc::clone(link));
                 }
-                (Ok(at), None) => drop(edges.remove(at)),
+                (Ok(at), None) => {
+                    edges.remove(at);
+                    links.remove(at);
+                }
                 (Err(_), None) => {}
             }
         }
     }
+}
+
+/// The first bytes of an id, which compare as the ids do; of ids that begin alike all has to be looked
+/// at.
+fn beginning(id: &Id) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(id.as_str().bytes()).for_each(|(to, from)| *to = from);
+    u64::from_be_bytes(bytes)
 }
 
 #[cfg(test)]
@@ -272,7 +324,7 @@ mod tests {
         (path.nodes.iter().map(|id| id.as_str()[1..].parse().unwrap()).collect(), path.cost)
     }
 
-    /// control-plane 10.
+    /// docs/protocol/control-plane.md 10.
     const LINKS: [(usize, usize, u64); 4] = [(0, 1, 23), (0, 2, 36), (1, 3, 50), (2, 3, 64)];
 
     #[test]

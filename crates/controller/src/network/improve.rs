@@ -1,6 +1,6 @@
 //! Now and then the dearest circuits that have a much cheaper path are moved to it (`network.smart`;
-//! protocol: control-plane 14). Only a few at a time, and none that was moved just now: what one move
-//! does to latencies shows before the next.
+//! docs/protocol/control-plane.md 14). Only a few at a time, and none that was moved just now: what
+//! one move does to latencies shows before the next.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,11 +10,15 @@ use super::Network;
 use super::circuits::Circuit;
 use super::moves::Why;
 
-/// How many circuits are moved in one look (protocol: control-plane 14).
+/// How many circuits are moved in one look (docs/protocol/control-plane.md 14).
 fn ceiling(circuits: usize, fraction: f64, cap: u32) -> usize {
     let share = (circuits as f64 * fraction) as usize;
     share.max(1).min(cap as usize)
 }
+
+/// Circuits that wait to be moved while no others are moved for what they cost: they are going to
+/// change what is dear.
+const MANY: usize = 1_000;
 
 /// Circuits by what they cost, the dearest first.
 type Dearest = BTreeMap<(Reverse<u64>, String), Arc<Circuit>>;
@@ -22,6 +26,9 @@ type Dearest = BTreeMap<(Reverse<u64>, String), Arc<Circuit>>;
 impl Network {
     /// Has the dearest circuits moved that gain enough; how many. All are looked at, some at a time.
     pub(crate) async fn improve(&self) -> usize {
+        if self.waiting_moves() > MANY {
+            return 0;
+        }
         let options = &self.0.options;
         let ceiling = ceiling(
             self.0.circuits.len(),

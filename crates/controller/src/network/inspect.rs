@@ -1,4 +1,5 @@
-//! Looking inside this controller and the routers that are connected (protocol: operations 3).
+//! Looking inside this controller and the routers that are connected
+//! (docs/protocol/operations.md 3).
 //!
 //! Whoever is meant and does not know a value leaves it out; whoever does not answer in time is
 //! left out altogether, as tools expect it.

@@ -1,4 +1,4 @@
-//! What routers say of links (protocol: control-plane 9.5, 14, 19), and operators.
+//! What routers say of links (docs/protocol/control-plane.md 9.5, 14, 19), and operators.
 //!
 //! A router is heard only about links that it dialed, or that end at it. Whatever it says costs as
 //! much as it names or has links. What comes of it, circuits that move and paths that are found anew,
@@ -142,7 +142,8 @@ impl Network {
     }
 
     /// A router is gone: its own links go, circuits over any of its links are moved. Circuits that
-    /// stay on this one router are kept, they live on without us (protocol: control-plane 14).
+    /// stay on this one router are kept, they live on without us
+    /// (docs/protocol/control-plane.md 14).
     pub(super) fn lost(&self, router: &LiveRouter) {
         self.router_changed(&router.id);
         self.0.pieces.forget_report(&router.id);

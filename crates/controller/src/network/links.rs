@@ -1,4 +1,4 @@
-//! The links between routers, as their dialers report them (protocol: control-plane 9, 10).
+//! The links between routers, as their dialers report them (docs/protocol/control-plane.md 9, 10).
 //!
 //! Routers decide about links; the controller only keeps what it is told, to find paths over them.
 //! A report counts only from the router that dials the link, a fault only from one of its ends.

@@ -78,7 +78,7 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 /// Characters with which the circuit ids of one run begin.
 const RUN_TAG: usize = 4;
 
-/// Settings of the network (protocol: control-plane 28).
+/// Settings of the network (docs/protocol/control-plane.md 28).
 #[derive(Debug, Clone)]
 pub struct NetworkOptions {
     /// How often the network is looked over.

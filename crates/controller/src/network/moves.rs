@@ -1,5 +1,5 @@
 //! Circuits take another path: because theirs broke, because a router on it says that it does not
-//! work, or because there is a cheaper one (protocol: control-plane 14).
+//! work, or because there is a cheaper one (docs/protocol/control-plane.md 14).
 //!
 //! - `queue`: which circuit is next, and for what each waits; `mover`: works the queue off;
 //! - `journey`: one circuit moves; `known`: what routers have to hear for that;

@@ -3,8 +3,8 @@
 //! A router keeps its circuits while its channel is away, and loses them when it starts again.
 //! Routers of weft tell by themselves ([`adopt`](super::adopt)). Others only ever ask about
 //! circuits that they have, so they are asked about those that they had: `circuit:ID` has a value
-//! in the answer of a router that carries the circuit, and none otherwise (protocol: control-plane
-//! 18). What it carries no more is ended, or goes over others.
+//! in the answer of a router that carries the circuit, and none otherwise
+//! (docs/protocol/control-plane.md 18). What it carries no more is ended, or goes over others.
 
 use std::sync::Arc;
 use std::time::Duration;

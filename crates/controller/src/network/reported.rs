@@ -1,4 +1,4 @@
-//! What routers report of themselves, kept for whoever charts it (protocol: operations 5).
+//! What routers report of themselves, kept for whoever charts it (docs/protocol/operations.md 5).
 //!
 //! The last report of each router that is connected is kept: metrics that routers have, as what they
 //! are, those of links only if the link ends at the router. What is kept of a value is what is shown

@@ -1,6 +1,7 @@
 //! The routers that are connected. One connection per router: whoever registers first within the
-//! churn limit keeps its place (protocol: control-plane 2.3).
+//! churn limit keeps its place (docs/protocol/control-plane.md 2.3).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,11 +10,13 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use weft_channel::ChannelHandle;
 use weft_limits::TokenBucket;
+use weft_model::entity::CtrlListener;
 use weft_model::{Id, Timestamp};
 use weft_wire::ctrl::{Listener, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
 use super::moves::Window;
+use crate::control::ctrl_listeners;
 use crate::online::{RouterFacts, RouterVersion};
 
 /// Certificates of one connection that are remembered: the shown one, and those it was given since.
@@ -23,6 +26,9 @@ const CERTIFICATES: usize = 8;
 /// once. Of two hundred thousand circuits a router has some 50 MB to tell each minute.
 const REPORTS: f64 = 2.0 * 1024.0 * 1024.0;
 const REPORTS_AT_ONCE: u32 = 64 << 20;
+
+/// A router that was dialed and leaves a heartbeat unanswered for longer may be replaced.
+const UNANSWERED: Duration = Duration::from_secs(5);
 
 /// Numbers of connections.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
@@ -46,6 +52,10 @@ pub struct LiveRouter {
     pub since: Instant,
     /// The fingerprint that it was made with.
     shown: Arc<str>,
+    /// Whether it was dialed from here.
+    pub dialed: bool,
+    /// Where it says that it takes controllers.
+    pub(crate) ctrl_listeners: BTreeMap<String, CtrlListener>,
     /// Fingerprints with which the connection may go on, the oldest first.
     fingerprints: RwLock<Vec<Arc<str>>>,
     /// Where it takes links.
@@ -69,6 +79,8 @@ impl LiveRouter {
         now: Timestamp,
     ) -> Option<Self> {
         Some(Self {
+            dialed: channel.peer().dialed,
+            ctrl_listeners: ctrl_listeners::told(id.as_str(), hello.ctrl_chan_listeners),
             id,
             connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             channel,
@@ -111,6 +123,11 @@ impl LiveRouter {
             capabilities: self.capabilities.bits(),
             ..RouterFacts::default()
         }
+    }
+
+    /// Whether its last heartbeat was answered, or is young.
+    fn answers(&self) -> bool {
+        self.channel.liveness().outstanding.is_none_or(|waits| waits < UNANSWERED)
     }
 
     /// The connection may go on when this certificate has taken the place of the one before.
@@ -183,7 +200,7 @@ impl Routers {
 
     /// Whether a further connection of a router may take the place of the one there is.
     pub fn may_connect(&self, id: &str, churn_limit: Duration) -> Result<(), AlreadyConnected> {
-        may_replace(self.0.read().get(id), churn_limit)
+        may_replace(self.0.read().get(id), false, churn_limit)
     }
 
     /// Registers a router, and answers the one whose place it took.
@@ -193,7 +210,7 @@ impl Routers {
         churn_limit: Duration,
     ) -> Result<Option<Arc<LiveRouter>>, AlreadyConnected> {
         let mut routers = self.0.write();
-        may_replace(routers.get(&router.id), churn_limit)?;
+        may_replace(routers.get(&router.id), router.dialed, churn_limit)?;
         Ok(routers.insert(router.id.clone(), router))
     }
 
@@ -213,15 +230,21 @@ impl Routers {
     }
 }
 
+/// A connection that was dialed from here never takes the place of another; where both sides dial, one
+/// of the two stays. It keeps its own place while it answers: a router that dials meanwhile, as it
+/// knows no better, would otherwise end it each time.
 fn may_replace(
     current: Option<&Arc<LiveRouter>>,
+    dialed: bool,
     churn_limit: Duration,
 ) -> Result<(), AlreadyConnected> {
-    match current {
-        Some(current) if !current.channel.is_closed() && current.since.elapsed() < churn_limit => {
-            let seconds = current.since.elapsed().as_secs();
-            Err(AlreadyConnected { router: current.id.clone(), seconds })
-        }
-        _ => Ok(()),
+    let Some(current) = current.filter(|current| !current.channel.is_closed()) else {
+        return Ok(());
+    };
+    let is_young = current.since.elapsed() < churn_limit;
+    if dialed || is_young || (current.dialed && current.answers()) {
+        let seconds = current.since.elapsed().as_secs();
+        return Err(AlreadyConnected { router: current.id.clone(), seconds });
     }
+    Ok(())
 }

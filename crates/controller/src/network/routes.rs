@@ -1,5 +1,5 @@
 //! Routes: what each router on a path is told, and the answers they give
-//! (protocol: control-plane 12.3, 12.4).
+//! (docs/protocol/control-plane.md 12.3, 12.4).
 
 use std::time::Duration;
 
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_path_of_one_router() {
-        // control-plane 26.4; the context is left out there.
+        // docs/protocol/control-plane.md 26.4; the context is left out there.
         let mut routes = routes(&path(&["r1"], &[]), true);
         assert_eq!(routes.len(), 1);
         let (_, mut route) = routes.remove(0);

@@ -1,5 +1,5 @@
-//! Which terminator a dial goes to (protocol: control-plane 11). Pure: candidates with their costs
-//! and a random number come in, the choice comes out.
+//! Which terminator a dial goes to (docs/protocol/control-plane.md 11). Pure: candidates with their
+//! costs and a random number come in, the choice comes out.
 
 use std::sync::Arc;
 

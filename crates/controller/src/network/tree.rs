@@ -17,7 +17,7 @@ const NOBODY: u32 = u32::MAX;
 const FAR: u64 = u64::MAX;
 /// Changed pairs, for each router of the graph, with which a tree is not mended: growing it anew is
 /// as cheap.
-const MOST_MENDED: usize = 4;
+const MOST_MENDED: usize = 1;
 /// Changed pairs that are mended in any graph.
 const ALWAYS_MENDED: usize = 64;
 
@@ -111,26 +111,42 @@ impl Tree {
             self.ranks[*router as usize] = FAR;
             self.over[*router as usize] = NOBODY;
         }
-        // Links lead both ways: what leads to a router begins at its neighbours.
+        // All ways begin at routers that stand: what leads to those that fell comes by itself then.
+        let mut ways = Vec::new();
         for router in &fallen {
-            for edge in graph.edges(*router) {
-                self.step(graph, edge.to, *router, &mut front);
+            // Links lead both ways: what leads to a router begins at its neighbours.
+            let standing = graph.edges(*router).iter().filter(|edge| self.rank(edge.to) != FAR);
+            for edge in standing {
+                let cost = graph.coming_back(edge, *router);
+                let rank = self.ranked(graph, edge.to, cost);
+                ways.extend(rank.map(|rank| (edge.to, *router, rank)));
             }
         }
         for (one, other) in changed {
-            self.step(graph, *one, *other, &mut front);
-            self.step(graph, *other, *one, &mut front);
+            for (from, to) in [(*one, *other), (*other, *one)] {
+                // A way is dearer at each router than at the one before.
+                if self.rank(from) < self.rank(to) {
+                    let cost = graph.edge(from, to).and_then(|edge| graph.entering(edge));
+                    let rank = self.ranked(graph, from, cost);
+                    ways.extend(rank.map(|rank| (from, to, rank)));
+                }
+            }
+        }
+        for (from, to, rank) in ways {
+            self.take(graph, from, to, rank, &mut front);
         }
         self.spread(graph, front, None);
     }
 
-    /// The rank of a router that is reached over a neighbour; none if there is no such way.
-    fn ranked(&self, graph: &Graph, from: u32, to: u32) -> Option<u64> {
-        let own = self.ranks.get(from as usize).copied().filter(|rank| *rank != FAR)?;
-        if !graph.carries(from, self.source) {
-            return None;
-        }
-        self.next(own, graph.entering(graph.edge(from, to)?)?)
+    fn rank(&self, router: u32) -> u64 {
+        self.ranks.get(router as usize).copied().unwrap_or(FAR)
+    }
+
+    /// The rank of a router that is entered from a neighbour at a cost; none if there is no such way.
+    fn ranked(&self, graph: &Graph, from: u32, cost: Option<u64>) -> Option<u64> {
+        let own = self.rank(from);
+        (own != FAR && graph.carries(from, self.source)).then_some(())?;
+        self.next(own, cost?)
     }
 
     /// A rank further by one link of a cost.
@@ -142,8 +158,12 @@ impl Tree {
     /// The routers whose way is gone or has become worse, and all behind them.
     fn fallen(&self, graph: &Graph, changed: &[(u32, u32)]) -> Vec<u32> {
         let is_cut = |from: u32, to: u32| {
+            let now = || {
+                let cost = graph.edge(from, to).and_then(|edge| graph.entering(edge));
+                self.ranked(graph, from, cost)
+            };
             self.over.get(to as usize) == Some(&from)
-                && self.ranked(graph, from, to).is_none_or(|now| now > self.ranks[to as usize])
+                && now().is_none_or(|now| now > self.ranks[to as usize])
         };
         let both = changed.iter().flat_map(|(one, other)| [(*one, *other), (*other, *one)]);
         let mut fallen: Vec<u32> =
@@ -181,19 +201,13 @@ impl Tree {
     }
 
     /// Takes the way to a router over a neighbour if it is better than the one known.
-    fn step(&mut self, graph: &Graph, from: u32, to: u32, front: &mut Front) {
-        if let Some(now) = self.ranked(graph, from, to) {
-            self.take(graph, from, to, now, front);
-        }
-    }
-
     fn take(&mut self, graph: &Graph, from: u32, to: u32, now: u64, front: &mut Front) {
         let known = self.ranks[to as usize];
         if now < known {
             self.ranks[to as usize] = now;
             self.over[to as usize] = from;
             front.push(Reverse((now, to)));
-        } else if now == known && graph.id(from) < graph.id(self.over[to as usize]) {
+        } else if now == known && graph.is_lower(from, self.over[to as usize]) {
             self.over[to as usize] = from;
         }
     }

@@ -1,5 +1,5 @@
-//! The life of a circuit after it was made: faults, idle confirmations, its end (protocol:
-//! control-plane 14). How it takes another path is in [`moves`](super::moves).
+//! The life of a circuit after it was made: faults, idle confirmations, its end
+//! (docs/protocol/control-plane.md 14). How it takes another path is in [`moves`](super::moves).
 //!
 //! A router is heard only about circuits that go over it.
 

@@ -1,6 +1,6 @@
 //! Whether terminators are still there: routers are asked about those they reported, when they
 //! connect and soon after each was made. What a router no longer hosts is removed
-//! (protocol: control-plane 15.4).
+//! (docs/protocol/control-plane.md 15.4).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

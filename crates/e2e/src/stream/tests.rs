@@ -11,7 +11,7 @@ fn header() -> Header {
     Header::from(std::array::from_fn(|i| 0x40 + i as u8))
 }
 
-/// Protocol: sdk 17, vector E2.
+/// As in docs/protocol/sdk.md 17, vector E2.
 #[test]
 fn agrees_with_libsodium() {
     let key = hex::decode("17821f6861b0f9ac897981c01cca46b711a0afd09010d3694895333903865af2");
@@ -27,7 +27,7 @@ fn agrees_with_libsodium() {
     assert_eq!(opener.open(&world).unwrap().plaintext, &b"world"[..]);
 }
 
-/// The reference side of a stream: a kept library's secretstream as a whole.
+/// The reference: another library's secretstream.
 struct Reference(reference::State);
 
 impl Reference {

@@ -34,7 +34,7 @@ fn request(key: &PrivateKey, sans: &[San]) -> CertificateRequest {
     CertificateRequest::from_pem(&pem).unwrap()
 }
 
-/// Runs openssl, or says loudly that it is not there.
+/// Runs openssl; prints that the check is skipped if it is not installed.
 fn openssl(dir: &Path, args: &[&str]) -> Option<String> {
     match Command::new("openssl").args(args).current_dir(dir).output() {
         Ok(output) => {
@@ -69,7 +69,7 @@ fn leaf_of_every_kind_of_key_chains_to_the_root_alone() {
     }
 }
 
-/// A certificate of the first version of X.509, as `openssl x509 -req` makes it.
+/// A certificate of version 1 of X.509, as `openssl x509 -req` makes it.
 fn version_1(issuer: &Authority, name: &str, from: SystemTime, to: SystemTime) -> Certificate {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
     let subject = Subject::common_name(name);
@@ -117,7 +117,7 @@ fn a_certificate_of_the_first_version_proves_that_its_issuer_signed_it() {
     let pki = Pki::new();
     let third = pki.leaf("x", &[], Purpose::Client);
     pki.bundle().verify_version_1(third.leaf(), pki.now).unwrap_err();
-    // An issuer that is past its end, or is no authority, issues nothing.
+    // An issuer that has expired, or is no authority, issues nothing.
     let late = now + AUTHORITY_LIFE;
     bundle.verify_version_1(&version_1(&ours, "token", now, late + hour), late).unwrap_err();
     let pinned = TrustBundle::new([good.clone()]);
@@ -160,7 +160,7 @@ fn what_openssl_makes_of_a_request_is_of_the_first_version() {
     }
     let made = Certificate::from_pem(&std::fs::read(dir.path().join("leaf.pem")).unwrap()).unwrap();
     let (bundle, now) = (TrustBundle::new([root.certificate().clone()]), SystemTime::now());
-    // Newer releases of the program write the third version.
+    // Newer releases of openssl write version 3.
     match made[0].is_version_1() {
         true => bundle.verify_version_1(&made[0], now).unwrap(),
         false => drop(bundle.verify_leaf(&made[0], Verify::default(), now).unwrap()),
@@ -223,7 +223,7 @@ fn requests_made_by_openssl_are_read_whatever_they_ask_for() {
     let pki = Pki::new();
     for kind in kinds {
         let mut args = vec!["req", "-new", "-nodes", "-config", "c.cnf", "-keyout", "k.pem"];
-        // P-384 with SHA-256 is what OpenSSL does unless told otherwise.
+        // P-384 with SHA-256 is the default of OpenSSL.
         args.extend(["-sha256", "-out", "r.pem", "-newkey"]);
         args.extend(kind);
         if openssl(dir.path(), &args).is_none() {
@@ -237,7 +237,7 @@ fn requests_made_by_openssl_are_read_whatever_they_ask_for() {
         assert_eq!(cert.sans(), [San::Uri("spiffe://test.example/identity/abc".into())]);
         assert!(!cert.is_ca());
         assert!(cert.has_client_auth() && !cert.has_server_auth());
-        // The private key OpenSSL wrote is read, and is the one that was certified.
+        // The private key that OpenSSL wrote is read, and is the certified one.
         let key = std::fs::read(dir.path().join("k.pem")).unwrap();
         let key = PrivateKey::from_pem(&key).unwrap();
         assert_eq!(cert.public_key().unwrap(), key.public());
@@ -315,7 +315,7 @@ fn a_leaf_in_the_bundle_is_believed_as_itself_and_issues_nothing() {
     let stranger = Pki::new();
     let foreign = stranger.leaf("x", &[], Purpose::Client);
     assert!(pki.bundle().verify_leaf(foreign.leaf(), Verify::default(), pki.now).is_err());
-    // A trusted certificate as filler does not make a foreign leaf trusted.
+    // A trusted certificate as a filler does not make a foreign leaf trusted.
     let chain = [foreign.leaf().der().clone(), leaf.leaf().der().clone()];
     assert!(pki.bundle().verify(&chain, Verify::default(), pki.now).is_err());
 }
@@ -343,7 +343,7 @@ fn forged_and_sloppy_requests_are_refused() {
     let pem = CertificateRequest::make_pem(&key, &subject, &[]).unwrap();
     let mut der = CertificateRequest::make_der(&key, &subject, &[]).unwrap();
     CertificateRequest::from_der(&der).unwrap();
-    // One bit of the name.
+    // Flip one bit of the name.
     let at = der.windows(1).position(|byte| byte == b"x").unwrap();
     der[at] = b'y';
     let error = CertificateRequest::from_der(&der).unwrap_err().to_string();
@@ -363,7 +363,8 @@ fn authority_needs_its_own_key_and_the_flag() {
     assert!(Authority::new(leaf.leaf().clone(), leaf.key().clone()).is_err());
 }
 
-/// A request as SDKs in Go make them: P-384, two organizational units, names it is not entitled to.
+/// A request as Go SDKs make them: P-384, two organizational units, names that the sender is not
+/// entitled to.
 const GO_REQUEST: &str = "\
     -----BEGIN CERTIFICATE REQUEST-----\n\
     MIIBkDCCARYCAQAwTDELMAkGA1UEBhMCVVMxEzARBgNVBAoTCk5ldEZvdW5kcnkx\n\

@@ -20,8 +20,7 @@ fn files(pki: &Pki) -> Files {
     let client = pki.leaf("r1", &[], Purpose::Client);
     let server = pki.leaf("r1", &[dns("r1.example"), dns("*.wild.example")], Purpose::Server);
     let path = |name: &str| dir.path().join(name);
-    // Leafs alone: what is above them comes from the bundle for the client, from nowhere for the
-    // server.
+    // Leaves alone: the bundle completes the client's chain, nothing completes the server's.
     std::fs::write(path("c.pem"), client.leaf().to_pem()).unwrap();
     std::fs::write(path("s.pem"), pem_of(server.chain())).unwrap();
     std::fs::write(path("ca.pem"), pki.bundle().to_pem()).unwrap();
@@ -133,7 +132,7 @@ fn a_live_identity_follows_its_files() {
     assert!(!live.reload_if_changed().unwrap());
     let before = live.current();
     let other = pki.leaf("r2", &[dns("r2.example")], Purpose::Both);
-    // Only one of the two yet: an error, and what was there stays.
+    // Only one of the two files is replaced: an error, and the present identity stays.
     std::fs::write(files.dir.path().join("s.pem"), pem_of(other.chain())).unwrap();
     assert!(live.reload_if_changed().is_err());
     assert!(live.current().check_host("r1.example").is_ok());
@@ -141,7 +140,7 @@ fn a_live_identity_follows_its_files() {
     assert!(live.reload_if_changed().unwrap());
     assert!(live.current().check_host("r2.example").is_ok());
     assert!(before.check_host("r1.example").is_ok());
-    // Renewal writes over the files, `file:` prefix and all.
+    // Renewal writes the files, also those named with `file:`.
     let key = live.current().client().unwrap().key().clone();
     let subject = crate::Subject::common_name("r1");
     let leaf = crate::Leaf::for_key(

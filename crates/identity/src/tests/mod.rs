@@ -13,7 +13,7 @@ use crate::{
     Purpose, San, Subject, TrustBundle,
 };
 
-/// A network's authorities and a way to get identities from them.
+/// The authorities of a network, which issue identities.
 pub(crate) struct Pki {
     pub(crate) root: Authority,
     pub(crate) signer: Authority,

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Runs a handshake in memory and a byte each way; answers both ends.
+/// Runs a handshake in memory, sends a byte each way, and returns both ends.
 fn handshake(
     server: ServerConfig,
     client: ClientConfig,

@@ -24,23 +24,23 @@ use crate::{
     trust::{TrustBundle, Usage, Verify},
 };
 
-/// How a client speaks TLS.
+/// Settings of a TLS client.
 #[derive(Debug, Clone)]
 pub struct ClientTls<'a> {
-    /// Application protocols to offer; none with an empty list.
+    /// Application protocols to offer; empty: ALPN is not used.
     pub alpn: &'a [&'a [u8]],
-    /// Whom to believe.
+    /// The trust.
     pub trust: Trust,
-    /// Whose client certificate to present, if any.
+    /// The identity whose client certificate is presented, if any.
     pub identity: Option<Arc<LiveIdentity>>,
 }
 
-/// Whom a client believes.
+/// The certificates that a client trusts.
 #[derive(Debug, Clone)]
 pub enum Trust {
     /// A bundle.
     Bundle(TrustBundle),
-    /// The bundle that an identity has at the time of the handshake.
+    /// The bundle of an identity, as it is at the time of the handshake.
     Identity(Arc<LiveIdentity>),
 }
 
@@ -56,8 +56,8 @@ impl Trust {
 }
 
 impl<'a> ClientTls<'a> {
-    /// Believes the identity's bundle and presents its client certificate: every connection inside
-    /// the network.
+    /// Settings for connections inside the network: trusts the identity's bundle and presents its
+    /// client certificate.
     #[must_use]
     pub fn of_identity(identity: &Arc<LiveIdentity>, alpn: &'a [&'a [u8]]) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl<'a> ClientTls<'a> {
         }
     }
 
-    /// Believes a bundle and presents nothing.
+    /// Trusts a bundle and presents no certificate.
     #[must_use]
     pub fn anonymous(bundle: TrustBundle, alpn: &'a [&'a [u8]]) -> Self {
         Self { alpn, trust: Trust::Bundle(bundle), identity: None }
@@ -96,10 +96,10 @@ pub fn client_config(tls: &ClientTls<'_>) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// A client configuration that believes anybody and keeps the chain it was shown, for the first
-/// step of an enrollment: the signature of the enrollment token is then checked with the leaf's
-/// key. The handshake still proves that the server holds that key. Nothing but the chain may be
-/// taken from such a connection.
+/// A client configuration that trusts any server and keeps its chain, for the first step of an
+/// enrollment: the signature of the enrollment token is then checked with the leaf's key. The
+/// handshake still proves that the server holds that key. Nothing but the chain may be taken from
+/// such a connection.
 ///
 /// # Errors
 /// When the provider lacks what weft needs.
@@ -116,14 +116,14 @@ pub fn collecting_client_config(alpn: &[&[u8]]) -> Result<(ClientConfig, Collect
     Ok((config, collected))
 }
 
-/// The chain of the last server that was met.
+/// The chain of the last server.
 #[derive(Debug, Clone, Default)]
 pub struct CollectedChain {
     chain: Arc<Mutex<Vec<CertificateDer<'static>>>>,
 }
 
 impl CollectedChain {
-    /// The chain, leaf first. To be read after the handshake is complete.
+    /// The chain, leaf first. Complete only after the handshake.
     #[must_use]
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {
         self.chain.lock().unwrap_or_else(PoisonError::into_inner).clone()

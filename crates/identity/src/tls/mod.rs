@@ -1,10 +1,11 @@
-//! TLS configurations: who presents what, and who is believed (protocol: channel 3.2).
+//! TLS configurations: which certificates are presented and which are trusted
+//! (docs/protocol/channel.md 3.2).
 //!
 //! Versions 1.2 and 1.3, forward secret authenticated suites only, post-quantum hybrid key exchange
 //! preferred. The cryptographic provider is always given; nothing depends on a process default.
 
-/// The members of a certificate verifier that look at the handshake's own signatures alone, by its
-/// field `signatures`.
+/// The methods of a certificate verifier that check the signatures of the handshake, by its field
+/// `signatures`.
 macro_rules! handshake_signatures {
     () => {
         fn verify_tls12_signature(
@@ -48,7 +49,8 @@ pub use server::{
     ClientAuth, JudgeClient, ServerTls, server_config, server_config_for, server_config_of_versions,
 };
 
-/// ALPN of control connections, controllers among themselves included (protocol: channel 3.1).
+/// ALPN of control connections, controllers among themselves included
+/// (docs/protocol/channel.md 3.1).
 pub const ALPN_CONTROL: &[u8] = b"ziti-ctrl";
 /// ALPN of links between routers.
 pub const ALPN_LINK: &[u8] = b"ziti-link";
@@ -66,7 +68,7 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider())))
 }
 
-/// The parts of a verifier that only look at the handshake's own signatures.
+/// Verification of the signatures of a handshake.
 #[derive(Debug)]
 struct Signatures(Arc<CryptoProvider>);
 
@@ -94,7 +96,7 @@ impl Signatures {
     }
 }
 
-/// Turns a refusal of ours into the alert that fits it.
+/// A refusal as the TLS error whose alert fits it.
 fn refusal(error: &crate::Error) -> rustls::Error {
     tracing::debug!(%error, "peer certificate refused");
     rustls::Error::InvalidCertificate(rustls::CertificateError::Other(rustls::OtherError(
@@ -102,7 +104,7 @@ fn refusal(error: &crate::Error) -> rustls::Error {
     )))
 }
 
-/// The reason of a refusal, where rustls wants an error type.
+/// A refusal as the error type that rustls wants.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refusal(String);

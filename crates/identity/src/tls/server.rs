@@ -15,21 +15,21 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use super::{Signatures, provider, refusal};
 use crate::{error::Result, identity::KeyedChain, live::LiveIdentity};
 
-/// Judges the chain of a client during the handshake, leaf first.
+/// A function that judges the chain of a client during the handshake, leaf first.
 pub type JudgeClient = dyn Fn(&[CertificateDer<'_>]) -> Result<()> + Send + Sync;
 
-/// What a server asks of its clients. In every case but [`ClientAuth::None`] the handshake proves
-/// that the client holds the key of the leaf it presents.
+/// The client certificate that a server asks for. In every case except [`ClientAuth::None`] the
+/// handshake proves that the client holds the key of its leaf.
 #[derive(Clone)]
 pub enum ClientAuth {
     /// No certificate is asked for (outer TLS of WebSockets).
     None,
-    /// A certificate is asked for and may be absent; its chain is left to the caller (web).
+    /// A certificate is asked for and may be absent; the caller verifies its chain (web).
     Request,
-    /// A certificate must be there; its chain is left to the caller (control, links).
+    /// A certificate is required; the caller verifies its chain (control, links).
     Require,
-    /// A certificate must be there, and is judged during the handshake (edge). The judge is asked
-    /// for every handshake, so what it knows may change.
+    /// A certificate is required and judged during the handshake (edge). The judge is called in
+    /// every handshake, so that its answer may change.
     Judge(Arc<JudgeClient>),
 }
 
@@ -44,18 +44,18 @@ impl fmt::Debug for ClientAuth {
     }
 }
 
-/// How a server speaks TLS.
+/// Settings of a TLS server.
 #[derive(Debug, Clone)]
 pub struct ServerTls<'a> {
-    /// Application protocols, the preferred first. With an empty list none is negotiated.
+    /// Application protocols, preferred first; empty: ALPN is not used.
     pub alpn: &'a [&'a [u8]],
-    /// What is asked of clients.
+    /// The client certificate that is asked for.
     pub client_auth: ClientAuth,
 }
 
-/// A server configuration that presents the identity's server certificates: the first that fits
-/// the name and the signature schemes the client offers, else the first
-/// (protocol: config 2.3).
+/// A server configuration that presents one of the identity's server certificates: the first that
+/// fits the name and the signature schemes that the client offers, or else the first
+/// (docs/protocol/config.md 2.3).
 ///
 /// # Errors
 /// When the provider lacks what weft needs.
@@ -63,7 +63,7 @@ pub fn server_config(identity: &Arc<LiveIdentity>, tls: &ServerTls<'_>) -> Resul
     server_config_of_versions(identity, tls, rustls::DEFAULT_VERSIONS)
 }
 
-/// As [`server_config`], speaking only these versions (protocol: config 3.4).
+/// [`server_config`] with these versions of TLS only (docs/protocol/config.md 3.4).
 ///
 /// # Errors
 /// When the provider lacks what weft needs, or there is no version.
@@ -82,7 +82,7 @@ pub fn server_config_of_versions(
     )
 }
 
-/// As [`server_config`], for certificates that do not come from an identity.
+/// [`server_config`] for certificates that do not come from an identity.
 ///
 /// # Errors
 /// When the provider lacks what weft needs.
@@ -152,7 +152,7 @@ impl fmt::Debug for Presented {
     }
 }
 
-/// Accepts any certificate whose key the handshake proves, unless a judge says otherwise.
+/// Accepts any certificate whose key the handshake proves, unless a judge refuses it.
 struct AnyClient {
     signatures: Signatures,
     mandatory: bool,
@@ -165,7 +165,7 @@ impl ClientCertVerifier for AnyClient {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // Peers pick a certificate by these if there are any; an empty list lets them send theirs.
+        // Clients choose a certificate by these hints; without hints they send the one they have.
         &[]
     }
 

@@ -7,7 +7,12 @@ use hickory_proto::{
     rr::{DNSClass, RData, Record, RecordType},
 };
 
-use crate::{names::TTL, options::Unanswerable};
+use super::records::{MOST_RECORDS, data_of};
+use crate::{
+    names::TTL,
+    options::Unanswerable,
+    records::{RecordKind, Records},
+};
 
 /// Longest question that is read.
 pub(crate) const MAX_QUERY: usize = 4096;
@@ -82,6 +87,8 @@ pub(crate) enum Kind {
     Address {
         v6: bool,
     },
+    /// Records that the host of a service may know.
+    Records(RecordKind),
     Other,
 }
 
@@ -90,6 +97,9 @@ impl Question {
         match (self.query.query_class(), self.query.query_type()) {
             (DNSClass::IN, RecordType::A) => Kind::Address { v6: false },
             (DNSClass::IN, RecordType::AAAA) => Kind::Address { v6: true },
+            (DNSClass::IN, other) => {
+                RecordKind::of(other.into()).map_or(Kind::Other, Kind::Records)
+            }
             _ => Kind::Other,
         }
     }
@@ -105,6 +115,21 @@ impl Question {
             };
             let name = self.query.name().clone();
             message.add_answer(Record::from_rdata(name, TTL.as_secs() as u32, data));
+        }
+        message.to_vec().ok()
+    }
+
+    /// The answer with records that a host gave. What it says of other kinds is left out.
+    pub(crate) fn records(&self, records: &Records, recursive: bool) -> Option<Vec<u8>> {
+        let Kind::Records(kind) = self.kind() else { return None };
+        let code = ResponseCode::from_low(records.code);
+        let mut message = self.blank(code, recursive);
+        if records.code == Records::FOUND {
+            for record in records.found.iter().take(MOST_RECORDS) {
+                if let Some((ttl, data)) = data_of(kind, record) {
+                    message.add_answer(Record::from_rdata(self.query.name().clone(), ttl, data));
+                }
+            }
         }
         message.to_vec().ok()
     }
@@ -177,6 +202,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::records::{self, RecordData};
 
     pub(crate) fn ask(name: &str, kind: RecordType) -> Vec<u8> {
         let mut message = Message::new(77, MessageType::Query, OpCode::Query);
@@ -230,7 +256,8 @@ mod tests {
             ResponseCode::NotImp
         );
         let asked = question(&ask("a.", RecordType::MX));
-        assert_eq!(asked.kind(), Kind::Other);
+        assert_eq!(asked.kind(), Kind::Records(RecordKind::Mx));
+        assert_eq!(question(&ask("a.", RecordType::NS)).kind(), Kind::Other);
         assert_eq!(asked.unanswerable(Unanswerable::Timeout, false), None);
         let refused = asked.unanswerable(Unanswerable::Refused, false).unwrap();
         assert_eq!(
@@ -255,6 +282,34 @@ mod tests {
         assert_eq!(question(&own).fitting(good.clone()), Some(good));
         let cut = question(&own).fitting(vec![0; 600]).unwrap();
         assert!(Message::from_vec(&cut).unwrap().metadata.truncation);
+    }
+
+    #[test]
+    fn records_of_hosts_are_taken_as_far_as_they_are_what_was_asked_for() {
+        let found = |data| records::Record { ttl: u32::MAX, data };
+        let mx = |host: &str| RecordData::Mx { preference: 5, host: host.into() };
+        let asked = question(&ask("Corp.example.", RecordType::MX));
+        let wrong = ["x".repeat(64), "a..b".into()].map(|host| found(mx(&host)));
+        let mut all = vec![found(mx("mail.corp.example")), found(RecordData::Txt(b"t".to_vec()))];
+        all.extend(wrong);
+        let records = Records { code: Records::FOUND, found: all };
+        let answer = Message::from_vec(&asked.records(&records, false).unwrap()).unwrap();
+        assert_eq!(answer.answers.len(), 1, "{answer:?}");
+        assert_eq!(answer.answers[0].ttl, 86_400);
+        let RData::MX(mx) = &answer.answers[0].data else { panic!("{answer:?}") };
+        assert_eq!((mx.preference, mx.exchange.to_ascii()), (5, "mail.corp.example.".into()));
+        assert_eq!(answer.answers[0].name.to_ascii(), "Corp.example.");
+        let none = asked.records(&Records::none(Records::NO_NAME), false).unwrap();
+        let none = Message::from_vec(&none).unwrap();
+        assert_eq!(none.metadata.response_code, ResponseCode::NXDomain);
+        let asked = question(&ask("a.example.", RecordType::TXT));
+        for length in [0, 1, 255, 256, 5_000] {
+            let text = RecordData::Txt(vec![7; length]);
+            let records = Records { code: Records::FOUND, found: vec![found(text)] };
+            let answer = Message::from_vec(&asked.records(&records, false).unwrap()).unwrap();
+            let RData::TXT(text) = &answer.answers[0].data else { panic!("{answer:?}") };
+            assert_eq!(text.txt_data.concat().len(), length);
+        }
     }
 
     proptest! {

@@ -1,7 +1,9 @@
 //! The DNS server: names of services get addresses, other names are asked elsewhere.
 
+mod hosts;
 pub(crate) mod message;
 pub(crate) mod own;
+mod records;
 pub(crate) mod server;
 pub(crate) mod upstream;
 mod urls;

@@ -115,8 +115,12 @@ impl OwnHosts {
         system
     }
 
-    async fn ask(&self, name: &str) -> Vec<IpAddr> {
-        let system = self.system().await;
+    /// Servers other than this program's own; none if there are none.
+    pub(super) async fn others(&self) -> Option<Upstreams> {
+        self.others_than_own(&self.system().await)
+    }
+
+    fn others_than_own(&self, system: &System) -> Option<Upstreams> {
         let upstream = self.dns.iter().flat_map(|dns| dns.upstream.iter().copied());
         let own = system.servers.iter().map(|&address| Upstream { address, tcp: false });
         let mut servers: Vec<Upstream> = upstream.collect();
@@ -125,10 +129,12 @@ impl OwnHosts {
                 servers.push(server);
             }
         }
-        if servers.is_empty() {
-            return Vec::new();
-        }
-        let upstreams = Upstreams::new(&servers, UpstreamMode::Parallel);
+        (!servers.is_empty()).then(|| Upstreams::new(&servers, UpstreamMode::Parallel))
+    }
+
+    async fn ask(&self, name: &str) -> Vec<IpAddr> {
+        let system = self.system().await;
+        let Some(upstreams) = self.others_than_own(&system) else { return Vec::new() };
         for name in system.written_out(name) {
             let found = both(&upstreams, &name).await;
             if !found.is_empty() {

@@ -15,6 +15,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    hosts::Hosts,
     message::{Kind, MAX_QUERY, Question, Read, read},
     upstream::Upstreams,
 };
@@ -22,6 +23,7 @@ use crate::{
     options::DnsOptions,
     places::{Place, Places},
     rates::Rates,
+    records::RecordQuestion,
     seats::{Patience, Seat, Seats},
     shared::Shared,
     socket,
@@ -56,6 +58,7 @@ pub(crate) struct DnsServer {
     /// Whether names have addresses of IPv6; they have one kind only.
     v6: bool,
     upstreams: Upstreams,
+    hosts: Hosts,
     waiting: Arc<Places>,
     connections: Arc<Seats>,
     rates: Rates,
@@ -68,11 +71,14 @@ enum Next {
     Assign,
     /// Somebody else is asked.
     Ask,
+    /// The host of a service is asked.
+    AskHost(Arc<str>, RecordQuestion),
 }
 
 impl DnsServer {
     pub(crate) fn new(shared: Arc<Shared>, options: DnsOptions, v6: bool) -> Arc<Self> {
         Arc::new(Self {
+            hosts: Hosts::new(Arc::clone(&shared.carry)),
             shared,
             upstreams: Upstreams::new(&options.upstream, options.mode),
             options,
@@ -159,10 +165,10 @@ impl DnsServer {
                 }
                 Read::Question(question) => question,
             };
-            match self.next(&question) {
+            match self.next(&question, client.ip()) {
                 Next::Say(None) => {}
                 Next::Say(Some(answer)) => drop(socket.try_send_to(&answer, client)),
-                next @ (Next::Assign | Next::Ask) => {
+                next @ (Next::Assign | Next::Ask | Next::AskHost(..)) => {
                     let Some(turn) = turn(&self.waiting, client.ip()) else { continue };
                     let (this, socket) = (Arc::clone(self), Arc::clone(&socket));
                     let (bytes, stop) = (bytes.to_vec(), stop.clone());
@@ -220,7 +226,7 @@ impl DnsServer {
             let answer = match read(&bytes) {
                 Read::Nothing => return Ok(()),
                 Read::Wrong(answer) => Some(answer),
-                Read::Question(question) => match self.next(&question) {
+                Read::Question(question) => match self.next(&question, client) {
                     Next::Say(answer) => answer,
                     next => self.finish(next, &question, &bytes, true).await,
                 },
@@ -247,11 +253,20 @@ impl DnsServer {
         client.is_loopback() || self.rates.may(client, Instant::now())
     }
 
-    fn next(&self, question: &Question) -> Next {
+    fn next(&self, question: &Question, client: IpAddr) -> Next {
         let recursive = !self.upstreams.is_empty();
         let unanswerable =
             || Next::Say(question.unanswerable(self.options.unanswerable, recursive));
-        let Kind::Address { v6 } = question.kind() else { return unanswerable() };
+        let v6 = match question.kind() {
+            Kind::Address { v6 } => v6,
+            Kind::Records(kind) => {
+                let name = question.name.clone();
+                let host = self.shared.host_of(&name, client);
+                let ask = |host| Next::AskHost(host, RecordQuestion { name, kind });
+                return host.map_or_else(unanswerable, ask);
+            }
+            Kind::Other => return unanswerable(),
+        };
         match self.shared.naming(&question.name) {
             Naming::Known(address) => {
                 let address = (address.is_ipv6() == v6).then_some(address);
@@ -279,6 +294,10 @@ impl DnsServer {
                 None => None,
             },
             Next::Ask => self.upstreams.ask(bytes, tcp).await,
+            Next::AskHost(service, asked) => {
+                let records = self.hosts.ask(service, asked).await;
+                records.and_then(|records| question.records(&records, recursive))
+            }
         };
         answer.or_else(|| question.unanswerable(self.options.unanswerable, recursive))
     }

@@ -1,6 +1,6 @@
-//! The DNS server as configuration files write it (protocol: tunnel 6.1).
+//! The DNS server as configuration files write it (docs/protocol/tunnel.md 6.1).
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use ipnet::IpNet;
 
@@ -32,9 +32,9 @@ impl DnsOptions {
         };
         for text in resolver {
             let (host, query) = text.split_once('?').unwrap_or((text, ""));
-            let host = host
-                .strip_prefix("udp://")
-                .ok_or_else(|| wrong("resolver", text, "has to be udp://<address>:<port>"))?;
+            let host = host.strip_prefix("udp://").ok_or_else(|| {
+                wrong("resolver", text, "has to be udp://<address>:<port> or file:///<path>")
+            })?;
             let at = addresses(host).await.map_err(|why| wrong("resolver", text, &why))?;
             options.listens_for(query, &at).map_err(|why| wrong("resolver", text, &why))?;
         }
@@ -48,6 +48,25 @@ impl DnsOptions {
             options.upstream.extend(at.first().map(|&address| Upstream { address, tcp }));
         }
         Ok((!options.listen.is_empty()).then_some(options))
+    }
+
+    /// Takes the hosts file (`file:///path`) out of where names are resolved.
+    ///
+    /// # Errors
+    /// When there are several, or it is no path of this machine; names the entry.
+    pub fn hosts_file(resolver: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
+        let (files, others) = resolver.drain(..).partition(|text| text.starts_with("file:"));
+        *resolver = others;
+        let files: Vec<String> = files;
+        match files.as_slice() {
+            [] => Ok(None),
+            [text] => {
+                let path = text.strip_prefix("file://").filter(|path| path.starts_with('/'));
+                let wrong = || format!("resolver {text:?}: has to be file:///<path>");
+                path.map(|path| Some(path.into())).ok_or_else(wrong)
+            }
+            [_, second, ..] => Err(format!("resolver {second:?}: names go into one file only")),
+        }
     }
 
     fn listens_for(&mut self, query: &str, at: &[SocketAddr]) -> Result<(), String> {
@@ -123,6 +142,21 @@ mod tests {
             options.upstream.iter().map(|one| (one.address.to_string(), one.tcp)).collect();
         assert_eq!(upstream, [("10.0.0.1:54".into(), true), ("10.0.0.2:53".into(), false)]);
         assert!(read(&[], &["udp://10.0.0.1:53"]).await.unwrap().is_none());
+    }
+
+    #[test]
+    fn one_hosts_file_is_taken_out() {
+        let of = |list: &[&str]| {
+            let mut list: Vec<String> = list.iter().map(|&text| text.to_owned()).collect();
+            (DnsOptions::hosts_file(&mut list), list)
+        };
+        let (file, left) = of(&["udp://127.0.0.1:53", "file:///etc/hosts"]);
+        assert_eq!(file.unwrap(), Some("/etc/hosts".into()));
+        assert_eq!(left, ["udp://127.0.0.1:53"]);
+        assert_eq!(of(&[]).0, Ok(None));
+        for wrong in [&["file://etc/hosts"][..], &["file:///a", "file:///b"], &["file:hosts"]] {
+            assert!(of(wrong).0.unwrap_err().contains("file:"), "{wrong:?}");
+        }
     }
 
     #[tokio::test]

@@ -37,6 +37,16 @@ impl CommandError {
 
 /// Runs a program with some input, and gives back what it prints.
 pub(crate) async fn run(program: &str, args: &[&str], input: &str) -> Result<String, CommandError> {
+    run_for(PATIENCE, program, args, input).await
+}
+
+/// The same for a program that has so long.
+pub(crate) async fn run_for(
+    patience: Duration,
+    program: &str,
+    args: &[&str],
+    input: &str,
+) -> Result<String, CommandError> {
     let cannot = |problem| CommandError::Run { program: program.to_owned(), problem };
     let mut child = Command::new(program)
         .args(args)
@@ -56,7 +66,7 @@ pub(crate) async fn run(program: &str, args: &[&str], input: &str) -> Result<Str
         drop(stdin);
     };
     let both = async { tokio::join!(feeding, child.wait_with_output()).1 };
-    let output = tokio::time::timeout(PATIENCE, both).await;
+    let output = tokio::time::timeout(patience, both).await;
     let output = output.map_err(|_| cannot(io::ErrorKind::TimedOut.into()))?.map_err(cannot)?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

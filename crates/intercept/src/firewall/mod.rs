@@ -4,6 +4,7 @@
 //! They are put in first and taken out last, so that whoever finds the note finds the rest.
 
 mod command;
+mod diverter;
 mod iptables;
 mod nft;
 mod routes;
@@ -12,12 +13,14 @@ use std::{
     collections::BTreeSet,
     fmt,
     net::{IpAddr, Ipv6Addr},
+    path::{Path, PathBuf},
 };
 
 use ipnet::IpNet;
 
-pub use self::command::CommandError;
-use self::{iptables::Iptables, nft::Nft, routes::Routes};
+pub(crate) use self::diverter::{Diversion, Diversions};
+pub use self::{command::CommandError, diverter::trusted_program};
+use self::{diverter::Diverter, iptables::Iptables, nft::Nft, routes::Routes};
 use crate::{
     options::{FirewallKind, Interfaces},
     state::Changes,
@@ -49,6 +52,9 @@ pub(crate) struct Setup {
     pub(crate) listeners: Listeners,
     /// This machine's own addresses of IPv6.
     pub(crate) own: BTreeSet<Ipv6Addr>,
+    /// A program that diverts packets, and where it is written down what it was told.
+    pub(crate) diverter: Option<PathBuf>,
+    pub(crate) record: PathBuf,
 }
 
 /// What a later start has to know.
@@ -89,6 +95,7 @@ pub(crate) fn names_in(note: &str) -> Option<IpNet> {
 enum Rules {
     Nft(Nft),
     Iptables(Iptables),
+    Diverter(Box<Diverter>),
 }
 
 /// The rules, routes and addresses of one interceptor.
@@ -110,7 +117,9 @@ impl Firewall {
         setup: Setup,
         remembered: &str,
     ) -> Result<Self, CommandError> {
+        diverter::clean_up(&setup.record).await;
         let mut rules = match kind {
+            _ if setup.diverter.is_some() => Rules::divert(&setup).await?,
             FirewallKind::Nftables => Rules::Nft(Nft::new(&setup.instance)),
             FirewallKind::Iptables => Rules::Iptables(Iptables::new(&setup)),
             FirewallKind::Any => match command::run("nft", &["--version"], "").await {
@@ -122,13 +131,14 @@ impl Firewall {
         remove_others(&rules, &setup, remembered).await;
         if let Some(note) = rules.note().await?.or_else(|| Note::find(remembered)) {
             tracing::info!(%note, instance = %setup.instance, "removing what an earlier run left");
-            Routes::of(note, v6).remove().await;
+            Routes::of(note, v6).by_destination(remembered.contains(DIVERTER)).remove().await;
             rules.remove().await?;
         }
         let note = routes::unused(setup.names, v6).await?;
-        let routes = Routes::of(note, v6);
+        let routes = Routes::of(note, v6).by_destination(rules.are_diverted());
         rules.install(&setup, note, &Changes::default()).await?;
-        let mut opened = Self { rules, routes, setup, excludes: true };
+        let excludes = !rules.are_diverted();
+        let mut opened = Self { rules, routes, setup, excludes };
         if let Err(error) = opened.routes.install().await {
             opened.close().await;
             return Err(error);
@@ -139,6 +149,20 @@ impl Firewall {
     /// Whether each source of a group is a rule for each of its networks.
     pub(crate) fn is_per_source(&self) -> bool {
         matches!(self.rules, Rules::Iptables(_))
+    }
+
+    /// Whether a program is told what to divert, and not which packets.
+    pub(crate) fn is_diverted(&self) -> bool {
+        self.rules.are_diverted()
+    }
+
+    /// Tells the program that diverts what it is to divert, if there is one. What failed is done again
+    /// with the next call.
+    pub(crate) async fn divert(&mut self, wanted: &Diversions) -> Result<(), CommandError> {
+        match &mut self.rules {
+            Rules::Diverter(diverter) => diverter.set(wanted).await,
+            Rules::Nft(_) | Rules::Iptables(_) => Ok(()),
+        }
     }
 
     /// Whether a change costs more than putting everything in anew.
@@ -155,11 +179,12 @@ impl Firewall {
     ) -> Result<(), CommandError> {
         if let Some(everything) = everything {
             self.rules.install(&self.setup, self.routes.note(), everything).await?;
-            self.excludes = true;
+            self.excludes = !self.is_diverted();
         } else {
             match &mut self.rules {
                 Rules::Nft(nft) => nft.apply(changes).await?,
                 Rules::Iptables(iptables) => iptables.apply(changes).await?,
+                Rules::Diverter(_) => {}
             }
         }
         self.routes.change(&changes.gone_routes, &changes.new_routes).await
@@ -171,6 +196,8 @@ impl Firewall {
         let rules = match &self.rules {
             Rules::Nft(nft) => nft.is_intact().await,
             Rules::Iptables(iptables) => iptables.is_intact().await,
+            // The program cannot be asked.
+            Rules::Diverter(_) => true,
         };
         rules && self.routes.are_intact().await
     }
@@ -178,7 +205,7 @@ impl Firewall {
     /// Puts everything in anew.
     pub(crate) async fn rebuild(&mut self, everything: &Changes) -> Result<(), CommandError> {
         self.rules.install(&self.setup, self.routes.note(), everything).await?;
-        self.excludes = true;
+        self.excludes = !self.is_diverted();
         self.routes.clear().await;
         self.routes.install().await?;
         self.routes.change(&everything.gone_routes, &everything.new_routes).await
@@ -199,6 +226,10 @@ impl Firewall {
         match &self.rules {
             Rules::Nft(nft) => nft.exclude(&self.setup).await?,
             Rules::Iptables(iptables) => iptables.exclude(&self.setup).await?,
+            Rules::Diverter(_) => {
+                let left = self.setup.exclude.iter().map(|(address, _)| *address);
+                self.routes.leave_alone(left).await?;
+            }
         }
         self.excludes = true;
         Ok(())
@@ -225,7 +256,12 @@ async fn remove_others(rules: &Rules, setup: &Setup, remembered: &str) {
         return;
     }
     let mut others = match rules {
-        Rules::Nft(_) => Rules::Iptables(Iptables::new(setup)),
+        // What a program diverted was taken out already.
+        _ if remembered.contains(DIVERTER) => return,
+        Rules::Diverter(_) if remembered.contains(NFTABLES) => {
+            Rules::Nft(Nft::new(&setup.instance))
+        }
+        Rules::Nft(_) | Rules::Diverter(_) => Rules::Iptables(Iptables::new(setup)),
         Rules::Iptables(_) => Rules::Nft(Nft::new(&setup.instance)),
     };
     match others.remove().await {
@@ -235,12 +271,29 @@ async fn remove_others(rules: &Rules, setup: &Setup, remembered: &str) {
     }
 }
 
+/// What notes say of how the rules were made.
+const NFTABLES: &str = "by=nftables";
+const IPTABLES: &str = "by=iptables";
+const DIVERTER: &str = "by=diverter";
+
 impl Rules {
+    async fn divert(setup: &Setup) -> Result<Self, CommandError> {
+        let program = setup.diverter.as_deref().unwrap_or(Path::new(""));
+        let record = setup.record.clone();
+        let opened = Diverter::open(program, setup.listeners, record).await?;
+        Ok(Self::Diverter(Box::new(opened)))
+    }
+
+    fn are_diverted(&self) -> bool {
+        matches!(self, Self::Diverter(_))
+    }
+
     /// What a note says of how the rules were made.
     fn kind(&self) -> &'static str {
         match self {
-            Self::Nft(_) => "by=nftables",
-            Self::Iptables(_) => "by=iptables",
+            Self::Nft(_) => NFTABLES,
+            Self::Iptables(_) => IPTABLES,
+            Self::Diverter(_) => DIVERTER,
         }
     }
 
@@ -248,6 +301,7 @@ impl Rules {
         match self {
             Self::Nft(nft) => nft.note().await,
             Self::Iptables(iptables) => iptables.note().await,
+            Self::Diverter(_) => Ok(None),
         }
     }
 
@@ -260,6 +314,7 @@ impl Rules {
         match self {
             Self::Nft(nft) => nft.install(setup, note, everything).await,
             Self::Iptables(iptables) => iptables.install(setup, note, everything).await,
+            Self::Diverter(_) => Ok(()),
         }
     }
 
@@ -267,6 +322,7 @@ impl Rules {
         match self {
             Self::Nft(nft) => nft.remove().await,
             Self::Iptables(iptables) => iptables.remove().await,
+            Self::Diverter(diverter) => diverter.remove().await,
         }
     }
 }

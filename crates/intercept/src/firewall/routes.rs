@@ -1,7 +1,7 @@
 //! Routes and addresses, by `ip`: what is marked is delivered here, and what is intercepted has a
 //! route even where the machine has none.
 
-use std::{collections::BTreeSet, fmt::Write, ops::Not};
+use std::{collections::BTreeSet, fmt::Write, net::IpAddr, ops::Not};
 
 use ipnet::IpNet;
 
@@ -9,6 +9,7 @@ use super::{
     DIVERT_MARK, Note,
     command::{CommandError, run},
 };
+use crate::socket::OWN_MARK;
 
 /// Instances on one machine.
 const SLOTS: u32 = 16;
@@ -23,6 +24,8 @@ const TABLES: u32 = 776_600;
 pub(super) struct Routes {
     note: Note,
     v6: bool,
+    /// Whether nothing is marked: what is intercepted is delivered here for its destination.
+    by_destination: bool,
 }
 
 const FAMILIES: [(&str, bool); 2] = [("-4", false), ("-6", true)];
@@ -64,7 +67,13 @@ pub(super) async fn unused(names: IpNet, v6: bool) -> Result<Note, CommandError>
 
 impl Routes {
     pub(super) fn of(note: Note, v6: bool) -> Self {
-        Self { note, v6 }
+        Self { note, v6, by_destination: false }
+    }
+
+    /// For a program that diverts packets and marks none: what goes to a network of a service is
+    /// delivered here, whatever its port.
+    pub(super) fn by_destination(self, by_destination: bool) -> Self {
+        Self { by_destination, v6: self.v6 && !by_destination, ..self }
     }
 
     pub(super) fn note(&self) -> Note {
@@ -85,6 +94,9 @@ impl Routes {
 
     fn rules(&self, verb: &str) -> String {
         let [first, marked, last, routed] = self.numbers();
+        if self.by_destination {
+            return format!("rule {verb} pref {first} not fwmark {OWN_MARK:#x} lookup {marked}\n");
+        }
         // `iif lo`: what this machine sends. Others' packets without a route stay without one.
         format!(
             "rule {verb} pref {first} fwmark {DIVERT_MARK:#x} lookup {marked}\n\
@@ -104,8 +116,10 @@ impl Routes {
         }
         for (family, v6) in self.families() {
             let all = if v6 { "::/0" } else { "0.0.0.0/0" };
-            let script =
-                format!("{}route replace local {all} dev lo table {marked}\n", self.rules("add"));
+            let mut script = self.rules("add");
+            if !self.by_destination {
+                let _ = writeln!(script, "route replace local {all} dev lo table {marked}");
+            }
             batch(family, false, &script).await?;
         }
         Ok(())
@@ -116,7 +130,7 @@ impl Routes {
         gone: &BTreeSet<IpNet>,
         new: &BTreeSet<IpNet>,
     ) -> Result<(), CommandError> {
-        let [_, _, _, table] = self.numbers();
+        let table = self.table();
         for (family, v6) in self.families() {
             let own = |nets: &BTreeSet<IpNet>| -> Vec<IpNet> {
                 nets.iter().filter(|net| matches!(net, IpNet::V6(_)) == v6).copied().collect()
@@ -144,6 +158,26 @@ impl Routes {
         Ok(())
     }
 
+    /// The table with routes of services.
+    fn table(&self) -> u32 {
+        let [_, marked, _, routed] = self.numbers();
+        if self.by_destination { marked } else { routed }
+    }
+
+    /// Leaves destinations alone that are in networks of services, where nothing else does.
+    pub(super) async fn leave_alone(
+        &self,
+        destinations: impl Iterator<Item = IpAddr>,
+    ) -> Result<(), CommandError> {
+        let table = self.table();
+        let _ = batch("-4", true, &format!("route flush table {table} type throw\n")).await;
+        let mut script = String::new();
+        for destination in destinations.filter(IpAddr::is_ipv4) {
+            let _ = writeln!(script, "route replace throw {destination} table {table}");
+        }
+        if script.is_empty() { Ok(()) } else { batch("-4", false, &script).await }
+    }
+
     pub(super) async fn are_intact(&self) -> bool {
         let [first, marked, last, _] = self.numbers();
         for (family, _) in self.families() {
@@ -153,7 +187,8 @@ impl Routes {
             let marked = marked.to_string();
             let routes = run("ip", &[family, "route", "show", "table", &marked], "").await;
             let there = routes.is_ok_and(|routes| !routes.trim().is_empty());
-            if !number(first) || !number(last) || !there {
+            let whole = self.by_destination || (number(last) && there);
+            if !number(first) || !whole {
                 return false;
             }
         }
@@ -164,9 +199,9 @@ impl Routes {
 
     /// Takes out the rules, and the routes of services.
     pub(super) async fn clear(&self) {
-        let [_, _, _, routed] = self.numbers();
+        let table = self.table();
         for (family, _) in self.families() {
-            let script = format!("{}route flush table {routed}\n", self.rules("del"));
+            let script = format!("{}route flush table {table}\n", self.rules("del"));
             let _ = batch(family, true, &script).await;
         }
     }

@@ -12,6 +12,7 @@ fn service(id: &str, addresses: &[&str], ports: &[Range], sources: &[&str]) -> S
         addresses: texts(addresses),
         ports: ports.to_vec(),
         sources: texts(sources),
+        ..Service::default()
     }
 }
 

@@ -115,6 +115,11 @@ impl Lab {
         format!("{}{letter}", self.prefix)
     }
 
+    /// Gives a namespace a hosts file of its own.
+    pub(crate) fn hosts(&self, place: Place, text: &str) {
+        fs::write(format!("/etc/netns/{}/hosts", self.namespace(place)), text).unwrap();
+    }
+
     /// Runs a line of shell in a namespace.
     pub(crate) fn run(&self, place: Place, script: &str) -> Output {
         Command::new("ip")

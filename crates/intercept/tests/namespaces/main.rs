@@ -8,6 +8,7 @@
 mod crowds;
 mod lab;
 mod lifetime;
+mod others;
 mod ourselves;
 mod program;
 mod traffic;

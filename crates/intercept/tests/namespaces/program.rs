@@ -3,14 +3,16 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional},
     net::{TcpSocket, TcpStream},
 };
 use weft_intercept::{
-    Arrival, Client, DnsOptions, FirewallKind, Interceptor, Interfaces, Limits, OWN_MARK, Options,
-    OwnHosts, Protocol, Service, UdpSession, Unanswerable, Upstream, UpstreamMode,
+    Arrival, Carry, Client, DnsOptions, FirewallKind, Interceptor, Interfaces, Limits, OWN_MARK,
+    Options, OwnHosts, Protocol, Record, RecordData, RecordKind, RecordQuestion, Records, Service,
+    UdpSession, Unanswerable, Upstream, UpstreamMode,
 };
 
 /// No test: what `Lab::interceptor` runs.
@@ -62,6 +64,8 @@ fn options(value: &Value) -> Options {
             Some("iptables") => FirewallKind::Iptables,
             _ => FirewallKind::Any,
         },
+        diverter: value["diverter"].as_str().map(PathBuf::from),
+        hosts_file: value["hosts"].as_str().map(PathBuf::from),
         locks: PathBuf::from(value["locks"].as_str().unwrap()),
     }
 }
@@ -95,12 +99,18 @@ fn service(value: &Value) -> Service {
         addresses: texts(&value["addresses"]),
         ports: ports.map(|range| serde_json::from_value(range.clone()).unwrap()).collect(),
         sources: texts(&value["sources"]),
+        diverted: weft_intercept::Diverted {
+            id: value["id"].as_str().unwrap().to_owned(),
+            interfaces: value["via"].as_array().map(|_| texts(&value["via"])),
+        },
     }
 }
 
-async fn run(value: Value) {
-    let say = |reply: Value| println!("\n@@ {reply}");
-    let carry = |arrival: Arrival, client: Client| {
+/// Echoes, and stands for the hosts of services.
+struct Echo;
+
+impl Carry for Echo {
+    fn carry(&self, arrival: Arrival, client: Client) {
         tokio::spawn(async move {
             match client {
                 Client::Tcp(client) => {
@@ -111,9 +121,39 @@ async fn run(value: Value) {
                 Client::Udp(session) => udp(arrival, session).await,
             }
         });
-    };
+    }
+
+    /// A host that knows records of every name but those that begin with `none`, and says nothing of
+    /// those that begin with `silent`.
+    fn records(
+        &self,
+        service: &Arc<str>,
+        question: RecordQuestion,
+    ) -> BoxFuture<'static, Option<Records>> {
+        let host = format!("{service}.{}", question.name);
+        let data = match question.kind {
+            RecordKind::Mx => RecordData::Mx { preference: 10, host },
+            RecordKind::Srv => RecordData::Srv { priority: 1, weight: 2, port: 5060, host },
+            RecordKind::Txt => RecordData::Txt("t".repeat(700).into_bytes()),
+        };
+        let name = question.name;
+        async move {
+            if name.starts_with("silent") {
+                return None;
+            }
+            if name.starts_with("none") {
+                return Some(Records::none(Records::NO_NAME));
+            }
+            Some(Records { code: Records::FOUND, found: vec![Record { ttl: 77, data }] })
+        }
+        .boxed()
+    }
+}
+
+async fn run(value: Value) {
+    let say = |reply: Value| println!("\n@@ {reply}");
     let hosts = OwnHosts::new(&options(&value));
-    let interceptor = match Interceptor::start(options(&value), Arc::new(carry)).await {
+    let interceptor = match Interceptor::start(options(&value), Arc::new(Echo)).await {
         Ok(interceptor) => interceptor,
         Err(error) => return say(json!({ "error": error.to_string() })),
     };

@@ -214,6 +214,23 @@ fn names_are_answered_as_they_should() {
             assert!(refused.contains("status: REFUSED"), "{way}: {refused}");
         }
     }
+    // Records of names below a wildcard, and of its domain, are what the service's host says.
+    for way in ["+tcp", ""] {
+        let asked = |what: &str| dig(&format!("{way} {what}"));
+        let mail = asked("Wild.example MX");
+        assert!(mail.contains("77\tIN\tMX\t10 wild.wild.example."), "{way}: {mail}");
+        let place = asked("_sip._tcp.wild.example SRV");
+        assert!(place.contains("SRV\t1 2 5060 wild._sip._tcp.wild.example."), "{way}: {place}");
+        let text = asked("+short a.wild.example TXT").replace(['"', ' ', '\n'], "");
+        assert_eq!(
+            text,
+            "t".repeat(700),
+            "{way}: in strings of 255, over TCP if they are too long"
+        );
+        assert!(asked("none.wild.example MX").contains("status: NXDOMAIN"));
+        assert!(asked("silent.wild.example MX").contains("status: REFUSED"));
+        assert!(asked("a.wild.example NS").contains("status: REFUSED"));
+    }
     let first = dig("+short a.wild.example");
     assert!(first.starts_with("100.64."), "{first}");
     assert_eq!(dig("+short A.wild.example"), first);

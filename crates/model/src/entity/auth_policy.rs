@@ -1,4 +1,4 @@
-//! Authentication policies: which methods an identity may log in with, and what else it needs.
+//! Authentication policies: the login methods and second factors of identities.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::{Id, Kind, Timestamp, row::row};
 row! {
     /// Login by certificate.
     pub struct CertRules {
-        /// Whether it is allowed.
+        /// True if this login is allowed.
         1 => pub allowed: bool,
-        /// Whether the certificate may have expired.
+        /// True if an expired certificate is accepted.
         2 => pub allow_expired_certs: bool,
     }
 }
@@ -18,45 +18,45 @@ row! {
 row! {
     /// Login by user name and password.
     pub struct UpdbRules {
-        /// Whether it is allowed.
+        /// True if this login is allowed.
         1 => pub allowed: bool,
-        /// Shortest password, at least 5.
+        /// Fewest characters of a password, at least 5.
         2 => pub min_password_length: u32,
-        /// Whether a password needs a special character.
+        /// True if a password needs a character that is neither letter nor digit.
         3 => pub require_special_char: bool,
-        /// Whether a password needs a digit.
+        /// True if a password needs a digit.
         4 => pub require_number_char: bool,
-        /// Whether a password needs upper and lower case.
+        /// True if a password needs upper and lower case.
         5 => pub require_mixed_case: bool,
-        /// After how many wrong passwords the identity is disabled; 0 means never.
+        /// Wrong passwords in a row that lock the identity; 0: any number is allowed.
         6 => pub max_attempts: u32,
-        /// For how long; 0 means until it is enabled again.
+        /// Minutes for which the identity is locked; 0: until it is enabled.
         7 => pub lockout_duration_minutes: u32,
     }
 }
 
 row! {
-    /// Login by a token of another issuer.
+    /// Login by a token of an external signer.
     pub struct ExtJwtRules {
-        /// Whether it is allowed.
+        /// True if this login is allowed.
         1 => pub allowed: bool,
-        /// By which signers; none means all.
+        /// Signers whose tokens are accepted; empty: all.
         2 => pub allowed_signers: Vec<Id>,
     }
 }
 
 row! {
-    /// What is needed besides the login.
+    /// Second factors.
     pub struct SecondaryRules {
-        /// Whether a one-time code is needed.
+        /// True if a one-time code is required.
         1 => pub require_totp: bool,
-        /// The signer whose token is needed.
+        /// Signer whose token is required besides the login.
         2 => pub require_ext_jwt_signer: Option<Id>,
     }
 }
 
 row! {
-    /// An authentication policy (protocol: auth 8).
+    /// An authentication policy (docs/protocol/auth.md 8).
     pub struct AuthPolicy {
         /// Id, times and tags.
         1 => pub base: Base,
@@ -68,18 +68,18 @@ row! {
         4 => pub updb: UpdbRules,
         /// Login by token.
         5 => pub ext_jwt: ExtJwtRules,
-        /// What else is needed.
+        /// Second factors.
         6 => pub secondary: SecondaryRules,
     }
 }
 
 impl AuthPolicy {
-    /// The id of the policy that every network has.
+    /// Id of the policy that every network has.
     pub const DEFAULT_ID: &'static str = "default";
-    /// The shortest `min_password_length`.
+    /// Smallest `min_password_length`.
     pub const MIN_PASSWORD_LENGTH: u32 = 5;
 
-    /// The policy that every network has (protocol: auth 8.2).
+    /// The policy that every network has (docs/protocol/auth.md 8.2).
     pub fn default_policy(now: Timestamp) -> Self {
         Self {
             base: Base { is_system: true, ..Base::new(Id::new(Self::DEFAULT_ID), now) },

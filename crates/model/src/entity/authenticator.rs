@@ -1,4 +1,4 @@
-//! Authenticators: how an identity proves itself.
+//! Authenticators: credentials of identities.
 
 use std::sync::Arc;
 
@@ -12,26 +12,25 @@ row! {
     pub struct UpdbCredential {
         /// Unique user name.
         1 => pub username: Arc<str>,
-        /// The hash: standard base64 beside [`UpdbCredential::salt`], or a PHC string with an
-        /// empty salt.
+        /// Hash of the password: standard base64 with [`UpdbCredential::salt`], or a PHC string
+        /// with an empty salt.
         2 => pub password: String,
         /// The salt of a base64 hash.
         3 => pub salt: String,
-        /// When it was refused from because of wrong ones in a row.
+        /// Time since which the password is locked, after too many wrong ones in a row.
         4 => pub locked_at: Option<Timestamp>,
-        /// When that ends; absent means never.
+        /// End of the lock; `None`: until it is unlocked.
         5 => pub locked_until: Option<Timestamp>,
     }
 }
 
 impl UpdbCredential {
-    /// Whether it is refused now, right or wrong: since some time, and not only until a time that
-    /// has passed.
+    /// True if the password is locked at `now`, so that even the right one is refused.
     pub fn is_locked(&self, now: Timestamp) -> bool {
         self.locked_at.is_some() && self.locked_until.is_none_or(|until| until > now)
     }
 
-    /// Takes it again.
+    /// Unlocks the password.
     pub fn unlock(&mut self) {
         self.locked_at = None;
         self.locked_until = None;
@@ -41,40 +40,39 @@ impl UpdbCredential {
 row! {
     /// A client certificate.
     pub struct CertCredential {
-        /// Unique: hex SHA-1 of the certificate.
+        /// Unique: SHA-1 of the certificate, hex.
         1 => pub fingerprint: Arc<str>,
-        /// The certificate, and its chain if there is one. Kept cold: empty in an entity that was
-        /// stored.
+        /// The certificate, and its chain if there is one. Cold: empty in a stored entity.
         2 => pub cert_pem: String,
-        /// Whether the network's own signer issued it.
+        /// True if the network's own signer issued it.
         3 => pub is_issued_by_network: bool,
         /// The third-party CA that issued it.
         4 => pub ca_id: Option<Id>,
-        /// Whether an administrator asked for an extension.
+        /// True if an administrator asked for an extension.
         5 => pub is_extend_requested: bool,
-        /// Whether the extension is to bring a new key.
+        /// True if the extension needs a new key.
         6 => pub is_key_roll_requested: bool,
-        /// When the extension was asked for.
+        /// Time at which the extension was asked for.
         7 => pub extend_requested_at: Option<Timestamp>,
-        /// Whether the last extension brought a new key.
+        /// True if the last extension had a new key.
         8 => pub last_extend_rolled_keys: bool,
-        /// Whether the last login sent a complete chain.
+        /// True if the last login sent a complete chain.
         9 => pub last_auth_resolved_to_root: bool,
         /// Fingerprint of the public key.
         10 => pub public_key_print: String,
-        /// An extended certificate that was not verified yet.
+        /// A new certificate that the client has not confirmed yet.
         11 => pub unverified_cert_pem: Rare<String>,
-        /// The fingerprint of that certificate.
+        /// Fingerprint of `unverified_cert_pem`.
         12 => pub unverified_fingerprint: Rare<String>,
     }
 }
 
 row! {
-    /// An authenticator: exactly one of its credentials is set (protocol: auth 7.1).
+    /// An authenticator: exactly one of its credentials is set (docs/protocol/auth.md 7.1).
     pub struct Authenticator {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// Whose it is.
+        /// Id of the identity.
         2 => pub identity_id: Id,
         /// A user name and password.
         3 => pub updb: Option<Box<UpdbCredential>>,
@@ -84,7 +82,7 @@ row! {
 }
 
 impl Authenticator {
-    /// The method's name: `updb` or `cert`.
+    /// Name of the method: `updb` or `cert`.
     pub fn method(&self) -> &'static str {
         if self.cert.is_some() { "cert" } else { "updb" }
     }

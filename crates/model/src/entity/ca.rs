@@ -6,7 +6,7 @@ use super::{Base, Record, named, record};
 use crate::row::{choice, row};
 
 choice! {
-    /// Where in a certificate the external id stands.
+    /// Part of a certificate that holds the external id.
     pub enum ClaimLocation {
         /// The subject's common name.
         CommonName = 0 "COMMON_NAME",
@@ -18,7 +18,7 @@ choice! {
 }
 
 choice! {
-    /// Which of several values is meant.
+    /// Values of that part that are considered.
     pub enum ClaimMatcher {
         /// Every value.
         All = 0 "ALL",
@@ -32,57 +32,57 @@ choice! {
 }
 
 choice! {
-    /// What is taken out of the value.
+    /// How a value is divided into results.
     pub enum ClaimParser {
-        /// All of it.
+        /// The whole value is the only result.
         None = 0 "NONE",
-        /// A part between separators.
+        /// The parts between separators are the results.
         Split = 1 "SPLIT",
     }
 }
 
 row! {
-    /// How an external id is read from a certificate (protocol: auth 14.3).
+    /// How an external id is read from a certificate (docs/protocol/auth.md 14.3).
     pub struct ExternalIdClaim {
-        /// Where it stands.
+        /// Part of the certificate that is read.
         1 => pub location: ClaimLocation,
-        /// Which value is meant.
+        /// Values that are considered.
         2 => pub matcher: ClaimMatcher,
-        /// Prefix, suffix or scheme.
+        /// Prefix, suffix or scheme of the values.
         3 => pub matcher_criteria: String,
-        /// What is taken out of it.
+        /// How a value is divided into results.
         4 => pub parser: ClaimParser,
         /// The separator.
         5 => pub parser_criteria: String,
-        /// Which of several results is meant.
+        /// Position of the external id among the results, from 0.
         6 => pub index: u32,
     }
 }
 
 row! {
-    /// A third-party CA (protocol: auth 14).
+    /// A third-party CA (docs/protocol/auth.md 14).
     pub struct Ca {
         /// Id, times and tags.
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// Its certificate.
+        /// Certificate of the CA.
         3 => pub cert_pem: String,
-        /// Unique: hex SHA-1 of its certificate.
+        /// Unique: SHA-1 of the CA's certificate, hex.
         4 => pub fingerprint: Arc<str>,
-        /// Whether possession of its key was proved.
+        /// True if possession of the CA's key was proven.
         5 => pub is_verified: bool,
-        /// The common name of the certificate that proves it.
+        /// Common name of the certificate that proves possession.
         6 => pub verification_token: String,
-        /// Whether its certificates may log in.
+        /// True if identities may log in with certificates of the CA.
         7 => pub is_auth_enabled: bool,
-        /// Whether its certificates may enroll by themselves.
+        /// True if identities may enroll by themselves with a certificate of the CA.
         8 => pub is_auto_ca_enrollment_enabled: bool,
-        /// Whether its certificates may enroll with a ticket.
+        /// True if identities may enroll with a ticket and a certificate of the CA.
         9 => pub is_ott_ca_enrollment_enabled: bool,
-        /// Attributes of identities that enroll by themselves.
+        /// Role attributes of identities that enroll by themselves.
         10 => pub identity_roles: Vec<Arc<str>>,
-        /// Names of identities that enroll by themselves.
+        /// Format of the names of identities that enroll by themselves.
         11 => pub identity_name_format: String,
         /// How an external id is read from a certificate.
         12 => pub external_id_claim: Option<ExternalIdClaim>,

@@ -1,4 +1,4 @@
-//! Config types and configs: what clients and routers are told about a service.
+//! Config types and configs: settings of services and routers.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::{
 };
 
 choice! {
-    /// What configs of a type belong to; never changed.
+    /// Entities that configs of a type are for; it never changes.
     pub enum ConfigTarget {
         /// Services.
         Service = 0 "service",
         /// Routers.
         Router = 1 "router",
-        /// Neither.
+        /// Other entities.
         Other = 2 "other",
     }
 }
 
 row! {
-    /// A config type (protocol: management-api 7.3).
+    /// A config type (docs/protocol/management-api.md 7.3).
     pub struct ConfigType {
         /// Id, times and tags.
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// The JSON schema of its configs; empty accepts every object.
+        /// JSON schema of the configs; an empty one accepts every object.
         3 => pub schema: JsonMap,
-        /// What its configs belong to.
+        /// Entities that configs of this type are for.
         4 => pub target: ConfigTarget,
     }
 }
@@ -46,9 +46,9 @@ row! {
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// Its type; never changed.
+        /// Config type; it never changes.
         3 => pub config_type_id: Id,
-        /// The data, valid by the schema of the type.
+        /// Data, valid by the schema of the type.
         4 => pub data: JsonMap,
     }
 }

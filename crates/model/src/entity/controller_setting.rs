@@ -4,7 +4,7 @@ use super::{Base, Record, record};
 use crate::row::row;
 
 row! {
-    /// Addresses that clients may be sent to. An empty list is one that allows none.
+    /// Addresses that clients may be sent to. An empty list allows none.
     pub struct UriList {
         /// The addresses.
         1 => pub uris: Vec<String>,
@@ -12,23 +12,24 @@ row! {
 }
 
 row! {
-    /// Settings of the controller whose id they have, or of all of them under the id `global`
-    /// (protocol: management-api 5, notes). What is absent is not set here.
+    /// Settings of the controller with the same id, or of all controllers under the id `global`
+    /// (docs/protocol/management-api.md 5, notes). An absent member is not set.
     pub struct ControllerSetting {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// Where clients may be sent after a login.
+        /// Addresses that clients may be sent to after a login.
         2 => pub oidc_redirect_uris: Option<UriList>,
-        /// Where clients may be sent after a logout.
+        /// Addresses that clients may be sent to after a logout.
         3 => pub oidc_post_logout_uris: Option<UriList>,
     }
 }
 
 impl ControllerSetting {
-    /// The id of the settings of all controllers.
+    /// Id of the settings of all controllers.
     pub const GLOBAL: &'static str = "global";
 
-    /// What holds where `self` are the settings of a controller: its own, else the global ones.
+    /// The settings in effect for a controller: its own (`self`), and the global ones where it has
+    /// none.
     #[must_use]
     pub fn over(&self, global: &Self) -> Self {
         let redirects = self.oidc_redirect_uris.as_ref().or(global.oidc_redirect_uris.as_ref());

@@ -9,7 +9,7 @@ use crate::{
 };
 
 choice! {
-    /// What an enrollment ends in (protocol: auth 5).
+    /// Result of an enrollment (docs/protocol/auth.md 5).
     pub enum EnrollmentMethod {
         /// A certificate of the network, by one-time token.
         Ott = 0 "ott",
@@ -29,13 +29,13 @@ row! {
     pub struct Enrollment {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// What it ends in.
+        /// Enrollment method.
         2 => pub method: EnrollmentMethod,
         /// Unique secret, a UUID.
         3 => pub token: Arc<str>,
-        /// The signed ticket as it was given out.
+        /// The signed ticket, as it was given out.
         4 => pub jwt: String,
-        /// When it ends.
+        /// End of the enrollment.
         5 => pub expires_at: Timestamp,
         /// The identity that enrolls.
         6 => pub identity_id: Option<Id>,

@@ -1,4 +1,4 @@
-//! Identities: who may use the network.
+//! Identities, and what clients report of themselves.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,9 +9,9 @@ use crate::{
 };
 
 choice! {
-    /// What an identity stands for. `Router` identities are made by edge routers alone.
+    /// Type of an identity. `Router` identities are created with edge routers only.
     pub enum IdentityType {
-        /// Not said.
+        /// No particular type.
         Default = 0 "Default",
         /// A person.
         User = 1 "User",
@@ -25,13 +25,13 @@ choice! {
 }
 
 choice! {
-    /// In which order terminators are chosen: required, then default, then failed.
+    /// Order in which terminators are chosen: required, then default, then failed.
     pub enum Precedence {
-        /// Used when no required one is there.
+        /// Chosen when there is no required one.
         Default = 0 "default",
-        /// Used first.
+        /// Chosen first.
         Required = 1 "required",
-        /// Used when nothing else is left.
+        /// Chosen when there is no other.
         Failed = 2 "failed",
     }
 }
@@ -45,25 +45,25 @@ row! {
 }
 
 row! {
-    /// What a client says about its SDK.
+    /// What a client reports of its SDK.
     pub struct SdkInfo {
-        /// The application's id.
+        /// Id of the application.
         1 => pub app_id: String,
-        /// The application's version.
+        /// Version of the application.
         2 => pub app_version: String,
-        /// The SDK's branch.
+        /// Branch of the SDK's source.
         3 => pub branch: String,
-        /// The SDK's source revision.
+        /// Revision of the SDK's source.
         4 => pub revision: String,
-        /// The SDK's name.
+        /// Name of the SDK.
         5 => pub kind: String,
-        /// The SDK's version.
+        /// Version of the SDK.
         6 => pub version: String,
     }
 }
 
 row! {
-    /// What a client says about the machine it runs on.
+    /// What a client reports of its machine.
     pub struct EnvInfo {
         /// Processor architecture.
         1 => pub arch: String,
@@ -81,27 +81,27 @@ row! {
 }
 
 row! {
-    /// An identity (protocol: management-api 7.1).
+    /// An identity (docs/protocol/management-api.md 7.1).
     pub struct Identity {
         /// Id, times and tags.
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// What it stands for.
+        /// Type of the identity.
         3 => pub identity_type: IdentityType,
-        /// Unique name outside the network.
+        /// Unique name in another system.
         4 => pub external_id: Option<Arc<str>>,
-        /// The authentication policy that applies.
+        /// Authentication policy of the identity.
         5 => pub auth_policy_id: Id,
-        /// Whether it may do everything.
+        /// True for an administrator, who may do everything.
         6 => pub is_admin: bool,
-        /// Whether it is the administrator made at initialisation, which cannot be deleted.
+        /// True for the administrator created at initialisation, who cannot be deleted.
         7 => pub is_default_admin: bool,
-        /// Sorted and unique, see [`crate::role::attributes`].
+        /// Role attributes, sorted, without repetitions; see [`crate::role::attributes`].
         8 => pub role_attributes: Vec<Arc<str>>,
-        /// Precedence of terminators it hosts.
+        /// Precedence of the terminators that it hosts.
         9 => pub default_hosting_precedence: Precedence,
-        /// Cost of terminators it hosts.
+        /// Cost of the terminators that it hosts.
         10 => pub default_hosting_cost: u16,
         /// Precedence by service id.
         11 => pub service_hosting_precedences: Rare<BTreeMap<Id, Precedence>>,
@@ -109,13 +109,13 @@ row! {
         12 => pub service_hosting_costs: Rare<BTreeMap<Id, u16>>,
         /// Data for applications.
         13 => pub app_data: JsonMap,
-        /// When it was disabled.
+        /// Time since which the identity is disabled.
         14 => pub disabled_at: Option<Timestamp>,
-        /// When that ends; absent means never.
+        /// End of being disabled; `None`: until it is enabled.
         15 => pub disabled_until: Option<Timestamp>,
         /// Config overrides by service id.
         16 => pub service_configs: Rare<BTreeMap<Id, ServiceConfigs>>,
-        /// Permissions of administrators with a part of the rights.
+        /// Permissions of an operator with some of an administrator's rights.
         17 => pub permissions: Rare<Vec<Arc<str>>>,
     }
 }
@@ -124,7 +124,7 @@ impl Identity {
     /// Index of the external id in [`Record::UNIQUE`].
     pub const EXTERNAL_ID: usize = 0;
 
-    /// Whether it is disabled now: since some time, and not only until a time that has passed.
+    /// True if the identity is disabled at `now`.
     pub fn is_disabled(&self, now: Timestamp) -> bool {
         self.disabled_at.is_some() && self.disabled_until.is_none_or(|until| until > now)
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 choice! {
-    /// Which of an issuer's tokens clients send.
+    /// The issuer's token that clients send.
     pub enum TargetToken {
         /// The access token.
         Access = 0 "ACCESS",
@@ -19,7 +19,7 @@ choice! {
 }
 
 row! {
-    /// An external JWT signer (protocol: management-api 7.7).
+    /// An external JWT signer (docs/protocol/management-api.md 7.7).
     pub struct ExtJwtSigner {
         /// Id, times and tags.
         1 => pub base: Base,
@@ -29,13 +29,13 @@ row! {
         3 => pub issuer: Option<Arc<str>>,
         /// The `aud` of its tokens.
         4 => pub audience: Option<Arc<str>>,
-        /// Its certificate; else it has a JWKS address.
+        /// Certificate of the signing key; otherwise there is a JWKS address.
         5 => pub cert_pem: Option<String>,
-        /// Where its keys are fetched.
+        /// Address of the key set.
         6 => pub jwks_endpoint: Option<String>,
-        /// Unique: the key's id, with a certificate.
+        /// Unique: id of the signing key, with a certificate.
         7 => pub kid: Option<Arc<str>>,
-        /// Unique: the certificate's fingerprint.
+        /// Unique: fingerprint of the certificate.
         8 => pub fingerprint: Option<Arc<str>>,
         /// The certificate's common name.
         9 => pub common_name: String,
@@ -43,29 +43,29 @@ row! {
         10 => pub not_before: Option<Timestamp>,
         /// End of the certificate's validity.
         11 => pub not_after: Option<Timestamp>,
-        /// Whether it is used at all.
+        /// True if its tokens are accepted.
         12 => pub enabled: bool,
-        /// Where clients log in.
+        /// Address at which clients log in.
         13 => pub external_auth_url: Option<String>,
         /// The claim that names the identity.
         14 => pub claims_property: Option<String>,
-        /// Whether that claim is an external id rather than an id.
+        /// True if that claim holds an external id instead of an id.
         15 => pub use_external_id: bool,
-        /// The client id that clients use there.
+        /// Client id that clients use at the issuer.
         16 => pub client_id: Option<String>,
         /// The scopes that clients ask for.
         17 => pub scopes: Vec<String>,
         /// The token that clients send.
         18 => pub target_token: TargetToken,
-        /// Whether its tokens may enroll to a certificate.
+        /// True if its tokens may enroll an identity with a certificate.
         19 => pub enroll_to_cert_enabled: bool,
-        /// Whether its tokens may enroll without one.
+        /// True if its tokens may enroll an identity without a certificate.
         20 => pub enroll_to_token_enabled: bool,
-        /// The claim with the attributes of a new identity.
+        /// The claim with the role attributes of a new identity.
         21 => pub enroll_attribute_claims_selector: String,
         /// The claim with the name of a new identity.
         22 => pub enroll_name_claims_selector: String,
-        /// The policy of a new identity.
+        /// The authentication policy of a new identity.
         23 => pub enroll_auth_policy_id: Option<Id>,
     }
 }

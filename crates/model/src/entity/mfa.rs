@@ -6,19 +6,19 @@ use super::{Base, Link, OnDelete, Record, record};
 use crate::{Id, Kind, row::row};
 
 row! {
-    /// The second factor of an identity (protocol: auth 11).
+    /// The second factor of an identity (docs/protocol/auth.md 11).
     pub struct Mfa {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// Whose it is; unique.
+        /// Unique: id of the identity.
         2 => pub identity_id: Id,
-        /// Whether the first code was given.
+        /// True if the first code was given.
         3 => pub is_verified: bool,
         /// The secret in base32.
         4 => pub secret: String,
-        /// Codes that work once.
+        /// Recovery codes, each of which works once.
         5 => pub recovery_codes: Vec<String>,
-        /// The last time step whose code was used: no code works twice.
+        /// Last time step whose code was used, so that no code works twice.
         6 => pub last_step: u64,
     }
 }

@@ -1,8 +1,8 @@
-//! The entities a network consists of: one file per subject, one struct per kind.
+//! The entities of a network: one file per subject, one struct per kind.
 //!
-//! An entity is a plain value. What the generic machinery has to know about it (its name, unique
-//! values, references, attributes, policy sides) it says through [`Record`]; adding a kind is one
-//! file here and one line in the table of [`crate::kind`].
+//! An entity is a plain value. It describes itself to the generic code through [`Record`]: its
+//! name, unique values, references, attributes and policy sides. A new kind is one file here and
+//! one line in the table of [`crate::kind`].
 
 mod auth_policy;
 mod authenticator;
@@ -51,7 +51,7 @@ use crate::{
 };
 
 row! {
-    /// What every entity has.
+    /// Fields of every entity.
     pub struct Base {
         /// The id, unique in its kind.
         1 => pub id: Id,
@@ -61,37 +61,37 @@ row! {
         3 => pub updated_at: Timestamp,
         /// Values attached by users.
         4 => pub tags: JsonMap,
-        /// Whether the entity belongs to the system and cannot be changed by users.
+        /// True if the entity belongs to the system and users cannot change it.
         5 => pub is_system: bool,
     }
 }
 
 impl Base {
-    /// The base of an entity created now.
+    /// Base fields of an entity that is created at `now`.
     pub fn new(id: Id, now: Timestamp) -> Self {
         Self { id, created_at: now, updated_at: now, ..Self::default() }
     }
 }
 
-/// What happens to an entity when one that it names is deleted.
+/// What happens to an entity when an entity that it refers to is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDelete {
-    /// The delete is refused while the reference exists.
+    /// The deletion is refused.
     Refuse,
     /// The referring entity is deleted too.
     Cascade,
-    /// The reference is taken out of the referring entity.
+    /// The reference is removed from the referring entity.
     Unlink,
 }
 
 /// A reference from one kind of entity to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// The field's name in the APIs.
+    /// Name of the field in the APIs.
     pub field: &'static str,
-    /// The kind it names.
+    /// The kind that it refers to.
     pub to: Kind,
-    /// What happens when the named entity is deleted.
+    /// What happens when the other entity is deleted.
     pub on_delete: OnDelete,
 }
 
@@ -101,18 +101,18 @@ impl Link {
     }
 }
 
-/// What the generic machinery knows about an entity.
+/// Description of an entity for the generic code.
 #[allow(private_bounds, reason = "rows are written and read by this crate alone")]
 pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     /// The kind.
     const KIND: Kind;
-    /// The version of the row encoding written now.
+    /// Version of the row encoding that is written.
     const VERSION: u16 = 1;
     /// Names of the unique values besides id and name.
     const UNIQUE: &'static [&'static str] = &[];
     /// The references, in the order of the numbers that [`Record::links`] gives.
     const LINKS: &'static [Link] = &[];
-    /// How many groups an entity may be in, see [`Record::groups`].
+    /// Number of groups besides the links, see [`Record::groups`].
     const GROUPS: usize = 0;
     /// The kinds on the sides of a policy; empty for entities that are not policies.
     const SIDES: &'static [Kind] = &[];
@@ -120,7 +120,7 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     /// Id, times and tags.
     fn base(&self) -> &Base;
 
-    /// The same, to be changed.
+    /// Id, times and tags, mutable.
     fn base_mut(&mut self) -> &mut Base;
 
     /// The entity out of the enum of all kinds.
@@ -131,34 +131,35 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
         None
     }
 
-    /// The unique values: (index into [`Record::UNIQUE`], value).
+    /// Passes the unique values to `each`: index in [`Record::UNIQUE`], value.
     fn unique(&self, _each: &mut dyn FnMut(usize, &Arc<str>)) {}
 
-    /// The entities named: (index into [`Record::LINKS`], id).
+    /// Passes the entities that it refers to to `each`: index in [`Record::LINKS`], id.
     fn links(&self, _each: &mut dyn FnMut(usize, &Id)) {}
 
-    /// The sets of its like that it is found in, besides those who name the same: (number behind
-    /// that of the last link, key).
+    /// Passes the groups of the entity to `each`: sets of entities of one kind that are indexed
+    /// like those with the same link. The first value counts on behind the last link, the second is
+    /// the group's key.
     fn groups(&self, _each: &mut dyn FnMut(usize, &Id)) {}
 
-    /// Takes a reference with [`OnDelete::Unlink`] out.
+    /// Removes a reference with [`OnDelete::Unlink`].
     fn unlink(&mut self, _link: usize, _id: &Id) {}
 
-    /// The role attributes; `None` for entities that policies cannot mean.
+    /// Role attributes; `None` for kinds without.
     fn attributes(&self) -> Option<&[Arc<str>]> {
         None
     }
 
-    /// The list of role attributes, to be changed.
+    /// The list of role attributes, mutable.
     fn attributes_mut(&mut self) -> Option<&mut Vec<Arc<str>>> {
         None
     }
 
-    /// Takes out what is kept in the store only, because it is long and hardly ever read. What is
-    /// empty in an entity is what the store keeps.
+    /// Removes the fields that only the store holds, because they are long and rarely read, and
+    /// passes them to `take`. Their empty value in an entity means: unchanged in the store.
     fn take_cold(&mut self, _take: &mut dyn FnMut(ColdField, Bytes)) {}
 
-    /// The role list of one side of a policy.
+    /// For a policy: the role list of one side.
     fn side(&self, _side: usize) -> Option<(&Roles, Semantic)> {
         None
     }
@@ -169,7 +170,7 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     }
 }
 
-/// The parts of [`Record`] that are the same for every kind.
+/// The methods of [`Record`] that are the same for every kind.
 macro_rules! record {
     ($kind:ident) => {
         const KIND: $crate::Kind = $crate::Kind::$kind;
@@ -191,7 +192,7 @@ macro_rules! record {
     };
 }
 
-/// The name of kinds that have one.
+/// The method `name`, for kinds with names.
 macro_rules! named {
     () => {
         fn name(&self) -> Option<&std::sync::Arc<str>> {

@@ -1,4 +1,4 @@
-//! Policies: who may dial and host what, and over which edge routers.
+//! Policies: which identities may dial and host which services, and over which edge routers.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::{
 };
 
 choice! {
-    /// What a service policy grants.
+    /// Permission that a service policy grants.
     pub enum PolicyType {
-        /// Using the services.
+        /// Dialing the services.
         Dial = 0 "Dial",
         /// Hosting the services.
         Bind = 1 "Bind",
@@ -20,81 +20,81 @@ choice! {
 }
 
 row! {
-    /// Identities may dial or bind services, if their posture checks pass.
+    /// A service policy: identities may dial or bind services if their posture checks pass.
     pub struct ServicePolicy {
         /// Id, times and tags.
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// What it grants.
+        /// Permission that it grants.
         3 => pub policy_type: PolicyType,
-        /// How attributes are combined.
+        /// How role attributes are combined.
         4 => pub semantic: Semantic,
-        /// Who.
+        /// Identities.
         5 => pub identity_roles: Roles,
-        /// What.
+        /// Services.
         6 => pub service_roles: Roles,
-        /// Under which conditions; all checks it means must pass.
+        /// Posture checks, all of which must pass.
         7 => pub posture_check_roles: Roles,
     }
 }
 
 row! {
-    /// Identities may use edge routers.
+    /// An edge router policy: identities may use edge routers.
     pub struct EdgeRouterPolicy {
         /// Id, times and tags.
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// How attributes are combined.
+        /// How role attributes are combined.
         3 => pub semantic: Semantic,
-        /// Who.
+        /// Identities.
         4 => pub identity_roles: Roles,
-        /// Which routers.
+        /// Edge routers.
         5 => pub edge_router_roles: Roles,
     }
 }
 
 row! {
-    /// Services may be reached over edge routers.
+    /// A service edge router policy: services may be reached over edge routers.
     pub struct ServiceEdgeRouterPolicy {
         /// Id, times and tags.
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// How attributes are combined.
+        /// How role attributes are combined.
         3 => pub semantic: Semantic,
-        /// What.
+        /// Services.
         4 => pub service_roles: Roles,
-        /// Which routers.
+        /// Edge routers.
         5 => pub edge_router_roles: Roles,
     }
 }
 
 impl ServicePolicy {
-    /// Side number of the identities.
+    /// Number of the side with the identities.
     pub const IDENTITIES: usize = 0;
-    /// Side number of the services.
+    /// Number of the side with the services.
     pub const SERVICES: usize = 1;
-    /// Side number of the posture checks.
+    /// Number of the side with the posture checks.
     pub const POSTURE_CHECKS: usize = 2;
 }
 
 impl EdgeRouterPolicy {
-    /// Side number of the identities.
+    /// Number of the side with the identities.
     pub const IDENTITIES: usize = 0;
-    /// Side number of the edge routers.
+    /// Number of the side with the edge routers.
     pub const EDGE_ROUTERS: usize = 1;
 }
 
 impl ServiceEdgeRouterPolicy {
-    /// Side number of the services.
+    /// Number of the side with the services.
     pub const SERVICES: usize = 0;
-    /// Side number of the edge routers.
+    /// Number of the side with the edge routers.
     pub const EDGE_ROUTERS: usize = 1;
 }
 
-/// A policy's [`Record`]: side number n is role list n and link n.
+/// Implements [`Record`] for a policy: side n is role list n and link n.
 macro_rules! policy_record {
     ($name:ident: $($side:literal $field:ident $text:literal $kind:ident),*) => {
         impl Record for $name {

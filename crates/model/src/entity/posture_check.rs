@@ -1,5 +1,4 @@
-//! Posture checks: conditions on the device of an identity. How they are evaluated is the subject
-//! of [`crate::posture`].
+//! Posture checks: conditions on the device of an identity. [`crate::posture`] evaluates them.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use crate::{
 };
 
 choice! {
-    /// What a posture check looks at.
+    /// Type of a posture check.
     pub enum PostureCheckType {
         /// The operating system.
         Os = 0 "OS",
@@ -32,7 +31,7 @@ row! {
     pub struct OsSpec {
         /// `Windows`, `Linux`, ...
         1 => pub os_type: String,
-        /// Version ranges, one of which must hold; none means every version.
+        /// Version ranges, one of which must match; empty: any version.
         2 => pub versions: Vec<String>,
     }
 }
@@ -42,11 +41,11 @@ row! {
     pub struct ProcessSpec {
         /// `Windows`, `Linux`, ...
         1 => pub os_type: String,
-        /// Its path.
+        /// Path of the executable file.
         2 => pub path: String,
-        /// SHA-512 of its file, one of which must hold; none means every file.
+        /// SHA-512 of the executable file, one of which must match; empty: any file.
         3 => pub hashes: Vec<String>,
-        /// Signers of its file, one of which must hold; none means every signer.
+        /// Signers of the executable file, one of which must match; empty: any signer.
         4 => pub signer_fingerprints: Vec<String>,
     }
 }
@@ -54,7 +53,7 @@ row! {
 row! {
     /// Processes that must run.
     pub struct ProcessesCheck {
-        /// Whether all or one of them must.
+        /// Whether all or one of the processes must run.
         1 => pub semantic: Semantic,
         /// The processes; exactly one for the type `PROCESS`.
         2 => pub processes: Vec<ProcessSpec>,
@@ -62,46 +61,46 @@ row! {
 }
 
 row! {
-    /// A second factor given recently.
+    /// A second factor that was given recently.
     pub struct MfaCheck {
-        /// For how long a code lasts; [`MfaCheck::NO_TIMEOUT`] means for ever.
+        /// Seconds for which a code is valid; [`MfaCheck::NO_TIMEOUT`]: for ever.
         1 => pub timeout_seconds: i64,
-        /// Whether a code is needed after the device woke.
+        /// True if a new code is needed after the device woke.
         2 => pub prompt_on_wake: bool,
-        /// Whether a code is needed after the device was unlocked.
+        /// True if a new code is needed after the device was unlocked.
         3 => pub prompt_on_unlock: bool,
-        /// Whether clients that cannot ask for codes are let through.
+        /// True if clients that cannot ask for codes pass.
         4 => pub ignore_legacy_endpoints: bool,
     }
 }
 
 impl MfaCheck {
-    /// A code lasts for ever.
+    /// A code is valid for ever.
     pub const NO_TIMEOUT: i64 = -1;
 }
 
 row! {
-    /// A posture check (protocol: management-api 7.6). Only the part of its type is set.
+    /// A posture check (docs/protocol/management-api.md 7.6). Only the fields of its type are set.
     pub struct PostureCheck {
         /// Id, times and tags.
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// What it looks at.
+        /// Type of the check.
         3 => pub check_type: PostureCheckType,
-        /// Sorted and unique.
+        /// Role attributes, sorted, without repetitions.
         4 => pub role_attributes: Vec<Arc<str>>,
-        /// How often it was changed, from 1.
+        /// Number of the check's version, from 1.
         5 => pub version: i64,
-        /// `OS`: systems that pass.
+        /// `OS`: operating systems that pass.
         6 => pub operating_systems: Vec<OsSpec>,
-        /// `DOMAIN`: domains that pass.
+        /// `DOMAIN`: Windows domains that pass.
         7 => pub domains: Vec<String>,
-        /// `MAC`: addresses that pass, as [`crate::posture::plain_hex`] writes them.
+        /// `MAC`: hardware addresses that pass, as [`crate::posture::plain_hex`] writes them.
         8 => pub mac_addresses: Vec<String>,
         /// `PROCESS` and `PROCESS_MULTI`: processes that must run.
         9 => pub processes: ProcessesCheck,
-        /// `MFA`: how recent the code must be.
+        /// `MFA`: how recently a code must have been given.
         10 => pub mfa: MfaCheck,
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 
 choice! {
-    /// What the id of a revocation names (protocol: auth 16).
+    /// Type of a revocation: what its id names (docs/protocol/auth.md 16).
     pub enum RevocationType {
         /// One token, by its `jti`.
         Jti = 0 "JTI",
@@ -19,15 +19,15 @@ choice! {
 }
 
 row! {
-    /// A revocation; its id is what is revoked.
+    /// A revocation. Its id is that of the token, identity or API session that is revoked.
     pub struct Revocation {
         /// Id, times and tags.
         1 => pub base: Base,
         /// What the id names.
         2 => pub revocation_type: RevocationType,
-        /// When it may be forgotten, because every token it covers has expired.
+        /// Time at which every revoked token has expired, so that the revocation can be deleted.
         3 => pub expires_at: Timestamp,
-        /// `IDENTITY`: tokens issued before this are refused; absent means all.
+        /// `IDENTITY`: tokens issued before this time are refused; `None`: all.
         4 => pub issued_before: Option<Timestamp>,
     }
 }

@@ -1,4 +1,4 @@
-//! Routers: edge and transit routers share one kind and one name space.
+//! Routers. Edge routers and routers of the fabric only are one kind with one space of names.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,7 +6,7 @@ use super::{Base, Link, OnDelete, Record, named, record};
 use crate::{Id, JsonMap, Kind, row::row};
 
 row! {
-    /// The groups of one control channel listener.
+    /// The groups of a control channel listener.
     pub struct CtrlListener {
         /// Names of groups.
         1 => pub groups: Vec<String>,
@@ -14,41 +14,41 @@ row! {
 }
 
 row! {
-    /// A router (protocol: management-api 7.5).
+    /// A router (docs/protocol/management-api.md 7.5).
     pub struct Router {
         /// Id, times and tags.
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// Whether it is an edge router; otherwise it only carries traffic of others.
+        /// True for an edge router, false for a router of the fabric only.
         3 => pub is_edge: bool,
-        /// Hex SHA-1 of its certificate; absent until it is enrolled.
+        /// SHA-1 of the router's certificate, hex; `None` until it is enrolled.
         4 => pub fingerprint: Option<Arc<str>>,
-        /// Its certificate.
+        /// Certificate of the router.
         5 => pub cert_pem: String,
-        /// Whether it is enrolled.
+        /// True if the router is enrolled.
         6 => pub is_verified: bool,
-        /// A certificate that was not verified yet.
+        /// New certificate that the router has not confirmed yet.
         7 => pub unverified_cert_pem: String,
-        /// The fingerprint of that certificate.
+        /// Fingerprint of `unverified_cert_pem`.
         8 => pub unverified_fingerprint: Option<Arc<str>>,
-        /// Cost of every path through it.
+        /// Cost that the router adds to a path.
         9 => pub cost: u16,
-        /// Whether paths may only begin and end here.
+        /// True if paths may only begin and end at the router.
         10 => pub no_traversal: bool,
-        /// Whether it may not connect.
+        /// True if the router may not connect.
         11 => pub disabled: bool,
-        /// Whether it also is an identity that dials and hosts (edge routers only).
+        /// Edge routers only: true if the router is also an identity that dials and hosts.
         12 => pub is_tunneler_enabled: bool,
-        /// Sorted and unique (edge routers only).
+        /// Edge routers only: role attributes, sorted, without repetitions.
         13 => pub role_attributes: Vec<Arc<str>>,
         /// Data for applications.
         14 => pub app_data: JsonMap,
         /// Configs of types with the target `router`.
         15 => pub configs: Vec<Id>,
-        /// Addresses where it can be reached by controllers, with the groups of each.
+        /// Addresses at which controllers can reach the router, with the groups of each.
         16 => pub ctrl_chan_listeners: BTreeMap<String, CtrlListener>,
-        /// Whether the fabric API made it; the edge shows it and leaves it as it is.
+        /// True if the router was created with the fabric API; the management API only shows it.
         17 => pub is_fabric_only: bool,
     }
 }

@@ -1,4 +1,4 @@
-//! Services: what is dialed and hosted.
+//! Services, and the strategies for choosing among their terminators.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::{
 };
 
 choice! {
-    /// How a terminator is chosen for a dial (protocol: management-api 7.2).
+    /// Strategy for choosing a terminator (docs/protocol/management-api.md 7.2).
     pub enum TerminatorStrategy {
-        /// The cheapest, by cost and the experience with it.
+        /// The cheapest one, by path, static and dynamic cost.
         SmartRouting = 0 "smartrouting",
-        /// By chance, cheaper ones more often.
+        /// At random, cheaper ones more often.
         Weighted = 1 "weighted",
-        /// By chance.
+        /// At random.
         Random = 2 "random",
-        /// The same as before for the same dialer.
+        /// The one that the dialer had before.
         Sticky = 3 "sticky",
     }
 }
@@ -29,17 +29,18 @@ row! {
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// Whether applications encrypt end to end.
+        /// True if applications encrypt end to end.
         3 => pub encryption_required: bool,
-        /// How a terminator is chosen.
+        /// Strategy for choosing a terminator.
         4 => pub terminator_strategy: TerminatorStrategy,
-        /// After how long an idle circuit is closed; 0 means never.
+        /// Milliseconds after which an idle circuit ends; 0: never.
         5 => pub max_idle_millis: i64,
-        /// Sorted and unique.
+        /// Role attributes, sorted, without repetitions.
         6 => pub role_attributes: Vec<Arc<str>>,
         /// Configs, at most one per type.
         7 => pub configs: Vec<Id>,
-        /// Whether the edge neither shows nor uses it.
+        /// True if the service was created with the fabric API; the management API neither shows
+        /// nor uses it.
         8 => pub is_fabric_only: bool,
     }
 }

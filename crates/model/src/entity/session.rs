@@ -1,4 +1,4 @@
-//! Sessions kept by one controller: API sessions with opaque tokens, and service sessions.
+//! Sessions that one controller keeps: API sessions with opaque tokens, and service sessions.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::{Base, EnvInfo, Link, OnDelete, PolicyType, Record, SdkInfo, record};
 use crate::{Id, Kind, Timestamp, row::row};
 
 row! {
-    /// A certificate made for an API session, or the one it was opened with.
+    /// A certificate of an API session: issued for it, or the one of its login.
     pub struct SessionCertificate {
-        /// Its id among the session's certificates.
+        /// Id among the session's certificates.
         1 => pub id: Id,
-        /// Hex SHA-1.
+        /// SHA-1 of the certificate, hex.
         2 => pub fingerprint: Arc<str>,
-        /// The chain.
+        /// The certificate and its chain.
         3 => pub cert_pem: String,
-        /// When it was made or first seen.
+        /// Time at which it was issued or first seen.
         4 => pub created_at: Timestamp,
-        /// Beginning of validity.
+        /// Beginning of the validity.
         5 => pub not_before: Timestamp,
-        /// End of validity.
+        /// End of the validity.
         6 => pub not_after: Timestamp,
         /// The subject.
         7 => pub subject: String,
@@ -28,49 +28,51 @@ row! {
 }
 
 row! {
-    /// An API session with an opaque token (protocol: auth 9.5).
+    /// An API session with an opaque token (docs/protocol/auth.md 9.5).
     pub struct ApiSession {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// The secret in clear, as earlier releases stored it; empty since.
+        /// The token in clear, as earlier releases stored it; empty since then.
         2 => pub former_token: Arc<str>,
-        /// Who is logged in.
+        /// Id of the identity.
         3 => pub identity_id: Id,
-        /// With which authenticator; virtual ones have ids of their own.
+        /// Id of the authenticator of the login; authenticators that are not stored have ids of
+        /// their own.
         4 => pub authenticator_id: Id,
-        /// Ids of the config types the client wants.
+        /// Ids of the config types that the client wants.
         5 => pub config_types: Vec<Id>,
-        /// The client's address, without port.
+        /// Address of the client, without port.
         6 => pub ip_address: String,
-        /// Whether a one-time code is required.
+        /// True if a one-time code is required.
         7 => pub is_mfa_required: bool,
-        /// Whether it was given.
+        /// True if a one-time code was given.
         8 => pub is_mfa_complete: bool,
-        /// When that was.
+        /// Time at which the code was given.
         9 => pub mfa_passed_at: Option<Timestamp>,
-        /// Whether the certificate was issued by the network.
+        /// True if the network issued the certificate, so that it can be extended.
         10 => pub is_cert_extendable: bool,
-        /// Whether the client sent an incomplete chain.
+        /// True if the client sent an incomplete chain.
         11 => pub improper_client_cert_chain: bool,
-        /// Last use.
+        /// Time of the last use.
         12 => pub last_activity_at: Timestamp,
-        /// What the client said about its SDK.
+        /// What the client reported of its SDK.
         13 => pub sdk_info: Option<SdkInfo>,
-        /// What the client said about its machine.
+        /// What the client reported of its machine.
         14 => pub env_info: Option<EnvInfo>,
-        /// Certificates that prove possession.
+        /// Certificates that the bearer may show.
         15 => pub certificates: Vec<SessionCertificate>,
-        /// The third-party CA that vouched for the certificate of the login.
+        /// The third-party CA that issued the certificate of the login.
         16 => pub ca_id: Option<Id>,
-        /// Whether it was opened at the client API: routers are never told of others.
+        /// True if the login was at the client API. Routers are told of no other sessions.
         17 => pub is_of_client: bool,
-        /// What it rests on: a print of what was shown at the login. Empty if nothing was.
+        /// Fingerprint of the credential of the login: the session ends with it. Empty if there was
+        /// none.
         18 => pub credential: Arc<str>,
-        /// The print of a new password that the client of this session gives itself.
+        /// Fingerprint of a new password that the client of this session is setting for itself.
         19 => pub next_credential: Arc<str>,
-        /// Unique: a hash of the secret.
+        /// Unique: hash of the token.
         20 => pub token_hash: Arc<str>,
-        /// The secret, sealed, where routers have to be told of it.
+        /// The token, sealed, if routers have to be told of it.
         21 => pub sealed_token: Bytes,
     }
 }
@@ -98,17 +100,17 @@ impl Record for ApiSession {
 }
 
 row! {
-    /// A service session: leave to dial or bind one service within an API session.
+    /// A service session: the permission to dial or bind one service within an API session.
     pub struct Session {
         /// Id, times and tags.
         1 => pub base: Base,
         /// The API session it belongs to.
         2 => pub api_session_id: Id,
-        /// Whose it is.
+        /// Id of the identity.
         3 => pub identity_id: Id,
-        /// For which service.
+        /// Id of the service.
         4 => pub service_id: Id,
-        /// To dial or to bind.
+        /// Dial or Bind.
         5 => pub session_type: PolicyType,
         /// The token given to the client.
         6 => pub token: Arc<str>,

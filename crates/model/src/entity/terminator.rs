@@ -1,4 +1,4 @@
-//! Terminators: where a service can be reached.
+//! Terminators: places where a service is hosted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,33 +8,33 @@ use super::{Base, Link, OnDelete, Precedence, Record, record};
 use crate::{Id, Kind, row::row};
 
 row! {
-    /// A terminator (protocol: management-api 7.8).
+    /// A terminator (docs/protocol/management-api.md 7.8).
     pub struct Terminator {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// The service reached.
+        /// Id of the service.
         2 => pub service_id: Id,
-        /// The router that reaches it.
+        /// Id of the router.
         3 => pub router_id: Id,
-        /// How the router reaches it: `transport`, `udp`, `edge`, `tunnel`, ...
+        /// Binding of the router that dials: `transport`, `udp`, `edge`, `tunnel`, ...
         4 => pub binding: Arc<str>,
-        /// Where the router reaches it.
+        /// Address that the router dials.
         5 => pub address: Arc<str>,
-        /// Which instance of the service it is, when dialers may choose.
+        /// Instance of the service, for dialers that ask for one.
         6 => pub instance_id: Arc<str>,
-        /// Secret shared by all terminators of the instance.
+        /// Secret that all terminators of the instance share.
         7 => pub instance_secret: Bytes,
         /// Static cost.
         8 => pub cost: u16,
-        /// In which order it is chosen.
+        /// Precedence.
         9 => pub precedence: Precedence,
-        /// The precedence before the router was quiesced.
+        /// Precedence before the router was quiesced.
         10 => pub saved_precedence: Option<Precedence>,
-        /// Data handed to dialers.
+        /// Data that dialers are handed.
         11 => pub peer_data: BTreeMap<u32, Bytes>,
         /// The identity that hosts; empty if none does.
         12 => pub host_id: Id,
-        /// The controller through which it was made.
+        /// Id of the controller that created it.
         13 => pub source_ctrl: Arc<str>,
     }
 }
@@ -44,11 +44,11 @@ impl Terminator {
     pub const SERVICE: usize = 0;
     /// Index of the router in [`Record::LINKS`].
     pub const ROUTER: usize = 1;
-    /// The group of those that reach the same instance of a service, by
+    /// Number of the group of terminators with the same instance of a service, by
     /// [`Terminator::instance_key`].
     pub const INSTANCE: usize = 2;
 
-    /// The key of an instance of a service.
+    /// Key of an instance of a service.
     pub fn instance_key(service: &Id, instance: &str) -> Id {
         Id::new(&format!("{service} {instance}"))
     }

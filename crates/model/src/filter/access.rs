@@ -1,8 +1,8 @@
-//! Which part of a plan the indexes of a table can answer.
+//! The part of a plan that the indexes of a table can answer.
 //!
-//! An [`Access`] is made from the plan alone and names a superset of the matches. Asked of a table
-//! it becomes a set of candidates, and tells whether these are the matches themselves: then no
-//! entity has to be looked at. Without a usable index every entity is a candidate.
+//! An [`Access`] is made of the plan alone and describes a superset of the matches. A table turns
+//! it into a set of candidates, and tells whether these are exactly the matches, so that no entity
+//! has to be read. Without a usable index every entity is a candidate.
 
 use std::ops::Bound;
 use std::slice;
@@ -11,49 +11,49 @@ use super::ast::{Literal, Op};
 use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier};
 use super::schema::Index;
 
-/// A question that one index answers.
+/// A question to one index.
 #[derive(Debug, Clone, Copy)]
 pub struct Lookup<'p> {
     pub(super) index: Index,
-    /// The symbol as written.
+    /// Name of the symbol in the filter.
     pub(super) name: &'p str,
     pub(super) ask: Ask<'p>,
 }
 
-/// What is asked of an index.
+/// The question.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ask<'p> {
     /// Entities whose value is one of these.
     Equal(&'p [Literal]),
-    /// Entities whose value lies between the bounds.
+    /// Entities whose value is between the bounds.
     Range(Bound<&'p Literal>, Bound<&'p Literal>),
-    /// Entities some, or every, element of which passes.
+    /// Entities of which some element, or every element, passes.
     Elements(Quantifier, &'p Check),
-    /// Entities without an element.
+    /// Entities without elements.
     Empty,
 }
 
-/// Where the candidates come from.
+/// Source of the candidates.
 #[derive(Debug, Clone)]
 pub enum Access<'p> {
-    /// No index helps.
+    /// Every entity: no index helps.
     Scan,
-    /// Everything matches.
+    /// Every entity matches.
     Always,
-    /// Nothing can match.
+    /// No entity matches.
     Never,
-    /// One index.
+    /// The answer of one index.
     Lookup(Lookup<'p>),
-    /// What is in all of these; a part may be left out.
+    /// Entities in all parts; leaving a part out only adds candidates.
     All {
         /// The parts.
         parts: Vec<Access<'p>>,
-        /// Whether these are all parts of the condition.
+        /// True if these are all parts of the condition.
         whole: bool,
     },
-    /// What is in any of these; no part may be left out.
+    /// Entities in any part; no part may be left out.
     Any(Vec<Access<'p>>),
-    /// What is not in this.
+    /// Entities that are not in this set.
     Except(Box<Access<'p>>),
 }
 
@@ -65,7 +65,7 @@ impl Plan {
 }
 
 impl Access<'_> {
-    /// Whether it names the matches themselves, if every index answers.
+    /// True if it describes exactly the matches, provided that every index answers.
     pub(super) fn is_exact(&self) -> bool {
         match self {
             Self::Scan => false,
@@ -134,7 +134,7 @@ fn except(inner: Access<'_>) -> Access<'_> {
         Access::Always => Access::Never,
         Access::Never => Access::Always,
         Access::Except(inner) => *inner,
-        // What is not in a superset says nothing.
+        // The complement of a superset says nothing.
         inner if inner.is_exact() => Access::Except(Box::new(inner)),
         _ => Access::Scan,
     }
@@ -157,7 +157,7 @@ fn of_value<'p>(path: &'p Path, check: &'p Check) -> Access<'p> {
         }
         Check::Compare(op, literal) => match op {
             Op::Equal => equal(literal),
-            // A null is not equal either, and no index holds it.
+            // A null is not equal either, and no index holds nulls.
             Op::NotEqual => except(equal(literal)),
             Op::Less => range(Bound::Unbounded, Bound::Excluded(literal)),
             Op::LessOrEqual => range(Bound::Unbounded, Bound::Included(literal)),
@@ -172,7 +172,7 @@ fn of_elements<'p>(path: &'p Path, quantifier: Quantifier, check: &'p Check) -> 
     let (Leaf::Set(_), true) = (&path.leaf, path.hops.is_empty()) else { return Access::Scan };
     let lookup = |ask| Access::Lookup(Lookup { index: path.index, name: &path.name, ask });
     match (path.index, quantifier, check) {
-        // Its elements can be looked through.
+        // The index lists all elements.
         (Index::Attributes, ..) => lookup(Ask::Elements(quantifier, check)),
         (Index::Link(_), Quantifier::AnyOf, Check::Compare(Op::Equal, literal)) => {
             lookup(Ask::Equal(slice::from_ref(literal)))

@@ -1,7 +1,7 @@
-//! The tree that filter text stands for, before any name has a meaning.
+//! The syntax tree of a filter, in which names have no meaning yet.
 //!
-//! Positions are carried for error messages only: two trees are equal when they say the same,
-//! wherever it stood in the text.
+//! Positions are for error messages only: two trees are equal if they mean the same, wherever it
+//! was in the text.
 
 use time::OffsetDateTime;
 
@@ -39,7 +39,7 @@ pub enum Literal {
     Time(OffsetDateTime),
 }
 
-/// How two values are compared.
+/// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// `=`
@@ -69,20 +69,20 @@ pub enum Expr {
     Empty(SetExpr),
     /// `not ...`.
     Not(Box<Expr>),
-    /// All of two or more.
+    /// All of two or more conditions.
     And(Vec<Expr>),
-    /// Any of two or more.
+    /// At least one of two or more conditions.
     Or(Vec<Expr>),
 }
 
 /// One operation: `left check`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
-    /// What is looked at.
+    /// The left side.
     pub left: Operand,
-    /// What must hold.
+    /// The check on it.
     pub check: Check,
-    /// Where the right side starts.
+    /// Position of the right side.
     pub at: Position,
 }
 
@@ -108,7 +108,7 @@ pub enum SetExpr {
     From(Name, Box<Query>),
 }
 
-/// What is asked about the left side.
+/// A check on the left side.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Check {
     /// Comparison with one value.
@@ -118,7 +118,7 @@ pub enum Check {
         /// `!=`.
         negated: bool,
     },
-    /// `in [...]`: equal to one of them. Never empty, all of one kind.
+    /// `in [...]`: equal to one of the values, which are of one type and at least one.
     In {
         /// `not in`.
         negated: bool,
@@ -129,9 +129,9 @@ pub enum Check {
     Between {
         /// `not between`.
         negated: bool,
-        /// The first value inside.
+        /// Smallest value inside.
         low: Literal,
-        /// The first value beyond.
+        /// Smallest value above.
         high: Literal,
     },
     /// `contains`, or `icontains` when case does not count.
@@ -145,10 +145,10 @@ pub enum Check {
     },
 }
 
-/// Which way a sort field runs.
+/// Direction of a sort field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
-    /// Smallest first, null before all; what is meant when nothing is said.
+    /// Smallest first, null before all; the default.
     #[default]
     Ascending,
     /// Largest first, null after all.
@@ -169,11 +169,11 @@ pub struct SortField {
 pub enum LimitClause {
     /// `limit none`.
     None,
-    /// A number as written; what it means is decided by [`super::PageRules`].
+    /// A number as written; [`super::PageRules`] interprets it.
     Count(i64),
 }
 
-/// The fields of a sort parameter, with the text they came from.
+/// The fields of a sort parameter, with its text.
 #[derive(Debug, Clone, Default)]
 pub struct Sort {
     /// At most [`super::MAX_SORT_FIELDS`].
@@ -185,7 +185,7 @@ pub struct Sort {
 /// A whole filter: condition, order and window.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
-    /// The condition; none means everything.
+    /// The condition; `None` matches everything.
     pub condition: Option<Expr>,
     /// At most [`super::MAX_SORT_FIELDS`].
     pub sort: Vec<SortField>,
@@ -193,11 +193,11 @@ pub struct Query {
     pub skip: Option<i64>,
     /// `limit n` or `limit none`.
     pub limit: Option<LimitClause>,
-    /// The text, for messages; empty in a sub-query, which stands in its parent's text.
+    /// The text, for messages; empty in a sub-query, which is part of its parent's text.
     pub source: Box<str>,
 }
 
-/// The same meaning; the texts may differ.
+/// True if both mean the same; the texts may differ.
 impl PartialEq for Query {
     fn eq(&self, other: &Self) -> bool {
         self.condition == other.condition

@@ -1,7 +1,7 @@
-//! Names to symbols: a [`Query`] and a [`Schema`] make a [`Plan`].
+//! Binding: a [`Query`] and a [`Schema`] make a [`Plan`].
 //!
-//! Unknown names, types that do not fit and sets in the wrong place end here, with their position;
-//! afterwards nothing can fail and no name is looked up again.
+//! Unknown names, types that do not fit and sets in the wrong place are reported here, with their
+//! position. A bound plan cannot fail and looks up no names.
 
 use super::ast::{self, Direction, Expr, LimitClause, Name, Operand, Query, SetExpr, Sort};
 use super::error::{Code, FilterError, Reason};
@@ -11,12 +11,12 @@ use super::schema::{Schema, Shape, Symbol, Visibility};
 use super::value::{Type, upper_case};
 use super::{MAX_HOPS, SortField};
 
-/// Who wrote the filter.
+/// Author of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
-    /// A client: public symbols only, others are unknown to it.
+    /// A client, which may use public symbols only; others do not exist for it.
     Caller,
-    /// The server itself: every symbol, every link.
+    /// The server, which may use every symbol and link.
     Server,
 }
 
@@ -48,13 +48,13 @@ struct Binder<'q> {
     audience: Audience,
 }
 
-/// A name that has been found.
+/// A resolved name.
 struct Found<'s> {
     path: Path,
     ty: Type,
-    /// Whether it stands for a set: the symbol is one, or a link on the way is.
+    /// True if it is a set: the symbol is one, or a link on the way is.
     many: bool,
-    /// The last symbol and the schema it belongs to, unless it is a key.
+    /// The last symbol and its schema; `None` for a key of a map.
     last: Option<(&'s dyn Schema, Symbol)>,
 }
 
@@ -122,7 +122,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The check with its types verified against the left side.
+    /// The check, after its types were compared with the left side.
     fn check(&self, left: &str, ty: Type, test: &ast::Test) -> Result<Check, FilterError> {
         let refuse = |operator: &str, literal: &ast::Literal| {
             let right = format!("{operator} {}", literal.type_name());
@@ -181,8 +181,7 @@ impl Binder<'_> {
             Some(expr) => self.condition(linked, expr)?,
             None => Condition::Constant(true),
         };
-        // Which of the matches come first does not change how many there are, but wrong names do
-        // not pass.
+        // The order does not change how many entities match, but its names are checked.
         Binder { code: Code::Sort, ..*self }.order(linked, &query.sort)?;
         let skip = query.skip.and_then(|skip| u64::try_from(skip).ok()).unwrap_or(0);
         let limit = match query.limit {
@@ -194,7 +193,7 @@ impl Binder<'_> {
         Ok(Members { path: found.path, sub_query })
     }
 
-    /// A name that must stand for one value.
+    /// Resolves a name that must be a single value.
     fn one<'s>(&self, schema: &'s dyn Schema, name: &Name) -> Result<Found<'s>, FilterError> {
         let found = self.find(schema, name)?;
         if found.many {
@@ -203,7 +202,7 @@ impl Binder<'_> {
         Ok(found)
     }
 
-    /// A name that must stand for a set.
+    /// Resolves a name that must be a set.
     fn many<'s>(&self, schema: &'s dyn Schema, name: &Name) -> Result<Found<'s>, FilterError> {
         let found = self.find(schema, name)?;
         if !found.many {
@@ -212,7 +211,7 @@ impl Binder<'_> {
         Ok(found)
     }
 
-    /// Finds a name: a symbol of the kind, a key of a map, or a symbol behind links.
+    /// Resolves a name: a symbol of the kind, a key of a map, or a symbol behind links.
     fn find<'s>(&self, schema: &'s dyn Schema, name: &Name) -> Result<Found<'s>, FilterError> {
         let unknown = || self.error(name, Reason::UnknownSymbol { name: name.text.clone() });
         let mut schema = schema;
@@ -303,7 +302,7 @@ impl Binder<'_> {
     }
 }
 
-/// What `contains` looks for: a number is looked for in its decimal form.
+/// The text that `contains` searches for; a number in decimal.
 fn needle_text(needle: &ast::Literal) -> String {
     match needle {
         ast::Literal::Text(text) => text.clone(),

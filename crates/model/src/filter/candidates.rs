@@ -1,4 +1,4 @@
-//! Candidates out of the indexes of a table.
+//! Candidates from the indexes of a table.
 
 use std::ops::{Bound, Range};
 
@@ -13,23 +13,24 @@ use super::value::Value;
 use crate::table::Ranking;
 use crate::{Id, Table, Timestamp};
 
-/// The rank at which a value stands in an index, or, if so asked, the one behind it.
+/// The rank of a value in an index; or, if the second argument is true, the rank behind it.
 type Rank<'a> = dyn Fn(&Literal, bool) -> Option<usize> + 'a;
 
-/// With so few candidates no further index is asked. Fewer in tests, so that their small tables are
-/// searched as large ones are.
+/// Number of candidates below which no further index is asked. Smaller in tests, so that their
+/// small tables are searched like large ones.
 const FEW: u64 = if cfg!(test) { 4 } else { 64 };
-/// A range this many times longer than what is left costs more than looking at what is left.
+/// A range that is this many times longer than the set of candidates is not read: testing the
+/// candidates costs less.
 const LONGER: u64 = 4;
-/// The years that the calendar of filters has; a time outside of them is a null.
+/// Range of the filters' calendar in milliseconds since 1970; times outside are null.
 const YEARS: Range<i64> = -377_705_116_800_000..253_402_300_800_000;
 
 /// Entities that may match.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Candidates {
-    /// Their ordinals; none means every entity.
+    /// Their ordinals; `None`: every entity.
     pub(super) set: Option<RoaringBitmap>,
-    /// Whether they are the matches themselves.
+    /// True if they are exactly the matches.
     pub(super) exact: bool,
 }
 
@@ -42,7 +43,7 @@ impl Candidates {
 }
 
 impl Access<'_> {
-    /// Asks the indexes.
+    /// The candidates that the indexes give.
     pub(super) fn candidates(&self, table: &Table) -> Candidates {
         match self {
             Self::Scan => Candidates::SCAN,
@@ -59,7 +60,7 @@ impl Access<'_> {
         }
     }
 
-    /// About how many candidates there are.
+    /// Approximate number of candidates.
     pub(super) fn estimate(&self, table: &Table) -> u64 {
         let all = table.len() as u64;
         match self {
@@ -156,7 +157,7 @@ impl Lookup<'_> {
         found.map(|found| found.into_iter().flatten().collect())
     }
 
-    /// The ranks that lie between the bounds, in the order of the index.
+    /// The ranks between the bounds, in the order of the index.
     fn ranks(
         &self,
         low: Bound<&Literal>,
@@ -217,7 +218,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Whether an order holds every entity in the place that a scan would find for it.
+/// True if an order holds every entity at the place where a scan would sort it.
 pub(super) fn is_usable(table: &Table, ranking: Ranking) -> bool {
     let in_calendar = |at: u32| {
         let entity = table.at(at);
@@ -230,7 +231,7 @@ pub(super) fn is_usable(table: &Table, ranking: Ranking) -> bool {
     }
 }
 
-/// Texts that indexes hold: they leave empty ones out.
+/// The text of a literal, if indexes hold it: they leave out empty texts.
 fn text(literal: &Literal) -> Option<&str> {
     match literal {
         Literal::Text(text) if !text.is_empty() => Some(text),
@@ -238,8 +239,7 @@ fn text(literal: &Literal) -> Option<&str> {
     }
 }
 
-/// The first millisecond that is not before a point in time; or, `behind` it, the first that is
-/// later.
+/// The first millisecond that is not before a time; with `behind`, the first that is after it.
 fn boundary(at: &OffsetDateTime, behind: bool) -> Timestamp {
     const NANOS: i128 = 1_000_000;
     let nanos = at.unix_timestamp_nanos();
@@ -248,7 +248,7 @@ fn boundary(at: &OffsetDateTime, behind: bool) -> Timestamp {
     Timestamp(i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
-/// A set out of ordinals in any order.
+/// A set of ordinals that come in any order.
 fn collect(ordinals: impl Iterator<Item = (u64, u32)>, table: &Table) -> RoaringBitmap {
     let highest = table.live().max().unwrap_or_default();
     let mut bits = vec![0_u8; highest as usize / 8 + 1];
@@ -260,7 +260,7 @@ fn collect(ordinals: impl Iterator<Item = (u64, u32)>, table: &Table) -> Roaring
     RoaringBitmap::from_lsb0_bytes(0, &bits)
 }
 
-/// The union of sets; none if one is missing.
+/// The union of sets; `None` if a set is missing.
 trait SumSets {
     fn sum_sets(self) -> Option<RoaringBitmap>;
 }
@@ -271,7 +271,7 @@ impl<I: Iterator<Item = Option<RoaringBitmap>>> SumSets for I {
     }
 }
 
-/// Who bears an attribute that passes.
+/// The entities with an attribute that passes.
 fn bearers(table: &Table, passes: impl Fn(&str) -> bool) -> RoaringBitmap {
     let mut all = RoaringBitmap::new();
     for (_, bearers) in table.attributes().filter(|(attribute, _)| passes(attribute)) {
@@ -299,7 +299,7 @@ fn elements(quantifier: Quantifier, check: &Check, table: &Table) -> RoaringBitm
     }
 }
 
-/// Attributes of entities that policies cannot mean are in no index: those have to be looked at.
+/// Adds entities whose attributes are in no index, because policies cannot select them.
 fn with_elements(found: RoaringBitmap, table: &Table) -> Candidates {
     let hidden = &**table.live() - &**table.eligible();
     let exact = hidden.is_empty();

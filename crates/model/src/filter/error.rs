@@ -1,10 +1,10 @@
-//! What is wrong with a filter, and where.
+//! Errors of filters: the problem and its position.
 
 use std::fmt;
 
 use super::value::Type;
 
-/// The error code a list request is answered with (protocol: management-api 3.2).
+/// The error code a list request is answered with (docs/protocol/management-api.md 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
     /// The filter text is wrong.
@@ -23,14 +23,14 @@ impl Code {
     }
 }
 
-/// What is wrong, without the place.
+/// The problem, without its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// The text does not follow the grammar.
     Unexpected {
-        /// What stands there; `<EOF>` at the end of the text.
+        /// The text found; `<EOF>` at the end.
         found: String,
-        /// What could stand there.
+        /// The texts expected.
         expected: &'static str,
     },
     /// The text is longer than [`super::MAX_TEXT`].
@@ -40,7 +40,7 @@ pub enum Reason {
     },
     /// More of something than the limit allows.
     TooMany {
-        /// Of what.
+        /// Kind of things.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -56,7 +56,7 @@ pub enum Reason {
         name: String,
         /// Type of the left side.
         left: Type,
-        /// The operator and the kind of value, for instance `= string`.
+        /// The operator and the type of value, for instance `= string`.
         right: String,
     },
     /// A set symbol where one value is needed.
@@ -81,9 +81,9 @@ pub enum Reason {
         /// Its type.
         ty: Type,
     },
-    /// `= null` on something that is not a plain symbol.
+    /// `= null` on a set or a function.
     NullOfSet,
-    /// A symbol one cannot sort by: a set, a tag, what a link leads to.
+    /// A symbol that cannot be sorted by: a set, a tag, a symbol behind a link.
     NotSortable {
         /// The name as written.
         name: String,
@@ -126,10 +126,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A wrong filter or sort text: what, where, and what would have been right.
+/// An error in a filter or sort text: position, problem, and what was expected.
 ///
-/// `Display` gives the message, the piece of text and a caret under the character;
-/// [`FilterError::message`] gives the first line alone.
+/// `Display` shows the message, the piece of text and a caret under the character;
+/// [`FilterError::message`] returns the first line only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterError(Box<Inner>);
 
@@ -144,7 +144,7 @@ struct Inner {
     caret: usize,
 }
 
-/// Characters shown on each side of the place.
+/// Characters shown on each side of the position.
 const SNIPPET: usize = 40;
 
 impl FilterError {
@@ -168,32 +168,32 @@ impl FilterError {
         Self(Box::new(Inner { code, reason, offset, line, column, snippet, caret }))
     }
 
-    /// The error code of the answer.
+    /// Error code of the answer.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// What is wrong.
+    /// The problem.
     pub fn reason(&self) -> &Reason {
         &self.0.reason
     }
 
-    /// Where, in bytes from the start of the text.
+    /// Position in bytes from the start of the text.
     pub fn offset(&self) -> usize {
         self.0.offset
     }
 
-    /// The line of the place, from 1.
+    /// Line of the position, from 1.
     pub fn line(&self) -> usize {
         self.0.line
     }
 
-    /// The column of the place in characters, from 0, as clients of the protocol know it.
+    /// Column of the position in characters, from 0, as clients know it.
     pub fn column(&self) -> usize {
         self.0.column
     }
 
-    /// The message on one line (protocol: management-api 2.5, errors).
+    /// The message on one line (docs/protocol/management-api.md 2.5, errors).
     pub fn message(&self) -> String {
         let Inner { reason, line, column, .. } = &*self.0;
         match reason {

@@ -1,8 +1,8 @@
-//! Whether a record matches a plan.
+//! Evaluation: does a record match a plan?
 //!
-//! A comparison with a null left side, or with a value of another type under a symbol of any type,
-//! is false; only `!=`, `not contains` and `not icontains` are true then
-//! (protocol: management-api 2.5, semantics).
+//! A comparison is false if the left side is null or, for a symbol of any type, of another type
+//! than the right side; only `!=`, `not contains` and `not icontains` are true then
+//! (docs/protocol/management-api.md 2.5, semantics).
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -13,7 +13,7 @@ use super::schema::{Record, SymbolId};
 use super::value::{Value, contains_folded};
 
 impl Plan {
-    /// Whether the record is selected. It must be of the kind that the plan was bound to.
+    /// True if the record matches. The record must be of the kind that the plan was bound to.
     pub fn matches(&self, record: &dyn Record) -> bool {
         self.condition.holds(record)
     }
@@ -28,7 +28,7 @@ impl Condition {
             Self::Not(inner) => !inner.holds(record),
             Self::Value(path, check) => path.value_holds(record, check),
             Self::Elements(path, quantifier, check) => {
-                // Both look for the first element that decides.
+                // Both quantifiers stop at the first element that decides.
                 let decisive = *quantifier == Quantifier::AnyOf;
                 let mut result = !decisive;
                 let _ = path.visit(record, &mut |value| {
@@ -63,11 +63,11 @@ impl Path {
             result = Some(check.holds(&value));
             Break(())
         });
-        // A link that leads nowhere is a null.
+        // A link that leads nowhere is null.
         result.unwrap_or_else(|| check.holds(&Value::Null))
     }
 
-    /// Shows every value that the path leads to.
+    /// Passes every value of the path to a visitor.
     fn visit(
         &self,
         record: &dyn Record,
@@ -81,7 +81,7 @@ impl Path {
     }
 }
 
-/// Follows the links and shows every record at their end.
+/// Follows the links and passes every record at their end to a visitor.
 fn walk(
     record: &dyn Record,
     hops: &[SymbolId],
@@ -94,7 +94,7 @@ fn walk(
 }
 
 impl Members {
-    /// How many there are; counting may stop once `enough` are found.
+    /// Number of members; counting may stop at `enough`.
     fn count(&self, record: &dyn Record, enough: u64) -> u64 {
         if let Some(sub_query) = &self.sub_query {
             return self.count_selected(record, sub_query, enough);
@@ -158,14 +158,14 @@ impl Check {
 }
 
 impl Values {
-    /// Brings a list, whose values are all of one type, into search order.
+    /// Sorts the values of a list, which are of one type, for searching.
     pub(super) fn new(mut values: Vec<Literal>) -> Self {
         values.sort_by(search_order);
         values.dedup();
         Self(values)
     }
 
-    /// Whether the value is in the list; none if it is null or of another type.
+    /// True if the list contains the value; `None` if the value is null or of another type.
     fn contain(&self, value: &Value<'_>) -> Option<bool> {
         let first = self.0.first()?;
         value.compare(first)?;
@@ -180,7 +180,7 @@ impl Values {
     }
 }
 
-/// Whole numbers before fractions, each in order; other types in order.
+/// Order for searching: integers before fractions, each by value; values of other types by value.
 fn search_order(a: &Literal, b: &Literal) -> Ordering {
     match (a, b) {
         (Literal::Text(a), Literal::Text(b)) => a.cmp(b),

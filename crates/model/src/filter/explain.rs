@@ -1,4 +1,4 @@
-//! Plans in words: what an index answers, what is tested, in which order.
+//! Explanations of plans: which part an index answers, which part is tested, in which order.
 
 use std::fmt::{self, Display, Formatter, Write};
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use super::plan::{Check, Condition, Members, Plan, Quantifier};
 use super::select::Selection;
 
 impl Plan {
-    /// What the plan does, one step a line.
+    /// The steps of the plan, one line each.
     pub fn explain(&self) -> String {
         let mut out = self.explain_condition();
         let _ = writeln!(out, "order: {}", self.order);
@@ -33,7 +33,7 @@ impl Plan {
 }
 
 impl Selection {
-    /// What the request does, one step a line.
+    /// The steps of the request, one line each.
     pub fn explain(&self) -> String {
         let mut out = self.plan().explain_condition();
         let page = self.page();
@@ -106,7 +106,7 @@ impl Display for Lookup<'_> {
     }
 }
 
-/// How many values of a list are shown.
+/// Most values of a list that are shown.
 const SHOWN: usize = 5;
 
 struct List<'a>(&'a [Literal]);

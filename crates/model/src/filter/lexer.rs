@@ -1,9 +1,9 @@
-//! Text to tokens, one at a time.
+//! Lexer: text to tokens, one at a time.
 //!
-//! White space carries meaning in this language (`not in` has exactly one, `anyOf(` has none), so
-//! every token says how much of it stood in front. What no token can start with is an error here;
-//! it is never skipped, because skipping changes what a filter means.
-//! (protocol: management-api 2.5)
+//! White space has a meaning in this language (`not in` has exactly one space, `anyOf(` none), so
+//! that every token records the space in front of it. A character that begins no token is an error;
+//! it is never skipped, as that would change the meaning of the filter
+//! (docs/protocol/management-api.md 2.5).
 
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcOffset};
@@ -11,7 +11,7 @@ use time::{OffsetDateTime, UtcOffset};
 use super::ast::{Literal, Op};
 use super::error::{Code, FilterError, Reason};
 
-/// The words that cannot be names unless they are quoted. Case does not count.
+/// Words that are names only when quoted, in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keyword {
     And,
@@ -66,13 +66,13 @@ const KEYWORDS: [(&str, Keyword); 23] = [
 ];
 
 impl Keyword {
-    /// The keyword a word stands for, if it is one.
+    /// The keyword of a word, if it is one.
     pub(super) fn of(word: &str) -> Option<Self> {
         KEYWORDS.iter().find(|(text, _)| text.eq_ignore_ascii_case(word)).map(|(_, it)| *it)
     }
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind<'a> {
     End,
@@ -87,15 +87,15 @@ pub(super) enum Kind<'a> {
     Literal(Literal),
 }
 
-/// A token and its place.
+/// A token and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind<'a>,
-    /// First byte.
+    /// Position of its first byte.
     pub(super) at: usize,
-    /// First byte behind it.
+    /// Position behind its last byte.
     pub(super) end: usize,
-    /// White space characters in front of it.
+    /// Number of white space characters in front of it.
     pub(super) gap: usize,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Lexer<'a> {
         Self { source, code, at: 0 }
     }
 
-    /// The next token; [`Kind::End`] for ever once the text is used up.
+    /// The next token; [`Kind::End`] from the end of the text on.
     pub(super) fn next(&mut self) -> Result<Token<'a>, FilterError> {
         let gap = self.rest().bytes().take_while(|byte| is_space(*byte)).count();
         self.at += gap;
@@ -211,7 +211,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// One or more digits; how many there were.
+    /// Reads one or more digits and returns their number.
     fn digits(&mut self) -> Result<usize, FilterError> {
         let length = self.rest().bytes().take_while(u8::is_ascii_digit).count();
         if length == 0 {
@@ -306,14 +306,14 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Space, tab, CR and LF, and nothing else.
+/// True for space, tab, CR and LF.
 pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Length of the name that `text` starts with; its first character must be a letter.
+/// Length in bytes of the name at the start of `text`; the first character must be a letter.
 ///
-/// The first segment holds letters and `_`, further ones `-` too. Digits occur in no name.
+/// The first segment has letters and `_`, further ones `-` too. Names have no digits.
 fn name_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let run = |from: usize, dash: bool| {

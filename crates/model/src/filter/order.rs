@@ -1,30 +1,30 @@
-//! The order of a list: sort keys, then id (protocol: management-api 2.2).
+//! The order of a list: sort keys, then id (docs/protocol/management-api.md 2.2).
 
 use std::cmp::Ordering;
 
 use super::schema::{Index, Record, SymbolId};
 use super::value::Value;
 
-/// So many records are kept before any is left out. Few in tests, whose lists are short.
+/// Records that are kept before surplus ones are dropped. Fewer in tests, whose lists are short.
 const SOME: usize = if cfg!(test) { 4 } else { 1024 };
 
 /// One sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortKey {
-    /// The symbol, of one value.
+    /// The symbol, which has one value.
     pub symbol: SymbolId,
-    /// Largest first, null last.
+    /// True: largest first, null last.
     pub descending: bool,
-    /// Which index has this order.
+    /// The index with this order.
     pub index: Index,
-    /// As written, for explanations.
+    /// Name as written, for explanations.
     pub name: Box<str>,
 }
 
 /// A total order of the records of a kind. Without keys it is the order of ids.
 ///
 /// Null comes before every value (after, when descending), texts compare bytewise, false comes
-/// before true, and equal records follow each other by id.
+/// before true, and equal records are ordered by id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
     keys: Vec<SortKey>,
@@ -35,17 +35,17 @@ impl Order {
         self.keys.push(key);
     }
 
-    /// The keys, without the closing id.
+    /// The keys, without the id at the end.
     pub fn keys(&self) -> &[SortKey] {
         &self.keys
     }
 
-    /// Whether this is the plain order of ids, which a source ordered by id needs no work for.
+    /// True for the order of ids, in which a source ordered by id needs no sorting.
     pub fn is_by_id(&self) -> bool {
         self.keys.first().is_none_or(|key| &*key.name == "id" && !key.descending)
     }
 
-    /// How two records stand to each other.
+    /// Order of two records.
     pub fn compare(&self, a: &dyn Record, b: &dyn Record) -> Ordering {
         self.keys
             .iter()
@@ -57,8 +57,8 @@ impl Order {
             .unwrap_or_else(|| a.id().cmp(b.id()))
     }
 
-    /// The records of `start..end` of the sorted list, in order. Records come in any order; not
-    /// many more are kept than come before the end.
+    /// The records at `start..end` of the sorted list, in order, out of records in any order. It
+    /// keeps few more records than `end`.
     pub fn pick<R: Record>(
         &self,
         records: impl Iterator<Item = R>,
@@ -67,7 +67,7 @@ impl Order {
     ) -> Vec<R> {
         let most = end.saturating_mul(2).max(SOME);
         let mut kept: Vec<R> = Vec::new();
-        // The last that counts of those kept so far, once there were too many of them.
+        // The largest record that can be on the page, once surplus records were dropped.
         let mut last = None;
         for record in records {
             let is_beyond = |last: &R| self.compare(&record, last).is_ge();
@@ -85,15 +85,14 @@ impl Order {
         kept
     }
 
-    /// Puts the records of `start..end` of the sorted list in place and drops the others; the
-    /// records beyond are not sorted.
+    /// Sorts so that the records at `start..end` are right, and drops the others.
     fn window<R: Record>(&self, records: &mut Vec<R>, start: usize, end: usize) {
         let end = end.min(records.len());
         if start >= end {
             records.clear();
             return;
         }
-        // The first key is read once for each record: reading and comparing it costs most.
+        // The first key is read once per record, because reading and comparing it costs most.
         let mut keyed: Vec<(First<'_>, usize)> =
             records.iter().map(|record| First::of(self.keys.first(), record)).zip(0..).collect();
         let mut by_order = |(a, at): &(First<'_>, usize), (b, other): &(First<'_>, usize)| {
@@ -114,9 +113,9 @@ impl Order {
     }
 }
 
-/// The value of a record under the first key of an order, quick to compare.
+/// The value of a record's first key, quick to compare.
 enum First<'r> {
-    /// There is no key.
+    /// There is no sort key.
     None,
     Time(i128, bool),
     Other(Value<'r>, bool),
@@ -135,7 +134,7 @@ impl<'r> First<'r> {
         let (order, descending) = match (self, other) {
             (Self::Time(a, descending), Self::Time(b, _)) => (a.cmp(b), *descending),
             (Self::Other(a, descending), Self::Other(b, _)) => (a.sort_order(b), *descending),
-            // What is not a time in a column of times is a null, which comes first.
+            // In a column of times everything else is null, which comes first.
             (Self::Time(_, descending), _) => (Ordering::Greater, *descending),
             (_, Self::Time(_, descending)) => (Ordering::Less, *descending),
             _ => return Ordering::Equal,

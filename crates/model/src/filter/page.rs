@@ -1,26 +1,26 @@
-//! Which part of a list is answered (protocol: management-api 2.2).
+//! Paging: the part of a list that is answered (docs/protocol/management-api.md 2.2).
 
 use super::ast::LimitClause;
 
-/// What a list answers when little or much is asked for.
+/// Defaults and limits of paging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRules {
-    /// The limit when none, zero or nonsense is given; none means everything.
+    /// Limit when the request has none, zero or an invalid one; `None`: no limit.
     pub default_limit: Option<u64>,
-    /// Larger limits become this.
+    /// Largest limit; larger ones are reduced to it.
     pub max_limit: u64,
-    /// Larger offsets become this.
+    /// Largest offset; larger ones are reduced to it.
     pub max_offset: u64,
-    /// Whether the `limit`, `offset` and `sort` parameters count, beside the filter's clauses.
+    /// True if the parameters `limit`, `offset` and `sort` count, besides the filter's clauses.
     pub parameters: bool,
 }
 
 impl PageRules {
-    /// Lists of entities.
+    /// Rules for lists of entities.
     pub const LIST: Self =
         Self { default_limit: Some(10), max_limit: 500, max_offset: 100_000, parameters: true };
 
-    /// Lists of role attributes: everything, unless the filter itself says otherwise.
+    /// Rules for lists of role attributes: no limit, unless the filter has one.
     pub const ATTRIBUTES: Self = Self {
         default_limit: None,
         max_limit: i64::MAX as u64,
@@ -28,7 +28,7 @@ impl PageRules {
         parameters: false,
     };
 
-    /// The page for what was asked. `-1` is no limit, like `none`; a negative offset is 0.
+    /// The page for a request. `-1` is no limit, like `none`; a negative offset is 0.
     pub fn page(&self, skip: Option<i64>, limit: Option<LimitClause>) -> Page {
         let offset = skip.and_then(|skip| u64::try_from(skip).ok()).unwrap_or(0);
         let limit = match limit {
@@ -45,19 +45,19 @@ impl PageRules {
 /// A window on a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// How many are skipped.
+    /// Number of entries before the page.
     pub offset: u64,
-    /// How many are answered at most; none means all.
+    /// Most entries on the page; `None`: no limit.
     pub limit: Option<u64>,
 }
 
 impl Page {
-    /// The limit as answers state it: the largest number stands for none.
+    /// The limit as answers state it: the largest number for no limit.
     pub fn stated_limit(&self) -> i64 {
         self.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX)
     }
 
-    /// First place and the place behind the last; never overflows.
+    /// First position, and position behind the last; never overflows.
     pub fn bounds(&self) -> (usize, usize) {
         let clamp = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
         let end = self.limit.map_or(u64::MAX, |limit| self.offset.saturating_add(limit));
@@ -65,13 +65,13 @@ impl Page {
     }
 }
 
-/// A paging parameter that is no whole number. The error code is `INVALID_PAGINATION`.
+/// A paging parameter is not an integer. The error code is `INVALID_PAGINATION`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("parameter {field} must be a whole number, not \"{value}\"")]
 pub struct PageError {
     /// `limit` or `offset`.
     pub field: &'static str,
-    /// What was given, at most 60 characters of it.
+    /// The value, at most 60 characters of it.
     pub value: String,
 }
 

@@ -1,9 +1,8 @@
-//! Tokens to a [`Query`], by recursive descent with one token of lookahead.
+//! Parser: tokens to a [`Query`], by recursive descent with one token of lookahead.
 //!
-//! `and` and `or` have no precedence over each other: both take everything to their right, and so
-//! does `not` (protocol: management-api 2.5, precedence). A run of the same word becomes one flat
-//! node; each change between the two words is one level deeper and counts against
-//! [`super::MAX_DEPTH`].
+//! `and` and `or` have the same precedence: both take everything to their right, and so does `not`
+//! (docs/protocol/management-api.md 2.5, precedence). A run of the same word becomes one flat node;
+//! each change between the two words is one level deeper and counts against [`super::MAX_DEPTH`].
 
 mod operation;
 
@@ -12,7 +11,7 @@ use super::error::{Code, FilterError, Reason};
 use super::lexer::{Keyword, Kind, Lexer, Token};
 use super::{MAX_DEPTH, MAX_SORT_FIELDS, MAX_TESTS, MAX_TEXT};
 
-/// Reads a filter. Text of white space alone means everything.
+/// Parses a filter. White space alone matches everything.
 pub fn parse(text: &str) -> Result<Query, FilterError> {
     let mut parser = Parser::new(text, Code::Filter)?;
     let mut query = Query::default();
@@ -26,7 +25,7 @@ pub fn parse(text: &str) -> Result<Query, FilterError> {
     Ok(query)
 }
 
-/// Reads a `sort` parameter: `field [asc|desc] {, field [asc|desc]}`, or nothing.
+/// Parses a `sort` parameter: `field [asc|desc] {, field [asc|desc]}`, or nothing.
 pub fn parse_sort(text: &str) -> Result<Sort, FilterError> {
     let mut parser = Parser::new(text, Code::Sort)?;
     let mut fields = Vec::new();
@@ -46,7 +45,7 @@ enum Joint {
     Or,
 }
 
-/// Where the text has got to.
+/// Position of the parser in the text.
 struct Parser<'a> {
     source: &'a str,
     code: Code,
@@ -67,7 +66,8 @@ impl<'a> Parser<'a> {
         Ok(Self { source, code, lexer, current, tests: 0, sub_queries: 0 })
     }
 
-    /// Condition and clauses, at least one of them. Stops at what it cannot use.
+    /// Parses a condition and clauses, at least one of them. Stops at a token that belongs to
+    /// neither.
     fn query(&mut self, depth: usize) -> Result<Query, FilterError> {
         let mut query = Query::default();
         let mut spaced = true;
@@ -96,7 +96,8 @@ impl<'a> Parser<'a> {
         matches!(self.current.kind, Kind::Keyword(Keyword::Sort | Keyword::Skip | Keyword::Limit))
     }
 
-    /// Takes the clause's word if it is there; only the first part of a query needs no space.
+    /// Takes the word of a clause if it is next. Only the first part of a query needs no space in
+    /// front.
     fn clause(&mut self, word: Keyword, spaced: &mut bool) -> Result<bool, FilterError> {
         if self.current.kind != Kind::Keyword(word) {
             return Ok(false);
@@ -147,7 +148,7 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// A chain of conditions joined by `and` and `or`.
+    /// Parses conditions joined by `and` and `or`.
     fn boolean(&mut self, depth: usize) -> Result<Expr, FilterError> {
         let mut depth = depth;
         let mut operands = Vec::new();
@@ -232,7 +233,7 @@ impl<'a> Parser<'a> {
         self.advance().map(drop)
     }
 
-    /// Goes on to the next token and gives the one it stood on.
+    /// Moves to the next token and returns the present one.
     fn advance(&mut self) -> Result<Token<'a>, FilterError> {
         let next = self.lexer.next()?;
         Ok(std::mem::replace(&mut self.current, next))
@@ -263,7 +264,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Joins a chain from the right; a run of one joint is one node. None only for an empty chain.
+/// Joins conditions from the right; a run of one joint is one node. `None` if there are no
+/// conditions.
 fn fold(mut operands: Vec<Expr>, mut joints: Vec<Joint>) -> Option<Expr> {
     let mut run = vec![operands.pop()?];
     let mut run_joint = None;
@@ -277,7 +279,7 @@ fn fold(mut operands: Vec<Expr>, mut joints: Vec<Joint>) -> Option<Expr> {
     Some(join(run_joint, run))
 }
 
-/// One node of a run that was gathered from right to left.
+/// The node of a run that was collected from right to left.
 fn join(joint: Option<Joint>, mut run: Vec<Expr>) -> Expr {
     run.reverse();
     match joint {

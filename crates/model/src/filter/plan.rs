@@ -1,4 +1,4 @@
-//! A bound filter: symbol ids and typed values, nothing left that can fail.
+//! A bound filter: symbol ids and typed values, which cannot fail.
 
 use super::ast::{LimitClause, Literal, Op};
 use super::order::Order;
@@ -15,17 +15,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The order that the filter asks for; the default one if it asks for none.
+    /// The order that the filter asks for, or else the default one.
     pub fn order(&self) -> &Order {
         &self.order
     }
 
-    /// `skip` as the filter has it.
+    /// `skip` of the filter.
     pub fn skip(&self) -> Option<i64> {
         self.skip
     }
 
-    /// `limit` as the filter has it.
+    /// `limit` of the filter.
     pub fn limit(&self) -> Option<LimitClause> {
         self.limit
     }
@@ -40,7 +40,7 @@ pub(super) enum Condition {
     Not(Box<Condition>),
     /// A check on one value.
     Value(Path, Check),
-    /// A check on some element, or on every element, of a set.
+    /// A check on some element or on every element of a set.
     Elements(Path, Quantifier, Check),
     /// A check on the size of a set.
     Count(Members, Check),
@@ -54,14 +54,14 @@ pub(super) enum Quantifier {
     AllOf,
 }
 
-/// The members of a set that count: all elements, or the linked records that a sub-query selects.
+/// The members of a set that count: all elements, or the linked records that match a sub-query.
 #[derive(Debug, Clone)]
 pub(super) struct Members {
     pub(super) path: Path,
     pub(super) sub_query: Option<Box<SubQuery>>,
 }
 
-/// A query on linked records. Its order does not matter; its window bounds what is counted.
+/// A query on linked records. Its order does not matter; its window limits the count.
 #[derive(Debug, Clone)]
 pub(super) struct SubQuery {
     pub(super) kind: Box<str>,
@@ -70,13 +70,13 @@ pub(super) struct SubQuery {
     pub(super) limit: Option<u64>,
 }
 
-/// The way from a record to a value: links to follow, then a symbol.
+/// The path from a record to a value: links to follow, then a symbol.
 #[derive(Debug, Clone)]
 pub(super) struct Path {
     pub(super) hops: Vec<SymbolId>,
     pub(super) leaf: Leaf,
     pub(super) index: Index,
-    /// As written, for explanations only.
+    /// Name as written, for explanations.
     pub(super) name: Box<str>,
 }
 
@@ -114,22 +114,22 @@ pub(super) enum Check {
     },
 }
 
-/// The values of a list in search order: all of one type, whole numbers before fractions.
+/// The values of a list, sorted for searching: of one type, integers before fractions.
 #[derive(Debug, Clone)]
 pub(super) struct Values(pub(super) Vec<Literal>);
 
 impl Condition {
-    /// All of them, without those that always hold, cheapest first.
+    /// All parts, without those that are always true, cheapest first.
     pub(super) fn all(parts: Vec<Self>) -> Self {
         Self::join(parts, true)
     }
 
-    /// Any of them, without those that never hold, cheapest first.
+    /// Any of the parts, without those that are never true, cheapest first.
     pub(super) fn any(parts: Vec<Self>) -> Self {
         Self::join(parts, false)
     }
 
-    /// The opposite.
+    /// The negation.
     pub(super) fn negate(self) -> Self {
         match self {
             Self::Constant(value) => Self::Constant(!value),
@@ -158,7 +158,7 @@ impl Condition {
         }
     }
 
-    /// A rough measure of the work per record.
+    /// Rough cost per record.
     fn cost(&self) -> u32 {
         match self {
             Self::Constant(_) => 0,

@@ -1,8 +1,7 @@
-//! A [`Query`] as text that parses to the same query.
+//! Printing of a [`Query`] as text that parses to the same query.
 //!
-//! Parentheses stand where the tree needs them, and around every change between `and` and `or`,
-//! which readers would otherwise take for precedence. Printing never nests deeper than the text
-//! the tree came from.
+//! Parentheses are written where the tree needs them, and at every change between `and` and `or`,
+//! where readers would expect a precedence. The printed text never nests deeper than the original.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -158,7 +157,7 @@ impl Display for Literal {
         match self {
             Self::Text(text) => quote(f, text),
             Self::Int(value) => value.fmt(f),
-            // The debug form keeps a fraction or an exponent, so it reads back as a float.
+            // The debug form has a fraction or an exponent, so that it parses as a float.
             Self::Float(value) => write!(f, "{value:?}"),
             Self::Bool(value) => value.fmt(f),
             Self::Time(time) => {

@@ -1,40 +1,40 @@
-//! What a filter needs to know of a kind ([`Schema`]) and of one of its entities ([`Record`]).
+//! A kind ([`Schema`]) and its entities ([`Record`]), as filters see them.
 
 use std::ops::ControlFlow;
 
 use super::value::{Type, Value};
 
-/// A symbol within its kind. What the number means is the schema's own business.
+/// A symbol within its kind. Only the schema interprets the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SymbolId(pub u16);
 
-/// How many values a symbol has.
+/// Number of values of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// One, possibly null.
+    /// One value, possibly null.
     One,
-    /// Any number.
+    /// Any number of values.
     Set,
-    /// One per key: `tags` is addressed as `tags.<key>` and never alone.
+    /// One value per key: `tags` is used as `tags.<key>` only.
     Map,
 }
 
-/// Who may use a symbol.
+/// Authors that may use a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Visibility {
-    /// Filters built by the server only.
+    /// Only filters that the server builds.
     Internal,
-    /// Callers may test and sort by its value, but not go through it to another kind.
+    /// Clients too, for testing and sorting by its value.
     Public,
-    /// Callers may also follow it: in `link.name` and in `from link where ...`.
+    /// Clients too, and also as a link: in `link.name` and in `from link where ...`.
     PublicLink,
 }
 
-/// Which index of a [`crate::Table`] answers for a symbol. The symbol must have exactly the value
+/// The index of a [`crate::Table`] that serves a symbol. The symbol must have exactly the value
 /// that the index holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Index {
-    /// None: tests on it read every candidate.
+    /// No index: tests on it read every candidate.
     None,
     /// The id.
     Id,
@@ -42,16 +42,16 @@ pub enum Index {
     Name,
     /// The time of creation.
     Created,
-    /// The unique value with this number in [`crate::Kind::unique`].
+    /// The unique value with this number, see [`crate::Kind::unique`].
     Unique(u8),
-    /// The link with this number in [`crate::Kind::links`].
+    /// The link with this number, see [`crate::Kind::links`].
     Link(u8),
     /// The role attributes.
     Attributes,
 }
 
 impl Index {
-    /// The index of symbols that have the same name in every kind.
+    /// The index of a symbol whose name is the same in every kind.
     pub(super) const fn by_convention(name: &str) -> Self {
         match name.as_bytes() {
             b"id" => Self::Id,
@@ -63,39 +63,39 @@ impl Index {
     }
 }
 
-/// What binding learns about a name.
+/// A symbol, as binding needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol {
     /// Its id.
     pub id: SymbolId,
-    /// The type of its values; of its elements for a set.
+    /// Type of its values; for a set, of its elements.
     pub ty: Type,
-    /// One value, a set, or one per key.
+    /// Number of values.
     pub shape: Shape,
-    /// Who may use it.
+    /// Authors that may use it.
     pub visibility: Visibility,
-    /// Which index answers for it.
+    /// The index that serves it.
     pub index: Index,
 }
 
 /// The symbols of a kind.
 pub trait Schema: Send + Sync {
-    /// The name of the kind, for messages and explanations.
+    /// Name of the kind, for messages and explanations.
     fn kind(&self) -> &str;
 
-    /// The symbol with exactly this name; a dotted name may be a symbol too.
+    /// The symbol with exactly this name, which may be dotted.
     fn symbol(&self, name: &str) -> Option<Symbol>;
 
-    /// The kind a symbol leads to, if it is a link.
+    /// The kind that a symbol links to, if it is a link.
     fn linked(&self, symbol: SymbolId) -> Option<&dyn Schema>;
 }
 
-/// One entity as a filter sees it.
+/// An entity, as filters see it.
 ///
 /// Symbols are those of the schema that the plan was bound to. A symbol that the record does not
-/// know is null, empty, or leads nowhere.
+/// know is null, empty, or links to nothing.
 pub trait Record {
-    /// The id: the last word in every order.
+    /// The id, which ends every order.
     fn id(&self) -> &str;
 
     /// The value of a symbol of [`Shape::One`].
@@ -104,7 +104,7 @@ pub trait Record {
     /// The value under a key of a symbol of [`Shape::Map`].
     fn keyed(&self, symbol: SymbolId, key: &str) -> Value<'_>;
 
-    /// Shows every element of a symbol of [`Shape::Set`] until the visitor breaks off.
+    /// Passes the elements of a symbol of [`Shape::Set`] to a visitor until it breaks off.
     fn each(
         &self,
         symbol: SymbolId,
@@ -121,7 +121,7 @@ pub trait Record {
         count
     }
 
-    /// Shows every entity that a link leads to until the visitor breaks off.
+    /// Passes the entities that a link leads to to a visitor until it breaks off.
     fn follow(
         &self,
         symbol: SymbolId,

@@ -1,12 +1,12 @@
-//! Lists of the entities of a table, by its indexes where they serve.
+//! Lists of a table's entities, by its indexes where they help.
 //!
 //! ```text
 //! condition -- indexes --> candidates -- test those that have to be --> matches
 //! matches   -- walk the index of the order, or sort them -------------> page
 //! ```
 //!
-//! The rows, their order and their number are those that a scan gives. Only the rows of the page
-//! are made, however deep in the list it lies, unless matches have to be tested or sorted.
+//! Rows, order and total are the same as those of a scan. Only the rows of the page are made,
+//! however deep in the list it is, unless matches have to be tested or sorted.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,49 +20,49 @@ use super::select::{Listed, Selection};
 use crate::table::Ranking;
 use crate::{Entity, Table};
 
-/// Rough costs in nanoseconds: a step along an index, and a row that is sorted.
+/// Approximate costs in nanoseconds: a step along an index, and a row that is sorted.
 const STEP: u64 = 12;
 const SORTED: u64 = 250;
 
-/// What is searched.
+/// The entities that are searched.
 pub struct Source<'t, F> {
     /// The table.
     pub table: &'t Table,
-    /// The ordinals that count; none means all.
+    /// Ordinals to search among; `None`: all.
     pub within: Option<RoaringBitmap>,
-    /// Whether every entity within has a row. If not, each has to be looked at.
+    /// True if every one of these entities has a row. Otherwise each has to be asked.
     pub all_have_rows: bool,
-    /// The row of an entity; none if the list is not to show it.
+    /// The row of an entity; `None` if the list must not show it.
     pub row: F,
 }
 
-/// How a list was made.
+/// How a list was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// What the indexes were asked.
+    /// The questions to the indexes.
     access: String,
-    /// How many candidates they left; none means every entity.
+    /// Number of candidates; `None`: every entity.
     candidates: Option<u64>,
-    /// How many entities were looked at to find the matches.
+    /// Number of entities that were tested.
     pub tested: u64,
-    /// How many match.
+    /// Number of matches.
     matched: u64,
-    /// Where the order comes from.
+    /// How the order was established.
     order: Order,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Order {
-    /// The place in an index is known.
+    /// The ranks in an index were known.
     Ranks(String),
-    /// Along an index, so many steps.
+    /// A walk along an index, of this many steps.
     Walk(String, u64),
-    /// So many rows were sorted.
+    /// A sort by this key, of this many rows.
     Sort(String, u64),
 }
 
 impl Trace {
-    /// Whether an index narrowed the candidates to the matches, or there was nothing to narrow.
+    /// True if an index gave exactly the matches, or every entity matches.
     pub fn is_served_by_index(&self) -> bool {
         self.tested == 0
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Trace {
 }
 
 impl Selection {
-    /// About how many rows a search has to look at: those it tests, sorts or answers.
+    /// Approximate number of rows that a search has to read: those it tests, sorts or answers.
     pub fn effort<F>(&self, source: &Source<'_, F>) -> u64 {
         let access = self.access();
         let within = source.within.as_ref().map_or(u64::MAX, RoaringBitmap::len);
@@ -108,13 +108,13 @@ impl Selection {
         }
     }
 
-    /// The way along an index that has the order of the list.
+    /// The walk along an index that has the order of the list.
     fn walk<'t>(&self, table: &'t Table) -> Option<Walk<'t>> {
         let keys = self.order().keys();
         let (ranking, descending) = match keys.first() {
             None => (Ranking::Id, false),
             Some(key) => match key.index {
-                // No two entities have one, so that further keys do not matter.
+                // Ids differ, so that further keys do not matter.
                 Index::Id => (Ranking::Id, key.descending),
                 Index::Name => (Ranking::Name, key.descending),
                 Index::Created if keys.len() == 1 => (Ranking::Created, key.descending),
@@ -125,15 +125,15 @@ impl Selection {
     }
 }
 
-/// A search whose candidates are known.
+/// A search with its candidates.
 struct Search<'s, 't, F> {
     selection: &'s Selection,
     source: Source<'t, F>,
-    /// What the indexes were asked.
+    /// The questions to the indexes.
     access: String,
-    /// The ordinals of the candidates; none means every entity.
+    /// Ordinals of the candidates; `None`: every entity.
     candidates: Option<RoaringBitmap>,
-    /// Whether they need not pass the filter any more, and are the matches themselves.
+    /// True if the candidates are exactly the matches.
     pass: bool,
     exact: bool,
 }
@@ -149,12 +149,12 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
         Self { selection, access: access.to_string(), candidates, pass, exact, source }
     }
 
-    /// The row of an entity that matches.
+    /// The row of an entity, if it matches.
     fn matching(&self, entity: &'t Entity) -> Option<R> {
         (self.source.row)(entity).filter(|row| self.pass || self.selection.matches(row))
     }
 
-    /// Sorts all matches, which are found on the way.
+    /// Tests the candidates and sorts all matches.
     fn sorted(self) -> (Listed<R>, Trace) {
         let table = self.source.table;
         let listed = match &self.candidates {
@@ -172,7 +172,7 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
         (listed, trace)
     }
 
-    /// Takes the page out of an index that has the order, if that costs less.
+    /// Takes the page from an index that has the order, if that costs less.
     fn along(self, walk: Walk<'t>) -> (Listed<R>, Trace) {
         let (table, selection) = (self.source.table, self.selection);
         let matches = self.matches();
@@ -206,7 +206,7 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
         (Listed { rows, total, page: selection.page() }, trace)
     }
 
-    /// The ordinals of the matches; none means every entity.
+    /// Ordinals of the matches; `None`: every entity.
     fn matches(&self) -> Option<RoaringBitmap> {
         if self.exact {
             return self.candidates.clone();
@@ -235,7 +235,7 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
     }
 }
 
-/// A way along an index.
+/// A walk along an index.
 #[derive(Clone, Copy)]
 struct Walk<'t> {
     table: &'t Table,
@@ -244,13 +244,13 @@ struct Walk<'t> {
 }
 
 impl<'t> Walk<'t> {
-    /// Whether it is more than the index read from one of its ends: entities with one time of
-    /// creation follow each other by id, also when the newest come first.
+    /// True if the index read backwards has another order: entities with one time of creation are
+    /// ordered by id, also when the newest come first.
     fn regroups(&self) -> bool {
         self.descending && self.ranking == Ranking::Created
     }
 
-    /// The ordinals at these places.
+    /// The ordinals at these positions.
     fn at_ranks(&self, window: Range<usize>) -> Box<dyn Iterator<Item = u32> + 't> {
         let len = self.table.len();
         let ordinal = |(_, ordinal): (u64, u32)| ordinal;
@@ -261,7 +261,7 @@ impl<'t> Walk<'t> {
         Box::new(self.table.ranks(self.ranking, ranks).rev().map(ordinal))
     }
 
-    /// All ordinals.
+    /// Every ordinal.
     fn ordinals(&self) -> Box<dyn Iterator<Item = u32> + 't> {
         let all = 0..self.table.len();
         if self.regroups() {
@@ -271,7 +271,7 @@ impl<'t> Walk<'t> {
         self.at_ranks(all)
     }
 
-    /// Whether walking to the end of the window costs less than sorting all matches.
+    /// True if walking to the end of the page costs less than sorting all matches.
     fn is_cheaper(&self, window: &Range<usize>, matched: u64) -> bool {
         let all = self.table.len() as u64;
         let steps = (window.end as u64).saturating_mul(all) / matched.max(1);
@@ -279,10 +279,10 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// Turns every group of entries with one head around.
+/// Reverses every group of entries with the same head.
 struct Regrouped<I> {
     from_the_end: I,
-    /// The rest of the current group, its next entry last.
+    /// The rest of the present group, its next entry last.
     group: Vec<u32>,
     /// The first entry behind the group.
     next: Option<(u64, u32)>,

@@ -23,7 +23,7 @@ pub struct ListQuery<'a> {
     pub offset: Option<i64>,
 }
 
-/// What a list request selects, in which order, and which part of it.
+/// A bound list request: matches, order and page.
 #[derive(Debug, Clone)]
 pub struct Selection {
     plan: Plan,
@@ -34,17 +34,17 @@ pub struct Selection {
 /// A part of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed<R> {
-    /// The records of the page, in order.
+    /// The records on the page, in order.
     pub rows: Vec<R>,
-    /// How many match altogether.
+    /// Number of matches on all pages.
     pub total: u64,
     /// The page, after defaults and limits.
     pub page: Page,
 }
 
 impl Selection {
-    /// Parses and binds a request. `sort by`, `skip` and `limit` inside the filter win over the
-    /// parameters (protocol: management-api 2.2, precedence).
+    /// Parses and binds a request. `sort by`, `skip` and `limit` in the filter override the
+    /// parameters (docs/protocol/management-api.md 2.2, precedence).
     pub fn new(
         request: &ListQuery<'_>,
         schema: &dyn Schema,
@@ -76,7 +76,7 @@ impl Selection {
         &self.order
     }
 
-    /// The part that is answered.
+    /// The page.
     pub fn page(&self) -> Page {
         self.page
     }
@@ -86,17 +86,17 @@ impl Selection {
         self.plan.access()
     }
 
-    /// Whether the record is selected.
+    /// True if the record matches.
     pub fn matches(&self, record: &dyn Record) -> bool {
         self.plan.matches(record)
     }
 
-    /// The page of the matches among candidates in any order.
+    /// The page of the matches, out of candidates in any order.
     pub fn run<R: Record>(&self, candidates: impl IntoIterator<Item = R>) -> Listed<R> {
         self.pick(candidates.into_iter().filter(|record| self.plan.matches(record)))
     }
 
-    /// The page of these matches, which come in any order.
+    /// The page of these matches, which are in any order.
     pub(super) fn pick<R: Record>(&self, matches: impl Iterator<Item = R>) -> Listed<R> {
         let mut total = 0;
         let (start, end) = self.page.bounds();
@@ -104,8 +104,8 @@ impl Selection {
         Listed { rows, total, page: self.page }
     }
 
-    /// The same for candidates in the order of their ids: a list that is answered in that order
-    /// keeps only the page itself.
+    /// The page of the matches, out of candidates ordered by id: for a list in that order only the
+    /// page is kept.
     pub fn run_by_id<R: Record>(&self, candidates: impl IntoIterator<Item = R>) -> Listed<R> {
         if !self.order.is_by_id() {
             return self.run(candidates);

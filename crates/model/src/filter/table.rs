@@ -36,43 +36,43 @@ use std::ops::ControlFlow;
 use super::schema::{Index, Record, Schema, Shape, Symbol, SymbolId, Visibility};
 use super::value::{Type, Value};
 
-/// What a set getter shows its elements to.
+/// Visitor of a set's elements.
 pub type ValueVisitor<'v> = &'v mut dyn FnMut(Value<'_>) -> ControlFlow<()>;
 
-/// What a link shows the linked records to.
+/// Visitor of linked records.
 pub type RecordVisitor<'v> = &'v mut dyn FnMut(&dyn Record) -> ControlFlow<()>;
 
-/// How the values of a column are read; the variant is the column's shape.
+/// Getter of a column; the variant is the column's shape.
 pub enum Get<C, R> {
     /// One value.
     One(for<'a> fn(&'a C, &'a R) -> Value<'a>),
-    /// The elements of a set, shown to the visitor until it breaks off.
+    /// The elements of a set, passed to the visitor until it breaks off.
     Set(fn(&C, &R, ValueVisitor<'_>) -> ControlFlow<()>),
     /// The value under a key.
     Map(for<'a> fn(&'a C, &'a R, &str) -> Value<'a>),
 }
 
-/// Where a column leads.
+/// The link of a column.
 pub struct Link<C, R> {
-    /// The kind at the other end.
+    /// The kind that it links to.
     pub schema: &'static dyn Schema,
-    /// Shows the linked records, as rows of that kind, until the visitor breaks off.
+    /// Passes the linked records, as rows of that kind, to the visitor until it breaks off.
     pub follow: fn(&C, &R, RecordVisitor<'_>) -> ControlFlow<()>,
 }
 
 /// One symbol of a kind.
 pub struct Column<C, R> {
-    /// The name in filters; may be dotted.
+    /// Name in filters, possibly dotted.
     pub name: &'static str,
     /// The type of its values.
     pub ty: Type,
-    /// Who may use it.
+    /// Authors that may use it.
     pub visibility: Visibility,
-    /// Which index answers for it.
+    /// The index that serves it.
     pub index: Index,
-    /// How it is read.
+    /// Getter.
     pub get: Get<C, R>,
-    /// Where it leads.
+    /// Link, if it is one.
     pub link: Option<Link<C, R>>,
 }
 
@@ -100,30 +100,30 @@ impl<C, R> Column<C, R> {
         Self::new(name, ty, Get::Set(get))
     }
 
-    /// An internal column with a value per key, of any type.
+    /// An internal column with one value per key, of any type.
     pub const fn map(name: &'static str, get: for<'a> fn(&'a C, &'a R, &str) -> Value<'a>) -> Self {
         Self::new(name, Type::Any, Get::Map(get))
     }
 
-    /// The same, for callers too.
+    /// The column, also for clients.
     pub const fn public(mut self) -> Self {
         self.visibility = Visibility::Public;
         self
     }
 
-    /// The same, for callers too, who may also follow it.
+    /// The column, also for clients, as a link too.
     pub const fn public_link(mut self) -> Self {
         self.visibility = Visibility::PublicLink;
         self
     }
 
-    /// The same, served by an index; or by none, if the index does not hold what the getter reads.
+    /// The column, served by an index; by none if no index holds what the getter reads.
     pub const fn indexed(mut self, index: Index) -> Self {
         self.index = index;
         self
     }
 
-    /// The same, leading to another kind.
+    /// The column, as a link to another kind.
     pub const fn linked(
         mut self,
         schema: &'static dyn Schema,
@@ -148,7 +148,7 @@ pub struct Table<C: 'static, R: 'static> {
     pub kind: &'static str,
     /// The id of a record.
     pub id: fn(&R) -> &str,
-    /// The symbols; a symbol's id is its place here.
+    /// The symbols; the id of a symbol is its position here.
     pub columns: &'static [Column<C, R>],
 }
 
@@ -158,7 +158,7 @@ impl<C, R> Table<C, R> {
         Row { table: self, context, record }
     }
 
-    /// The names that callers may use, for `filterableFields` in list answers.
+    /// The names that clients may use, for `filterableFields` of lists.
     pub fn public_names(&self) -> impl Iterator<Item = &'static str> + '_ {
         let public = |column: &&Column<C, R>| column.visibility != Visibility::Internal;
         self.columns.iter().filter(public).map(|column| column.name)
@@ -192,7 +192,7 @@ impl<C, R> Schema for Table<C, R> {
     }
 }
 
-/// A record together with its table and context.
+/// A record with its table and context.
 pub struct Row<'a, C: 'static, R: 'static> {
     table: &'static Table<C, R>,
     context: &'a C,

@@ -1,4 +1,4 @@
-//! The values that records hold, their types, and how they compare.
+//! Values of records, their types and comparisons.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,17 +17,17 @@ pub enum Type {
     Bool,
     /// A whole number.
     Int,
-    /// A number with fraction.
+    /// A number with a fraction.
     Float,
     /// A point in time.
     Time,
-    /// Whatever is stored there (tags): the right side of an operation decides, and a value of
-    /// another type counts as null.
+    /// Any type (tags). The right side of an operation decides, and a value of another type counts
+    /// as null.
     Any,
 }
 
 impl Type {
-    /// Whether a symbol of this type can be compared with the literal.
+    /// True if a symbol of this type can be compared with the literal.
     pub(super) fn compares_with(self, literal: &Literal) -> bool {
         match self {
             Self::String => matches!(literal, Literal::Text(_)),
@@ -38,7 +38,7 @@ impl Type {
         }
     }
 
-    /// Whether the symbol has a text that `contains` can look into.
+    /// True if the symbol has a text for `contains`.
     pub(super) fn has_text(self) -> bool {
         matches!(self, Self::String | Self::Int | Self::Float | Self::Any)
     }
@@ -58,7 +58,7 @@ impl fmt::Display for Type {
 }
 
 impl Literal {
-    /// The name of its type, for messages.
+    /// Name of the literal's type, for messages.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -70,7 +70,7 @@ impl Literal {
 }
 
 impl Op {
-    /// Whether the operator accepts `left` standing in this order to `right`.
+    /// True if the operator holds for a left side in this order to the right side.
     pub(super) fn accepts(self, order: Ordering) -> bool {
         match self {
             Self::Equal => order.is_eq(),
@@ -83,16 +83,16 @@ impl Op {
     }
 }
 
-/// What a record holds under a symbol.
+/// Value of a symbol.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'a> {
-    /// Nothing.
+    /// No value.
     Null,
     /// True or false.
     Bool(bool),
     /// A whole number.
     Int(i64),
-    /// A number with fraction.
+    /// A number with a fraction.
     Float(f64),
     /// A text.
     Text(Cow<'a, str>),
@@ -106,26 +106,27 @@ impl<'a> Value<'a> {
         Self::Text(Cow::Borrowed(text))
     }
 
-    /// A text that counts as null when it is empty.
+    /// A text; null if it is empty.
     pub fn text_or_null(text: &'a str) -> Self {
         if text.is_empty() { Self::Null } else { Self::text(text) }
     }
 
-    /// A time in milliseconds since 1970; null beyond the range of the calendar.
+    /// A time in milliseconds since 1970; null outside the range of the calendar.
     pub fn unix_millis(millis: i64) -> Self {
-        // In two steps: this is done for every record of a list, and wide divisions are slow.
+        // Divided in two steps, because this runs for every record of a list and wide divisions are
+        // slow.
         let nanos = millis.rem_euclid(1000) as u32 * 1_000_000;
         OffsetDateTime::from_unix_timestamp(millis.div_euclid(1000))
             .and_then(|whole| whole.replace_nanosecond(nanos))
             .map_or(Self::Null, Self::Time)
     }
 
-    /// Whether there is no value.
+    /// True if there is no value.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// The order of this value to a literal; none when it is null or of another type.
+    /// Order of this value to a literal; `None` if it is null or of another type.
     pub fn compare(&self, literal: &Literal) -> Option<Ordering> {
         match (self, literal) {
             (Self::Text(a), Literal::Text(b)) => Some(a.as_ref().cmp(b.as_str())),
@@ -139,7 +140,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text that `contains` looks into: text as it is, numbers in decimal.
+    /// The text for `contains`: text as it is, numbers in decimal.
     pub(super) fn as_text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => Some(Cow::Borrowed(text)),
@@ -149,8 +150,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The order in a sorted list: null first, then by value; types never mix in one column, and
-    /// if they do, they stand in the order of this enum.
+    /// Order in a sorted list: null first, then by value. A column has values of one type; other
+    /// types are ordered as in this enum.
     pub fn sort_order(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
@@ -174,7 +175,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether the text holds the needle, which is in upper case, when it is in upper case itself.
+/// True if the text in upper case contains the needle, which is in upper case.
 pub(super) fn contains_folded(text: &str, needle: &str) -> bool {
     if !text.is_ascii() {
         return upper_case(text).contains(needle);
@@ -187,7 +188,8 @@ pub(super) fn contains_folded(text: &str, needle: &str) -> bool {
     behind.any(|behind| behind.iter().zip(rest).all(|(a, b)| same(a, b)))
 }
 
-/// Upper case, character by character: what has no single upper-case character stays as it is.
+/// Upper case, character by character. A character without a single upper-case character is
+/// unchanged.
 pub(super) fn upper_case(text: &str) -> String {
     text.chars()
         .map(|c| {

@@ -1,4 +1,4 @@
-//! Who gains and who loses access between two snapshots: set algebra over the service policies
+//! Identities that gain or lose access between two snapshots: set algebra over the service policies
 //! whose members differ, service by service, never pair by pair.
 
 use std::{
@@ -13,30 +13,30 @@ use crate::{
     entity::{Identity, PolicyType, Record, Service, ServicePolicy},
 };
 
-/// How the access to one service changes.
+/// Change of the access to one service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccessChange {
     /// The service.
     pub service: Id,
-    /// For dialing, or for hosting it.
+    /// Dial or Bind.
     pub policy_type: PolicyType,
-    /// Identities that gain it, by their ordinals in the later snapshot.
+    /// Ordinals, in the later snapshot, of the identities that gain access.
     pub gained: Arc<RoaringBitmap>,
-    /// Identities that lose it, by their ordinals in the earlier snapshot.
+    /// Ordinals, in the earlier snapshot, of the identities that lose access.
     pub lost: Arc<RoaringBitmap>,
 }
 
 /// Gained and lost.
 type Difference = (Arc<RoaringBitmap>, Arc<RoaringBitmap>);
 
-/// Identities whose ordinal is not the same in both snapshots: those that are new or gone.
+/// Identities whose ordinal differs between the snapshots: new or deleted ones.
 struct Moved {
     before: RoaringBitmap,
     after: RoaringBitmap,
 }
 
-/// The services whose access differs between a snapshot and a later one, ordered by id and type;
-/// `changed` are the entities that were put or deleted in between. Posture is not looked at.
+/// The services whose access differs between a snapshot and a later one, ordered by id and type.
+/// `changed` are the entities that were put or deleted in between. Posture is ignored.
 pub fn access_changes<'i>(
     before: &Snapshot,
     after: &Snapshot,
@@ -72,7 +72,7 @@ pub fn access_changes<'i>(
     differences(before, after, services, &moved)
 }
 
-/// The policies that hold an identity only before, or only after.
+/// The policies that hold an identity in only one of the snapshots.
 fn policies_of(before: &Snapshot, after: &Snapshot, identity: &Id) -> BTreeSet<Id> {
     let attributes = |snapshot: &Snapshot| {
         let entity = snapshot.entity(Kind::Identity, identity);
@@ -100,7 +100,7 @@ fn differences(
     services: BTreeSet<Id>,
     moved: &Moved,
 ) -> Vec<AccessChange> {
-    // Services are often held by the same policies as others, which makes their access the same.
+    // Many services are held by the same policies, so that their access is the same.
     let mut known: HashMap<(PolicyKey, PolicyKey), Difference> = HashMap::new();
     let mut sets = [Sets::new(before), Sets::new(after)];
     let mut found = Vec::new();
@@ -126,7 +126,8 @@ fn differences(
     found
 }
 
-/// An ordinal may mean one identity before and another after, where it moved.
+/// Gained and lost. Where an ordinal moved, it stands for different identities in the two
+/// snapshots.
 fn difference(was: &RoaringBitmap, is: &RoaringBitmap, moved: &Moved) -> Difference {
     let gained = is - (was - &moved.before);
     let lost = was - (is - &moved.after);
@@ -252,7 +253,7 @@ mod tests {
         (snapshot.apply(&set).unwrap(), touched)
     }
 
-    /// Every pair that may, by name.
+    /// Every pair of identity and service with access, by name.
     fn pairs(snapshot: &Snapshot) -> BTreeSet<(String, String, &'static str)> {
         let mut pairs = BTreeSet::new();
         for service in snapshot.list::<Service>() {
@@ -277,7 +278,7 @@ mod tests {
             second in prop::collection::vec(step(), 1..12),
         ) {
             let empty = Snapshot::empty(Timeline("t".into()));
-            // An authentication policy is named by identities in real networks; here by none.
+            // In real networks identities refer to an authentication policy; here none does.
             let before = first.iter().fold(empty, |snapshot, step| run(&snapshot, step).0);
             let mut touched = BTreeSet::new();
             let mut after = before.clone();
@@ -299,7 +300,7 @@ mod tests {
                     lost.insert((identity.name.to_string(), service.clone(), of));
                 }
             }
-            // An identity that was made anew under the same id may count on both sides.
+            // An identity that was deleted and created again with its id may be in both.
             let both: BTreeSet<_> = gained.intersection(&lost).cloned().collect();
             prop_assert!(both.iter().all(|pair| had.contains(pair) && has.contains(pair)));
             let net = |side: &BTreeSet<_>| -> BTreeSet<_> { side.difference(&both).cloned().collect() };

@@ -1,10 +1,10 @@
-//! Policies as set algebra: which entities a side of a policy means, and what follows from it.
+//! Policies as set algebra: the entities that a side of a policy selects, and what follows.
 //!
-//! The members of a side are computed when somebody asks for the first time, and carried from
-//! snapshot to snapshot until an input changes: the role list, the bearers of one of its
-//! attributes, or the existence of an entity. Pairs of identity and service are never stored: "who
-//! may use this" goes from a policy to members, "what may this one use" from the attributes and id
-//! of an entity to the policies that name one of them.
+//! The members of a side are computed at the first question, and carried from snapshot to snapshot
+//! until an input changes: the role list, the bearers of one of its attributes, or the existence of
+//! an entity. Pairs of identity and service are never stored: "who may use this" goes from a policy
+//! to its members, "what may this identity use" from the attributes and id of an entity to the
+//! policies that name one of them.
 
 mod access_change;
 mod queries;
@@ -26,10 +26,10 @@ use crate::{
     table::{Delta, Table},
 };
 
-/// The most sides a kind of policy has.
+/// Most sides of a kind of policy.
 const SIDES: usize = 3;
 
-/// What a role list names.
+/// An entry of a role list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum RoleKey {
     All,
@@ -37,16 +37,16 @@ enum RoleKey {
     Id(Id),
 }
 
-/// The members of each side of one policy, as far as they were asked for.
+/// The members of each side of a policy, as far as they were computed.
 #[derive(Debug, Clone, Default)]
 struct Members([OnceLock<Arc<RoaringBitmap>>; SIDES]);
 
 /// The policies of one kind.
 #[derive(Debug, Clone, Default)]
 struct Policies {
-    /// By the policy's ordinal.
+    /// Members by the policy's ordinal.
     members: Vector<Option<Arc<Members>>>,
-    /// The policies whose side names a key.
+    /// Policies whose side names a key.
     naming: OrdMap<(u8, RoleKey), Arc<RoaringBitmap>>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct PolicyIndex {
 }
 
 impl PolicyIndex {
-    /// A policy was created, changed or deleted.
+    /// Updates the index for a policy that was created, changed or deleted.
     pub(crate) fn replace(
         &mut self,
         kind: Kind,
@@ -90,7 +90,7 @@ impl PolicyIndex {
         }
     }
 
-    /// Entities of a kind changed: members that depend on them are forgotten.
+    /// Forgets members that depend on changed entities of a kind.
     pub(crate) fn invalidate(&mut self, kind: Kind, delta: &Delta) {
         if delta.eligible.is_empty() && delta.attributes.is_empty() {
             return;
@@ -110,7 +110,7 @@ impl PolicyIndex {
         }
     }
 
-    /// The ordinals that one side of a policy means.
+    /// Ordinals of the entities that one side of a policy selects.
     pub(crate) fn members(
         &self,
         policies: &Table,
@@ -129,7 +129,7 @@ impl PolicyIndex {
         }
     }
 
-    /// The policies whose side means an entity of the table.
+    /// The policies whose side selects an entity of the table.
     pub(crate) fn holding(&self, policies: &Table, side: usize, entity: &Entity) -> RoaringBitmap {
         let Some(index) = self.by_kind.get(&policies.kind()) else { return RoaringBitmap::new() };
         let Some(attributes) = entity.attributes() else { return RoaringBitmap::new() };
@@ -149,7 +149,7 @@ impl PolicyIndex {
         candidates.iter().filter(means).collect()
     }
 
-    /// How many policies name an attribute on a side; for the display of attributes in use.
+    /// Number of policies that name an attribute on a side, for the list of attributes in use.
     pub(crate) fn naming_attribute(
         &self,
         kind: Kind,
@@ -191,11 +191,12 @@ impl Policies {
         }
     }
 
-    /// Forgets the members of a side of all policies that name a key.
+    /// Forgets the members of a side of every policy that names a key.
     fn forget(&mut self, side: usize, key: &RoleKey) {
         let Some(naming) = self.naming.get(&(side as u8, key.clone())).cloned() else { return };
         for ordinal in naming.iter() {
-            // Also if nobody asked yet: an earlier snapshot may share the place, and be asked later.
+            // Replaced even if they were not computed: an earlier snapshot may share the cell and
+            // compute them later.
             let mut members = (*self.members_of(ordinal)).clone();
             members.0[side] = OnceLock::new();
             self.set(ordinal, Some(members));
@@ -209,7 +210,7 @@ fn role_keys(roles: &Roles) -> impl Iterator<Item = RoleKey> {
     all.chain(attributes).chain(roles.ids.iter().cloned().map(RoleKey::Id))
 }
 
-/// The members of a role list (protocol: management-api 7.4).
+/// The members of a role list (docs/protocol/management-api.md 7.4).
 pub(crate) fn evaluate(roles: &Roles, semantic: Semantic, table: &Table) -> Arc<RoaringBitmap> {
     if roles.all {
         return table.eligible().clone();

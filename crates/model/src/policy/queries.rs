@@ -1,4 +1,4 @@
-//! What follows from the policies: the questions that lists, sessions and routers ask.
+//! Questions about policies, as lists, sessions and routers ask them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     role::Roles,
 };
 
-/// A role as text, and the same with the name of the entity in place of its id.
+/// A role as text, and with a name in place of the id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedRole {
     /// `#attribute`, `#all` or `@id`.
@@ -19,23 +19,23 @@ pub struct NamedRole {
     pub name: String,
 }
 
-/// What stands between an identity and a service (protocol: management-api 7.1).
+/// The access of an identity to a service, in detail (docs/protocol/management-api.md 7.1).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Advice {
-    /// Whether a policy lets the identity dial the service; posture is not looked at.
+    /// True if a policy allows the identity to dial the service. Posture is ignored.
     pub is_dial_allowed: bool,
-    /// Whether a policy lets the identity host the service; posture is not looked at.
+    /// True if a policy allows the identity to host the service. Posture is ignored.
     pub is_bind_allowed: bool,
-    /// Edge routers the identity may use.
+    /// Edge routers that the identity may use.
     pub identity_routers: RoaringBitmap,
-    /// Edge routers the service may be reached over.
+    /// Edge routers over which the service may be reached.
     pub service_routers: RoaringBitmap,
-    /// Edge routers that are both.
+    /// Edge routers in both sets.
     pub common_routers: RoaringBitmap,
 }
 
 impl Snapshot {
-    /// The ordinals of the entities that one side of a policy means.
+    /// Ordinals of the entities that one side of a policy selects.
     pub fn members(&self, policy: Kind, ordinal: u32, side: usize) -> Arc<RoaringBitmap> {
         match policy.sides().get(side) {
             Some(to) => self.policies.members(self.table(policy), ordinal, side, self.table(*to)),
@@ -43,7 +43,7 @@ impl Snapshot {
         }
     }
 
-    /// The entities that one side of a policy means, in no particular order.
+    /// The entities that one side of a policy selects, in no particular order.
     pub fn members_of<T: Record>(&self, policy: &Id, side: usize) -> Vec<&Entity> {
         let Some(ordinal) = self.table(T::KIND).ordinal(policy) else { return Vec::new() };
         let Some(to) = T::SIDES.get(side) else { return Vec::new() };
@@ -51,20 +51,20 @@ impl Snapshot {
         members.iter().filter_map(|ordinal| self.table(*to).at(ordinal)).collect()
     }
 
-    /// The ordinals of the policies whose side means an entity.
+    /// Ordinals of the policies whose side selects an entity.
     pub fn holding<P: Record>(&self, side: usize, id: &Id) -> RoaringBitmap {
         let entity = P::SIDES.get(side).and_then(|to| self.entity(*to, id));
         let found = entity.map(|entity| self.policies.holding(self.table(P::KIND), side, entity));
         found.unwrap_or_default()
     }
 
-    /// The policies whose side means an entity, ordered by ordinal.
+    /// The policies whose side selects an entity, ordered by ordinal.
     pub fn policies_holding<P: Record>(&self, side: usize, id: &Id) -> Vec<&Arc<P>> {
         self.holding::<P>(side, id).iter().filter_map(|ordinal| self.at(ordinal)).collect()
     }
 
-    /// Everything that shares a policy of kind `P` with an entity: the members of side `to` of
-    /// all policies whose side `from` means it.
+    /// The entities that share a policy of kind `P` with an entity: the members of side `to` of all
+    /// policies whose side `from` selects it.
     pub fn reach<P: Record>(&self, from: usize, id: &Id, to: usize) -> RoaringBitmap {
         self.union_of::<P>(&self.holding::<P>(from, id), to)
     }
@@ -85,13 +85,13 @@ impl Snapshot {
         holding.iter().filter(of_type).collect()
     }
 
-    /// The services an identity may dial or host; posture is not looked at.
+    /// The services that an identity may dial or host. Posture is ignored.
     pub fn services_of(&self, identity: &Id, policy_type: PolicyType) -> RoaringBitmap {
         let policies = self.granting(identity, policy_type);
         self.union_of::<ServicePolicy>(&policies, ServicePolicy::SERVICES)
     }
 
-    /// The identities that may dial or host a service; posture is not looked at.
+    /// The identities that may dial or host a service. Posture is ignored.
     pub fn identities_of(&self, service: &Id, policy_type: PolicyType) -> RoaringBitmap {
         let holding = self.policies_holding::<ServicePolicy>(ServicePolicy::SERVICES, service);
         let ordinals = holding.iter().filter(|policy| policy.policy_type == policy_type);
@@ -110,7 +110,7 @@ impl Snapshot {
         both.iter().filter_map(|ordinal| Some((ordinal, self.at(ordinal)?))).collect()
     }
 
-    /// The edge routers an identity may use.
+    /// The edge routers that an identity may use.
     pub fn routers_of_identity(&self, identity: &Id) -> RoaringBitmap {
         let (from, to) = (EdgeRouterPolicy::IDENTITIES, EdgeRouterPolicy::EDGE_ROUTERS);
         self.reach::<EdgeRouterPolicy>(from, identity, to)
@@ -122,12 +122,13 @@ impl Snapshot {
         self.reach::<ServiceEdgeRouterPolicy>(from, service, to)
     }
 
-    /// The edge routers an identity may use for a service (protocol: management-api 7.4).
+    /// The edge routers that an identity may use for a service (docs/protocol/management-api.md
+    /// 7.4).
     pub fn routers_between(&self, identity: &Id, service: &Id) -> RoaringBitmap {
         self.routers_of_identity(identity) & self.routers_of_service(service)
     }
 
-    /// Whether an identity may use a router for a service.
+    /// True if an identity may use an edge router for a service.
     pub fn is_router_usable(&self, identity: &Id, service: &Id, router: &Id) -> bool {
         let ordinal = self.table(Kind::Router).ordinal(router);
         ordinal.is_some_and(|ordinal| self.routers_between(identity, service).contains(ordinal))
@@ -145,7 +146,7 @@ impl Snapshot {
         self.reach::<ServiceEdgeRouterPolicy>(from, router, to)
     }
 
-    /// What stands between an identity and a service.
+    /// The access of an identity to a service, in detail.
     pub fn advice(&self, identity: &Id, service: &Id) -> Advice {
         let between = self.service_policies_between(identity, service);
         let allowed = |wanted| between.iter().any(|(_, policy)| policy.policy_type == wanted);
@@ -168,8 +169,8 @@ impl Snapshot {
         ordinals.iter().filter_map(|ordinal| self.at(ordinal))
     }
 
-    /// A role list for display: ids with names, ids of nothing dropped
-    /// (protocol: management-api 7.4).
+    /// A role list for display: names in place of ids, ids of missing entities dropped
+    /// (docs/protocol/management-api.md 7.4).
     pub fn role_display(&self, kind: Kind, roles: &Roles) -> Vec<NamedRole> {
         let named = |role: String| {
             let name = match role.strip_prefix('@') {
@@ -186,8 +187,8 @@ impl Snapshot {
         self.policies.naming_attribute(P::KIND, side, &attribute.into())
     }
 
-    /// The entities of a kind that have all, or one of, the attributes, and those named by id
-    /// (protocol: management-api 2.6); `#all` has no special meaning here.
+    /// The entities of a kind with all, or one of, the attributes, and those named by id
+    /// (docs/protocol/management-api.md 2.6); `#all` has no special meaning here.
     pub fn with_roles(
         &self,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! Whether what is remembered of policies is what their role lists say.
+//! Verification that the remembered members of policies agree with their role lists.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::{PolicyIndex, RoleKey, SIDES, evaluate, role_keys};
 use crate::{Entity, Kind, table::Table};
 
 impl PolicyIndex {
-    /// Tells what is wrong with the policies of one kind, in words.
+    /// Passes a description of every fault in the policies of one kind to `wrong`.
     pub(crate) fn verify<'t>(
         &self,
         policies: &Table,
@@ -42,7 +42,7 @@ impl PolicyIndex {
         }
     }
 
-    /// Lets a policy mean nobody on its first side: a fault, for tests of what finds it.
+    /// Empties the members of a policy's first side: a fault, for tests.
     #[doc(hidden)]
     pub(crate) fn plant_lost_members(&mut self, policies: &Table, policy: &Entity) {
         let Some(ordinal) = policies.ordinal(policy.id()) else { return };

@@ -1,8 +1,8 @@
-//! Posture: what a client says about its device, and whether a check passes.
+//! Posture: what a client reports of its device, and whether a posture check passes.
 //!
-//! A [`Check`] borrows its lists, so that the controller's entities and a router's copy of the
-//! data model are evaluated by the same code without being copied. Nothing here looks at a clock:
-//! `now` is an argument, and a check that passes says until when.
+//! A [`Check`] borrows its lists, so that the same code evaluates the controller's entities and a
+//! router's copy of the data model without copying. `now` is an argument; a check that passes says
+//! until when.
 
 mod version;
 
@@ -13,11 +13,11 @@ use crate::{
     entity::{PostureCheck, PostureCheckType},
 };
 
-/// How long a client has for a new code after the device woke or was unlocked
-/// (protocol: edge-control-plane 12.3).
+/// Time for a client to give a new code after the device woke or was unlocked
+/// (docs/protocol/edge-control-plane.md 12.3).
 pub const GRACE: Duration = Duration::from_secs(300);
 
-/// The operating system a client reports.
+/// The operating system that a client reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OsReport {
     /// `Windows`, `Linux`, ...
@@ -28,18 +28,18 @@ pub struct OsReport {
     pub build: String,
 }
 
-/// A process a client reports.
+/// A process that a client reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessReport {
-    /// Whether it runs.
+    /// True if the process runs.
     pub is_running: bool,
-    /// SHA-512 of its file.
+    /// SHA-512 of the executable file.
     pub hash: String,
-    /// Signers of its file.
+    /// Signers of the executable file.
     pub signer_fingerprints: Vec<String>,
 }
 
-/// What is known about the device behind one API session.
+/// The posture of an API session: what its client reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PostureData {
     /// Hardware addresses.
@@ -48,7 +48,7 @@ pub struct PostureData {
     pub os: Option<OsReport>,
     /// The Windows domain.
     pub domain: Option<String>,
-    /// Processes by path.
+    /// Processes by the path of the executable file.
     pub processes: BTreeMap<String, ProcessReport>,
     woken_at: Option<Timestamp>,
     unlocked_at: Option<Timestamp>,
@@ -56,42 +56,42 @@ pub struct PostureData {
 }
 
 impl PostureData {
-    /// The device woke. Times only move forward.
+    /// Notes that the device woke. Times only move forward.
     pub fn woken(&mut self, at: Timestamp) {
         self.woken_at = self.woken_at.max(Some(at));
     }
 
-    /// The device was unlocked. Times only move forward.
+    /// Notes that the device was unlocked. Times only move forward.
     pub fn unlocked(&mut self, at: Timestamp) {
         self.unlocked_at = self.unlocked_at.max(Some(at));
     }
 
-    /// A code was given. Times only move forward.
+    /// Notes that a code was given. Times only move forward.
     pub fn mfa_passed(&mut self, at: Timestamp) {
         self.mfa_passed_at = self.mfa_passed_at.max(Some(at));
     }
 
-    /// A code was given at login: counts only if no other is known.
+    /// Notes that a code was given at the login. Ignored if another code is known.
     pub fn mfa_passed_at_login(&mut self, at: Timestamp) {
         self.mfa_passed_at.get_or_insert(at);
     }
 
-    /// The second factor was removed.
+    /// Notes that the second factor was removed.
     pub fn mfa_forgotten(&mut self) {
         self.mfa_passed_at = None;
     }
 
-    /// When a code was last given.
+    /// Time at which a code was last given.
     pub fn mfa_passed_at(&self) -> Option<Timestamp> {
         self.mfa_passed_at
     }
 
-    /// When the device last woke.
+    /// Time at which the device last woke.
     pub fn woken_at(&self) -> Option<Timestamp> {
         self.woken_at
     }
 
-    /// When the device was last unlocked.
+    /// Time at which the device was last unlocked.
     pub fn unlocked_at(&self) -> Option<Timestamp> {
         self.unlocked_at
     }
@@ -102,40 +102,40 @@ impl PostureData {
 pub struct OsRule<'a> {
     /// `Windows`, `Linux`, ...
     pub os_type: &'a str,
-    /// Version ranges, one of which must hold; none means every version.
+    /// Version ranges, one of which must match; empty: any version.
     pub versions: &'a [String],
 }
 
-/// A process that must run. On which operating system tells clients which one to look for; what is
-/// judged is whether it runs, whatever system was reported, if any.
+/// A process that must run. A check's operating system only tells clients which process to look
+/// for; the evaluation ignores which system was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessRule<'a> {
-    /// Its path.
+    /// Path of the executable file.
     pub path: &'a str,
-    /// Hashes, one of which must hold; none means every file.
+    /// Hashes, one of which must match; empty: any file.
     pub hashes: &'a [String],
-    /// Signers, one of which must hold; none means every signer.
+    /// Signers, one of which must match; empty: any signer.
     pub signer_fingerprints: &'a [String],
 }
 
 /// A posture check, ready to be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check<'a> {
-    /// One of these hardware addresses.
+    /// One of these hardware addresses is present.
     Mac(&'a [String]),
-    /// One of these Windows domains.
+    /// The Windows domain is one of these.
     Domain(&'a [String]),
-    /// One of these operating systems; of two with the same type the last counts.
+    /// The operating system is one of these; of two with the same type the last applies.
     Os(Vec<OsRule<'a>>),
-    /// All or one of these processes.
+    /// All or one of these processes run.
     Processes(Semantic, Vec<ProcessRule<'a>>),
-    /// A second factor given recently.
+    /// A second factor was given recently.
     Mfa {
-        /// For how long a code lasts; `None` means for ever.
+        /// Time for which a code is valid; `None`: for ever.
         timeout: Option<Duration>,
-        /// Whether a new one is needed after the device woke.
+        /// True if a new code is needed after the device woke.
         prompt_on_wake: bool,
-        /// Whether a new one is needed after the device was unlocked.
+        /// True if a new code is needed after the device was unlocked.
         prompt_on_unlock: bool,
     },
 }
@@ -143,10 +143,10 @@ pub enum Check<'a> {
 /// Why a check failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CheckFailure {
-    /// The client has not said anything.
+    /// The client has not reported anything.
     #[error("no posture data was given")]
     NoData,
-    /// The check is not known here.
+    /// The check does not exist here.
     #[error("the check does not exist")]
     Missing,
     /// No reported hardware address is listed.
@@ -161,7 +161,7 @@ pub enum CheckFailure {
     /// The version of the operating system is in no range.
     #[error("the version of the operating system is not allowed")]
     OsVersion,
-    /// A process does not run as it must.
+    /// A required process does not run, or is another file.
     #[error("a required process does not run as it must")]
     Process,
     /// No code was given.
@@ -176,7 +176,7 @@ pub enum CheckFailure {
 }
 
 impl<'a> Check<'a> {
-    /// Evaluates the check. A pass says until when it holds without news from the client.
+    /// Evaluates the check. A pass says until when it holds without a new report.
     pub fn evaluate(
         &self,
         data: &PostureData,
@@ -248,8 +248,8 @@ impl ProcessRule<'_> {
     }
 }
 
-/// Whether one of the found fingerprints is wanted. Empty texts are ignored: other controllers send
-/// a missing signer as one.
+/// True if one of the found fingerprints is wanted. Empty texts are ignored, because other
+/// controllers send one for a missing signer.
 fn one_of(wanted: &[String], found: &[String]) -> bool {
     let mut wanted = wanted.iter().filter(|text| !text.is_empty()).peekable();
     let is_found = |wanted: &String| {
@@ -259,19 +259,20 @@ fn one_of(wanted: &[String], found: &[String]) -> bool {
     wanted.peek().is_none() || wanted.any(is_found)
 }
 
-/// The hexadecimal digits of a text, in lower case: the one spelling of hardware addresses, hashes
-/// and fingerprints, which people and systems write with separators of all kinds.
+/// The hexadecimal digits of a text in lower case: one spelling for hardware addresses, hashes and
+/// fingerprints, which are written with all kinds of separators.
 pub fn plain_hex(text: &str) -> String {
     text.chars().filter(char::is_ascii_hexdigit).map(|digit| digit.to_ascii_lowercase()).collect()
 }
 
-/// Whether the text is a version range that a check of operating systems understands.
+/// True if the text is a version range that checks of operating systems can read.
 pub fn is_version_range(text: &str) -> bool {
     version::is_range(text)
 }
 
 impl PostureCheck {
-    /// How long a code lasts; 0 and -1 mean for ever (protocol: management-api 7.6).
+    /// Time for which a code is valid; 0 and -1 mean for ever (docs/protocol/management-api.md
+    /// 7.6).
     pub fn mfa_timeout(&self) -> Option<Duration> {
         u64::try_from(self.mfa.timeout_seconds)
             .ok()
@@ -279,7 +280,7 @@ impl PostureCheck {
             .map(Duration::from_secs)
     }
 
-    /// The check, ready to be evaluated.
+    /// The check for evaluation.
     pub fn check(&self) -> Check<'_> {
         match self.check_type {
             PostureCheckType::Mac => Check::Mac(&self.mac_addresses),
@@ -389,7 +390,7 @@ mod tests {
         let running =
             ProcessReport { is_running: true, hash: "ab".into(), ..ProcessReport::default() };
         data.processes.insert("/a".into(), running.clone());
-        // Whatever the system is said to be, and if nothing is said of it.
+        // Whichever operating system was reported, or none.
         for os_type in [None, Some("Linux"), Some("Windows")] {
             data.os = os_type.map(|os| OsReport { os_type: os.into(), ..OsReport::default() });
             let evaluate =

@@ -1,10 +1,9 @@
-//! Versions and version ranges of operating systems: comparators separated by spaces must all
-//! hold, `||` separates alternatives, `x` stands for any number (protocol: edge-control-plane
-//! 12.3).
+//! Versions and version ranges of operating systems: comparators separated by spaces must all hold,
+//! `||` separates alternatives, `x` matches any number (docs/protocol/edge-control-plane.md 12.3).
 
 use std::cmp::Ordering;
 
-/// The longest range or version looked at.
+/// Longest range or version that is read, in bytes.
 const MAX_LEN: usize = 256;
 
 /// A version: numbers, and the parts of a pre-release.
@@ -49,7 +48,7 @@ fn number(text: &str) -> Option<u64> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// Numbers sort before texts, fewer parts before more.
+/// Order of pre-releases: numbers before texts, fewer parts before more.
 fn compare_pre(a: &[&str], b: &[&str]) -> Ordering {
     let parts = a.iter().zip(b).map(|(a, b)| match (number(a), number(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -60,7 +59,7 @@ fn compare_pre(a: &[&str], b: &[&str]) -> Ordering {
     parts.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
 }
 
-/// Whether a version lies in a range; no if either cannot be read.
+/// True if a version is in a range; false if either cannot be read.
 pub(super) fn is_in_range(version: &str, range: &str) -> bool {
     if version.len() > MAX_LEN {
         return false;
@@ -68,12 +67,12 @@ pub(super) fn is_in_range(version: &str, range: &str) -> bool {
     Version::parse(version).is_some_and(|version| evaluate(range, &version) == Some(true))
 }
 
-/// Whether the text is a range.
+/// True if the text is a range.
 pub(super) fn is_range(range: &str) -> bool {
     evaluate(range, &Version::of([0, 0, 0])).is_some()
 }
 
-/// Whether the version lies in the range; `None` if the range cannot be read.
+/// True if the version is in the range; `None` if the range cannot be read.
 fn evaluate(range: &str, version: &Version<'_>) -> Option<bool> {
     if range.len() > MAX_LEN {
         return None;
@@ -85,7 +84,7 @@ fn evaluate(range: &str, version: &Version<'_>) -> Option<bool> {
         comparators.peek()?;
         let mut operator = "";
         for word in comparators {
-            // An operator may stand apart from its version.
+            // A space may separate an operator from its version.
             let split = word.find(|c: char| !matches!(c, '<' | '>' | '=' | '!'));
             let (found, text) = word.split_at(split.unwrap_or(word.len()));
             if text.is_empty() {
@@ -110,7 +109,7 @@ fn evaluate(range: &str, version: &Version<'_>) -> Option<bool> {
     Some(any)
 }
 
-/// One comparator. A wildcard stands for all versions from its lowest to before `next`.
+/// Evaluates one comparator. A wildcard means all versions from its lowest to before `next`.
 fn compare(operator: &str, text: &str, version: &Version<'_>) -> Option<bool> {
     let (low, next) = match wildcard(text)? {
         Some(bounds) => bounds,

@@ -1,8 +1,8 @@
-//! The difference of two snapshots as events.
+//! The difference of two snapshots, as events.
 //!
-//! Members that go are told first, so that no entity is deleted while a policy still holds it;
-//! then deleted policies and entities, then those that are new or another, referenced ones first;
-//! then members that come; and last deleted configs, which nothing refers to any more.
+//! The order is: members that went, so that no entity is deleted while a policy holds it; deleted
+//! policies and entities; new and changed ones, referenced ones first; members that came; deleted
+//! configs, to which nothing refers any more.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,8 +14,8 @@ use roaring::RoaringBitmap;
 use super::{Action, ENTITIES, Event, MemberKind, Subject, ids, subject};
 use crate::{ChangeSet, Id, Kind, Snapshot, entity::ServicePolicy};
 
-/// What routers have to be told about the change sets that lead from one snapshot to another:
-/// the net difference, empty if there is none for them.
+/// The events for the change sets that lead from one snapshot to another: the net difference, empty
+/// if routers see none.
 pub fn changes(before: &Snapshot, after: &Snapshot, sets: &[Arc<ChangeSet>]) -> Vec<Event> {
     let delta = Delta::new(before, after, sets);
     let (gone, come) = delta.members();
@@ -38,7 +38,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot, sets: &[Arc<ChangeSet>]) -> 
     events
 }
 
-/// Members of one policy that went, and that came, sorted.
+/// Members of one policy that went and that came, sorted.
 #[derive(Default)]
 struct Moves {
     went: Vec<Id>,
@@ -80,7 +80,7 @@ impl<'a> Delta<'a> {
         self.touched(kind).filter_map(move |id| match self.subjects(kind, id) {
             (None, Some(subject)) => Some(Event { action: Action::Create, subject }),
             (Some(old), Some(subject)) if !same(&old, &subject) => {
-                // Revocations are only ever created (protocol: edge-control-plane 7.1).
+                // Revocations are only ever created (docs/protocol/edge-control-plane.md 7.1).
                 let action = match subject {
                     Subject::Revocation(_) => Action::Create,
                     _ => Action::Update,
@@ -93,9 +93,9 @@ impl<'a> Delta<'a> {
 
     /// Members of service policies that went, and those that came.
     ///
-    /// Where the role list of a policy changed, its members before and after are compared. Other
-    /// policies can only have gained or lost entities that changed themselves, so that these are
-    /// asked which policies hold them: the cost is that of what changed, however many there are.
+    /// If the role list of a policy changed, its members before and after are compared. Other
+    /// policies can only have gained or lost entities that changed themselves, so that the policies
+    /// of these are looked up: the cost depends on the number of changes only.
     fn members(&self) -> (Vec<Event>, Vec<Event>) {
         let mut moves: BTreeMap<(u32, usize), Moves> = BTreeMap::new();
         let policies = self.after.table(Kind::ServicePolicy);
@@ -135,7 +135,7 @@ impl<'a> Delta<'a> {
         (gone, come)
     }
 
-    /// Whether a policy has the role list on a side that it had before.
+    /// True if the role list of a policy's side is unchanged.
     fn is_same_side(&self, policy: &Id, kind: MemberKind) -> bool {
         let (before, after) = (
             self.before.entity(Kind::ServicePolicy, policy),
@@ -155,15 +155,14 @@ impl<'a> Delta<'a> {
         let old = self.before.table(Kind::ServicePolicy).ordinal(policy);
         let was = old.map(|old| of(self.before, old)).unwrap_or_default();
         let is = of(self.after, ordinal);
-        // An ordinal that was given to another entity is one that went and one that came.
+        // An ordinal that was given to another entity counts as one that went and one that came.
         let reused = self.reused(kind.kind());
         let (went, came) =
             (&(&*was - &*is) | &(&*was & &reused), &(&*is - &*was) | &(&*is & &reused));
         Moves { went: ids(self.before, kind, &went), came: ids(self.after, kind, &came) }
     }
 
-    /// The policies that held an entity before, as they are numbered now; those that are gone are
-    /// left out.
+    /// The policies that held an entity before, by their present ordinals, without deleted ones.
     fn held_before(&self, kind: MemberKind, id: &Id) -> RoaringBitmap {
         let held = self.before.holding::<ServicePolicy>(kind.side(), id);
         let (before, after) =
@@ -175,7 +174,7 @@ impl<'a> Delta<'a> {
         self.after.holding::<ServicePolicy>(kind.side(), id)
     }
 
-    /// Ordinals whose entity is gone, or has another one now: they may mean somebody else.
+    /// Ordinals whose entity was deleted, or which another entity has now.
     fn reused(&self, kind: Kind) -> RoaringBitmap {
         let (before, after) = (self.before.table(kind), self.after.table(kind));
         let moved = self.touched(kind).filter(|id| before.ordinal(id) != after.ordinal(id));
@@ -183,7 +182,7 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// Whether routers see no difference.
+/// True if routers see no difference.
 fn same(old: &Subject, new: &Subject) -> bool {
     match (old, new) {
         (Subject::ConfigType(a), Subject::ConfigType(b)) => {

@@ -1,12 +1,12 @@
-//! What routers are told about the model: the router data model.
+//! The router data model: what routers are told of the model.
 //!
-//! Routers do not know roles. They are told of entities, and of the members of each service policy
-//! as the controller computed them. [`full_state`] says everything, [`changes`] the difference of
-//! two snapshots; both in an order in which a receiver never hears of something that refers to
-//! what it does not know yet (protocol: edge-control-plane 7). Changes that a router would not see
-//! (a tag, an enrollment) give no event.
+//! Routers do not know roles. They are told the entities, and the members of each service policy as
+//! the controller computed them. [`full_state`] tells everything, [`changes`] the difference of two
+//! snapshots, both in an order in which an event refers only to entities that the receiver knows
+//! (docs/protocol/edge-control-plane.md 7). Changes that routers do not see (a tag, an enrollment)
+//! cause no event.
 //!
-//! The controller turns events into messages, and adds its own public keys.
+//! The controller encodes events as messages, and adds its own public keys.
 
 mod delta;
 
@@ -21,25 +21,25 @@ use crate::{
     },
 };
 
-/// What happened to an entity.
+/// Kind of change of an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It is new to routers.
+    /// The entity is new to routers.
     Create,
-    /// It is another.
+    /// The entity has changed.
     Update,
-    /// It is gone; the event carries its last value.
+    /// The entity was deleted; the event has its last value.
     Delete,
 }
 
-/// Which members of a service policy.
+/// Kind of members of a service policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
-    /// Its services.
+    /// Services.
     Services,
-    /// Its identities.
+    /// Identities.
     Identities,
-    /// Its posture checks.
+    /// Posture checks.
     PostureChecks,
 }
 
@@ -62,16 +62,16 @@ impl MemberKind {
         }
     }
 
-    /// In the order in which members are told.
+    /// Every kind, in the order in which routers are told.
     pub const ALL: [Self; 3] = [Self::Services, Self::PostureChecks, Self::Identities];
 }
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Subject {
     /// A config type.
     ConfigType(Arc<ConfigType>),
-    /// A config. Those of types with the target `router` go only to routers that have them.
+    /// A config. Configs of types with the target `router` go only to the routers that have them.
     Config(Arc<Config>),
     /// An identity.
     Identity(Arc<Identity>),
@@ -87,7 +87,7 @@ pub enum Subject {
     Members {
         /// The policy.
         policy: Id,
-        /// Which members.
+        /// Kind of the members.
         kind: MemberKind,
         /// Their ids, sorted.
         ids: Vec<Id>,
@@ -101,9 +101,9 @@ pub enum Subject {
 /// One event of the data model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What happened.
+    /// Kind of change.
     pub action: Action,
-    /// To what.
+    /// Subject of the change.
     pub subject: Subject,
 }
 
@@ -113,7 +113,7 @@ impl Event {
     }
 }
 
-/// The entity as routers know it; `None` if they do not.
+/// The entity as routers know it; `None` for kinds that they do not know.
 fn subject(entity: &Entity) -> Option<Subject> {
     match entity {
         Entity::ConfigType(it) => Some(Subject::ConfigType(it.clone())),
@@ -129,7 +129,7 @@ fn subject(entity: &Entity) -> Option<Subject> {
     }
 }
 
-/// Entities in the order in which a full state tells them, policies apart.
+/// Kinds of entities in the order of a full state, without policies.
 const ENTITIES: [Kind; 6] = [
     Kind::ConfigType,
     Kind::Config,
@@ -139,15 +139,15 @@ const ENTITIES: [Kind; 6] = [
     Kind::PostureCheck,
 ];
 
-/// Everything, referenced entities first (protocol: edge-control-plane 7.3). Revocations that have
-/// expired are left out. Public keys of the controller itself belong before the first
-/// [`Subject::Ca`] or [`Subject::Revocation`].
+/// The full state, referenced entities first (docs/protocol/edge-control-plane.md 7.3), without
+/// expired revocations. The controller's own public keys go before the first [`Subject::Ca`] or
+/// [`Subject::Revocation`].
 pub fn full_state(snapshot: &Snapshot, now: Timestamp) -> impl Iterator<Item = Event> + '_ {
     let cas = created(snapshot, Kind::Ca);
     entities(snapshot).chain(cas).chain(revocations(snapshot, now))
 }
 
-/// The part of [`full_state`] before the public keys, made event by event.
+/// The part of [`full_state`] before the public keys, computed event by event.
 pub fn entities(snapshot: &Snapshot) -> impl Iterator<Item = Event> + '_ {
     let entities = ENTITIES.into_iter().flat_map(|kind| created(snapshot, kind));
     let policies = snapshot.list::<ServicePolicy>();

@@ -1,5 +1,5 @@
-//! A naive receiver that knows only the rules of routers must end with what the snapshot says,
-//! and must never hear of something it cannot place.
+//! A naive receiver that knows only the rules of routers must end with the state of the snapshot,
+//! and every event must make sense to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::{
     testing::{self, Step, steps},
 };
 
-/// What a router keeps: entities by kind and id, members by policy.
+/// State of a router: entities by kind and id, members by policy.
 #[derive(Debug, Default, PartialEq)]
 struct Receiver {
     entities: BTreeMap<(&'static str, Id), Subject>,
@@ -92,7 +92,7 @@ impl Receiver {
         receiver
     }
 
-    /// Without what routers do not see of entities, and without empty member sets.
+    /// The state without fields that routers do not see, and without empty sets of members.
     fn seen(mut self) -> Self {
         self.members.retain(|_, ids| !ids.is_empty());
         for subject in self.entities.values_mut() {
@@ -172,7 +172,8 @@ fn what_routers_do_not_see_gives_no_event() {
     assert!(changes(&after, &again, &[set]).is_empty());
 }
 
-/// Within a batch the number of a deleted entity is given to another one: both are told.
+/// Within a batch the ordinal of a deleted entity is given to another one: routers are told of
+/// both.
 #[test]
 fn numbers_given_out_again_within_a_batch_are_not_mistaken() {
     let identity = |id: &str| -> Entity {

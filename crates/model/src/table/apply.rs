@@ -1,4 +1,4 @@
-//! Changes of a table: checked first, then done, so that a refused one leaves no trace.
+//! Changes of a table: checked first, then applied, so that a refused change has no effect.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{Entity, Id};
 
-/// For each id of one kind the new entity, or `None` to remove it.
+/// New value of each changed entity of one kind, by id; `None` deletes it.
 pub(crate) type TableChange = BTreeMap<Id, Option<Entity>>;
 
 impl Table {
-    /// Creates or replaces one entity. For tables outside of snapshots.
+    /// Creates or replaces one entity, in a table outside of snapshots.
     pub fn put(&mut self, entity: impl Into<Entity>) -> Result<(), ApplyError> {
         let entity = entity.into();
         let change = TableChange::from([(entity.id().clone(), Some(entity))]);
@@ -28,14 +28,14 @@ impl Table {
         Ok(())
     }
 
-    /// Removes one entity. For tables outside of snapshots.
+    /// Deletes one entity, in a table outside of snapshots.
     pub fn remove(&mut self, id: &Id) -> Option<Entity> {
         let entity = self.get(id)?.clone();
         self.apply(TableChange::from([(id.clone(), None)]));
         Some(entity)
     }
 
-    /// Whether names and other unique values would still be unique after a change.
+    /// Checks that names and other unique values are still unique after a change.
     pub(crate) fn check_unique(&self, change: &TableChange) -> Result<(), ApplyError> {
         let mut coming: HashMap<(Option<usize>, Arc<str>), Id> = HashMap::new();
         for (id, entity) in change.iter().filter_map(|(id, new)| Some((id, new.as_ref()?))) {
@@ -81,7 +81,7 @@ impl Table {
         }
     }
 
-    /// Applies one change that was checked.
+    /// Applies a change that was checked.
     pub(crate) fn apply(&mut self, change: TableChange) -> Delta {
         if !self.freed.is_empty() {
             Arc::make_mut(&mut self.free).extend(std::mem::take(&mut self.freed));
@@ -125,7 +125,7 @@ impl Table {
                 (self.slots.len() - 1) as u32
             }
         };
-        // An index is taken out while it changes: it asks the table how entities compare.
+        // The index is moved out while it changes, because it asks the table how entities compare.
         let mut index = std::mem::take(&mut self.by_id);
         index.insert(head_of_id(id), ordinal, &|other| self.compare_id(other, id.as_str()));
         self.by_id = index;
@@ -142,8 +142,8 @@ impl Table {
         self.freed.push(ordinal);
     }
 
-    /// Changes the order that a key belongs to, if it belongs to one. It is taken out meanwhile: to
-    /// compare it the table is looked at.
+    /// Changes the order that a key belongs to, if there is one. The order is moved out meanwhile,
+    /// because comparing keys reads the table.
     fn change_order(
         &mut self,
         key: &Key,
@@ -228,7 +228,7 @@ impl Table {
     }
 }
 
-/// Whether an entity holds a value under a name or unique field.
+/// True if an entity has this name or other unique value.
 fn holds(entity: &Option<Entity>, field: Option<usize>, value: &Arc<str>) -> bool {
     let Some(entity) = entity else { return false };
     let Some(index) = field else { return entity.name() == Some(value) };
@@ -256,8 +256,8 @@ mod check {
     use super::*;
 
     impl Table {
-        /// Proves that the indexes say what the entities say, and that no set holds the ordinal of
-        /// an entity that is not there.
+        /// Asserts that the indexes agree with the entities, and that no set has the ordinal of a
+        /// deleted entity.
         pub(crate) fn check(&self) {
             let all = 0..self.slots.len() as u32;
             let live: RoaringBitmap = all.filter(|at| self.at(*at).is_some()).collect();

@@ -1,10 +1,10 @@
-//! Why a change does not fit the entities that are there.
+//! Conflicts of a change with existing entities.
 
 use std::sync::Arc;
 
 use crate::{Id, Kind};
 
-/// Why a change does not fit the entities that are there.
+/// Why a change cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// Another entity of the kind has the name.
@@ -12,52 +12,52 @@ pub enum ApplyError {
     DuplicateName {
         /// The kind.
         kind: Kind,
-        /// The name wanted twice.
+        /// The name.
         name: Arc<str>,
-        /// Who has it.
+        /// Id of the entity that has it.
         holder: Id,
     },
-    /// Another entity of the kind has a value that must be unique.
+    /// Another entity of the kind has the same value in a unique field.
     #[error("{kind} {holder} already has the same {field}")]
     DuplicateValue {
         /// The kind.
         kind: Kind,
-        /// The field that must be unique.
+        /// The unique field.
         field: &'static str,
-        /// The value wanted twice.
+        /// The value.
         value: Arc<str>,
-        /// Who has it.
+        /// Id of the entity that has it.
         holder: Id,
     },
-    /// An entity names another one that is not there.
+    /// An entity refers to an entity that does not exist.
     #[error("{field} of {kind} {id} names {to} {target}, which does not exist")]
     MissingReference {
         /// The kind of the entity.
         kind: Kind,
-        /// The entity.
+        /// Id of the entity.
         id: Id,
         /// The field.
         field: &'static str,
-        /// The kind it names.
+        /// Kind of the missing entity.
         to: Kind,
-        /// The id it names.
+        /// Id of the missing entity.
         target: Id,
     },
-    /// An entity is deleted although another one names it.
+    /// A deleted entity is still referred to.
     #[error("{kind} {id} cannot be deleted: {field} of {by} {referrer} names it")]
     StillReferenced {
         /// The kind of the deleted entity.
         kind: Kind,
-        /// The deleted entity.
+        /// Id of the deleted entity.
         id: Id,
-        /// The kind that names it.
+        /// Kind of the entity that refers to it.
         by: Kind,
-        /// The entity that names it.
+        /// Id of the entity that refers to it.
         referrer: Id,
         /// The field.
         field: &'static str,
     },
-    /// An entity that is not there is deleted or gets a cold field.
+    /// An entity that does not exist is deleted or gets a cold field.
     #[error("there is no {kind} {id}")]
     NotFound {
         /// The kind.
@@ -68,7 +68,7 @@ pub enum ApplyError {
     /// The entity has no id.
     #[error("a {0} without id")]
     NoId(Kind),
-    /// Entities of this kind are not kept in snapshots.
+    /// Snapshots do not keep entities of this kind.
     #[error("{0} is not kept in snapshots")]
     NotInSnapshots(Kind),
 }

@@ -1,17 +1,17 @@
-//! What an entity is found by.
+//! Keys: what entities are found by.
 //!
-//! A change of an entity is the difference of two lists of keys: all keys that go are removed
-//! before those that come are added, so that two entities can swap names in one change.
+//! A change of an entity is the difference of two lists of keys. All removed keys go before new
+//! ones are added, so that two entities can swap names in one change.
 
 use std::{cmp::Ordering, sync::Arc};
 
 use super::ranked::head;
 use crate::{Entity, Id, Timestamp};
 
-/// What an entity is found by.
+/// A key of an entity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
-    /// Policies can mean it.
+    /// Policies can select the entity.
     Eligible,
     Created(Timestamp),
     Name(Arc<str>),
@@ -20,7 +20,7 @@ pub(crate) enum Key {
     Attribute(Arc<str>),
 }
 
-/// The keys of an entity, sorted and unique.
+/// The keys of an entity, sorted, without repetitions.
 pub(crate) fn keys(entity: &Entity) -> Vec<Key> {
     let mut keys = Vec::with_capacity(8);
     keys.push(Key::Created(entity.base().created_at));
@@ -45,7 +45,7 @@ pub(crate) fn keys(entity: &Entity) -> Vec<Key> {
     keys
 }
 
-/// Splits two sorted lists into what only the first and what only the second has.
+/// Splits two sorted lists into the elements of only the first and of only the second.
 pub(crate) fn difference(before: Vec<Key>, after: Vec<Key>) -> (Vec<Key>, Vec<Key>) {
     if before.is_empty() {
         return (before, after);
@@ -55,17 +55,17 @@ pub(crate) fn difference(before: Vec<Key>, after: Vec<Key>) -> (Vec<Key>, Vec<Ke
     (gone, come)
 }
 
-/// The head of a time, ordered as the times are. No two times have one head.
+/// Head of a time, with the same order. Different times have different heads.
 pub(crate) fn head_of_time(at: Timestamp) -> u64 {
     (at.0 as u64) ^ (1 << 63)
 }
 
-/// The head of an id.
+/// Head of an id.
 pub(crate) fn head_of_id(id: &Id) -> u64 {
     head(id.as_bytes())
 }
 
-/// The head of a key that an order is made of.
+/// Head of a key in an order.
 pub(crate) fn head_of(key: &Key) -> u64 {
     match key {
         Key::Created(at) => head_of_time(*at),
@@ -75,7 +75,7 @@ pub(crate) fn head_of(key: &Key) -> u64 {
     }
 }
 
-/// How the unique value of an entity stands to a text.
+/// Order of an entity's unique value to a text.
 pub(crate) fn compare_unique(entity: &Entity, index: usize, text: &str) -> Ordering {
     let mut order = Ordering::Less;
     entity.unique(&mut |own, value| {

@@ -1,5 +1,5 @@
-//! Loading a table: entities are put one behind the other, and its orders are sorted once, at the
-//! end. To look for the place of each one as it comes takes several times as long.
+//! Loading of a table: entities are appended, and the orders are sorted once at the end, which is
+//! several times as fast as inserting each entity at its place.
 
 use std::cmp::Ordering;
 
@@ -11,8 +11,7 @@ use super::{
 use crate::Entity;
 
 impl Table {
-    /// Puts an entity behind those that were loaded before; its attributes become shared ones.
-    /// Nothing is found before [`Table::loaded`].
+    /// Appends an entity and shares its attributes. Nothing can be found before [`Table::loaded`].
     pub(crate) fn load(&mut self, mut entity: Entity) {
         entity.share_attributes(&mut |attribute| self.share(attribute));
         let ordinal = self.slots.len() as u32;
@@ -24,12 +23,13 @@ impl Table {
         self.slots.push_back(Some(entity));
     }
 
-    /// Makes the orders of what was loaded.
+    /// Sorts the orders of the loaded entities.
     pub(crate) fn loaded(&mut self) -> Result<(), ApplyError> {
         if self.sort_orders().is_some() {
             return Ok(());
         }
-        // Two have one id or one value: the second takes the place of the first, or is refused.
+        // Two entities have the same id or unique value: inserting them one by one replaces the
+        // first or refuses the second.
         let mut table = Self::new(self.kind);
         for entity in self.slots.iter().flatten() {
             table.put(entity.clone())?;
@@ -38,7 +38,7 @@ impl Table {
         Ok(())
     }
 
-    /// None if two entities have one place in an order.
+    /// Sorts the orders; `None` if two entities have the same key.
     fn sort_orders(&mut self) -> Option<()> {
         self.live = std::sync::Arc::new((0..self.slots.len() as u32).collect());
         self.by_id = self
@@ -65,7 +65,7 @@ impl Table {
         Some(())
     }
 
-    /// The entities with a key in its order, those with one key in the order of `compare`.
+    /// The entities with a key, sorted by it; `compare` orders those with the same head.
     fn order(
         &self,
         key: impl Fn(&Entity) -> Option<u128>,
@@ -80,7 +80,7 @@ impl Table {
     }
 }
 
-/// Something of a unique value of an entity, if it has one.
+/// A function of an entity's unique value, if it has one.
 fn unique<T>(entity: &Entity, index: usize, of: impl Fn(&str) -> T) -> Option<T> {
     let mut found = None;
     entity.unique(&mut |own, value| {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_loaded_table_is_as_one_that_grew() {
-        // Names that differ behind what the heads of the orders hold, and one that is empty.
+        // Names that differ only behind their heads, and an empty one.
         let name = |number: i64| match number {
             7 => String::new(),
             _ => format!("a name that is long: {}", number * 37 % 100),
@@ -149,7 +149,7 @@ mod tests {
         let mut grown = Table::new(Kind::Identity);
         entities().for_each(|entity| grown.put(entity).unwrap());
         assert!(table.iter().eq(grown.iter()));
-        // It goes on as any other.
+        // The table can be changed like any other.
         for number in 100..150 {
             table.put(identity(number, &format!("a name that is new: {number}"))).unwrap();
         }

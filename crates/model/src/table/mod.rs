@@ -1,11 +1,11 @@
-//! All entities of one kind with their indexes; the part a snapshot is made of.
+//! All entities of one kind, with their indexes; snapshots consist of tables.
 //!
-//! Every entity has a dense number, its *ordinal*, private to the process. Sets of entities are
-//! compressed sets of ordinals, and an order of entities is a list of ordinals. Ordinals of
-//! deleted entities are given out again, lowest first, but not before the next change: within one
-//! change an ordinal never means two entities.
+//! Every entity has a dense number, its *ordinal*, which is private to the process. Sets of
+//! entities are compressed sets of ordinals, and an order of entities is a list of ordinals.
+//! Ordinals of deleted entities are reused, lowest first, but not within the same change: in one
+//! change an ordinal stands for one entity only.
 //!
-//! A clone shares everything; a change of it copies only the parts it touches, once.
+//! A clone shares everything; changing it copies only the parts that it touches, once.
 
 mod apply;
 mod error;
@@ -29,12 +29,12 @@ use self::{
 };
 use crate::{Entity, Id, Kind, Timestamp};
 
-/// What a change means for policies: keys of sets whose members changed.
+/// Effect of a change on policies: keys of sets whose members changed.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
-    /// Entities that policies can mean since, or no longer.
+    /// Entities that policies can select since the change, or no longer.
     pub(crate) eligible: Vec<Id>,
-    /// Attributes that were given or taken.
+    /// Attributes that entities got or lost.
     pub(crate) attributes: Vec<Arc<str>>,
 }
 
@@ -45,21 +45,21 @@ pub struct Table {
     slots: Vector<Option<Entity>>,
     live: Arc<RoaringBitmap>,
     eligible: Arc<RoaringBitmap>,
-    /// Ordinals that may be given out.
+    /// Ordinals that may be reused.
     free: Arc<RoaringBitmap>,
     /// Ordinals freed by the last change.
     freed: Vec<u32>,
     by_id: Ranked,
     by_name: Ranked,
-    /// By time, then id.
+    /// By time of creation, then id.
     by_created: Ranked,
     by_unique: Vec<Ranked>,
-    /// One map for each link, and for each group behind them.
+    /// One map for each link, followed by one for each group.
     by_link: Vec<OrdMap<Id, Refs>>,
     by_attribute: OrdMap<Arc<str>, Arc<RoaringBitmap>>,
 }
 
-/// An order in which a table holds its entities.
+/// An order of a table's entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ranking {
     Id,
@@ -92,12 +92,12 @@ impl Table {
         self.kind
     }
 
-    /// How many entities there are.
+    /// Number of entities.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no entities.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -127,15 +127,14 @@ impl Table {
         self.by_name.find(head(name.as_bytes()), &|other| self.compare_name(other, name))
     }
 
-    /// The entities whose names come behind this one, ordered by name; without one all that have
-    /// names.
+    /// The entities whose names are after this one, ordered by name; `None`: all with names.
     pub fn behind_name(&self, name: Option<&str>) -> impl Iterator<Item = &Entity> {
         let behind = |name| self.rank_of_name(name) + usize::from(self.named(name).is_some());
         let ranks = name.map_or(0, behind)..self.by_name.len();
         self.ranks(Ranking::Name, ranks).filter_map(|(_, ordinal)| self.at(ordinal))
     }
 
-    /// The entity with a unique value; the index is that into [`Kind::unique`].
+    /// The entity with a unique value; `index` is that in [`Kind::unique`].
     pub fn by_unique(&self, index: usize, value: &str) -> Option<&Entity> {
         self.at(self.holding_unique(index, value)?)
     }
@@ -151,14 +150,14 @@ impl Table {
         self.by_id.iter().filter_map(|ordinal| self.at(ordinal))
     }
 
-    /// All entities with their ordinals, in the order of these and whatever the indexes say: the
-    /// quickest way to see them all.
+    /// Every entity with its ordinal, ordered by ordinal and independent of the indexes: the
+    /// fastest way to read all of them.
     pub(crate) fn occupied(&self) -> impl Iterator<Item = (u32, &Entity)> {
         (0u32..).zip(self.slots.iter()).filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
     }
 
-    /// The ordinals of these ranks in an order. Those with one time of creation have one number
-    /// beside them.
+    /// The ordinals at these ranks of an order, each with its head: entities with the same time of
+    /// creation have the same head.
     pub(crate) fn ranks(
         &self,
         ranking: Ranking,
@@ -173,27 +172,27 @@ impl Table {
         [ranked.first(), ranked.last()].map(|end| end.map(|(_, ordinal)| ordinal))
     }
 
-    /// Whether an order holds every entity: those without a name have no place by name.
+    /// True if an order has every entity: the order of names lacks entities without a name.
     pub(crate) fn is_complete(&self, ranking: Ranking) -> bool {
         self.ranked(ranking).len() == self.len()
     }
 
-    /// How many ids are smaller than a text.
+    /// Number of ids before a text.
     pub(crate) fn rank_of_id(&self, text: &str) -> usize {
         self.by_id.rank(head(text.as_bytes()), &|other| self.compare_id(other, text))
     }
 
-    /// How many names are smaller than a text.
+    /// Number of names before a text.
     pub(crate) fn rank_of_name(&self, text: &str) -> usize {
         self.by_name.rank(head(text.as_bytes()), &|other| self.compare_name(other, text))
     }
 
-    /// How many entities were created before a time.
+    /// Number of entities created before a time.
     pub(crate) fn rank_of_time(&self, at: Timestamp) -> usize {
         self.by_created.rank(head_of_time(at), &|_| Ordering::Greater)
     }
 
-    /// The entities that name `target` by the link; the number is that into [`Kind::links`].
+    /// The entities that refer to `target` by the link; the number is that in [`Kind::links`].
     pub fn referring<'a>(
         &'a self,
         link: usize,
@@ -203,8 +202,8 @@ impl Table {
         refs.into_iter().flat_map(Refs::iter).filter_map(|ordinal| self.at(ordinal))
     }
 
-    /// The entities that name one target by one link and another by another: as many looks as the
-    /// target with fewer of them has.
+    /// The entities that refer to one target by one link and to another by another. It reads the
+    /// referrers of the target with fewer of them.
     pub fn referring_both<'a>(
         &'a self,
         one: (usize, &Id),
@@ -219,13 +218,13 @@ impl Table {
         within.filter_map(|ordinal| self.at(ordinal))
     }
 
-    /// The ordinals of the entities that name `target` by the link.
+    /// Ordinals of the entities that refer to `target` by the link.
     pub fn referrers(&self, link: usize, target: &Id) -> RoaringBitmap {
         let refs = self.by_link.get(link).and_then(|targets| targets.get(target));
         refs.map(Refs::to_set).unwrap_or_default()
     }
 
-    /// How many entities name `target` by the link.
+    /// Number of entities that refer to `target` by the link.
     pub(crate) fn count_referrers(&self, link: usize, target: &Id) -> u64 {
         let refs = self.by_link.get(link).and_then(|targets| targets.get(target));
         refs.map_or(0, Refs::len)
@@ -236,7 +235,7 @@ impl Table {
         &self.live
     }
 
-    /// The ordinals of the entities that policies can mean; these are what `#all` means.
+    /// Ordinals of the entities that policies can select, which `#all` means.
     pub fn eligible(&self) -> &Arc<RoaringBitmap> {
         &self.eligible
     }
@@ -251,7 +250,7 @@ impl Table {
         self.by_attribute.iter()
     }
 
-    /// Replaces a role attribute by the one that those share who bear it.
+    /// Replaces a role attribute's text with the one that its bearers share.
     pub(crate) fn share(&self, attribute: &mut Arc<str>) {
         if let Some((shared, _)) = self.by_attribute.get_key_value(attribute) {
             *attribute = shared.clone();

@@ -1,20 +1,20 @@
 //! Ordinals in the order of a key of their entities.
 //!
-//! An entry is the *head* of the key, its first eight bytes as a number, and the ordinal. Two
-//! entries with one head are told apart by the whole keys, which are read from the entities: the
-//! index itself holds no text, and takes twelve bytes an entry.
+//! An entry is the *head* of the key, its first eight bytes as a number, and the ordinal. Entries
+//! with the same head are ordered by the whole keys, which are read from the entities: the index
+//! holds no text and takes twelve bytes per entry.
 //!
-//! Entries lie in chunks. A clone shares them all; a change copies the chunk it touches once per
-//! clone. How many entries lie before a place is the sum of the lengths of the chunks before it,
-//! so that a page deep in a list costs no walk.
+//! Entries are in chunks. A clone shares all chunks; a change copies the chunk that it touches,
+//! once per clone. The rank of an entry is the sum of the lengths of the chunks before it, so that
+//! a page deep in a list needs no walk.
 
 use std::{cmp::Ordering, ops::Range, sync::Arc};
 
 use imbl::Vector;
 
-/// Most entries of a chunk. Few in tests, so that their small tables have many chunks.
+/// Most entries of a chunk. Fewer in tests, so that small tables have many chunks.
 const CHUNK: usize = if cfg!(test) { 16 } else { 256 };
-/// Room made when a chunk grows.
+/// Entries by which a chunk's capacity grows.
 const ROOM: usize = CHUNK / 8;
 
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ struct Chunk {
     ordinals: Vec<u32>,
 }
 
-/// A chunk with what is asked of it while looking for the right one.
+/// A chunk, with the values that the search for a chunk reads.
 #[derive(Debug, Clone)]
 struct Slot {
     /// Head of the first entry.
@@ -39,8 +39,7 @@ pub(crate) struct Ranked {
     len: usize,
 }
 
-/// How the entity of an ordinal stands to the key that is looked for. Only asked about entries
-/// with the same head.
+/// Order of an ordinal's entity to the wanted key. Only asked about entries with the same head.
 pub(crate) type Compare<'c> = &'c dyn Fn(u32) -> Ordering;
 
 /// A place in the list of chunks.
@@ -59,15 +58,15 @@ pub(crate) fn head(text: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// A longer head of a text: its upper half is the head.
+/// A longer head of a text, whose upper half is the head.
 pub(crate) fn wide_head(text: &[u8]) -> u128 {
     let low = text.get(8..).unwrap_or_default();
     u128::from(head(text)) << 64 | u128::from(head(low))
 }
 
 impl Ranked {
-    /// Ordinals with keys, which begin with the heads, in any order; those with one key are told
-    /// apart by `compare`. None if it cannot tell two apart.
+    /// Sorts ordinals by keys, which begin with the heads; `compare` orders those with the same
+    /// key. `None` if two are equal.
     pub(crate) fn sorted(
         mut entries: Vec<(u128, u32)>,
         compare: impl Fn(u32, u32) -> Ordering,
@@ -88,7 +87,7 @@ impl Ranked {
         Some(Self { slots: slots.collect(), len: entries.len() })
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -99,31 +98,31 @@ impl Ranked {
         if found { self.at(place) } else { None }
     }
 
-    /// How many keys are smaller.
+    /// Number of entries with smaller keys.
     pub(crate) fn rank(&self, head: u64, compare: Compare<'_>) -> usize {
         let (place, _) = self.locate(head, compare);
         let before = self.slots.iter().take(place.slot);
         before.map(|slot| slot.len as usize).sum::<usize>() + place.at
     }
 
-    /// The first with its head.
+    /// The first entry: head and ordinal.
     pub(crate) fn first(&self) -> Option<(u64, u32)> {
         let chunk = &self.slots.front()?.chunk;
         Some((*chunk.heads.first()?, *chunk.ordinals.first()?))
     }
 
-    /// The last with its head.
+    /// The last entry: head and ordinal.
     pub(crate) fn last(&self) -> Option<(u64, u32)> {
         let chunk = &self.slots.back()?.chunk;
         Some((*chunk.heads.last()?, *chunk.ordinals.last()?))
     }
 
-    /// All, in order.
+    /// Every ordinal, in order.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
         self.slots.iter().flat_map(|slot| slot.chunk.ordinals.iter().copied())
     }
 
-    /// Those of these ranks, in order, with their heads.
+    /// The entries at these ranks, in order: head and ordinal.
     pub(crate) fn ranks(
         &self,
         ranks: Range<usize>,
@@ -146,7 +145,7 @@ impl Ranked {
         parts.into_iter().flatten()
     }
 
-    /// Adds an entry; none with the same key may be there.
+    /// Adds an entry. Its key must not exist.
     pub(crate) fn insert(&mut self, head: u64, ordinal: u32, compare: Compare<'_>) {
         let (place, _) = self.locate(head, compare);
         let place = self.make_room(place);
@@ -169,7 +168,7 @@ impl Ranked {
         }
     }
 
-    /// Takes the entry with this key out.
+    /// Removes the entry with this key.
     pub(crate) fn remove(&mut self, head: u64, compare: Compare<'_>) -> Option<u32> {
         let (place, found) = self.locate(head, compare);
         let slot = self.slots.get_mut(place.slot).filter(|_| found)?;
@@ -190,9 +189,9 @@ impl Ranked {
         self.slots.get(place.slot)?.chunk.ordinals.get(place.at).copied()
     }
 
-    /// Where the key is or belongs, and whether it is there.
+    /// The place of a key, and true if it exists.
     fn locate(&self, head: u64, compare: Compare<'_>) -> (Place, bool) {
-        // The last chunk whose first key is not larger.
+        // The last chunk whose first key is not larger than the wanted one.
         let (mut low, mut high) = (0, self.slots.len());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -218,8 +217,8 @@ impl Ranked {
         }
     }
 
-    /// Splits a full chunk. One that is filled from its end is left full, so that entries that
-    /// come in order lie tightly.
+    /// Splits a full chunk. One that is filled at its end stays full, so that entries that come in
+    /// order are packed tightly.
     fn make_room(&mut self, place: Place) -> Place {
         const HALF: usize = CHUNK / 2;
         let last = place.slot + 1 == self.slots.len();
@@ -245,7 +244,7 @@ impl Ranked {
         }
     }
 
-    /// Joins a chunk with the next when both are small.
+    /// Merges a chunk with the next if both are small.
     fn merge(&mut self, index: usize) {
         let len = |at: usize| self.slots.get(at).map(|slot| slot.len as usize);
         let (Some(own), Some(next)) = (len(index), len(index + 1)) else { return };
@@ -270,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys by ordinal, as the entities would hold them.
+    /// Keys by ordinal, in place of entities.
     #[derive(Default)]
     struct Bed {
         keys: Vec<String>,

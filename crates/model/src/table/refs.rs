@@ -1,4 +1,4 @@
-//! Those who name one entity: nearly always one, sometimes very many.
+//! The entities that refer to one entity: nearly always one, sometimes very many.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Refs {
         }
     }
 
-    /// Takes one out; true if none is left.
+    /// Removes an ordinal. Returns true if none is left.
     pub(crate) fn remove(&mut self, ordinal: u32) -> bool {
         match self {
             Self::One(one) => *one == ordinal,

@@ -1,7 +1,7 @@
-//! Whether the indexes of a table say what its entities say, and indexes made anew.
+//! Verification that the indexes of a table agree with its entities, and rebuilding of indexes.
 //!
-//! A table keeps its indexes with every change, so what is found here is a fault of this program or
-//! of the machine it runs on.
+//! A table updates its indexes with every change, so that a fault found here is a defect of this
+//! program or of the machine.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::Id;
 
-/// How many entries the indexes hold.
+/// Number of entries in the indexes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sizes {
     eligible: u64,
@@ -37,7 +37,7 @@ impl Sizes {
 }
 
 impl Table {
-    /// Tells everything that is wrong with the indexes, in words.
+    /// Passes a description of every fault of the indexes to `wrong`.
     pub fn verify(&self, wrong: &mut dyn FnMut(String)) {
         let kind = self.kind;
         let mut expected = Sizes::default();
@@ -69,7 +69,7 @@ impl Table {
         }
     }
 
-    /// The same entities with indexes made anew.
+    /// The same entities with rebuilt indexes.
     pub fn rebuilt(&self) -> Result<Self, ApplyError> {
         let mut table = Self::new(self.kind);
         for (_, entity) in self.occupied() {
@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Tells of entries that no entity accounts for.
+    /// Reports entries that belong to no entity.
     fn verify_extra(&self, wrong: &mut dyn FnMut(String)) {
         let mut extra = |shown: &str| {
             let kind = self.kind;
@@ -149,7 +149,7 @@ impl Table {
         }
     }
 
-    /// A key in words. Unique values may be secrets, so they are not shown.
+    /// Description of a key. Unique values may be secrets and are not shown.
     fn shown(&self, key: &Key) -> String {
         match key {
             Key::Eligible => "eligibility for policies".to_owned(),
@@ -167,7 +167,7 @@ impl Table {
         }
     }
 
-    /// Takes an entity out of every index but the one by id: a fault, for tests of what finds it.
+    /// Removes an entity from every index except that by id: a fault, for tests.
     #[doc(hidden)]
     pub fn plant_lost_keys(&mut self, id: &Id) {
         let Some((ordinal, entity)) = self.ordinal(id).and_then(|at| Some((at, self.at(at)?)))
@@ -211,7 +211,7 @@ mod tests {
         found
     }
 
-    /// Breaks a table in one way; it is found, and gone once the indexes are made anew.
+    /// Breaks a table, and checks that the fault is found and that rebuilding removes it.
     fn planted(breaks: impl FnOnce(&mut Table), found: &str) {
         let mut table = table();
         assert_eq!(faults(&table), [""; 0]);

@@ -1,5 +1,5 @@
 //! Who an SDK is: its token against keys or announced sessions, its certificate against the token
-//! (protocol: edge-control-plane 11, sdk 3).
+//! (docs/protocol/edge-control-plane.md 11, docs/protocol/sdk.md 3).
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -145,7 +145,7 @@ fn admit(inner: &Inner, presented: &Presented) -> Result<Option<String>, Refusal
     Ok(identity.map(|identity| identity.name.clone()))
 }
 
-/// A newer token of the same session (protocol: edge-control-plane 11.4).
+/// A newer token of the same session (docs/protocol/edge-control-plane.md 11.4).
 pub(crate) fn renew(
     inner: &Inner,
     session: &Session,

@@ -1,4 +1,4 @@
-//! Whether a token may be used with a certificate (protocol: edge-control-plane 11.3).
+//! Whether a token may be used with a certificate (docs/protocol/edge-control-plane.md 11.3).
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! A controller compares its data model with this router's (protocol: edge-control-plane 9).
+//! A controller compares its data model with this router's (docs/protocol/edge-control-plane.md 9).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,5 +1,5 @@
 //! Whether an identity may use a service, decided from the data model alone, by the one decision
-//! of the network ([`weft_model::access`]; protocol: edge-control-plane 12.2).
+//! of the network ([`weft_model::access`]; docs/protocol/edge-control-plane.md 12.2).
 
 use weft_model::{
     Semantic, Timestamp,

@@ -1,5 +1,5 @@
 //! The data model on disk: one gzip stream of a full state, as original routers write it
-//! (protocol: edge-control-plane 8.2).
+//! (docs/protocol/edge-control-plane.md 8.2).
 
 use std::{
     fs::File,

@@ -1,5 +1,5 @@
 //! What an SDK may do: service session tokens and decisions
-//! (protocol: edge-control-plane 11.5, 12).
+//! (docs/protocol/edge-control-plane.md 11.5, 12).
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use super::{Inner, decide, live, refused, token};
 use crate::seam::{Grant, Refusal, RetryHint, Session, Use};
 
 /// The one text of a refusal that C SDKs read: they drop the service session and begin anew
-/// (protocol: sdk 6).
+/// (docs/protocol/sdk.md 6).
 const INVALID_SESSION: &str = "Invalid Session";
 
 fn invalid(detail: &dyn std::fmt::Display, session: &Session) -> Refusal {
@@ -37,9 +37,7 @@ pub(crate) fn judge(
         // Held until the grant is noted: a change comes before the decision, or finds the grant.
         let model = inner.model.read();
         decide::decide(&model, &session.identity, &grant.service, purpose)?;
-        let mut grants = inner.grants.lock();
-        let of_identity = grants.entry(session.identity.clone()).or_default();
-        of_identity.insert((grant.service.clone(), purpose));
+        inner.grants.lock().insert(&session.identity, &grant.service, purpose);
     }
     Ok(grant)
 }

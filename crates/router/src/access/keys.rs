@@ -1,5 +1,5 @@
 //! Keys of the data model, made ready: those that verify tokens, and those that clients'
-//! certificates lead to (protocol: edge-control-plane 7.2, 11.1, 11.2).
+//! certificates lead to (docs/protocol/edge-control-plane.md 7.2, 11.1, 11.2).
 
 use weft_identity::{Certificate, KeySet, PublicKey, TrustBundle};
 use weft_wire::edge_ctrl::data_model::{

@@ -107,8 +107,8 @@ impl LiveSessions {
 }
 
 /// Whether a token is revoked: by itself, with its session, or with its identity
-/// (protocol: edge-control-plane 4.4, 11.4). Times are compared in whole seconds, so that a token
-/// of the second of the revocation is revoked.
+/// (docs/protocol/edge-control-plane.md 4.4, 11.4). Times are compared in whole seconds, so that a
+/// token of the second of the revocation is revoked.
 pub(crate) fn is_revoked(model: &Model, session: &str, identity: &str, token: &TokenFacts) -> bool {
     let revocation = |id: &str, kind: &str| -> Option<&Revocation> {
         model.revocations.get(id).filter(|one| one.r#type == kind)

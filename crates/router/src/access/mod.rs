@@ -16,6 +16,7 @@ mod binding;
 mod compare;
 mod decide;
 mod file;
+mod grants;
 mod judge;
 mod keys;
 mod live;
@@ -28,7 +29,7 @@ mod tunneled;
 mod worker;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     sync::{
         Arc,
@@ -112,6 +113,9 @@ impl AccessOptions {
     }
 }
 
+/// JSON by the name of its config type.
+pub(crate) type ManagedConfigs = Arc<BTreeMap<String, String>>;
+
 /// The access half. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct AccessHalf(Arc<Inner>);
@@ -129,13 +133,15 @@ struct Inner {
     /// Sessions of open connections.
     live: Mutex<LiveSessions>,
     /// What identities were granted by this router, to be judged anew when the model changes.
-    grants: Mutex<HashMap<String, HashSet<(String, Use)>>>,
+    grants: Mutex<grants::Grants>,
     /// Service sessions that ended lately.
     ended: Mutex<HashMap<String, Instant>>,
     subscription: Mutex<Subscription>,
     events: broadcast::Sender<AccessEvent>,
     own_services: Mutex<Tunneled>,
     tunneled: watch::Sender<Arc<Vec<Arc<TunnelService>>>>,
+    /// What controllers set of this router.
+    managed: watch::Sender<ManagedConfigs>,
     /// Counts what an SDK may be waiting for: keys and sessions.
     arrivals: watch::Sender<u64>,
     timeline: watch::Sender<String>,
@@ -178,6 +184,7 @@ impl AccessHalf {
             events: broadcast::Sender::new(EVENTS),
             tunneled: watch::Sender::new(own_services.list()),
             own_services: Mutex::new(own_services),
+            managed: watch::Sender::new(Arc::new(model.managed(&options.router_id))),
             arrivals: watch::Sender::new(0),
             timeline: watch::Sender::new(model.timeline.clone()),
             online: watch::Sender::new(false),
@@ -206,6 +213,11 @@ impl AccessHalf {
             let chain: Vec<_> = client.chain().iter().map(|one| one.der().clone()).collect();
             self.learn_first_party(&chain);
         }
+    }
+
+    /// What controllers set of this router, now and whenever it changes.
+    pub(crate) fn managed(&self) -> watch::Receiver<ManagedConfigs> {
+        self.0.managed.subscribe()
     }
 
     /// Begins to work. To be called once.
@@ -271,7 +283,7 @@ impl AccessHalf {
     }
 
     /// Certificates that lead where those of a controller lead are of the network's own making
-    /// (protocol: edge-control-plane 11.3).
+    /// (docs/protocol/edge-control-plane.md 11.3).
     fn learn_first_party(&self, chain: &[CertificateDer<'static>]) {
         let identity = self.0.identity.current();
         let now = SystemTime::now();
@@ -279,7 +291,7 @@ impl AccessHalf {
     }
 
     /// Whether the chain of an SDK may complete a TLS handshake
-    /// (protocol: edge-control-plane 11.1).
+    /// (docs/protocol/edge-control-plane.md 11.1).
     pub(crate) fn admits_chain(&self, chain: &[CertificateDer<'_>]) -> weft_identity::Result<()> {
         let identity = self.0.identity.current();
         let intermediates: Vec<_> = identity.ca().intermediates().cloned().collect();

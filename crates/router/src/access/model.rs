@@ -1,12 +1,12 @@
 //! The router's copy of the data model: entities by id, policies with their members, kept by the
-//! events of a controller (protocol: edge-control-plane 4, 8.1).
+//! events of a controller (docs/protocol/edge-control-plane.md 4, 8.1).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weft_wire::edge_ctrl::data_model::{
     Action, Cache, ChangeSet, Config, ConfigType, DataState, Event, Identity, PolicyType,
     PostureCheck, PublicKey, RelatedEntityType, Revocation, Router, Service, ServicePolicy,
-    ServicePolicyChange, event,
+    ServicePolicyChange, TARGET_ROUTER, event,
 };
 
 /// A service policy with its members.
@@ -61,6 +61,8 @@ pub(crate) struct Touched {
     pub(crate) configs: HashSet<String>,
     /// Config types.
     pub(crate) config_types: bool,
+    /// Routers.
+    pub(crate) routers: bool,
     /// Policies that have another type, or other identities or posture checks.
     pub(crate) policies: HashSet<String>,
     /// Policies that were deleted.
@@ -111,7 +113,7 @@ impl Model {
     }
 
     /// Whether a change set may be applied. A change outside of the chain always may
-    /// (protocol: edge-control-plane 6.3).
+    /// (docs/protocol/edge-control-plane.md 6.3).
     pub(crate) fn fits(&self, change: &ChangeSet) -> Fit {
         if change.is_synthetic {
             Fit::Next
@@ -151,6 +153,7 @@ impl Model {
             }
             Some(event::Model::Config(one)) => self.apply_config(one, delete, touched),
             Some(event::Model::Router(one)) => {
+                touched.routers = true;
                 put(&mut self.routers, one.id.clone(), one, delete);
             }
             Some(event::Model::PublicKey(one)) => {
@@ -304,7 +307,7 @@ impl Model {
     }
 
     /// Config data by config type name, as an identity sees a service: the service's own configs,
-    /// overridden by those of the identity (protocol: edge-control-plane 8.1).
+    /// overridden by those of the identity (docs/protocol/edge-control-plane.md 8.1).
     pub(crate) fn configs_for(
         &self,
         identity: &str,
@@ -332,8 +335,29 @@ impl Model {
         service.configs.iter().chain(overrides.into_iter().flat_map(|one| one.configs.values()))
     }
 
+    /// What controllers set of a router, by the name of the config type.
+    pub(crate) fn managed(&self, router: &str) -> BTreeMap<String, String> {
+        let ids = self.routers.get(router).map(|router| router.configs.as_slice());
+        let configs = ids.unwrap_or_default().iter().filter_map(|id| self.configs.get(id));
+        let of_router = |config: &Config| {
+            let kind = self.config_types.get(&config.type_id)?;
+            (kind.target == TARGET_ROUTER).then(|| (kind.name.clone(), config.data_json.clone()))
+        };
+        configs.filter_map(of_router).collect()
+    }
+
+    /// Forgets configs of a router that are its own no more: nobody says that they are gone.
+    pub(crate) fn forget_managed(&mut self, router: &str) {
+        let Some(own) = self.routers.get(router) else { return };
+        let types = &self.config_types;
+        self.configs.retain(|id, config| {
+            let kind = types.get(&config.type_id);
+            kind.is_none_or(|kind| kind.target != TARGET_ROUTER) || own.configs.contains(id)
+        });
+    }
+
     /// The model as a full state, referenced entities first
-    /// (protocol: edge-control-plane 7.3).
+    /// (docs/protocol/edge-control-plane.md 7.3).
     pub(crate) fn to_state(&self) -> DataState {
         let create = |model: event::Model| Event::new(Action::Create, model);
         let mut events: Vec<Event> = Vec::new();

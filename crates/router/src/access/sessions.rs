@@ -1,5 +1,5 @@
 //! Opaque API sessions, as controllers announce them, and their full synchronisation
-//! (protocol: edge-control-plane 10).
+//! (docs/protocol/edge-control-plane.md 10).
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

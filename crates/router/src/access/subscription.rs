@@ -1,4 +1,5 @@
-//! When and where this router subscribes to the data model (protocol: edge-control-plane 6.3).
+//! When and where this router subscribes to the data model
+//! (docs/protocol/edge-control-plane.md 6.3).
 //!
 //! Pure: the caller brings the time, says which controllers there are, and sends what comes out.
 

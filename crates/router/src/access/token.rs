@@ -1,6 +1,6 @@
 //! Tokens as routers read them: access tokens of API sessions, and service session tokens
-//! (protocol: edge-control-plane 11.2, 11.5). Only the claims a router looks at are read; what else
-//! other controllers put into a token may have any form.
+//! (docs/protocol/edge-control-plane.md 11.2, 11.5). Only the claims a router looks at are read;
+//! what else other controllers put into a token may have any form.
 
 use std::time::SystemTime;
 

@@ -1,6 +1,7 @@
 //! The services that the router's own identity may use, with what their configs say
-//! (protocol: edge-control-plane 15). Of a change of the model only what it concerns is worked out
-//! anew: a router may have thousands of services, and each of them comes with several changes.
+//! (docs/protocol/edge-control-plane.md 15). Of a change of the model only what it concerns is
+//! worked out anew: a router may have thousands of services, and each of them comes with several
+//! changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -1,5 +1,5 @@
 //! Takes what controllers say about the data model and about sessions, in order, and keeps the
-//! subscription running (protocol: edge-control-plane 6.3, 8, 10).
+//! subscription running (docs/protocol/edge-control-plane.md 6.3, 8, 10).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,10 +26,7 @@ use super::{
     live,
     model::{Fit, Model, Touched},
 };
-use crate::{
-    controllers::Controller,
-    seam::{AccessEvent, Use},
-};
+use crate::{controllers::Controller, seam::AccessEvent};
 
 /// How often small things are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -244,6 +241,26 @@ impl Inner {
         if touched.revocations {
             self.sweep();
         }
+        if touched.all || touched.routers || touched.config_types || !touched.configs.is_empty() {
+            self.tell_managed();
+        }
+    }
+
+    /// What controllers set of this router may be something else.
+    fn tell_managed(&self) {
+        let own = &self.options.router_id;
+        let managed = {
+            let mut model = self.model.write();
+            model.forget_managed(own);
+            model.managed(own)
+        };
+        self.managed.send_if_modified(|known| {
+            let other = **known != managed;
+            if other {
+                *known = Arc::new(managed);
+            }
+            other
+        });
     }
 
     /// Identities that are no longer there, or disabled.
@@ -262,24 +279,13 @@ impl Inner {
 
     /// Judges again what this router granted.
     fn judge_anew(&self, touched: &Touched) {
-        let mut lost: Vec<(String, String, Use)> = Vec::new();
-        {
+        let lost = {
             let model = self.model.read();
-            let mut grants = self.grants.lock();
-            for (identity, granted) in grants.iter_mut() {
-                let all = touched.all || touched.identities.contains(identity);
-                granted.retain(|(service, purpose)| {
-                    if !all && !touched.services.contains(service) {
-                        return true;
-                    }
-                    let still = decide::decide(&model, identity, service, *purpose).is_ok();
-                    if !still {
-                        lost.push((identity.clone(), service.clone(), *purpose));
-                    }
-                    still
-                });
-            }
-        }
+            let still = |identity: &str, service: &str, purpose| {
+                decide::decide(&model, identity, service, purpose).is_ok()
+            };
+            self.grants.lock().judge_anew(touched, still)
+        };
         for (identity, service, purpose) in lost {
             tracing::info!(%identity, %service, ?purpose, "access lost");
             self.tell(AccessEvent::Lost { identity, service, purpose });
@@ -298,7 +304,7 @@ impl Inner {
             // A session is held before anything is granted to it: what is granted to nobody's
             // session is of connections that are gone.
             let identities: HashSet<&str> = live.identities().collect();
-            self.grants.lock().retain(|identity, _| identities.contains(identity.as_str()));
+            self.grants.lock().retain(|identity| identities.contains(identity));
             ended
         };
         for session in ended {

@@ -1,18 +1,26 @@
 //! End-to-end encryption of a circuit that ends at this router: whoever dials sends a key, and a host
-//! that encrypts answers with its own (protocol: data-plane 11).
+//! that encrypts answers with its own (docs/protocol/data-plane.md 11).
 
 use bytes::Bytes;
-use weft_e2e::{KeyPair, PublicKey};
+use weft_e2e::{KeyPair, PublicKey, Session, ending};
 use weft_wire::edge::header;
 
-use super::socket::Crypto;
+use super::socket::{Crypto, Seals};
 use crate::seam::{PeerData, RouteErrorCode, RouteFailure};
 
 const PUBLIC_KEY: u32 = header::PUBLIC_KEY.cast_unsigned();
+const MARKER: u32 = header::CONNECTION_MARKER.cast_unsigned();
 
-/// The host's side, if the dialer brought a key: encryption of the connection, and what the dialer
-/// is told. A fresh pair each time.
-pub(crate) fn answer(dialer: &PeerData) -> Result<Option<(Crypto, PeerData)>, RouteFailure> {
+/// The host's side of a connection to which the dialer brought a key.
+pub(crate) struct Answer {
+    session: Session,
+    own: PublicKey,
+    /// Whether the dialer seals the end of what it sends, and asks the host for the same.
+    seals_end: bool,
+}
+
+/// The host's side, if the dialer brought a key. The host's pair is a fresh one each time.
+pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteFailure> {
     let Some(key) = dialer.get(&PUBLIC_KEY) else { return Ok(None) };
     let refused = |error: weft_e2e::Error| RouteFailure {
         code: RouteErrorCode::Generic,
@@ -21,28 +29,83 @@ pub(crate) fn answer(dialer: &PeerData) -> Result<Option<(Crypto, PeerData)>, Ro
     let key = PublicKey::try_from(&key[..]).map_err(refused)?;
     let pair = KeyPair::generate(&mut rand::rng());
     let session = pair.server_session(&key).map_err(refused)?;
-    let told = Bytes::copy_from_slice(pair.public_key().as_bytes());
-    Ok(Some((Crypto::new(session), PeerData::from([(PUBLIC_KEY, told)]))))
+    let seals_end = dialer.get(&MARKER).is_some_and(|marker| ending::dialer_seals(marker));
+    Ok(Some(Answer { session, own: pair.public_key(), seals_end }))
+}
+
+impl Answer {
+    /// Encryption of the connection, and what the dialer is told. Datagrams have no end that could be
+    /// sealed.
+    pub(crate) fn ready(self, is_stream: bool) -> (Crypto, PeerData) {
+        let seals_end = self.seals_end && is_stream;
+        let told = match seals_end {
+            true => ending::host_key(&self.own),
+            false => Bytes::copy_from_slice(self.own.as_bytes()),
+        };
+        // Whether the dialer learns that this host knows of it shows in what the dialer sends.
+        let seals = Seals { own_end: seals_end, peers_end: false };
+        (Crypto::new(self.session, seals), PeerData::from([(PUBLIC_KEY, told)]))
+    }
 }
 
 /// The dialer's side: a pair whose public key goes with the dial.
-pub(crate) struct Offer(KeyPair);
+pub(crate) struct Offer {
+    pair: KeyPair,
+    is_stream: bool,
+}
 
 impl Offer {
-    pub(crate) fn new() -> Self {
-        Self(KeyPair::generate(&mut rand::rng()))
+    /// Keys for a stream, or for datagrams, which have no end that could be sealed.
+    pub(crate) fn new(is_stream: bool) -> Self {
+        Self { pair: KeyPair::generate(&mut rand::rng()), is_stream }
     }
 
     /// What the host is told.
     pub(crate) fn peer_data(&self) -> PeerData {
-        let key = Bytes::copy_from_slice(self.0.public_key().as_bytes());
-        PeerData::from([(PUBLIC_KEY, key)])
+        let key = Bytes::copy_from_slice(self.pair.public_key().as_bytes());
+        let mut data = PeerData::from([(PUBLIC_KEY, key)]);
+        if self.is_stream {
+            let marker = format!("{:08x}{}", rand::random::<u32>(), ending::ENDING);
+            data.insert(MARKER, marker.into());
+        }
+        data
     }
 
     /// Encryption of the connection, if the host answered with a key of its own.
     pub(crate) fn accepted(&self, host: &PeerData) -> Result<Option<Crypto>, weft_e2e::Error> {
         let Some(key) = host.get(&PUBLIC_KEY) else { return Ok(None) };
-        let key = PublicKey::try_from(&key[..])?;
-        Ok(Some(Crypto::new(self.0.client_session(&key)?)))
+        let (key, seals_end) = ending::read_host_key(key)?;
+        let seals_end = seals_end && self.is_stream;
+        let seals = Seals { own_end: seals_end, peers_end: seals_end };
+        Ok(Some(Crypto::new(self.pair.client_session(&key)?, seals)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_seal_the_end_of_a_stream_and_of_no_datagrams() {
+        for (dials_stream, hosts_stream) in [(true, true), (true, false), (false, true)] {
+            let offer = Offer::new(dials_stream);
+            let answer = answer(&offer.peer_data()).unwrap().unwrap();
+            let (host, told) = answer.ready(hosts_stream);
+            let dialer = offer.accepted(&told).unwrap().unwrap();
+            let both = dials_stream && hosts_stream;
+            assert_eq!(host.seals(), Seals { own_end: both, peers_end: false });
+            assert_eq!(dialer.seals(), Seals { own_end: both, peers_end: both });
+        }
+    }
+
+    #[test]
+    fn peers_that_seal_no_end_are_answered_as_ever() {
+        let pair = KeyPair::generate(&mut rand::rng());
+        let key = Bytes::copy_from_slice(pair.public_key().as_bytes());
+        let dialer = PeerData::from([(PUBLIC_KEY, key.clone()), (MARKER, "abcd".into())]);
+        let (host, told) = answer(&dialer).unwrap().unwrap().ready(true);
+        assert_eq!((host.seals(), told[&PUBLIC_KEY].len()), (Seals::default(), 32));
+        let accepted = Offer::new(true).accepted(&PeerData::from([(PUBLIC_KEY, key)]));
+        assert_eq!(accepted.unwrap().unwrap().seals(), Seals::default());
     }
 }

@@ -27,7 +27,8 @@ use tokio::{
     time::Instant,
 };
 use tokio_rustls::TlsStream;
-use weft_e2e::{Header, Opener, Sealer, Session, Tag};
+use weft_e2e::ending::{Incoming, Outgoing};
+use weft_e2e::{Header, Opener, Sealer, Session};
 use weft_limits::Grant;
 use weft_xgress::{Delivery, PAYLOAD_SIZE};
 
@@ -50,12 +51,28 @@ thread_local! {
 /// Encryption of one connection's two directions.
 pub(crate) struct Crypto {
     session: Session,
+    seals: Seals,
+}
+
+/// Which ends of directions are sealed, so that nobody on the way can cut a direction short
+/// ([`weft_e2e::ending`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seals {
+    /// The end of what this side sends.
+    pub(crate) own_end: bool,
+    /// The end of what the peer sends, as far as is known before the peer sends anything.
+    pub(crate) peers_end: bool,
 }
 
 impl Crypto {
     /// Encryption with these keys.
-    pub(crate) fn new(session: Session) -> Self {
-        Self { session }
+    pub(crate) fn new(session: Session, seals: Seals) -> Self {
+        Self { session, seals }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn seals(&self) -> Seals {
+        self.seals
     }
 }
 
@@ -116,57 +133,74 @@ async fn carry_halves(
 /// The half of a stream that is written.
 trait Writer: AsyncWrite + Unpin {
     /// Has the application told, once the stream is dropped, that something is missing.
-    fn reset(&self);
+    fn reset(self);
 }
 
 impl Writer for OwnedWriteHalf {
-    fn reset(&self) {
+    fn reset(self) {
         let _ = self.as_ref().set_zero_linger();
+        // Otherwise the end of the stream would be said first.
+        self.forget();
     }
 }
 
 impl Writer for WriteHalf<TlsStream<TcpStream>> {
     // TLS that ends without a goodbye says it.
-    fn reset(&self) {}
+    fn reset(self) {}
 }
 
 /// What this side does to data before it goes into the circuit.
 enum Sealing {
     Plain,
     /// The stream's header goes first.
-    Begin(Session),
-    On(Box<Sealer>),
+    Begin(Crypto),
+    On(Box<Outgoing>),
 }
 
 /// What this side does to data that comes out of the circuit.
 enum Opening {
     Plain,
     /// The first data is the stream's header.
-    Begin(Session),
-    On(Box<Opener>),
+    Begin(Session, Incoming),
+    On(Box<Opener>, Incoming),
 }
 
 fn directions(crypto: Option<Crypto>) -> (Sealing, Opening) {
     match crypto {
         None => (Sealing::Plain, Opening::Plain),
-        Some(Crypto { session }) => (Sealing::Begin(session.clone()), Opening::Begin(session)),
+        Some(crypto) => {
+            let incoming = Incoming::new(crypto.seals.peers_end);
+            let opening = Opening::Begin(crypto.session.clone(), incoming);
+            (Sealing::Begin(crypto), opening)
+        }
     }
 }
 
 impl Sealing {
     /// Sends the stream's header if it was not sent. False if the direction is over.
     async fn begin(&mut self, end: &LocalEnd) -> bool {
-        let Self::Begin(session) = self else { return true };
-        let (sealer, header) = Sealer::new(&session.tx, &mut rand::rng());
-        *self = Self::On(Box::new(sealer));
+        let Self::Begin(crypto) = self else { return true };
+        let (sealer, header) = Sealer::new(&crypto.session.tx, &mut rand::rng());
+        *self = Self::On(Box::new(Outgoing::new(sealer, crypto.seals.own_end)));
         end.writable().await && end.write(Bytes::copy_from_slice(header.as_bytes())).is_ok()
     }
 
     fn apply(&mut self, data: &[u8]) -> Result<Bytes, weft_e2e::Error> {
         match self {
-            Self::On(sealer) => sealer.seal(data, Tag::Message),
+            Self::On(sealer) => sealer.seal(data),
             Self::Plain | Self::Begin(_) => Ok(Bytes::copy_from_slice(data)),
         }
+    }
+
+    /// Ends the direction, with a sealed end if the peer knows of it.
+    async fn finish(&mut self, end: &LocalEnd) {
+        let last = if let Self::On(sealer) = self { sealer.end() } else { None };
+        if let Some(last) = last
+            && (!end.writable().await || end.write(last).is_err())
+        {
+            return;
+        }
+        end.finish();
     }
 }
 
@@ -175,12 +209,24 @@ impl Opening {
     fn apply(&mut self, data: Bytes) -> Result<Option<Bytes>, weft_e2e::Error> {
         match self {
             Self::Plain => Ok(Some(data)),
-            Self::Begin(session) => {
+            Self::Begin(session, ending) => {
                 let header = Header::try_from(&data[..])?;
-                *self = Self::On(Box::new(Opener::new(&session.rx, &header)));
+                *self = Self::On(Box::new(Opener::new(&session.rx, &header)), *ending);
                 Ok(None)
             }
-            Self::On(opener) => opener.open(&data).map(|opened| Some(opened.plaintext)),
+            Self::On(opener, ending) => {
+                let opened = opener.open(&data)?;
+                ending.note(&opened)?;
+                Ok(Some(opened.plaintext))
+            }
+        }
+    }
+
+    /// True if the direction must not end now: what the peer sealed as its end has not come.
+    fn is_cut(&self) -> bool {
+        match self {
+            Self::Plain => false,
+            Self::Begin(_, ending) | Self::On(_, ending) => ending.is_cut(),
         }
     }
 }
@@ -212,7 +258,7 @@ async fn read_stream(
             })
         });
         match read.await {
-            Ok(data) if data.is_empty() => return end.finish(),
+            Ok(data) if data.is_empty() => return sealing.finish(end).await,
             // The direction may have ended since there was room.
             Ok(data) => {
                 if end.write(data).is_err() {
@@ -221,7 +267,7 @@ async fn read_stream(
             }
             // TLS without a goodbye: many programs end so, and what they said before counts.
             Err(problem) if problem.kind() == io::ErrorKind::UnexpectedEof => {
-                return end.finish();
+                return sealing.finish(end).await;
             }
             Err(problem) => {
                 tracing::debug!(?end, %problem, "reading an application socket failed");
@@ -264,6 +310,12 @@ async fn deliver_stream(
                 }
             }
             Delivery::Data { .. } => {}
+            // What came is not all: the application is not told that it is.
+            Delivery::Fin { .. } | Delivery::Closed(_) if opening.is_cut() => {
+                tracing::debug!(?end, "what the peer sent was cut off on the way");
+                end.close();
+                return stream.reset();
+            }
             // TLS says goodbye, for which the application may have no room.
             Delivery::Fin { .. } => tokio::select! {
                 biased;
@@ -516,7 +568,10 @@ mod tests {
     use tokio::{io::AsyncReadExt, net::TcpSocket};
 
     use super::*;
-    use crate::forwarder::tests::{before_a_socket, pass};
+    use crate::{
+        bindings::keys,
+        forwarder::tests::{before_a_socket, pass},
+    };
 
     /// A socket that takes little, and its application.
     async fn narrow() -> (TcpStream, TcpStream) {
@@ -559,7 +614,7 @@ mod tests {
     }
 
     impl Writer for Endless {
-        fn reset(&self) {}
+        fn reset(self) {}
     }
 
     #[tokio::test]
@@ -605,5 +660,47 @@ mod tests {
         let mut got = Vec::new();
         let ended = application.read_to_end(&mut got).await;
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[tokio::test]
+    async fn a_sealed_stream_that_was_cut_short_has_not_ended() {
+        for is_cut in [false, true] {
+            let offer = keys::Offer::new(true);
+            let host = keys::answer(&offer.peer_data()).unwrap().unwrap();
+            let (host, told) = host.ready(true);
+            let keys = offer.accepted(&told).unwrap().unwrap();
+            let (sealer, header) = Sealer::new(&keys.session.tx, &mut rand::rng());
+            let mut sealing = Outgoing::new(sealer, keys.seals.own_end);
+            let (mut dialer, end) = before_a_socket();
+            dialer.write(Bytes::copy_from_slice(header.as_bytes())).unwrap();
+            dialer.write(sealing.seal(b"hello").unwrap()).unwrap();
+            let last = sealing.end().unwrap();
+            if !is_cut {
+                dialer.write(last).unwrap();
+            }
+            dialer.finish(std::time::Instant::now());
+            pass(&mut dialer, &end);
+            let (socket, mut application) = narrow().await;
+            let (reader, writer) = socket.into_split();
+            let (_, opening) = directions(Some(host));
+            let carried = Arc::clone(&end);
+            let delivering = tokio::spawn(async move {
+                deliver_stream(&carried, writer, opening, PATIENCE).await;
+                drop(reader);
+            });
+            let mut got = Vec::new();
+            let late = Duration::from_secs(20);
+            let ended = tokio::time::timeout(late, application.read_to_end(&mut got)).await;
+            match ended.expect("an end") {
+                Ok(_) => assert!(!is_cut && got == b"hello"),
+                Err(problem) => {
+                    assert!(
+                        is_cut && problem.kind() == io::ErrorKind::ConnectionReset,
+                        "{problem}"
+                    );
+                }
+            }
+            delivering.abort();
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Dials what a terminator names: `tcp:host:port`, `tls:host:port`, `udp:host:port` (protocol:
-//! data-plane 11).
+//! Dials what a terminator names: `tcp:host:port`, `tls:host:port`, `udp:host:port`
+//! (docs/protocol/data-plane.md 11).
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -32,6 +32,8 @@ pub(crate) enum Connected {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
     Udp(UdpSocket),
+    /// No application: records of names are answered by this process.
+    Resolver(weft_tunnel::Datagrams),
 }
 
 impl Connected {
@@ -42,6 +44,7 @@ impl Connected {
             Self::Tcp(stream) => of(stream),
             Self::Tls(stream) => of(stream.get_ref().0),
             Self::Udp(socket) => (socket.local_addr(), socket.peer_addr()),
+            Self::Resolver(_) => return PeerData::new(),
         };
         [(LOCAL_ADDRESS, local), (REMOTE_ADDRESS, remote)]
             .into_iter()
@@ -155,7 +158,9 @@ pub(crate) async fn dial(
     let timeout = dialer.connect_timeout.map_or(timeout, |limit| limit.min(timeout));
     let connected = target.connect(dialer, Instant::now() + timeout).await?;
     let mut peer_data = connected.peer_data();
-    let crypto = keys.map(|(crypto, told)| {
+    let is_stream = matches!(connected, Connected::Tcp(_) | Connected::Tls(_));
+    let crypto = keys.map(|keys| {
+        let (crypto, told) = keys.ready(is_stream);
         peer_data.extend(told);
         crypto
     });
@@ -172,7 +177,7 @@ pub(crate) fn attach(
     options: &Options,
     crypto: Option<socket::Crypto>,
 ) {
-    let datagrams = matches!(connected, Connected::Udp(_));
+    let datagrams = matches!(connected, Connected::Udp(_) | Connected::Resolver(_));
     let options = Options { datagrams, ..options.clone() };
     let (circuit, role, app) = (Arc::clone(circuit), Role::Terminator, App::socket());
     let end = LocalEnd::start(forwarder, circuit, &egress.address, role, &options, app);
@@ -189,6 +194,7 @@ pub(crate) fn attach(
             let udp = Datagrams::Connected(udp);
             tokio::spawn(socket::carry_datagrams(end, udp, crypto, socket::UDP_IDLE))
         }
+        Connected::Resolver(names) => tokio::spawn(socket::carry_client(end, names, crypto)),
     };
 }
 
@@ -245,7 +251,7 @@ pub(crate) fn misconfigured(message: String) -> RouteFailure {
     RouteFailure { code: RouteErrorCode::MisconfiguredTerminator, message }
 }
 
-/// The class of an error of the operating system (protocol: control-plane 13.1).
+/// The class of an error of the operating system (docs/protocol/control-plane.md 13.1).
 fn io_failure(what: &str, error: &io::Error) -> RouteFailure {
     // EMFILE, ENFILE and ENOBUFS have no kind of their own.
     const EXHAUSTED: [i32; 3] = [24, 23, 105];

@@ -3,7 +3,7 @@
 //! The first attempts follow each other fast, so that the restart of a controller or of this router
 //! costs no more than a moment; a controller that stays away is asked at least once a second for a
 //! while, then ever more seldom. Chance keeps many routers from coming at once
-//! (protocol: control-plane 7).
+//! (docs/protocol/control-plane.md 7).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Circuits asked of controllers, for SDKs, for the router's own tunneler and for its other
-//! listeners (protocol: edge-control-plane 13, 15.1; data-plane 6).
+//! listeners (docs/protocol/edge-control-plane.md 13, 15.1; docs/protocol/data-plane.md 6).
 
 use std::{sync::Arc, time::Duration};
 

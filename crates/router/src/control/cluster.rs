@@ -1,5 +1,5 @@
 //! Which controllers there are: targets to stay connected to, kept current by what controllers say
-//! and remembered in the endpoints file (protocol: control-plane 17).
+//! and remembered in the endpoints file (docs/protocol/control-plane.md 17).
 
 use std::{path::Path, sync::Arc};
 
@@ -21,7 +21,7 @@ use super::{
     Core,
     connect::{Target, keep_connected},
 };
-use crate::controllers::Controller;
+use crate::{controllers::Controller, seam::ControllerId};
 
 /// Most controllers a list may name.
 const MAX_CONTROLLERS: usize = 64;
@@ -44,6 +44,11 @@ impl Cluster {
             !Arc::ptr_eq(target, but) && target.id().is_some_and(|known| *known == *id)
         };
         targets.iter().find(other).cloned()
+    }
+
+    /// The controllers that are known by id.
+    pub(crate) fn ids(&self) -> Vec<ControllerId> {
+        self.targets.lock().iter().filter_map(|target| target.id()).collect()
     }
 
     /// Forgets a target.
@@ -209,6 +214,10 @@ fn apply(core: &Arc<Core>, list: &[CtrlDetail]) {
         tracing::info!(controller = ?gone.id(), "no longer a controller of this network");
         core.cluster.drop_target(&gone);
         gone.stop.cancel();
+        // The task of the target ends what it dialed; the controller may have dialed this router.
+        if let Some(gone) = gone.id().and_then(|id| core.controllers.get(&id)) {
+            gone.channel.close("no longer a controller of this network");
+        }
     }
     for target in new {
         begin_target(core, target);

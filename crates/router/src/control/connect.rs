@@ -1,6 +1,6 @@
 //! One controller: dial it, hello, run the channel until it ends, dial again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -10,13 +10,16 @@ use weft_channel::{
 };
 use weft_wire::{
     Address, Capabilities, FrameLimits, controller_capability,
-    ctrl::{ControllerHello, Listener, Listeners, RouterHello},
+    ctrl::{ControllerHello, CtrlChanListeners, Listener, Listeners, RouterHello},
     hello::{Hello, HelloResult, alpn, underlay},
     router_capability,
 };
 
 use super::{Core, backoff::Backoff, dispatch::FromController};
 use crate::{controllers::Controller, link::interfaces, seam::ControllerId};
+
+/// How often it is looked whether a controller that has dialed this router is the one that is meant.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What this router tells controllers that it can do. Nothing is in here that does not work.
 pub(crate) fn capabilities() -> Capabilities {
@@ -108,6 +111,7 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
     let mut backoff = Backoff::default();
     let mut turn = 0;
     loop {
+        needed(core, target).await;
         let addresses = target.addresses();
         let Some(address) = addresses.get(turn % addresses.len().max(1)).cloned() else { return };
         turn = turn.wrapping_add(1);
@@ -115,7 +119,8 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
             Ok((established, controller)) => {
                 backoff.succeeded();
                 turn = turn.wrapping_sub(1);
-                run(core, established, controller).await;
+                let ended = Ended::new(core, &controller);
+                run(core.clone(), established, controller, ended).await;
             }
             Err(ConnectError::Duplicate(id)) => {
                 if let Some(other) = core.cluster.target_of(&id, target) {
@@ -128,6 +133,28 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
             Err(problem) => complain(&problem, backoff.failures()),
         }
         tokio::time::sleep(backoff.after_failure(rand::random())).await;
+    }
+}
+
+/// Waits until the controller has to be dialed: as long as it has dialed this router, it has not.
+async fn needed(core: &Core, target: &Arc<Target>) {
+    let mut changes = core.controllers.changes();
+    while is_here(core, target) {
+        // Meanwhile controllers may say which of them is meant by an address.
+        let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+    }
+}
+
+/// Whether the controller has dialed this router. One that is known by its address only may be any that
+/// nothing else is known of.
+fn is_here(core: &Core, target: &Target) -> bool {
+    let here = core.controllers.all().into_iter().filter(|one| !one.was_dialed());
+    match target.id() {
+        Some(id) => here.into_iter().any(|one| one.id == id),
+        None => {
+            let known = core.cluster.ids();
+            here.into_iter().any(|one| !known.contains(&one.id))
+        }
     }
 }
 
@@ -163,6 +190,7 @@ async fn connect_once(
     let version = said.version.ok_or_else(|| ConnectError::NoVersion(address.clone()))?;
     let id = peer.id.clone().or_else(|| common_name(&established));
     let id: ControllerId = id.ok_or_else(|| ConnectError::Nameless(address.clone()))?.into();
+    core.controllers.give_way(&id).await;
     let controller = Arc::new(Controller {
         id: id.clone(),
         channel: established.handle(),
@@ -183,37 +211,46 @@ fn common_name(established: &Established) -> Option<String> {
     leaf.common_name().map(str::to_owned)
 }
 
+/// What this router says of itself to controllers.
+pub(super) fn said(core: &Core) -> RouterHello {
+    let controllers = core.listens.get().map(|listens| listens.controllers.clone());
+    RouterHello {
+        version: Some(core.options.version.clone()),
+        capabilities: capabilities(),
+        listeners: listeners(&core.link_listeners.lock().0),
+        ctrl_chan_listeners: CtrlChanListeners { listeners: controllers.unwrap_or_default() },
+    }
+}
+
+/// Settings of the channel with a controller.
+pub(super) fn channel_options(core: &Core, label: String) -> ChannelOptions {
+    ChannelOptions {
+        heartbeat: Some(core.options.heartbeat),
+        write_timeout: core.options.write_timeout,
+        frames: FrameLimits::MODEL,
+        // The whole data model may be larger than what all SDKs share.
+        frame_memory: None,
+        runtime: Some(core.runtime.clone()),
+        ..ChannelOptions::control(label)
+    }
+}
+
 /// Where other routers link.
-fn listeners(core: &Core) -> Listeners {
+pub(super) fn listeners(listeners: &[crate::seam::LinkListener]) -> Listeners {
     let listener = |one: &crate::seam::LinkListener| Listener {
         address: one.address.clone(),
         protocol: one.protocol.clone(),
         groups: one.groups.clone(),
         local_binding: one.local_binding.clone(),
     };
-    let listeners = core.link_listeners.get().map(Vec::as_slice).unwrap_or_default();
     Listeners { listeners: listeners.iter().map(listener).collect() }
 }
 
 fn dial_options(core: &Core, address: &Address) -> DialOptions {
     let options = &core.options;
     let mut hello = Hello::new(options.router_id.clone());
-    let said = RouterHello {
-        version: Some(options.version.clone()),
-        capabilities: capabilities(),
-        listeners: listeners(core),
-        ..RouterHello::default()
-    };
-    said.write(&mut hello.headers);
-    let channel = ChannelOptions {
-        heartbeat: Some(options.heartbeat),
-        write_timeout: options.write_timeout,
-        frames: FrameLimits::MODEL,
-        // The whole data model may be larger than what all SDKs share.
-        frame_memory: None,
-        runtime: Some(core.runtime.clone()),
-        ..ChannelOptions::control(format!("ctrl {address}"))
-    };
+    said(core).write(&mut hello.headers);
+    let channel = channel_options(core, format!("ctrl {address}"));
     let dial = DialOptions::new(address.clone(), core.tls.clone(), alpn::CTRL, hello, channel);
     // The channel ends with its default connection, whose messages are lost with it: what a new
     // one means to either side (the data model, sessions, circuits, terminators) begins anew with
@@ -232,8 +269,12 @@ fn dial_options(core: &Core, address: &Address) -> DialOptions {
 }
 
 /// Runs a channel to its end.
-async fn run(core: &Arc<Core>, established: Established, controller: Arc<Controller>) {
-    let ended = Ended { core: core.clone(), controller: controller.clone() };
+pub(super) async fn run(
+    core: Arc<Core>,
+    established: Established,
+    controller: Arc<Controller>,
+    ended: Ended,
+) {
     let behaviour = FromController { core: core.clone(), controller: controller.clone() };
     let chain = established.peer().certificates.clone();
     // Before anything is read: what the controller says first is about this connection.
@@ -257,9 +298,16 @@ async fn run(core: &Arc<Core>, established: Established, controller: Arc<Control
 }
 
 /// Takes a controller out of the tables, also when its task is dropped.
-struct Ended {
+pub(super) struct Ended {
     core: Arc<Core>,
     controller: Arc<Controller>,
+}
+
+impl Ended {
+    /// For a controller that was put into the tables.
+    pub(super) fn new(core: &Arc<Core>, controller: &Arc<Controller>) -> Self {
+        Self { core: core.clone(), controller: controller.clone() }
+    }
 }
 
 impl Drop for Ended {

@@ -118,9 +118,10 @@ impl FromController {
         }
     }
 
-    /// The controller greets an edge router (protocol: edge-control-plane 3).
+    /// The controller greets an edge router (docs/protocol/edge-control-plane.md 3).
     fn on_server_hello(&self, message: &Message) {
-        let listeners = self.core.edge_listeners.get().map(Vec::as_slice).unwrap_or_default();
+        let listens = self.core.listens.get();
+        let listeners = listens.map(|listens| listens.edge.as_slice()).unwrap_or_default();
         let hello = client_hello(&self.core.options.version.version, listeners);
         self.answer(Lane::Default, hello.answer(message, self.core.access.index()));
     }

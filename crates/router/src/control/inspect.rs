@@ -1,4 +1,4 @@
-//! A controller looks inside this router (protocol: control-plane 18).
+//! A controller looks inside this router (docs/protocol/control-plane.md 18).
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -1,5 +1,5 @@
 //! The network interfaces of this machine, as controllers are told of them
-//! (protocol: control-plane 22).
+//! (docs/protocol/control-plane.md 22).
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! What controllers and this router say to each other about links (protocol: control-plane 8, 9).
+//! What controllers and this router say to each other about links
+//! (docs/protocol/control-plane.md 8, 9).
 //!
 //! What is said goes through the queues of [`Faults`](super::faults::Faults): in its order, and also
 //! to a controller that is away for a while. A controller that connects is told all links at once;

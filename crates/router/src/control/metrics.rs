@@ -1,4 +1,4 @@
-//! Reports of what this router measures, to every controller (protocol: control-plane 19).
+//! Reports of what this router measures, to every controller (docs/protocol/control-plane.md 19).
 //!
 //! A report that no controller takes waits for one, up to a number; then the oldest is given up.
 //! The first controller that takes a report is the one that makes events of it.

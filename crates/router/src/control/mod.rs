@@ -6,6 +6,7 @@
 //!   there are)  hello)      sorted)   ├──> validation, inspect
 //!                                     ├──> renewal     (certificates)
 //!                                     └──> access      (data model, sessions)
+//!  accept ──> connect         (controllers that dial this router)
 //!  bindings ──> Control ──> circuits, terminators, presence, faults
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! data model; terminators made at it wait to be asked about. A channel that ends takes its
 //! requests with it: they fail, terminators are asked for again.
 
+mod accept;
 mod backoff;
 mod circuits;
 mod cluster;
@@ -41,6 +43,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use tokio::{
     runtime,
@@ -55,7 +58,7 @@ use weft_identity::{
 };
 use weft_wire::{
     Message, ProtoBody, controller_capability,
-    ctrl::{self, CircuitConfirmation, Fault},
+    ctrl::{self, CircuitConfirmation, CtrlChanListener, Fault},
 };
 
 use cluster::Cluster;
@@ -99,10 +102,9 @@ pub(crate) struct Core {
     controllers: Arc<Controllers>,
     access: AccessHalf,
     data: OnceLock<Arc<dyn Data>>,
-    /// Where SDKs connect.
-    edge_listeners: OnceLock<Vec<EdgeAddresses>>,
-    /// Where other routers link.
-    link_listeners: OnceLock<Vec<LinkListener>>,
+    listens: OnceLock<Listens>,
+    /// Where other routers link now, and whether that is other than at the start.
+    link_listeners: Mutex<(Vec<LinkListener>, bool)>,
     cluster: Cluster,
     cluster_messages: mpsc::Sender<(Arc<Controller>, Message)>,
     routes: Routes,
@@ -115,6 +117,17 @@ pub(crate) struct Core {
     runtime: runtime::Handle,
     tasks: TaskTracker,
     stop: CancellationToken,
+}
+
+/// Where this router listens, as controllers are told.
+#[derive(Debug, Default)]
+pub(crate) struct Listens {
+    /// For SDKs.
+    pub(crate) edge: Vec<EdgeAddresses>,
+    /// For other routers, at first.
+    pub(crate) links: Vec<LinkListener>,
+    /// For controllers.
+    pub(crate) controllers: Vec<CtrlChanListener>,
 }
 
 /// What belongs to the control half but is made before it.
@@ -152,8 +165,8 @@ impl ControlHalf {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             data: OnceLock::new(),
-            edge_listeners: OnceLock::new(),
-            link_listeners: OnceLock::new(),
+            listens: OnceLock::new(),
+            link_listeners: Mutex::default(),
             options,
             trace,
             identity,
@@ -165,17 +178,12 @@ impl ControlHalf {
         Ok(Self(core))
     }
 
-    /// Begins to connect. What controllers command is carried out by `data`; they are told that
-    /// SDKs connect at `edge_listeners` and other routers at `link_listeners`.
-    pub(crate) fn begin(
-        &self,
-        data: Arc<dyn Data>,
-        edge_listeners: Vec<EdgeAddresses>,
-        link_listeners: Vec<LinkListener>,
-    ) {
+    /// Begins to connect. What controllers command is carried out by `data`; they are told where this
+    /// router listens.
+    pub(crate) fn begin(&self, data: Arc<dyn Data>, listens: Listens) {
         let core = &self.0;
-        let _ = core.link_listeners.set(link_listeners);
-        if core.edge_listeners.set(edge_listeners).is_err() || core.data.set(data).is_err() {
+        core.link_listeners.lock().0.clone_from(&listens.links);
+        if core.listens.set(listens).is_err() || core.data.set(data).is_err() {
             return;
         }
         core.access.begin(&core.runtime, &core.tasks, &core.stop);
@@ -215,6 +223,17 @@ impl ControlHalf {
             scope.gauge(limiter("window_size"), gauge(|core| core.terminators.window().1));
             scope.gauge("weft.controllers", gauge(|core| core.controllers.all().len()));
         });
+    }
+
+    /// Other routers link elsewhere from now on.
+    pub(crate) fn set_link_listeners(&self, listeners: Vec<LinkListener>) {
+        let core = &self.0;
+        // Held until all are told: nobody hears of an older list behind a newer one.
+        let mut now = core.link_listeners.lock();
+        *now = (listeners, true);
+        for controller in core.controllers.all() {
+            tell_of_listeners(&controller, &now.0);
+        }
     }
 
     /// The router is about to stop: controllers hear that no new circuit is to go over it.
@@ -285,6 +304,12 @@ impl Core {
         chain: &[CertificateDer<'static>],
     ) {
         routes::on_connected(self, controller);
+        // They may have changed since the controller was greeted, before it was among those that are told.
+        let listeners = self.link_listeners.lock();
+        if listeners.1 {
+            tell_of_listeners(controller, &listeners.0);
+        }
+        drop(listeners);
         if let Err(problem) = controller.channel.try_send(links::all(self)) {
             tracing::debug!(controller = %controller.id, %problem, "links not reported");
         }
@@ -311,6 +336,15 @@ fn tell_of_drain(controller: &Controller) {
     let drains = Message::new(ctrl::content_type::ROUTER_DRAINS, "");
     if let Err(problem) = controller.channel.try_send_on(Lane::High, drains) {
         tracing::debug!(controller = %controller.id, %problem, "controller not told of the end");
+    }
+}
+
+fn tell_of_listeners(controller: &Controller, listeners: &[LinkListener]) {
+    let message = connect::listeners(listeners).to_message();
+    if let Err(problem) = controller.channel.try_send(message) {
+        // What it knows it was told at its hello, so it has to be told that anew.
+        tracing::warn!(controller = %controller.id, %problem, "listeners for links not told");
+        controller.channel.close("the router cannot tell where it takes links");
     }
 }
 

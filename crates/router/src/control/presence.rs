@@ -3,7 +3,7 @@
 //!
 //! Changes are gathered and sent to every controller; now and then, after a reconnect and after a
 //! report that could not be sent, a controller gets all of them
-//! (protocol: edge-control-plane 10.1, 16.1).
+//! (docs/protocol/edge-control-plane.md 10.1, 16.1).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -157,7 +157,7 @@ pub(crate) async fn run_heartbeats(core: Arc<Core>) {
     }
 }
 
-/// Asks a controller which service sessions have ended (protocol: edge-control-plane 10.1).
+/// Asks a controller which service sessions have ended (docs/protocol/edge-control-plane.md 10.1).
 pub(crate) async fn validate_service_sessions(
     core: Arc<Core>,
     controller: ControllerId,

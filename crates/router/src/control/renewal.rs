@@ -1,5 +1,5 @@
 //! New certificates before the old ones end, over the control channel
-//! (protocol: edge-control-plane 17.3).
+//! (docs/protocol/edge-control-plane.md 17.3).
 //!
 //! ```text
 //! router                                  controller

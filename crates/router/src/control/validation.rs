@@ -1,4 +1,4 @@
-//! A controller asks which terminators are alive (protocol: control-plane 15.4).
+//! A controller asks which terminators are alive (docs/protocol/control-plane.md 15.4).
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -247,7 +247,8 @@ impl Circuit {
     }
 
     /// An end of the circuit was taken from this SDK, which answers by closing the circuit: by its
-    /// id, so that the close could be taken for that of an end which it has since (protocol: sdk 13).
+    /// id, so that the close could be taken for that of an end which it has since
+    /// (docs/protocol/sdk.md 13).
     pub(crate) fn expect_close(&self, of: Weak<dyn ConnOwner>) {
         self.closing.lock().push(of);
     }

@@ -1,4 +1,5 @@
-//! What a controller is shown of the ends of circuits on this router (protocol: control-plane 18).
+//! What a controller is shown of the ends of circuits on this router
+//! (docs/protocol/control-plane.md 18).
 
 use std::time::{Duration, Instant};
 

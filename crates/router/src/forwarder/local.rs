@@ -817,7 +817,7 @@ fn data_message(conn_id: u32, headers: &[(u8, Bytes)], data: Bytes, more_flags: 
     Data { conn_id, flags: flags | more_flags, uuid, data }.to_message()
 }
 
-/// What an SDK is told when a circuit is over; never empty (protocol: sdk 6).
+/// What an SDK is told when a circuit is over; never empty (docs/protocol/sdk.md 6).
 fn close_text(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Finished | CloseReason::PeerClosed => "close called",

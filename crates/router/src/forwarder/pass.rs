@@ -81,7 +81,7 @@ impl Forwarder {
     }
 
     /// Counts this router as a hop of a traced route. The answer, if the count ends here
-    /// (protocol: data-plane 9).
+    /// (docs/protocol/data-plane.md 9).
     fn count_hop(&self, message: &mut Message) -> Option<Message> {
         let asked = Control::from_message(message).ok()?;
         if asked.kind != ControlKind::Traceroute {

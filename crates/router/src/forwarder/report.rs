@@ -1,7 +1,7 @@
 //! What controllers are told of circuits now and then: those without a way on, those that are idle.
 //!
 //! A controller answers for circuits that it does not know by unrouting them: that is how leftovers
-//! of lost messages are cleaned up (protocol: data-plane 8.3 and 8.4).
+//! of lost messages are cleaned up (docs/protocol/data-plane.md 8.3 and 8.4).
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

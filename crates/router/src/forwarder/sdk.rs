@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What is queued for the SDK is bounded by its connection's budget; what exceeds it is dropped
-//! and sent again by the other end (protocol: sdk 13, data-plane 10).
+//! and sent again by the other end (docs/protocol/sdk.md 13, docs/protocol/data-plane.md 10).
 
 use std::sync::{
     Arc, Weak,

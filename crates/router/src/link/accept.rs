@@ -1,4 +1,4 @@
-//! Links that other routers open (protocol: data-plane 3.4 to 3.7).
+//! Links that other routers open (docs/protocol/data-plane.md 3.4 to 3.7).
 //!
 //! Who opens a link is whom the leaf of its certificates proves: the leaf must lead to an authority
 //! of this router's identity, and a controller must know it as that router's. While no controller
@@ -10,7 +10,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -18,7 +18,6 @@ use rustls_pki_types::CertificateDer;
 use weft_channel::{
     Admission, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
 };
-use weft_identity::Verify;
 use weft_wire::{
     Headers,
     hello::Hello,
@@ -26,7 +25,7 @@ use weft_wire::{
 };
 
 use super::{Links, Opened};
-use crate::seam::Unverified;
+use crate::{authority::leads_to_authority, seam::Unverified};
 
 /// How long a controller's word about a router holds while none can be asked.
 const CONFIRMED: Duration = Duration::from_secs(24 * 3600);
@@ -129,7 +128,7 @@ impl LinkGate {
             return Err("it comes from this router itself".to_owned());
         }
         let leaf = peer.certificates.first().ok_or("no certificate was presented")?;
-        links.leads_to_authority(&peer.certificates)?;
+        leads_to_authority(&links.identity.current(), &peer.certificates)?;
         if peer.joining.is_some() {
             // The channel holds it to the leaf of its first connection, which was verified.
             return Ok(());
@@ -256,17 +255,6 @@ impl HelloGate for LinkGate {
             protocol: self.protocol.clone(),
             channels,
         });
-    }
-}
-
-impl Links {
-    /// Whether the leaf of these certificates leads to an authority that this router believes.
-    pub(super) fn leads_to_authority(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
-        let identity = self.identity.current();
-        let intermediates: Vec<_> = identity.ca().intermediates().cloned().collect();
-        let how = Verify { intermediates: &intermediates, ..Verify::default() };
-        let verified = identity.ca().verify(chain, how, SystemTime::now());
-        verified.map(|_| ()).map_err(|problem| problem.to_string())
     }
 }
 

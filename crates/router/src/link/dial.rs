@@ -1,4 +1,4 @@
-//! Opening a link to another router (protocol: data-plane 3.1 to 3.3, 3.7, 3.8).
+//! Opening a link to another router (docs/protocol/data-plane.md 3.1 to 3.3, 3.7, 3.8).
 
 use std::sync::Arc;
 
@@ -52,8 +52,9 @@ fn form(version: &str, dialer: &LinkDialer) -> Form {
 impl Links {
     /// Dials a link and says hello.
     pub(super) async fn connect(self: &Arc<Self>, dial: &Dial) -> Result<Opened, NotOpened> {
-        let dialer = self.dialers.get(dial.dialer).ok_or(NotOpened::NoDialer)?;
-        let bindings = interfaces::dialer_bindings(&self.options.config);
+        let setup = self.setup();
+        let dialer = setup.dialers.get(dial.dialer).ok_or(NotOpened::NoDialer)?;
+        let bindings = interfaces::dialer_bindings(&setup);
         let hello = LinkHello {
             link_id: dial.link.clone(),
             connection_id: uuid::Uuid::new_v4().to_string(),

@@ -20,7 +20,7 @@ pub(super) fn listener_binding(listener: &LinkListener) -> String {
 }
 
 /// What keys call each of the dialers. The only dialer takes the name of the only listener, so that
-/// a link looks alike from both sides (protocol: data-plane 2.2).
+/// a link looks alike from both sides (docs/protocol/data-plane.md 2.2).
 pub(super) fn dialer_bindings(config: &LinkConfig) -> Vec<String> {
     if let ([dialer], [listener]) = (config.dialers.as_slice(), config.listeners.as_slice())
         && dialer.bind.is_none()

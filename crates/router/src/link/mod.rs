@@ -27,14 +27,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::{runtime, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     AcceptOptions, ChannelAcceptor, ChannelOptions, CloseReason, Established, HeartbeatOptions,
     HttpProxy, ListenerLimits, Listeners, RegisterError, Registration, TlsSource, TraceFile,
 };
-use weft_config::router::{LinkConfig, LinkDialer, LinkListener as ListenerConfig};
+use weft_config::router::{LinkConfig, LinkListener as ListenerConfig};
 use weft_identity::LiveIdentity;
 use weft_wire::{Message, content_type, hello::alpn, link::SplitPart};
 
@@ -68,7 +68,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub(crate) struct LinkOptions {
     /// What this router calls itself.
     pub(crate) router_id: String,
-    /// Listeners, dialers, heartbeats.
+    /// Listeners, dialers, heartbeats at first.
     pub(crate) config: LinkConfig,
     /// A proxy through which other routers are dialed.
     pub(crate) proxy: Option<HttpProxy>,
@@ -97,7 +97,8 @@ pub(crate) struct Links {
     identity: Arc<LiveIdentity>,
     client_tls: Arc<rustls::ClientConfig>,
     options: LinkOptions,
-    dialers: Vec<LinkDialer>,
+    /// How links are dialed, and their heartbeats.
+    setup: RwLock<Arc<LinkConfig>>,
     registry: Mutex<Registry>,
     live: Mutex<HashMap<u64, Arc<LiveLink>>>,
     numbers: AtomicU64,
@@ -108,6 +109,22 @@ pub(crate) struct Links {
     confirmed: Confirmed,
     refused: Refused,
     stop: CancellationToken,
+}
+
+/// What the registry has to know of dialers.
+fn specs(config: &LinkConfig) -> Vec<Dialer> {
+    let bindings = interfaces::dialer_bindings(config);
+    let specs = config.dialers.iter().zip(bindings).map(|(dialer, binding)| Dialer {
+        binding,
+        groups: dialer.groups.clone(),
+        healthy: dialer.healthy_backoff.clone(),
+        unhealthy: dialer.unhealthy_backoff.clone(),
+    });
+    specs.collect()
+}
+
+fn new_id() -> String {
+    weft_wire::link::id_of(uuid::Uuid::new_v4().as_u128())
 }
 
 /// A link that came to stand on the wire.
@@ -133,22 +150,15 @@ impl Links {
         client_tls: Arc<rustls::ClientConfig>,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        let bindings = interfaces::dialer_bindings(&options.config);
-        let dialers = options.config.dialers.clone();
-        let specs = dialers.iter().zip(bindings).map(|(dialer, binding)| Dialer {
-            binding,
-            groups: dialer.groups.clone(),
-            healthy: dialer.healthy_backoff.clone(),
-            unhealthy: dialer.unhealthy_backoff.clone(),
-        });
-        let registry = Registry::new(&options.router_id, specs.collect());
+        let setup = Arc::new(options.config.clone());
+        let registry = Registry::new(&options.router_id, specs(&setup));
         let links = Arc::new(Self {
             forwarder,
             control,
             faults,
             identity,
             client_tls,
-            dialers,
+            setup: RwLock::new(setup),
             registry: Mutex::new(registry),
             live: Mutex::default(),
             numbers: AtomicU64::new(1),
@@ -164,6 +174,18 @@ impl Links {
             links.spawn(Arc::clone(&links).probe(every.max(Duration::from_millis(100))));
         }
         links
+    }
+
+    /// Dials in other ways from now on, and gives new links these heartbeats. Links that stand stay.
+    pub(crate) fn set_up(&self, config: LinkConfig) {
+        let specs = specs(&config);
+        *self.setup.write() = Arc::new(config);
+        self.registry.lock().set_dialers(specs, Instant::now(), new_id);
+        self.wake.notify_one();
+    }
+
+    fn setup(&self) -> Arc<LinkConfig> {
+        Arc::clone(&self.setup.read())
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
@@ -226,7 +248,8 @@ impl Links {
     }
 
     fn channel_options(&self, label: String) -> ChannelOptions {
-        let heartbeats = &self.options.config.heartbeats;
+        let setup = self.setup();
+        let heartbeats = &setup.heartbeats;
         let close = heartbeats.close_unresponsive;
         ChannelOptions {
             heartbeat: Some(HeartbeatOptions {
@@ -243,7 +266,6 @@ impl Links {
     /// News about other routers.
     pub(crate) fn peers(&self, news: &[Peer]) {
         let now = Instant::now();
-        let new_id = || weft_wire::link::id_of(uuid::Uuid::new_v4().as_u128());
         let closing: Vec<u64> = {
             let mut registry = self.registry.lock();
             news.iter().flat_map(|peer| registry.peer(peer, now, new_id)).collect()
@@ -548,7 +570,7 @@ impl Links {
         }
     }
 
-    /// All of it, for inspection (protocol: data-plane 12).
+    /// All of it, for inspection (docs/protocol/data-plane.md 12).
     pub(crate) fn inspect(&self) -> serde_json::Value {
         let live: Vec<_> = self.live.lock().values().cloned().collect();
         let links = live.iter().map(|live| {

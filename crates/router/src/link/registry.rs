@@ -1,5 +1,5 @@
-//! Which links there are, which are to be dialed and when (protocol: data-plane 4). Pure: time and
-//! chance are arguments.
+//! Which links there are, which are to be dialed and when (docs/protocol/data-plane.md 4). Pure:
+//! time and chance are arguments.
 //!
 //! A *target* is a link that this router wants to dial: one for each pair of a dialer here and a
 //! listener there that share a group. Its id stays over all dials, the *iteration* counts them. Of
@@ -64,7 +64,7 @@ pub(crate) struct Dial {
     pub(crate) dialer: usize,
 }
 
-/// How it stands with a target (protocol: data-plane 4.2).
+/// How it stands with a target (docs/protocol/data-plane.md 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// To be dialed.
@@ -150,6 +150,8 @@ struct Known {
     /// When it was last connected to a controller, if it is not.
     gone_since: Option<Instant>,
     targets: HashSet<String>,
+    /// Where it listens, as controllers said last.
+    listeners: Vec<LinkListener>,
 }
 
 /// All of it.
@@ -224,29 +226,59 @@ impl Registry {
             healthy: false,
             gone_since: None,
             targets: HashSet::new(),
+            listeners: Vec::new(),
         });
         let is_back = !std::mem::replace(&mut known.healthy, true);
         known.gone_since = None;
         known.version.clone_from(&news.version);
+        known.listeners = news.listeners.iter().take(MAX_LISTENERS).cloned().collect();
+        self.want_all(&news.id, is_back, now, new_id)
+    }
+
+    /// Dials in other ways from now on. Links that stand stay, also those that nobody dials any more.
+    pub(crate) fn set_dialers(
+        &mut self,
+        dialers: Vec<Dialer>,
+        now: Instant,
+        mut new_id: impl FnMut() -> String,
+    ) {
+        self.dialers = dialers;
+        let peers: Vec<String> = self.peers.keys().cloned().collect();
+        for peer in peers {
+            self.want_all(&peer, true, now, &mut new_id);
+        }
+    }
+
+    /// Wants every link with a router that a dialer and a listener make. Returns those that are to be
+    /// closed.
+    fn want_all(
+        &mut self,
+        peer: &str,
+        is_back: bool,
+        now: Instant,
+        new_id: &mut impl FnMut() -> String,
+    ) -> Vec<u64> {
+        let Some(known) = self.peers.get_mut(peer) else { return Vec::new() };
         let former = std::mem::take(&mut known.targets);
+        let listeners = known.listeners.clone();
         let mut wanted = HashSet::new();
         let mut closing = Vec::new();
-        for listener in news.listeners.iter().take(MAX_LISTENERS) {
+        for listener in &listeners {
             for at in 0..self.dialers.len() {
                 let Some(dialer) = self.dialers.get(at) else { continue };
                 if !dialer.groups.iter().any(|group| listener.groups.contains(group)) {
                     continue;
                 }
                 let binding = &listener.local_binding;
-                let key = key(&dialer.binding, &listener.protocol, &news.id, binding);
-                closing.extend(self.want(&key, at, &news.id, listener, is_back, now, new_id));
+                let key = key(&dialer.binding, &listener.protocol, peer, binding);
+                closing.extend(self.want(&key, at, peer, listener, is_back, now, new_id));
                 wanted.insert(key);
             }
         }
         for key in former.difference(&wanted) {
             closing.extend(self.drop_target(key));
         }
-        if let Some(known) = self.peers.get_mut(&news.id) {
+        if let Some(known) = self.peers.get_mut(peer) {
             known.targets = wanted;
         }
         closing
@@ -529,6 +561,21 @@ mod tests {
         registry.peer(&peer("r2", PeerState::Healthy), now, || id.to_owned());
         registry.begin_dial(now).unwrap();
         registry
+    }
+
+    #[test]
+    fn other_dialers_want_other_links_and_leave_those_that_stand() {
+        let now = Instant::now();
+        let mut registry = dialing("A", now);
+        let key = link(1, "A", true).key;
+        assert_eq!(registry.register(link(1, "A", true)), Verdict::Taken);
+        registry.set_dialers(Vec::new(), now, ids());
+        assert!(registry.is_live(&key, 1) && registry.next_due().is_none());
+        // When it ends nobody dials it, until somebody wants it again.
+        registry.closed(&key, 1, now);
+        assert!(registry.next_due().is_none());
+        registry.set_dialers(self::registry().dialers, now, ids());
+        assert_eq!(registry.begin_dial(now).unwrap().key, key);
     }
 
     #[test]

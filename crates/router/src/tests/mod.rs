@@ -7,6 +7,7 @@ mod acting;
 mod circuits;
 mod connecting;
 mod data_model;
+mod dialed;
 mod modes;
 pub(crate) mod support;
 mod terminators;

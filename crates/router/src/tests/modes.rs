@@ -1,5 +1,4 @@
-//! What a router does not do without a section of its file (specification of the router file,
-//! rules 2 to 6).
+//! What a router does not do without a section of its file (docs/router-config.md).
 
 use std::{net::TcpListener, path::Path};
 

@@ -36,7 +36,7 @@ use weft_wire::{
 
 use crate::{
     access::{AccessHalf, AccessOptions},
-    control::{ControlHalf, ControlOptions, EdgeAddresses, Parts},
+    control::{ControlHalf, ControlOptions, EdgeAddresses, Listens, Parts},
     controllers::Controllers,
     seam::{ControllerId, Data, Dropped, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
@@ -181,9 +181,7 @@ impl TestController {
     /// The next router that connects.
     pub(crate) async fn router(&mut self) -> Peer {
         let (established, hello) = soon(self.channels.recv()).await.unwrap();
-        let (behaviour, inbox) = inbox(InboxLimits::default());
-        let channel = established.start(behaviour);
-        Peer { channel, inbox, hello, aside: VecDeque::new() }
+        Peer::start(established, hello)
     }
 }
 
@@ -197,6 +195,13 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// The controller's end of a channel, with what the router said of itself.
+    pub(crate) fn start(established: Established, hello: RouterHello) -> Self {
+        let (behaviour, inbox) = inbox(InboxLimits::default());
+        let channel = established.start(behaviour);
+        Self { channel, inbox, hello, aside: VecDeque::new() }
+    }
+
     /// The next message of this type; others stay for later.
     pub(crate) async fn expect(&mut self, content_type: i32) -> Message {
         let of_type = |message: &Message| message.content_type == content_type;
@@ -418,8 +423,12 @@ impl TestRouter {
             address: "tls:0.0.0.0:3022".parse().unwrap(),
             advertise: "tls:localhost:3022".parse().unwrap(),
         };
-        control.begin(data.clone(), vec![listener], Vec::new());
+        control.begin(data.clone(), Listens { edge: vec![listener], ..Listens::default() });
         Self { control, access, data, controllers }
+    }
+
+    pub(crate) fn controllers(&self) -> &Controllers {
+        &self.controllers
     }
 
     /// Changes whenever a controller connects or disconnects.

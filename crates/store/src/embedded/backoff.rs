@@ -1,5 +1,4 @@
-//! When something that failed is tried again: not at once by everybody who comes, and later the more
-//! often it failed.
+//! A growing pause between tries after a failure, shared by all callers.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +6,22 @@ use parking_lot::{Condvar, Mutex};
 
 use super::failure::Failure;
 
-/// The first pause and the longest.
+/// Shortest and longest pause.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How long the failure of somebody else is waited for.
+/// Longest wait for the cause of a failure that another caller met.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Tries of one thing.
+/// The state of the tries of one operation.
 #[derive(Debug, Default)]
 pub(super) struct Backoff(Mutex<Option<Trouble>>, Condvar);
 
 #[derive(Debug)]
 struct Trouble {
-    /// Failures since it last worked.
+    /// Failures since the last success.
     failures: u32,
-    /// Not before.
+    /// Time of the next try.
     next: Instant,
     is_full: bool,
     reason: String,
@@ -35,7 +34,7 @@ impl Trouble {
 }
 
 impl Backoff {
-    /// Whether it may be tried now; if not, why the last try failed.
+    /// An error, the last failure, if the pause is not over.
     pub(super) fn check(&self, now: Instant) -> Result<(), Failure> {
         let trouble = self.0.lock();
         match trouble.as_ref().filter(|trouble| now < trouble.next) {
@@ -44,24 +43,25 @@ impl Backoff {
         }
     }
 
-    /// What a failure is due to: one that only says that somebody else failed before is what he met.
+    /// The cause of a failure. For [`Failure::Broken`] it is the failure of the caller that met the
+    /// error.
     pub(super) fn cause(&self, failure: Failure) -> Failure {
         if !matches!(failure, Failure::Broken) {
             return failure;
         }
         let mut trouble = self.0.lock();
-        // He takes note as soon as he is back.
+        // That caller notes its failure when its call returns.
         self.1.wait_while_for(&mut trouble, |trouble| trouble.is_none(), SOON);
         trouble.as_ref().map_or(failure, Trouble::failure)
     }
 
-    /// How long it is not tried.
+    /// The rest of the pause.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         let trouble = self.0.lock();
         trouble.as_ref().map_or(Duration::ZERO, |it| it.next.saturating_duration_since(now))
     }
 
-    /// It failed.
+    /// Notes a failure.
     pub(super) fn failed(&self, failure: &Failure, now: Instant) {
         let mut trouble = self.0.lock();
         let failures = trouble.as_ref().map_or(0, |trouble| trouble.failures);
@@ -75,16 +75,16 @@ impl Backoff {
         self.1.notify_all();
     }
 
-    /// It worked.
+    /// Notes a success.
     pub(super) fn succeeded(&self) {
         *self.0.lock() = None;
     }
 
-    /// Takes note of how a try ended. What says nothing of the disk changes nothing.
+    /// Notes the result of a try. Failures that have another cause than the disk change nothing.
     pub(super) fn note<T>(&self, done: Result<&T, &Failure>) {
         match done {
             Ok(_) => self.succeeded(),
-            // What somebody else met is noted by him.
+            // The caller that met the error notes it.
             Err(Failure::Broken) => {}
             Err(failure) if failure.breaks() => self.failed(failure, Instant::now()),
             Err(_) => {}

@@ -1,4 +1,4 @@
-//! Writing to the file: one batch is one transaction and one fsync.
+//! Commits: one batch is one transaction and one fsync.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -27,7 +27,7 @@ impl Shared {
         sets: &[Arc<ChangeSet>],
         batch: BatchId,
     ) -> Result<Revision, Failure> {
-        // Held to the end: who settles waits for what is under way.
+        // Locked until the commit is done: `settle` waits for it.
         let barred = self.barred.lock();
         if let Err(error) = barred.check(batch) {
             return Err(Failure::Unavailable(error.to_string()));
@@ -47,7 +47,7 @@ impl Shared {
         Ok(head.revision)
     }
 
-    /// What became of a batch. One that is not there never will be.
+    /// The last revision of a batch; `None` if it is not in the log, and it is barred from then on.
     pub(super) fn settle(&self, batch: BatchId) -> Result<Option<Revision>, Failure> {
         let mut barred = self.barred.lock();
         let found = self.find_batch(batch)?;
@@ -57,7 +57,7 @@ impl Shared {
         Ok(found)
     }
 
-    /// A commit that failed may have reached the disk: opens the file again and looks.
+    /// A failed commit may have reached the disk: opens the file again and looks for the batch.
     fn settle_here(&self, batch: BatchId, failure: Failure) -> Result<(), Failure> {
         self.mark_broken();
         match self.find_batch(batch) {
@@ -71,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// Writes the batch into a transaction that only has to be committed.
+    /// Writes the batch into a transaction, which is left to be committed.
     fn prepare(
         &self,
         database: &Database,
@@ -111,12 +111,12 @@ impl Shared {
     }
 }
 
-/// The rows while a batch changes them.
+/// The rows within the transaction of a batch.
 struct Rows<'t> {
     rows: Table<'t, &'static [u8], &'static [u8]>,
     tallies: Table<'t, u16, &'static [u8]>,
     cold: Table<'t, &'static [u8], &'static [u8]>,
-    /// Tallies of the kinds changed so far.
+    /// Tallies of the kinds that the batch has changed so far.
     changed: BTreeMap<u16, Tally>,
 }
 
@@ -162,7 +162,7 @@ impl Rows<'_> {
     }
 }
 
-/// The tally of a kind, as changed so far.
+/// Tally of a kind, with the changes so far.
 fn tally<'a>(
     changed: &'a mut BTreeMap<u16, Tally>,
     stored: &Table<'_, u16, &'static [u8]>,

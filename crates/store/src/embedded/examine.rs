@@ -1,4 +1,4 @@
-//! Examining the file, and mending it.
+//! Examining and mending the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use crate::{
     codec::{self, RowFault, Tally},
 };
 
-/// A table while it is written anew.
+/// Temporary table, into which a table is copied when entries are dropped from it.
 const MENDING: Bytewise = TableDefinition::new("mending");
 
-/// One read transaction.
+/// An examination: one read transaction.
 pub(super) struct Reading {
     transaction: ReadTransaction,
     head: Head,
@@ -35,7 +35,7 @@ impl Shared {
         })
     }
 
-    /// Mends if the head is `base`, in one transaction that leaves the head where it is.
+    /// Applies repairs in one transaction, if the head is `base`. The head stays.
     pub(super) fn mend(&self, base: Revision, mends: &[Mend]) -> Result<(), Failure> {
         self.write(|database| {
             let transaction = file::begin(database)?;
@@ -92,7 +92,7 @@ impl Shared {
 
 type Bytewise = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// The keys of a table at which something is dropped.
+/// The keys of a table that are dropped.
 fn keys<'m>(
     mends: &'m [Mend],
     of_table: impl Fn(&'m Place) -> Option<&'m Vec<u8>>,
@@ -104,8 +104,8 @@ fn keys<'m>(
     dropped.map(Vec::as_slice).collect()
 }
 
-/// Writes a table anew without some of its entries. They cannot be removed one by one: a key in
-/// which a bit has flipped stands where nobody who looks for it will find it.
+/// Copies a table without some of its entries. Removing them one by one fails: a key with a flipped
+/// bit is out of order, so that a search does not find it.
 fn drop_from(
     transaction: &WriteTransaction,
     table: Bytewise,
@@ -139,7 +139,7 @@ fn put_rows(transaction: &WriteTransaction, mends: &[Mend]) -> Result<(), Failur
     Ok(())
 }
 
-/// Makes the tallies anew.
+/// Counts the tallies of all rows again.
 fn count_rows(transaction: &WriteTransaction) -> Result<(), Failure> {
     let mut counted = BTreeMap::<u16, Tally>::new();
     for entry in transaction.open_table(ROWS)?.iter()? {
@@ -202,7 +202,7 @@ impl Reading {
         Ok(())
     }
 
-    /// One fault stands for all of the log: it is dropped as a whole.
+    /// The log has one fault at most, as it is dropped as a whole.
     fn log(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
         let log = self.transaction.open_table(LOG)?;
         let mut last = None;
@@ -278,12 +278,12 @@ fn tally_fault(code: u16, tally: Tally) -> Seen {
 
 #[cfg(test)]
 pub(crate) mod plant {
-    //! Faults in a file, put there behind everybody's back.
+    //! Faults planted in a file, for tests.
 
     use super::*;
     use crate::BatchId;
 
-    /// Which table to write into, past every check.
+    /// The table to write into, past every check.
     pub(crate) enum Into {
         Rows,
         Cold,
@@ -332,7 +332,7 @@ pub(crate) mod plant {
         }
     }
 
-    /// A log entry as it is written.
+    /// An entry of the log, encoded.
     pub(crate) fn log_entry(revision: u64) -> Vec<u8> {
         load::seal_log(Revision(revision), BatchId(1), &weft_model::ChangeSet::default())
     }

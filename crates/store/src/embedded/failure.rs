@@ -1,4 +1,4 @@
-//! What redb and the disk answer, in terms of this crate.
+//! Errors of redb and the disk, as errors of this crate.
 
 use std::{
     io,
@@ -10,14 +10,14 @@ use weft_model::{Revision, RowError};
 
 use crate::{BatchId, CommitError, Damage, OpenError, ReadError, codec::RowFault, head::FORMAT};
 
-/// Everything that can go wrong with the file.
+/// Failure of an operation on the file.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Damaged(Damage),
     Full,
     /// The file cannot be read or written.
     Unavailable(String),
-    /// It cannot, since somebody else met an error.
+    /// Another caller met an error: the file must be opened again.
     Broken,
     InUse,
     Newer(u32),
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     Unknown(BatchId, String),
 }
 
-/// What is said of [`Failure::Broken`].
+/// Text of [`Failure::Broken`].
 const BROKEN: &str = "an I/O error happened before";
 
 /// Runs work on the file; a panic of redb over damaged data becomes an error.
@@ -39,12 +39,12 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T,
 }
 
 impl Failure {
-    /// Whether the file has to be opened again before it is used.
+    /// True if the file must be opened again before it is used.
     pub(crate) fn breaks(&self) -> bool {
         matches!(self, Self::Full | Self::Unavailable(_) | Self::Broken)
     }
 
-    /// What happened, for people.
+    /// The cause, for people.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Unavailable(reason) | Self::Unknown(_, reason) => reason.clone(),
@@ -80,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// As the answer to opening or loading.
+    /// The failure as an error of opening or loading.
     pub(crate) fn open(self, path: &Path) -> OpenError {
         let io = |error| OpenError::Io { path: path.to_owned(), error };
         match self {

@@ -1,4 +1,4 @@
-//! The file: opening, opening again after an error, making private files, backup and restore.
+//! The file: opening, opening again after an error, private files, backup and restore.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -26,33 +26,33 @@ use crate::{BackupError, Head, OpenError, Space, codec, head::Barred};
 /// Memory for pages while a file is checked, in bytes.
 pub(super) const CHECKING: usize = 1 << 20;
 
-/// When the file is opened.
+/// Occasion of opening the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// By a process that knows nothing of it.
+    /// The first opening by this process: the file is checked.
     First,
-    /// After an error, by the process that has held it all the time.
+    /// Opening after an error; this process has checked the file and held it since.
     Again,
 }
 
-/// How the file is opened.
+/// A function that opens the file.
 pub(crate) type Opener = Box<dyn Fn(Opening) -> Result<Database, Failure> + Send + Sync>;
 
-/// The open file.
+/// The open file and its state.
 pub(crate) struct Shared {
     path: PathBuf,
     pub(super) options: Options,
     open: Opener,
     database: RwLock<Option<Database>>,
-    /// Whether an error makes it necessary to open the file again.
+    /// True if an error requires that the file is opened again.
     broken: AtomicBool,
-    /// Tries to open it again.
+    /// Pause between tries to open the file again.
     opening: Backoff,
-    /// Tries to write.
+    /// Pause between tries to write.
     writing: Backoff,
-    /// Whether nobody is to use the file any more.
+    /// True if the store was closed.
     closed: AtomicBool,
-    /// Batches that are not to happen any more; held by whoever commits one.
+    /// Batches that must not happen any more; locked during every commit.
     pub(super) barred: Mutex<Barred>,
     pub(super) heads: watch::Sender<Revision>,
 }
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// Opens the file, and begins a timeline if it is new.
+    /// Opens the file. A new file gets a timeline.
     pub(super) fn open(path: &Path, options: Options, open: Opener) -> Result<Self, OpenError> {
         let opened = guarded(|| {
             let database = open(Opening::First)?;
@@ -93,7 +93,7 @@ impl Shared {
         &self.path
     }
 
-    /// Works with the file, opened again if an earlier error makes that necessary.
+    /// Runs `work` on the file, which is opened again first if an earlier error requires it.
     pub(super) fn with<T>(
         &self,
         work: impl FnOnce(&Database) -> Result<T, Failure>,
@@ -114,7 +114,7 @@ impl Shared {
         done
     }
 
-    /// Looks at the file, once more if somebody who wrote broke it meanwhile.
+    /// Runs `work`, which reads; once more if a failed write broke the file meanwhile.
     pub(super) fn read<T>(
         &self,
         mut work: impl FnMut(&Database) -> Result<T, Failure>,
@@ -125,8 +125,8 @@ impl Shared {
         }
     }
 
-    /// Works with the file as [`Shared::with`] does, to change it. After a failure the disk is left
-    /// alone for a while, and whoever comes is told so at once.
+    /// Runs `work`, which writes, as [`Shared::with`] does. After a failure the disk is not written
+    /// for a pause, during which every call fails at once.
     pub(super) fn write<T>(
         &self,
         work: impl FnOnce(&Database) -> Result<T, Failure>,
@@ -137,28 +137,28 @@ impl Shared {
         done.map_err(|failure| self.writing.cause(failure))
     }
 
-    /// Takes note of a write that failed before it changed anything. Returns what it is due to.
+    /// Notes a write that failed before it changed anything, and returns its cause.
     pub(super) fn failed_to_write(&self, failure: Failure) -> Failure {
         self.writing.note::<()>(Err(&failure));
         self.writing.cause(failure)
     }
 
-    /// Whether it is time to write; if not, why the last try failed.
+    /// An error, the last failure, if writing pauses.
     pub(super) fn check_writing(&self) -> Result<(), Failure> {
         self.writing.check(Instant::now())
     }
 
-    /// Takes note of how a write ended.
+    /// Notes the result of a write.
     pub(super) fn note_writing<T>(&self, done: Result<&T, &Failure>) {
         self.writing.note(done);
     }
 
-    /// How long nothing is written.
+    /// The rest of the pause in writing.
     pub(super) fn writing_pause(&self) -> Duration {
         self.writing.pause(Instant::now())
     }
 
-    /// Closes the file, once those who work with it are done.
+    /// Closes the file once operations in progress have ended.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         drop(self.database.write().take());
@@ -196,7 +196,7 @@ impl Shared {
         self.read(|database| load::required_head(&database.begin_read()?))
     }
 
-    /// Copies everything but the log to a new file, from one read transaction.
+    /// Copies everything except the log to a new file, from one read transaction.
     pub(super) fn backup(&self, to: &Path) -> Result<Revision, BackupError> {
         let read = |failure: Failure| BackupError::Read(failure.into());
         let (transaction, head) = self
@@ -211,11 +211,11 @@ impl Shared {
     }
 }
 
-/// Opens a file, or makes an empty one a store, after checking every page of it.
+/// Opens a file after checking every page of it. An empty file becomes a new store.
 pub(super) fn open_checked(path: &Path, cache_bytes: usize) -> Result<Database, Failure> {
     slots::settle(path)?;
-    // Checked with a small cache of its own: every page is read once, in no order that later reads
-    // have, and what the cache has held stays with the process.
+    // The check has a small cache of its own: it reads every page once, in an order unlike later
+    // reads, and a process never gives back the memory of a cache.
     drop(
         Database::builder()
             .set_cache_size(CHECKING)
@@ -225,9 +225,9 @@ pub(super) fn open_checked(path: &Path, cache_bytes: usize) -> Result<Database, 
     Ok(Database::builder().set_cache_size(cache_bytes).create(path)?)
 }
 
-/// Opens a file again that this process has checked and held. Nobody else has changed it; only the
-/// last commit may be undecided, which is one that was refused: an empty one takes its place, or a
-/// later start could find it whole and let it count.
+/// Opens a file again that this process has checked and held, so that nobody else has changed it.
+/// Only its last commit may be undecided: one that was refused. An empty commit replaces it,
+/// because a later start could otherwise find it whole and let it count.
 pub(super) fn open_again(path: &Path, cache_bytes: usize) -> Result<Database, Failure> {
     let is_undecided = slots::is_undecided(path)?;
     let database = Database::builder().set_cache_size(cache_bytes).create(path)?;
@@ -246,7 +246,7 @@ pub(super) fn read_head(transaction: &ReadTransaction) -> Result<Option<Head>, F
     head_of(&meta)
 }
 
-/// The head in a table.
+/// The head that a table holds.
 pub(super) fn head_of(
     meta: &impl ReadableTable<&'static str, &'static [u8]>,
 ) -> Result<Option<Head>, Failure> {
@@ -266,7 +266,7 @@ pub(super) fn write_head(
     Ok(())
 }
 
-/// Makes all tables of a new file.
+/// Creates all tables of a new file.
 fn initialise(database: &Database, head: &Head) -> Result<(), Failure> {
     let transaction = begin(database)?;
     fill(&transaction, head, |_| Ok(()))?;
@@ -274,7 +274,7 @@ fn initialise(database: &Database, head: &Head) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Begins a write that is repaired quickly if it is cut off.
+/// Begins a write transaction whose interruption is repaired quickly.
 pub(super) fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
@@ -283,7 +283,7 @@ pub(super) fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
 
 type Bytewise<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
-/// The tables of a file that is being written as a whole.
+/// The tables of a file that is written as a whole.
 struct Tables<'t> {
     rows: Bytewise<'t>,
     tallies: Table<'t, u16, &'static [u8]>,
@@ -308,8 +308,8 @@ fn fill(
     })
 }
 
-/// Makes an empty file of mode 0600 if there is none. Its name is durable before anything is
-/// written to it, also if an earlier run got no further than to make it.
+/// Creates an empty file of mode 0600 if it does not exist. Its name is durable before anything is
+/// written to it, also if an earlier run was interrupted right after creating it.
 pub(super) fn create_private(path: &Path) -> Result<(), OpenError> {
     let made = match private(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::metadata(path),
@@ -330,7 +330,7 @@ fn private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Writes a file as a whole: under another name first, so that it is complete when it appears.
+/// Writes a file under another name and renames it, so that it is complete when it appears.
 fn write_file(
     path: &Path,
     head: &Head,
@@ -361,8 +361,8 @@ fn write_file(
     fs::rename(&part, path).and_then(|()| sync_folder_of(path)).map_err(io)
 }
 
-/// Copies the rows, cold fields and notes that a transaction sees to a new file, and live state if
-/// it is wanted.
+/// Copies rows, cold fields and notes from a transaction to a new file, and live state if
+/// `with_live`.
 fn copy(from: &ReadTransaction, head: &Head, to: &Path, with_live: bool) -> Result<(), OpenError> {
     write_file(to, head, |into| {
         for entry in from.open_table(ROWS)?.iter()? {
@@ -389,7 +389,7 @@ fn copy(from: &ReadTransaction, head: &Head, to: &Path, with_live: bool) -> Resu
     })
 }
 
-/// What a store consists of, when it does not lie in a file.
+/// The content of a store without a file.
 pub(crate) struct Content {
     pub(crate) head: Head,
     pub(crate) rows: Vec<Entity>,
@@ -429,14 +429,14 @@ pub(crate) fn write_new(path: &Path, content: Content) -> Result<(), OpenError> 
 
 /// Makes a new store from a backup: the same rows at the same revision, on a new timeline.
 ///
-/// The backup is checked as a whole first; `into` must not exist. Live state stays behind: sessions
-/// that have ended since the backup was made must not come back.
+/// The backup is checked as a whole first; `into` must not exist. Live state is not copied, as
+/// sessions that have ended since the backup was made must not come back.
 pub fn restore(from: &Path, into: &Path) -> Result<Head, OpenError> {
     if !from.exists() {
         let error = io::ErrorKind::NotFound.into();
         return Err(OpenError::Io { path: from.to_owned(), error });
     }
-    // Checking a file writes to it; the backup stays as it is.
+    // The check writes to the file it checks: it gets a copy, and the backup stays unchanged.
     let mut scratch = into.as_os_str().to_owned();
     scratch.push(".checking");
     let scratch = PathBuf::from(scratch);

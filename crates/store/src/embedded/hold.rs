@@ -1,4 +1,4 @@
-//! Keeping others away from a database that is to be replaced, whole or not.
+//! A lock on a database that is to be replaced, whether it can be opened or not.
 
 use std::{
     fs::{File, OpenOptions},
@@ -12,16 +12,15 @@ use redb::{StorageBackend as _, backends::FileBackend};
 use super::failure::Failure;
 use crate::OpenError;
 
-/// As long as this is kept nobody opens the database.
+/// While a hold is kept, nobody opens the database.
 #[derive(Debug)]
 pub struct Hold {
-    /// Locked as a whole; unlocked when it is closed.
+    /// The file, locked until it is closed.
     _file: FileBackend,
 }
 
 impl Hold {
-    /// Takes hold of a database, also of one that could not be opened any more; none if there is
-    /// no file.
+    /// Locks a database, even one that cannot be opened; `None` if there is no file.
     pub fn take(path: &Path) -> Result<Option<Self>, OpenError> {
         let io = |error| OpenError::Io { path: path.to_owned(), error };
         let file = match OpenOptions::new().read(true).write(true).open(path) {
@@ -37,10 +36,10 @@ impl Hold {
     }
 }
 
-/// Makes durable what names the folder of a file holds: a file that was made or renamed there.
+/// Makes the directory entry of a file durable, after the file was created or renamed.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
-        // Only there a folder can be opened like a file.
+        // Only on Unix can a folder be opened like a file.
         return Ok(());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

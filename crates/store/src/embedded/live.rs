@@ -1,4 +1,4 @@
-//! State that is not in the log: kept in memory until a thread has written it, within 250 ms.
+//! Live state: kept in memory until a thread has written it, within 250 ms.
 
 use std::{
     collections::BTreeMap,
@@ -26,38 +26,38 @@ use super::{
 };
 use crate::{CommitError, Live, OpenError, ReadError, Space, codec};
 
-/// How long a write may wait.
+/// Longest wait of a write for others to join it.
 const DELAY: Duration = Duration::from_millis(250);
-/// How long to wait at least after a write that failed.
+/// Shortest pause after a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Sealed values by key; `None` removes.
+/// Sealed values by key; `None` removes the key.
 type Values = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What is not on the disk yet.
+/// Values that the thread has not taken yet.
 #[derive(Debug, Default)]
 struct Pending {
     entities: Values,
     notes: Values,
-    /// How many writes there were.
+    /// Number of writes so far.
     put: u64,
-    /// Whether somebody waits for the disk.
+    /// True if a caller waits for the disk.
     hurry: bool,
     stop: bool,
 }
 
 #[derive(Debug)]
 struct Queue {
-    /// What was put since the thread last looked.
+    /// Values since the thread last took them.
     pending: Mutex<Pending>,
-    /// What the thread is writing; reads look here too.
+    /// Values that the thread is writing. Reads look here too.
     writing: Mutex<(Values, Values)>,
     wake: Condvar,
-    /// How many writes are settled, and how that ended.
+    /// Number of writes that were tried on the disk, and the result.
     settled: watch::Sender<(u64, Result<(), CommitError>)>,
 }
 
-/// Writes live state behind.
+/// Writes live state in the background.
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
@@ -87,7 +87,8 @@ impl Writer {
         self.queue.wake.notify_one();
     }
 
-    /// What reads see of a range of keys: the table, then what is being written, then what waits.
+    /// Values of a range of keys: from the table, overridden by those being written, overridden by
+    /// those that wait.
     fn values(
         &self,
         table: TableDefinition<'_, &'static [u8], &'static [u8]>,
@@ -99,7 +100,7 @@ impl Writer {
             let within = values.range::<[u8], _>((Included(range.start), Excluded(range.end)));
             within.map(|(key, value)| (key.clone(), value.clone())).collect()
         };
-        // Locked in the order in which the thread moves values along, so that none is missed.
+        // Locked in the order in which values move, so that none is missed.
         let pending = self.queue.pending.lock();
         let writing = self.queue.writing.lock();
         let (written, newest) = (within(pick(&writing)), within(waiting(&pending)));
@@ -136,7 +137,7 @@ impl Writer {
 }
 
 impl Queue {
-    /// The thread: waits for writes, lets them gather, writes them, and so on.
+    /// The thread's loop: wait for values, let more gather, write them.
     fn run(&self, shared: &Shared) {
         loop {
             let mut pending = self.pending.lock();
@@ -155,7 +156,7 @@ impl Queue {
             *writing = (std::mem::take(&mut pending.entities), std::mem::take(&mut pending.notes));
             let values = writing.clone();
             drop((pending, writing));
-            // At the end it is tried once more, whatever happened before.
+            // The last write is tried regardless of the pause.
             let done = write(shared, &values, stop).map_err(CommitError::from);
             self.settle(put, done, stop, shared.writing_pause().max(RETRY));
             if stop {
@@ -164,7 +165,8 @@ impl Queue {
         }
     }
 
-    /// Tells of the outcome; values that could not be written wait again behind newer ones.
+    /// Reports the result of a write. Values that could not be written wait again, unless newer
+    /// ones replace them.
     fn settle(&self, put: u64, outcome: Result<(), CommitError>, stop: bool, pause: Duration) {
         let mut pending = self.pending.lock();
         let (entities, notes) = std::mem::take(&mut *self.writing.lock());
@@ -179,7 +181,7 @@ impl Queue {
         }
         let failed = outcome.is_err();
         drop(self.settled.send_replace((put, outcome)));
-        // Whoever puts something meanwhile does not hurry the disk.
+        // New values do not shorten the pause after a failure.
         let until = Instant::now() + pause;
         while failed && !stop && !pending.stop {
             if self.wake.wait_until(&mut pending, until).timed_out() {
@@ -262,7 +264,7 @@ impl Live for Writer {
 
     fn notes(&self, space: Space) -> Result<Vec<(String, Bytes)>, ReadError> {
         let first @ [high, low] = space.0.to_be_bytes();
-        // No text has this byte, so that the last space has an end too.
+        // No key has this byte, so that the last space has an end too.
         let behind = [high, low, u8::MAX];
         let of_space = &first[..]..&behind[..];
         let values =
@@ -285,12 +287,12 @@ impl Live for Writer {
                 self.queue.wake.notify_one();
                 pending.put
             };
-            // An outcome from before counts only if nothing was left over.
+            // An earlier result counts only if it covers this write and was a success.
             let (done, outcome) = settled.borrow_and_update().clone();
             if done >= put && outcome.is_ok() {
                 return Ok(());
             }
-            // The disk fails and is left alone for a while: nobody waits for that.
+            // While writing pauses, the caller gets the failure at once.
             if outcome.is_err() && !self.shared.writing_pause().is_zero() {
                 return outcome;
             }

@@ -1,4 +1,4 @@
-//! Reading the file: all rows checked, cold fields, the kept part of the log.
+//! Reading the file: rows with all checks, cold fields, the kept part of the log.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +19,7 @@ pub(super) fn required_head(transaction: &ReadTransaction) -> Result<Head, Failu
     Ok(head.ok_or_else(|| Damage::new("head", "it is missing"))?)
 }
 
-/// Gives every row after checking it, and checks the tallies and the end of the log.
+/// Passes every row on after checking it; checks the tallies and the end of the log.
 pub(super) fn load(
     transaction: &ReadTransaction,
     rows: &mut dyn FnMut(Entity),
@@ -56,7 +56,7 @@ pub(super) fn tally_damage(code: u16, tally: Tally) -> Damage {
     Damage::new(format!("the rows of {kind}"), reason)
 }
 
-/// The bytes of the log entry of a revision.
+/// The encoded log entry of a revision.
 pub(super) fn seal_log(revision: Revision, batch: BatchId, set: &ChangeSet) -> Vec<u8> {
     let mut value = batch.0.to_le_bytes().to_vec();
     value.extend(set.to_bytes());
@@ -142,7 +142,7 @@ impl Shared {
     }
 }
 
-/// Who waited for this entry would wait for ever.
+/// Damage, because a caller that waited for this entry would wait for ever.
 fn missing(revision: Revision) -> Failure {
     Damage::new(format!("log entry {}", revision.0), "it is missing").into()
 }

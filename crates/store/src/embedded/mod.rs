@@ -1,15 +1,16 @@
 //! The embedded engine: one redb file.
 //!
-//! The file holds seven tables: `meta` (the head), `rows`, `tallies` (count and hash per kind),
+//! The file holds seven tables: `meta` (the head), `rows`, `tallies` (count and hash of each kind),
 //! `cold` (cold fields), `log` (the last change sets), `live` and `notes`. One commit is one
-//! transaction over them and one fsync. Commits have two phases (redb: quick repair), so that a page
-//! of the last commit that is not right is damage, and never a commit that was not finished; opening
-//! verifies the checksum of every page, and that the last commit is the one that counts. redb locks the file against other processes.
+//! transaction over them and one fsync. Commits have two phases (redb: quick repair), so that a bad
+//! page of the last commit is known to be damage, not an unfinished commit. Opening verifies the
+//! checksum of every page, and that the last commit is the one that counts. redb locks the file
+//! against other processes.
 //!
-//! After an I/O error redb refuses everything until the file is opened again; that happens here,
-//! on the next use, so that a disk that was full heals by itself. It was held all the time and
-//! checked when it was first opened, so that this takes no longer for a large file; and what fails
-//! is tried again after a pause that grows, whoever asks meanwhile.
+//! After an I/O error redb refuses everything until the file is opened again. The engine does so on
+//! the next use, so that a full disk heals by itself. This process has held the file since it
+//! checked it, so it is opened without another check and no slower if it is large. A failed
+//! operation is tried again after a growing pause, however many callers ask meanwhile.
 
 mod backoff;
 mod commit;
@@ -59,18 +60,19 @@ const NOTES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("notes");
 /// The key of the head in `meta`.
 const HEAD: &str = "head";
 
-/// How an embedded store behaves.
+/// Settings of an embedded store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many change sets are kept for those who follow.
+    /// Number of change sets kept for followers.
     pub log_limit: usize,
-    /// How much of the file is kept in memory, in bytes.
+    /// Cache for the file's pages, in bytes.
     pub cache_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        // All rows are in memory anyway, and the system caches the file: this is for its upper pages.
+        // The cache is for the upper pages only: all rows are in memory, and the system caches the
+        // file.
         Self { log_limit: 10_000, cache_bytes: 16 << 20 }
     }
 }
@@ -104,7 +106,7 @@ impl Embedded {
         Ok(Self { shared, writer, commits })
     }
 
-    /// Opens a store whose file is any backend, for tests of the disk's failures.
+    /// Opens a store over any redb backend, for tests of disk failures.
     #[cfg(test)]
     pub(crate) fn open_backend<B: redb::StorageBackend>(
         backend: impl Fn(Opening) -> B + Send + Sync + 'static,
@@ -118,7 +120,7 @@ impl Embedded {
         Self::open_with(Path::new("test"), Options::default(), Box::new(open))
     }
 
-    /// Runs work that writes to the disk on the thread of commits.
+    /// Runs work that writes to the disk, on the thread of commits.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Shared) -> Result<T, Failure> + Send + 'static,
@@ -128,7 +130,7 @@ impl Embedded {
         done.unwrap_or_else(|| Err(Failure::Unavailable("the commit ended in a fault".into())))
     }
 
-    /// Runs work that reads from the disk where others read, too.
+    /// Runs work that reads from the disk, on the runtime's blocking threads.
     async fn reading<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Shared) -> Result<T, Failure> + Send + 'static,

@@ -1,22 +1,22 @@
-//! Which of its last two commits a file stands at.
+//! Which of its last two commits a file is at.
 //!
-//! A redb file holds its last two commits, each with a number and a checksum, and one bit that says
-//! which of them counts. Nothing checks that bit: when it is flipped, the file looks like one whose
-//! last commit was cut off, redb goes back to the commit before, and an acknowledged commit is gone
-//! without a word. A crash in the middle of a commit leaves the same picture, though:
+//! A redb file holds its last two commits, each with a number and a checksum, and one bit that
+//! selects one of them. No checksum covers that bit. If it is flipped, the file looks like one
+//! whose last commit was cut off: redb goes back to the commit before, and an acknowledged commit
+//! is lost silently. A crash in the middle of a commit leaves the same picture, though:
 //!
 //! ```text
 //! write pages and the new commit's slot -> sync -> set the bit -> sync -> acknowledge
 //!                                               ^ crash here: the newer commit does not count
 //! ```
 //!
-//! Both are settled alike: **the newer commit counts if it is whole**, which is tried by opening the
-//! file as if the bit were set, with every page verified and every write kept in memory. The commit
-//! that counts has to be whole too: if it is not, it may be its own number that is damaged. A commit
-//! that was not acknowledged may stand or not, as long as all who look agree; whoever asks what
-//! became of it asks the file that was opened. If the newer commit is not whole, a file that was in
-//! use may have been cut off while writing it, and goes back; one that was closed properly has
-//! always set its bit to the newer commit, and is damaged.
+//! Both cases have one rule: **the newer commit counts if it is whole**. To find out, the file is
+//! opened as if the bit were set, with every page verified and every write kept in memory. The
+//! commit that the bit selects must be whole too; otherwise it may be its number that is damaged. A
+//! commit that was not acknowledged may count or not, as long as everybody sees the same; whoever
+//! settles it asks the opened file. If the newer commit is not whole, it depends on the file: one
+//! that was in use may have been cut off while writing that commit, and goes back; one that was
+//! closed properly has always set its bit to the newer commit, and is damaged.
 
 use std::{fmt, fs::OpenOptions, io, ops::Bound, path::Path, sync::Arc};
 
@@ -31,25 +31,26 @@ use super::{
 /// The header and both slots (redb 4: `docs/design.md`, "Database header").
 const HEADER: usize = 320;
 const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
-/// The byte of flags behind it.
+/// Offset of the byte of flags.
 const FLAGS: usize = MAGIC.len();
-/// Which slot counts.
+/// Flag: the second slot is the one that counts.
 const SECOND_COUNTS: u8 = 1;
-/// The file was not closed.
+/// Flag: the file was not closed.
 const IN_USE: u8 = 2;
-/// The commit that counts was complete before it counted; without it redb takes the newer one.
+/// Flag: the selected commit was complete before it was selected. Without it redb takes the newer
+/// one.
 const TWO_PHASE: u8 = 4;
-/// Where the slots are, and in each its number.
+/// Offsets of the slots, and of the commit's number in each.
 const SLOTS: [usize; 2] = [64, 192];
 const NUMBER: usize = 104;
 
-/// Lets the newer of the last two commits count, if it is whole.
+/// Makes the newer of the last two commits count, if it is whole.
 pub(super) fn settle(path: &Path) -> Result<(), Failure> {
     let io = |error: io::Error| Failure::io(&error);
     let Some(flags) = newer_that_does_not_count(path).map_err(io)? else { return Ok(()) };
     match open_as(path, flags) {
         Ok((tried, _)) => drop(tried),
-        // The commit that counts is damaged, perhaps in its number: opening will say so.
+        // The selected commit is damaged, perhaps in its number: opening the file will report it.
         Err(Failure::Damaged(_)) => return Ok(()),
         Err(failure) => return Err(failure),
     }
@@ -58,7 +59,7 @@ pub(super) fn settle(path: &Path) -> Result<(), Failure> {
         Ok((tried, file)) => {
             file.write(FLAGS as u64, &[turned]).map_err(io)?;
             file.sync_data().map_err(io)?;
-            // As long as it is tried out the file is locked.
+            // The file stays locked until the bit is set.
             drop(tried);
             let file = path.display();
             tracing::warn!(%file, "the last commit is whole but did not count; it does now");
@@ -72,7 +73,7 @@ pub(super) fn settle(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Whether the newer of the last two commits does not count.
+/// True if the newer of the last two commits does not count.
 pub(super) fn is_undecided(path: &Path) -> Result<bool, Failure> {
     let found = newer_that_does_not_count(path).map_err(|error| Failure::io(&error))?;
     Ok(found.is_some())
@@ -92,7 +93,7 @@ fn open_as(path: &Path, flags: u8) -> Result<(Database, Arc<FileBackend>), Failu
     Ok((tried?, file))
 }
 
-/// The flags of a file that holds a newer commit than the one that counts.
+/// The flags of the file, if it holds a newer commit than the selected one.
 fn newer_that_does_not_count(path: &Path) -> io::Result<Option<u8>> {
     use std::io::Read as _;
 
@@ -113,7 +114,7 @@ fn flags_of(header: &[u8]) -> Option<u8> {
     (flags & TWO_PHASE != 0 && other > counts).then_some(flags)
 }
 
-/// A file as it would be with other flags; what is written stays in memory.
+/// A file with other flags, whose writes stay in memory.
 struct Trial {
     file: Arc<FileBackend>,
     state: Mutex<State>,
@@ -121,9 +122,9 @@ struct Trial {
 
 struct State {
     len: u64,
-    /// How much of the file was never cut off.
+    /// Length of the file's beginning that was never cut off, in bytes.
     kept: u64,
-    /// In the order in which it came.
+    /// Writes in their order: offset and bytes.
     written: Vec<(u64, Vec<u8>)>,
 }
 
@@ -141,7 +142,8 @@ impl fmt::Debug for Trial {
     }
 }
 
-/// Puts `from`, which lies at `at`, over what it covers of `onto`, which lies at `offset`.
+/// Copies `from`, which begins at offset `at`, over the part of `onto`, which begins at `offset`,
+/// that it overlaps.
 fn lay(from: &[u8], at: u64, onto: &mut [u8], offset: u64) {
     let skip = usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX);
     let behind = usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);

@@ -1,5 +1,5 @@
-//! The thread on which commits wait for the disk: they share none with reads, of which there may
-//! be any number.
+//! The thread on which commits wait for the disk, apart from the threads of reads, of which there
+//! may be many.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread. It ends when this is dropped and what was asked of it is done.
+/// The thread. Dropping the value ends it after the work that was queued.
 #[derive(Debug)]
 pub(super) struct CommitThread(mpsc::Sender<Job>);
 
@@ -19,7 +19,7 @@ impl CommitThread {
         let (jobs, asked) = mpsc::channel::<Job>();
         let run = move || {
             for job in asked {
-                // Whoever asked hears that there is no result; the next one is served.
+                // After a panic the caller gets no result; the thread goes on.
                 let _ = catch_unwind(AssertUnwindSafe(job));
             }
         };
@@ -27,14 +27,14 @@ impl CommitThread {
         Ok(Self(jobs))
     }
 
-    /// Runs work there, behind what was asked before; nothing if it was not done.
+    /// Queues work and returns its result; `None` if it was not done.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
         let job = move || {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = done.send(work());
         };
         self.0.send(Box::new(job)).ok()?;

@@ -1,5 +1,5 @@
-//! Damaged files are refused, or their damage lies where nothing is stored. Whatever is read, also
-//! later and beside the rows, is what was written or an error that says what to do.
+//! Damaged files: each is refused, or its damage lies where nothing is stored. Every read returns
+//! what was written, or an error that says what to do.
 
 use std::{
     fs,
@@ -26,11 +26,11 @@ use crate::{
 /// Change sets in the sample.
 const COMMITS: u64 = 200;
 const NOTES: Space = Space(7);
-/// The byte and bit that say which of its last two commits the file stands at. The engine checks it
-/// not: it takes a file in which only this bit is flipped for one whose last commit was cut off.
+/// The byte and bit that select one of the last two commits. The engine does not check it: a file
+/// in which only this bit is flipped looks like one whose last commit was cut off.
 const WHICH_COMMIT: Harm = Harm::Heading { at: 9, bit: 0 };
 
-/// A file, and everything that was acknowledged when it was copied.
+/// A file, and everything that was acknowledged before it was copied.
 struct Sample {
     bytes: Vec<u8>,
     head: Head,
@@ -46,7 +46,7 @@ fn runtime() -> Runtime {
 }
 
 fn open(path: &Path) -> Result<Embedded, OpenError> {
-    // A small cache, so that the file is read and not what was read before.
+    // A small cache, so that reads reach the file.
     Embedded::open(path, Options { cache_bytes: 1 << 20, ..Options::default() })
 }
 
@@ -91,7 +91,7 @@ async fn fill(path: &Path) -> Sample {
     sample
 }
 
-/// All of the log that is kept.
+/// The kept part of the log.
 async fn log(store: &Embedded) -> Result<Vec<Arc<ChangeSet>>, FollowError> {
     let mut followed = store.follow(Revision(0));
     let mut sets = Vec::new();
@@ -102,7 +102,7 @@ async fn log(store: &Embedded) -> Result<Vec<Arc<ChangeSet>>, FollowError> {
     Ok(sets)
 }
 
-/// What was read is what was written, or is refused in plain words.
+/// Checks that a read returned what was written, or was refused in plain words.
 fn right_or_refused<T: PartialEq>(read: Result<T, Damage>, written: &T, what: &str) {
     match read {
         Ok(read) => assert!(read == *written, "wrong {what} was believed"),
@@ -125,7 +125,7 @@ fn damage_of_read(error: ReadError) -> Damage {
 }
 
 impl Sample {
-    /// Opens a damaged copy and uses it in every way. True if it was refused at once.
+    /// Opens a damaged copy and uses every operation. Returns true if opening was refused.
     async fn try_out(&self, path: &Path) -> bool {
         let store = match open(path) {
             Ok(store) => store,
@@ -169,7 +169,7 @@ impl Sample {
         }
     }
 
-    /// What is acknowledged on a damaged file is there later, or the file is refused.
+    /// Writes to a damaged file: what is acknowledged is there later, or the file is refused.
     async fn write(&self, store: Embedded, path: &Path) {
         let (backup, restored) = (path.with_extension("backup"), path.with_extension("restored"));
         for made in [&backup, &restored] {
@@ -210,11 +210,11 @@ enum Harm {
     Flip { at: prop::sample::Index, count: usize, mask: u8 },
     /// A single bit.
     Bit { at: prop::sample::Index, bit: u8 },
-    /// A single bit of what the engine says of itself, which has no checksum everywhere.
+    /// A single bit of the engine's header, parts of which have no checksum.
     Heading { at: usize, bit: u8 },
-    /// A stretch is as it never was written.
+    /// A stretch is zero, as if it was never written.
     Zero { at: prop::sample::Index, count: usize },
-    /// One part of the file stands where another belongs, as after a misdirected write.
+    /// One part of the file is written where another belongs, as after a misdirected write.
     Misplaced { from: prop::sample::Index, to: prop::sample::Index, count: usize },
     /// The end is missing.
     Cut { at: prop::sample::Index },
@@ -248,7 +248,7 @@ impl Harm {
                 touched.for_each(|byte| *byte = 0);
             }
             Self::Misplaced { from, to, count } => {
-                // Pages are what a disk misplaces.
+                // Disks misplace whole pages.
                 let [from, to] = [from, to].map(|at| at.index(whole.len()) & !4095);
                 let source: Vec<u8> = whole.iter().skip(from).take(*count).copied().collect();
                 bytes.iter_mut().skip(to).zip(source).for_each(|(byte, own)| *byte = own);
@@ -268,7 +268,7 @@ fn damage_is_found_or_harmless() {
     let file = folder.path().join("damaged");
     let check = |bytes: &[u8]| {
         fs::write(&file, bytes).unwrap();
-        // What panics inside of the engine is an error outside; nothing else may panic.
+        // A panic inside the engine becomes an error; any other panic fails the test.
         catch_unwind(AssertUnwindSafe(|| runtime.block_on(sample.try_out(&file))))
     };
     std::panic::set_hook(Box::new(|_| {}));
@@ -285,7 +285,7 @@ fn damage_is_found_or_harmless() {
         Ok(())
     });
     let whole = check(&sample.bytes);
-    // Flipping inside every stored name: rows are always checked.
+    // A flip inside every stored name: rows are always checked.
     let needle = b"a longer name 1";
     let places = sample.bytes.windows(needle.len()).enumerate().filter(|(_, part)| part == needle);
     let mut bytes = sample.bytes.clone();

@@ -1,4 +1,4 @@
-//! Everything that is stored, looked at and mended.
+//! Examinations and repairs of everything that is stored.
 
 use std::path::Path;
 
@@ -48,8 +48,8 @@ fn examined(store: &dyn Store) -> (usize, Vec<StoredFault>) {
     (rows, faults)
 }
 
-/// Plants a fault in a file, finds it at the place it was planted, mends it; then everything is in
-/// order again, also for one who opens the file.
+/// Plants a fault in a file, finds it at that place and mends it. Afterwards everything is in
+/// order, also for a process that opens the file anew.
 async fn planted(plant: impl FnOnce(&Embedded), place: Place, mend: Mend) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
@@ -95,7 +95,7 @@ async fn rows_are_looked_at_one_by_one() {
     // Another row under this key.
     let other = codec::seal_row(&row_key("s2"), &service("s2", "name 2"));
     planted(|it| it.shared.plant(&Into::Rows, &key, Some(&other)), place, mend).await;
-    // A row of a kind that is not known.
+    // A row of an unknown kind.
     let key = vec![0xff, 0xff, b'x'];
     let sealed = codec::seal(&key, &[1, 0]);
     let place = Place::Row(key.clone());

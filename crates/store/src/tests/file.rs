@@ -1,4 +1,4 @@
-//! What only a file can do: modes, locks, cut-off writers.
+//! Rules of files only: modes, locks, cut-off writers.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -79,14 +79,14 @@ async fn nobody_opens_what_is_held() {
     assert!(matches!(Hold::take(&path), Err(OpenError::InUse(_))));
     let second = Embedded::open(&path, Options::default()).unwrap_err();
     assert!(matches!(second, OpenError::InUse(_)), "{second}");
-    // It stays with the file, whatever it is called.
+    // The lock stays with the file when it is renamed.
     let moved = folder.path().join("moved");
     fs::rename(&path, &moved).unwrap();
     assert!(Embedded::open(&moved, Options::default()).is_err());
     drop(open(&path));
     drop(hold);
     drop(open(&moved));
-    // What cannot be opened any more can be held.
+    // A file that cannot be opened any more can be locked.
     fs::write(&path, b"cut").unwrap();
     assert!(Hold::take(&path).unwrap().is_some());
 }

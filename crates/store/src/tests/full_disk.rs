@@ -23,23 +23,23 @@ const BLOCK: usize = 4096;
 /// Longer than any pause between two tries.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A disk that can be full or fail. It takes no room for what is zero, so that a large file is
-/// made quickly.
+/// A disk that can be full or fail. Blocks of zeros take no room, so that a large file is made
+/// quickly.
 #[derive(Debug, Clone, Default)]
 struct Disk(Arc<State>);
 
 #[derive(Debug)]
 struct State {
     file: Mutex<fs::File>,
-    /// Blocks that were written, and those of them that are not zero.
+    /// Blocks that were written, and those of them that are not all zero.
     written: Mutex<(BTreeSet<u64>, BTreeSet<u64>)>,
-    /// No block is written that was not before.
+    /// When true, only blocks that were written before can be written.
     is_full: AtomicBool,
     /// Bytes that can still be written.
     room: AtomicU64,
-    /// How often something was to be written.
+    /// Number of writes that were tried.
     writes: AtomicU64,
-    /// Nothing is written at all.
+    /// When true, every write fails.
     fails: AtomicBool,
     opened_first: AtomicU32,
     opened_again: AtomicU32,
@@ -139,7 +139,7 @@ fn head(store: &Embedded) -> Revision {
     store.head().unwrap().revision
 }
 
-/// Writes until it works: the disk is left alone for a while after a failure.
+/// Writes until it succeeds, as the disk is not written for a pause after a failure.
 async fn write_until_it_works(store: &Embedded, id: &str) {
     let deadline = Instant::now() + SOON;
     loop {
@@ -171,7 +171,7 @@ async fn a_full_disk_says_so_loses_nothing_and_heals() {
         match written {
             Ok(revision) => assert_eq!(head(&store), revision),
             Err(CommitError::Full) => {
-                // With room again it is written by itself, a while later.
+                // With room again, the store writes by itself after the pause.
                 write_until_it_works(&store, "b").await;
                 assert_eq!(head(&store), base.next());
             }
@@ -218,20 +218,20 @@ async fn a_full_disk_under_a_file_of_1_gib_is_left_alone_and_read_meanwhile() {
     let begun = Instant::now();
     while disk.opened_again() < 6 {
         assert!(begun.elapsed() < SOON, "it is not tried again");
-        // Enough that it cannot fit into what is free in the file.
+        // More than fits into the free pages of the file.
         let sets = (0..200).map(|n| put(service(&format!("{n}"), &"x".repeat(20_000)))).collect();
         let error = store.commit(Revision(1), sets).await.unwrap_err();
         assert_eq!(error, CommitError::Full);
         store.live().put_note(Space(1), "late", Some(Bytes::from_static(b"it waits")));
-        // What is in the file is read all the while, and what waits to be written is seen.
+        // Reads of the file go on, and see what waits to be written.
         assert_eq!(head(&store), Revision(1));
         assert!(store.cold(Kind::Service, &Id::new("a"), ColdField::Tags).unwrap().is_none());
         assert!(store.live().note(Space(1), "late").unwrap().is_some());
         assert_eq!(store.live().notes(Space(2)).unwrap(), []);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // After pauses of 100, 200, 400, 800 and 1600 ms, for commits and live state together, unless
-    // both were at it at once.
+    // After pauses of 100, 200, 400, 800 and 1600 ms. Commits and live state share them, unless
+    // both tried at the same moment.
     assert!(begun.elapsed() >= Duration::from_millis(1500), "{:?}", begun.elapsed());
     assert_eq!(disk.0.opened_first.load(Ordering::Acquire), 1, "the whole file is checked once");
 
@@ -262,7 +262,7 @@ async fn who_comes_while_a_full_disk_is_left_alone_is_refused_without_a_try() {
         assert_eq!(head(&store), Revision(1));
         assert!(Instant::now() < deadline, "it is not tried again");
     }
-    // From the sixth failure on it is a pause of 3.2 s.
+    // The pause after the sixth failure is 3.2 s.
     let tried = disk.0.writes.load(Ordering::Acquire);
     for _ in 0..100 {
         assert_eq!(store.commit(Revision(1), large()).await, Err(CommitError::Full));
@@ -285,7 +285,7 @@ async fn a_disk_that_takes_nothing_is_not_asked_by_everybody() {
     let begun = Instant::now();
     let mut asked = 0;
     while begun.elapsed() < Duration::from_secs(1) {
-        // It cannot even be opened again. That is said at once.
+        // The file cannot even be opened again, which is reported at once.
         assert!(store.cold(Kind::Service, &Id::new("a"), ColdField::Tags).is_err());
         asked += 1;
     }

@@ -1,4 +1,4 @@
-//! Tests of the engines: one suite over all of them, and what only a file can do.
+//! Tests of the engines: one suite for all of them, and tests of files.
 
 mod damage;
 mod examine;

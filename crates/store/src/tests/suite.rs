@@ -1,4 +1,4 @@
-//! What every engine must do. One function per rule; the macro runs each over each engine.
+//! Rules of every engine, one function each; the macro runs each on each engine.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -257,7 +257,7 @@ fn a_batch_is_found_by_the_name_that_its_writer_chose() {
         let written = store.commit_as(batch, Revision(0), vec![put(service("a", "a"))]).await;
         assert_eq!(written, Ok(Revision(1)));
         assert_eq!(store.settle(batch).await, Ok(Some(Revision(1))));
-        // What was said not to have happened never will.
+        // A batch that was reported as not having happened never happens.
         let late = BatchId::random();
         assert_eq!(store.settle(late).await, Ok(None));
         let refused = store.commit_as(late, Revision(1), vec![put(service("b", "b"))]).await;
@@ -317,8 +317,8 @@ fn step_change(step: &Step) -> Change {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// What is loaded after any commits is what a plain map would hold, and a snapshot built from
-    /// the rows is the one that followed the log.
+    /// Rows loaded after any commits equal those of a plain map, and a snapshot built from them
+    /// equals the one that followed the log.
     #[test]
     fn load_after_commits_equals_a_map(batches in steps()) {
         over_all(async |store| {

@@ -1,4 +1,4 @@
-//! Health checks as configs write them (protocol: tunnel 3.1, 8).
+//! Health checks as configs write them (docs/protocol/tunnel.md 3.1, 8).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Where the applications of a service are: `host.v1`, `host.v2` and `ziti-tunneler-server.v1`
-//! (protocol: tunnel 3.4 to 3.6).
+//! (docs/protocol/tunnel.md 3.4 to 3.6).
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     AddressRule, AppData, Cause, Host, Identity, Network, Protocol, Reach, Refusal, Target,
-    Template, Translation,
+    Template, Translation, records::Resolver,
 };
 
 pub(super) const HOST_V1: &str = "host.v1";
@@ -64,6 +64,8 @@ pub struct HostConfig {
     address: Part<String, Vec<AddressRule>>,
     translations: Vec<Translation>,
     port: Part<u16, Vec<PortRange>>,
+    /// Answers dialers that ask for records of names.
+    pub(crate) resolver: Resolver,
     /// Addresses that dialers may have connections come from; none if it is not said.
     pub allowed_sources: Option<Vec<Network>>,
     /// How long connecting may take.
@@ -186,6 +188,7 @@ impl HostConfig {
             address: Part::Fixed(host.into()),
             translations: Vec::new(),
             port: Part::Fixed(port),
+            resolver: Resolver::new(Vec::new()),
             allowed_sources: None,
             connect_timeout: CONNECT_TIMEOUT,
             max_connections: MAX_CONNECTIONS,
@@ -201,7 +204,9 @@ impl HostConfig {
     fn from_v1(config: &'static str, v1: HostV1) -> Result<Self> {
         let options = v1.listen_options.unwrap_or_default();
         let allowed = v1.allowed_addresses.unwrap_or_default();
-        let allowed = allowed.iter().filter_map(|text| AddressRule::parse(text)).collect();
+        let allowed: Vec<_> = allowed.iter().filter_map(|text| AddressRule::parse(text)).collect();
+        // Records are for names that are allowed, whether or not addresses are forwarded.
+        let resolver = Resolver::new(allowed.clone());
         let checks = check::checks(
             config,
             v1.port_checks.unwrap_or_default(),
@@ -232,6 +237,7 @@ impl HostConfig {
             )?,
             translations: translations(config, v1.forward_address_translations)?,
             port,
+            resolver,
             allowed_sources: sources.transpose()?,
             connect_timeout: options.connect_timeout(config)?,
             max_connections: options
@@ -263,7 +269,7 @@ impl HostConfig {
         }
     }
 
-    /// Where a circuit with this application data goes (protocol: tunnel 9.1).
+    /// Where a circuit with this application data goes (docs/protocol/tunnel.md 9.1).
     ///
     /// # Errors
     /// When the dialer asks for what is not allowed, or does not say what it has to.

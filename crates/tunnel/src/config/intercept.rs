@@ -1,5 +1,5 @@
 //! Where clients of a service are taken in: `intercept.v1` and `ziti-tunneler-client.v1`
-//! (protocol: tunnel 3.2, 3.3).
+//! (docs/protocol/tunnel.md 3.2, 3.3).
 
 use std::{fmt, time::Duration};
 

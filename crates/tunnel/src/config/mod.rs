@@ -1,4 +1,4 @@
-//! The configs of services that tunnelers read (protocol: tunnel 3).
+//! The configs of services that tunnelers read (docs/protocol/tunnel.md 3).
 //!
 //! A config that cannot be read is named with the member that is wrong. Members that nobody knows
 //! are left alone: the schema of the config's type has judged them.
@@ -6,6 +6,7 @@
 mod check;
 mod host;
 mod intercept;
+mod interfaces;
 mod part;
 mod proxy;
 
@@ -23,18 +24,22 @@ pub use self::{
 
 /// The config types that say how a service is hosted and where it is listened for, for whoever asks
 /// a controller for configs.
-pub const TYPES: [&str; 6] = [
+pub const TYPES: [&str; 7] = [
     intercept::INTERCEPT_V1,
     intercept::CLIENT_V1,
     host::HOST_V1,
     host::HOST_V2,
     host::SERVER_V1,
     proxy::PROXY_V1,
+    interfaces::INTERFACES_V1,
 ];
 
 /// Those of them that say where clients are taken in.
 #[cfg(target_os = "linux")]
-pub(crate) const INTERCEPTING: [&str; 2] = [intercept::INTERCEPT_V1, intercept::CLIENT_V1];
+pub(crate) const INTERCEPTING: [&str; 3] =
+    [intercept::INTERCEPT_V1, intercept::CLIENT_V1, interfaces::INTERFACES_V1];
+#[cfg(target_os = "linux")]
+pub(crate) use self::interfaces::interfaces;
 
 /// The configs of a service: JSON texts by the names of their types.
 pub type Configs = BTreeMap<String, String>;

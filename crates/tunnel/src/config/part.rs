@@ -1,4 +1,4 @@
-//! What several configs have in common (protocol: tunnel 3.1).
+//! What several configs have in common (docs/protocol/tunnel.md 3.1).
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A port of this machine that leads to a service: `proxy.v1` (protocol: tunnel 3.7).
+//! A port of this machine that leads to a service: `proxy.v1` (docs/protocol/tunnel.md 3.7).
 
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};

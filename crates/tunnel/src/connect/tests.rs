@@ -29,6 +29,7 @@ async fn dialed(allowed: &str, key: &str, host: &str, port: u16) -> Result<Socke
         reached.push(match connected.map_err(|refused| refused.to_string()) {
             Ok(Connected::Tcp(stream)) => Ok(stream.peer_addr().unwrap()),
             Ok(Connected::Udp(socket)) => Ok(socket.peer_addr().unwrap()),
+            Ok(Connected::Resolver(names)) => panic!("{names:?}"),
             Err(refused) => Err(refused),
         });
     }

@@ -128,12 +128,13 @@ fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
     let service = &one.service;
     let read = Intercept::read(one.configs).and_then(|intercept| {
         let way = Way::new(Arc::clone(service), one.configs, one.identity, 0)?;
-        Ok(intercept.map(|intercept| (intercept, way)))
+        let interfaces = config::interfaces(one.configs)?;
+        Ok(intercept.map(|intercept| (intercept, way, interfaces)))
     });
     let mut problems = Vec::new();
     let claims = match read {
-        Ok(Some((intercept, way))) => {
-            step.claims.push(claimed(claim.clone(), service, &intercept));
+        Ok(Some((intercept, way, interfaces))) => {
+            step.claims.push(claimed(claim.clone(), service, &intercept, interfaces));
             step.ways.push((claim, way));
             step.services.push((service.id.clone(), service.name.clone()));
             true
@@ -162,7 +163,12 @@ fn shown(problem: &Problem) -> String {
 }
 
 /// What a service claims, as the interceptor takes it.
-fn claimed(id: String, service: &Service, intercept: &Intercept) -> weft_intercept::Service {
+fn claimed(
+    id: String,
+    service: &Service,
+    intercept: &Intercept,
+    interfaces: Option<Vec<String>>,
+) -> weft_intercept::Service {
     let addresses = intercept.addresses.iter().map(|address| match address {
         InterceptAddress::Network(network) => format!("{}/{}", network.address(), network.prefix()),
         InterceptAddress::Name(name) => name.clone(),
@@ -183,6 +189,7 @@ fn claimed(id: String, service: &Service, intercept: &Intercept) -> weft_interce
         sources: sources
             .map(|network| format!("{}/{}", network.address(), network.prefix()))
             .collect(),
+        diverted: weft_intercept::Diverted { id: service.id.clone(), interfaces },
     }
 }
 
@@ -202,7 +209,12 @@ mod tests {
         let configs = Configs::from([("intercept.v1".to_owned(), config.to_string())]);
         let intercept = Intercept::read(&configs).unwrap().unwrap();
         let service = Service { id: "s1".into(), name: "web".into(), ..Service::default() };
-        let claimed = claimed("0/s1".into(), &service, &intercept);
+        let interfaces =
+            Configs::from([("interfaces.v1".into(), r#"{"interfaces":["eth1"]}"#.into())]);
+        let interfaces = config::interfaces(&interfaces).unwrap();
+        let claimed = claimed("0/s1".into(), &service, &intercept, interfaces);
+        assert_eq!(claimed.diverted.id, "s1");
+        assert_eq!(claimed.diverted.interfaces, Some(vec!["eth1".to_owned()]));
         assert_eq!((claimed.id.as_str(), claimed.name.as_str()), ("0/s1", "web"));
         assert_eq!(claimed.protocols, [weft_intercept::Protocol::Tcp]);
         let addresses = ["web.example", "*.lab.example", "*", "10.1.0.0/16", "fd00::1/128"];

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use ipnet::IpNet;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -21,7 +21,10 @@ use weft_intercept::{
 };
 
 use super::{InterceptError, InterceptOptions, Interceptable, claims::Claims};
-use crate::{Aim, Carrier, Client, Datagrams, UdpTimes, Way};
+use crate::{
+    Aim, Carrier, Client, Datagrams, RecordQuestion, Records, UdpTimes, Way, find_records_by,
+    records::Asker,
+};
 
 /// Every interface.
 const ALL: &str = "*";
@@ -65,6 +68,7 @@ struct Passages {
 struct Passage {
     way: Way,
     carrier: Arc<dyn Carrier>,
+    asker: Asker,
 }
 
 impl Interception {
@@ -90,6 +94,7 @@ impl Interception {
         // What this process connects to itself goes its own way, whatever services claim.
         weft_channel::mark_connections(weft_intercept::OWN_MARK);
         weft_channel::resolve_by(Arc::clone(&hosts) as Arc<dyn weft_channel::Lookup>);
+        find_records_by(Arc::new(hosts.0.clone()));
         let (controllers, mut following) = watch::channel(controllers);
         let looking = CancellationToken::new();
         let stopped = looking.clone();
@@ -166,7 +171,7 @@ impl Party {
         passages.ways.write().extend(std::mem::take(&mut step.ways).into_iter().map(
             |(id, way)| {
                 let carrier = Arc::clone(&self.carrier);
-                (id, Arc::new(Passage { way, carrier }))
+                (id, Arc::new(Passage { way, carrier, asker: Asker::default() }))
             },
         ));
         {
@@ -186,6 +191,19 @@ impl Party {
 }
 
 impl Carry for Passages {
+    fn records(
+        &self,
+        service: &Arc<str>,
+        question: RecordQuestion,
+    ) -> BoxFuture<'static, Option<Records>> {
+        let passage = self.ways.read().get(&**service).map(Arc::clone);
+        async move {
+            let passage = passage?;
+            passage.asker.ask(&passage.way, &passage.carrier, &question).await
+        }
+        .boxed()
+    }
+
     fn carry(&self, arrival: Arrival, client: Taken) {
         let Some(passage) = self.ways.read().get(&*arrival.service).map(Arc::clone) else { return };
         let (local, remote) = (arrival.destination, arrival.source);
@@ -221,8 +239,10 @@ impl Carry for Passages {
 async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
     let wrong = InterceptError::Options;
     let usual = Options::default();
-    let (resolver, upstream, mode) = (&options.resolver, &options.upstream, options.upstream_mode);
-    let dns = DnsOptions::read(resolver, upstream, mode, options.unanswerable);
+    let mut resolver = options.resolver;
+    let hosts_file = DnsOptions::hosts_file(&mut resolver).map_err(wrong)?;
+    let (upstream, mode) = (&options.upstream, options.upstream_mode);
+    let dns = DnsOptions::read(&resolver, upstream, mode, options.unanswerable);
     let (address, prefix) = options.names;
     let names = IpNet::new(address, prefix);
     Ok(Options {
@@ -234,6 +254,8 @@ async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
         },
         keep_names: named(&options.controllers).collect(),
         instance: options.name,
+        diverter: options.diverter,
+        hosts_file,
         udp_idle: options.udp_idle.unwrap_or(usual.udp_idle),
         udp_check: options.udp_check.unwrap_or(usual.udp_check),
         ..usual
@@ -324,7 +346,8 @@ mod tests {
     async fn options_are_read_and_controllers_are_nobodys() {
         let options = |interfaces: &[&str], resolver: &str| InterceptOptions {
             name: "lab".into(),
-            resolver: vec![resolver.to_owned()],
+            resolver: vec![resolver.to_owned(), "file:///etc/hosts".to_owned()],
+            diverter: None,
             names: ([100, 64, 0, 1].into(), 10),
             upstream: Vec::new(),
             upstream_mode: UpstreamMode::Serial,
@@ -339,6 +362,7 @@ mod tests {
         assert_eq!(plain.keep_names, ["ctrl.example"]);
         assert_eq!(plain.udp_check, Duration::from_secs(7));
         assert_eq!(plain.names.to_string(), "100.64.0.1/10");
+        assert_eq!(plain.hosts_file, Some("/etc/hosts".into()));
         let all = read(options(&["eth1", "*"], "udp://127.0.0.1:53")).await.unwrap();
         assert_eq!(all.interfaces, Interfaces::All);
         let wrong = read(options(&[], "tcp://127.0.0.1:53")).await.unwrap_err();

@@ -1,5 +1,5 @@
 //! Services taken in wherever programs of this machine and its neighbours use their addresses
-//! (protocol: tunnel 5.3).
+//! (docs/protocol/tunnel.md 5.3).
 //!
 //! One [`Interception`] changes the machine, for as many tunnelers as there are: each is a [`Party`]
 //! with services and a [`Carrier`] of its own.
@@ -11,7 +11,7 @@ mod elsewhere;
 #[cfg(target_os = "linux")]
 mod linux;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use weft_intercept::{Unanswerable, UpstreamMode};
 
@@ -27,8 +27,11 @@ pub struct InterceptOptions {
     /// Tells one tunneler of a machine from others, also after it was killed: 1 to 20 letters,
     /// digits, `-` and `_`.
     pub name: String,
-    /// Where the DNS server listens, `udp://host:port`. Empty: no DNS server.
+    /// Where the DNS server listens, `udp://host:port`, or a hosts file that gets the names of
+    /// services, `file:///path`. Empty: neither.
     pub resolver: Vec<String>,
+    /// A program that diverts packets, in place of the firewall.
+    pub diverter: Option<PathBuf>,
     /// Where host names get their addresses: an address of this machine's own, and a prefix.
     pub names: (IpAddr, u8),
     /// Whom names that are not of services are asked of, `udp://host:port` or `tcp://host:port`.

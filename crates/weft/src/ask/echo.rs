@@ -1,5 +1,5 @@
-//! What is typed is not shown, passwords for instance, and the terminal shows it again however the
-//! question ends.
+//! Input that is not shown while it is typed, such as passwords. The terminal shows input again
+//! however the question ends.
 
 use std::io;
 
@@ -14,18 +14,18 @@ use rustix::termios::{
 #[cfg(unix)]
 pub(super) use super::line;
 
-/// How the terminal was while it does not show what is typed. Not in [`Off`] because a second
-/// signal ends the process without dropping anything.
+/// State of the terminal before the question. It is not in [`Off`], because a second signal ends
+/// the process without dropping values.
 #[cfg(unix)]
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Stands for no key among the special ones.
+/// Value of a special key that is disabled.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const NO_KEY: u8 = 0;
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 const NO_KEY: u8 = 0xff;
 
-/// While this lives, what is typed is not shown.
+/// While it exists, input is not shown.
 pub(crate) struct Off;
 
 impl Off {
@@ -33,8 +33,8 @@ impl Off {
         Self::take(false)
     }
 
-    /// The same, and every key counts at once, without the end of its line. Ctrl-Z is a key like
-    /// others: a command that is stopped would leave the terminal as nobody else expects it.
+    /// Hides input and reads single keys, without waiting for the end of a line. Ctrl-Z is an
+    /// ordinary key: a stopped command would leave the terminal in this state.
     pub(crate) fn by_key() -> io::Result<Self> {
         Self::take(true)
     }
@@ -68,21 +68,21 @@ impl Drop for Off {
     }
 }
 
-/// Makes the terminal as it was.
+/// Restores the terminal.
 #[cfg(unix)]
 pub(crate) fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
-        // A terminal that is gone needs nothing.
+        // Errors are ignored: the terminal may be gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }
 }
 
-/// Nothing to do: the reader itself does it.
+/// Nothing to do: the reader restores the terminal itself.
 #[cfg(not(unix))]
 pub(crate) fn restore() {}
 
-/// A line that is typed unseen, with its end.
+/// A line that is typed without being shown, with its end.
 #[cfg(not(unix))]
 pub(super) fn line() -> io::Result<String> {
     rpassword::read_password().map(|password| password + "\n")

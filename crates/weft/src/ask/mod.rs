@@ -1,8 +1,8 @@
 //! Questions at the terminal.
 //!
-//! Whoever is asked may think about it for as long as he likes, so the answer is read on a thread
-//! of its own and awaited here. A command that is interrupted drops the question: the terminal is
-//! then as it was before, and the thread, which nothing can wake, ends with the process.
+//! Somebody may think about an answer for any time, so that it is read on a thread of its own. A
+//! command that is interrupted drops the question: the terminal is restored, and the thread, which
+//! cannot be woken, ends with the process.
 
 mod echo;
 
@@ -18,7 +18,7 @@ use crate::{failure::Failure, output::printable};
 
 pub(crate) use echo::{Off as Unseen, restore};
 
-/// Asks a question that is answered with yes or no; `cannot` is said when nobody is there to ask.
+/// Asks a yes-or-no question. Without a terminal it fails with `cannot`.
 pub(crate) async fn confirm(question: &str, cannot: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(cannot));
@@ -31,13 +31,13 @@ pub(crate) async fn confirm(question: &str, cannot: &str) -> Result<bool, Failur
     Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
 }
 
-/// Asks for a password that exists.
+/// Asks for an existing password.
 pub(crate) async fn password(of: &str) -> Result<String, Failure> {
     let cannot = "a password is needed: give --password or set WEFT_PASSWORD";
     hidden(&format!("Password of {of}: "), cannot).await
 }
 
-/// Asks for a new password twice.
+/// Asks for a new password, twice.
 pub(crate) async fn new_password(of: &str) -> Result<String, Failure> {
     let cannot = "a new password is needed: give --new-password or set WEFT_NEW_PASSWORD";
     let first = hidden(&format!("New password of {of}: "), cannot).await?;
@@ -47,12 +47,12 @@ pub(crate) async fn new_password(of: &str) -> Result<String, Failure> {
     Err(Failure::usage("the two are not the same; nothing was changed"))
 }
 
-/// Asks for something that is not shown while it is typed.
+/// Asks for text that is not shown while it is typed.
 async fn hidden(prompt: &str, cannot: &str) -> Result<String, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(cannot));
     }
-    // Before the question is there to be answered; dropped in the opposite order.
+    // Created before the question is shown, and dropped in the reverse order.
     let _line;
     let _unseen = echo::Off::begin().map_err(cannot_read)?;
     _line = Line::begin(prompt);
@@ -64,11 +64,11 @@ async fn hidden(prompt: &str, cannot: &str) -> Result<String, Failure> {
     Ok(password.strip_suffix('\r').unwrap_or(password).to_owned())
 }
 
-/// What somebody types, read where it may take long.
+/// Typed text, read on a thread of its own.
 async fn typed(read: fn() -> io::Result<String>) -> Result<String, Failure> {
     let (tell, told) = oneshot::channel();
     let reading = move || {
-        // The command may have been interrupted meanwhile.
+        // The command may have been interrupted.
         let _ = tell.send(read());
     };
     thread::Builder::new().name("ask".to_owned()).spawn(reading).map_err(cannot_read)?;
@@ -86,7 +86,7 @@ fn line() -> io::Result<String> {
     Ok(line)
 }
 
-/// The line with the question. What is printed next begins a new one, also without an answer.
+/// The line with the question. Later output begins a new line, even without an answer.
 struct Line {
     is_open: bool,
 }
@@ -97,7 +97,7 @@ impl Line {
         Self { is_open: true }
     }
 
-    /// The terminal has shown the end of the answer.
+    /// The answer's line has ended.
     fn ended(mut self) {
         self.is_open = false;
     }
@@ -111,7 +111,7 @@ impl Drop for Line {
     }
 }
 
-/// Shows text to whoever is asked, also if standard error goes to a file.
+/// Shows text at the terminal, even if standard error is a file.
 fn show(text: &str) {
     let mut errors = io::stderr();
     if cfg!(unix) && !errors.is_terminal() {

@@ -1,4 +1,4 @@
-//! `weft diff` and `weft apply`: what files change, looked at or done.
+//! `weft diff` and `weft apply`: the changes that files make.
 
 use serde_json::{Value, json};
 use weft_client::{Error, ManagementClient};
@@ -15,7 +15,7 @@ use crate::{
     output::{self, Format, progress::spinner},
 };
 
-/// Says what would change.
+/// Shows what would change.
 pub(crate) async fn diff(args: DiffArgs) -> Result<(), Failure> {
     let files = Files::read(&args.files)?;
     let client = args.session.client().await?;
@@ -27,7 +27,7 @@ pub(crate) async fn diff(args: DiffArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the network as the files say.
+/// Applies the files.
 pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
     if args.dry_run {
         let ApplyArgs { files, prune, output, session, .. } = args;
@@ -46,7 +46,7 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
             return Ok(());
         }
         confirm(&plan).await?;
-        // What was looked at is what is done, or nothing.
+        // Exactly the shown plan is applied, or nothing.
         expect = Some(plan.plan);
     }
     if let Some(folder) = &args.tokens {
@@ -71,8 +71,7 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
     }
 }
 
-/// Nobody knows whether the controller does what it was told. Whoever interrupts the command then
-/// is told so.
+/// Between request and answer: an interrupted command reports that the outcome is unknown.
 struct Unknown;
 
 impl Unknown {
@@ -91,7 +90,7 @@ impl Drop for Unknown {
     }
 }
 
-/// Asks before anything is done; the more it takes away, the more it says so.
+/// Asks before applying, with more emphasis the more is deleted.
 async fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
     let question = match (plan.deleted, plan.access.lost) {
         (0, 0) => "Do this?".to_owned(),
@@ -112,7 +111,7 @@ async fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
 fn body(files: &Files, prune: bool, expect: Option<&str>) -> Value {
     let mut body = json!({"network": files.network, "prune": prune});
     if let Some(expect) = expect {
-        // Revisions are numbers, fingerprints are longer than any of them.
+        // A number is a revision; fingerprints are longer than any revision.
         match expect.parse::<i64>() {
             Ok(revision) => body["expectRevision"] = json!(revision),
             Err(_) => body["expectPlan"] = json!(expect),
@@ -134,7 +133,7 @@ async fn send(
     answer.map_err(|error| refusal(&error, files).unwrap_or_else(|| error.into()))
 }
 
-/// What the controller has against the files, each with its line.
+/// The controller's problems with the files, each with its line.
 fn refusal(error: &Error, files: &Files) -> Option<Failure> {
     let refusal = error.api()?;
     let cause = refusal.body.cause.as_ref();

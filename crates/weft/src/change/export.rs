@@ -22,12 +22,12 @@ use crate::{
     yaml,
 };
 
-/// Entities that are asked for at once.
+/// Entities per request.
 const PAGE: &str = "2000";
-/// How often it is begun anew because the network changed on the way.
+/// Most tries, as the network may change between two requests.
 const TRIES: u32 = 3;
 
-/// Reads the network and writes it.
+/// Reads the network and writes the file.
 pub(crate) async fn export(args: ExportArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     let sections = sections(&args.kinds)?;
@@ -56,7 +56,7 @@ pub(crate) async fn export(args: ExportArgs) -> Result<(), Failure> {
     }
 }
 
-/// Sections by the names of kinds, in any spelling.
+/// Sections of the named kinds, in any spelling.
 fn sections(kinds: &[String]) -> Result<String, Failure> {
     let plural = |name: &String| {
         let kind = resource::kind(name);
@@ -66,7 +66,7 @@ fn sections(kinds: &[String]) -> Result<String, Failure> {
     Ok(kinds.iter().map(plural).collect::<Result<Vec<_>, Failure>>()?.join(","))
 }
 
-/// The whole network as it was at one moment; none if it changed between two pages.
+/// The whole network at one revision; `None` if it changed between two pages.
 async fn read(
     client: &ManagementClient,
     sections: &str,
@@ -105,7 +105,7 @@ fn with_header(network: Map<String, Value>) -> Value {
     Value::Object(all)
 }
 
-/// The file: a word on what it is, and a gap between its sections.
+/// The text of the file: a comment, and the sections with blank lines between them.
 fn text(network: Map<String, Value>) -> String {
     let mut text = format!(
         "# A weft network: `weft diff FILE` says what would change to make it so, `weft apply FILE`\n\
@@ -121,12 +121,12 @@ fn text(network: Map<String, Value>) -> String {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    // Also through a link, as another program would write it.
+    // A symbolic link is followed, so that it stays a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_file = fs::metadata(&target).map_or(true, |there| there.is_file());
     let written = match target.file_name().filter(|_| is_file) {
         Some(name) => whole(&target, name, text),
-        // `/dev/stdout` and the like.
+        // `/dev/stdout` and similar.
         None => fs::write(&target, text),
     };
     written.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
@@ -134,7 +134,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A new file beside the old one, then in its place: a disk that is full leaves the old one.
+/// Writes a new file beside the old one and renames it: if the disk is full, the old file stays.
 fn whole(target: &Path, name: &OsStr, text: &str) -> io::Result<()> {
     let mut beside = OsString::from(".");
     beside.push(name);

@@ -1,4 +1,4 @@
-//! Files as one document, and the way back from a place in it to a line.
+//! Files as one document, and the line of each of its members.
 
 use std::{
     collections::BTreeMap,
@@ -16,23 +16,23 @@ use crate::{
     yaml::{self, Node, Value},
 };
 
-/// The name that stands for standard input.
+/// Name of standard input.
 const STDIN: &str = "-";
 
-/// Everything that some files say.
+/// The contents of several files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// The sections, as the controller wants them.
+    /// The sections, in the form of the API.
     pub(super) network: Map<String, Json>,
-    /// Where the entries of each section were read, in their order.
+    /// Places of the entries of each section, in order.
     entries: BTreeMap<String, Vec<Place>>,
-    /// Where each section begins first.
+    /// Place of the first beginning of each section.
     sections: BTreeMap<String, (usize, usize)>,
-    /// What the files are called.
+    /// Names of the files.
     names: Vec<String>,
 }
 
-/// Where an entry was read.
+/// Place of an entry.
 #[derive(Debug)]
 struct Place {
     file: usize,
@@ -40,7 +40,7 @@ struct Place {
 }
 
 impl Files {
-    /// Reads files; in a folder, those that end in `.yaml` or `.yml`, in the order of their names.
+    /// Reads files; of a folder, the files that end in `.yaml` or `.yml`, sorted by name.
     pub(super) fn read(paths: &[String]) -> Result<Self, Failure> {
         let mut files = Self::default();
         let mut bytes = 0;
@@ -125,12 +125,12 @@ impl Files {
         self.names.get(file).map_or("", String::as_str)
     }
 
-    /// How many entities there are.
+    /// Number of entities.
     pub(super) fn count(&self) -> usize {
         self.entries.values().map(Vec::len).sum()
     }
 
-    /// A mistake that the controller found, with file and line.
+    /// A problem that the controller reports, with file and line.
     pub(super) fn locate(&self, problem: &Problem) -> String {
         let index = usize::try_from(problem.index).unwrap_or(usize::MAX);
         let place = self.entries.get(&problem.section).and_then(|entries| entries.get(index));
@@ -150,7 +150,7 @@ impl Files {
     }
 }
 
-/// The line of a member, which the controller may name as its API does, or from inside `data`.
+/// The line of a member, which the controller names as its API does; it may be inside `data`.
 fn line_of(entry: &Node, field: &str) -> usize {
     let steps: Vec<&str> = field.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
     let Some((first, rest)) = steps.split_first() else { return entry.line };
@@ -180,7 +180,7 @@ fn is_called(node: &Node, name: &str) -> bool {
     name.is_empty() || own.and_then(|own| own.as_str().map(|own| own == name)).unwrap_or(false)
 }
 
-/// The texts of files, with what they are called.
+/// The names and texts of files.
 fn texts(paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
     let mut texts = Vec::new();
     for path in paths {

@@ -1,11 +1,11 @@
 //! `weft export`, `weft diff` and `weft apply`: a network as files.
 //!
-//! A file is read here, so that every mistake can be named with its line; what it would change is
-//! decided by the controller, as one change set (`/weft/v1`).
+//! Files are parsed here, so that every mistake can be reported with its line. The controller
+//! decides what they change, as one change set (`/weft/v1`).
 //!
-//! - [`file`]: files as one document, and the way back from a place in it to a line;
-//! - [`export`]: the network as a file; [`apply`]: what a file changes, looked at or done;
-//! - [`show`]: a plan for people.
+//! - [`file`]: files as one document, and the line of each of its members;
+//! - [`export`]: the network as a file; [`apply`]: the changes that a file makes;
+//! - [`show`]: a plan as text.
 
 mod apply;
 mod export;
@@ -20,12 +20,12 @@ pub(crate) use export::export;
 
 use crate::failure::Failure;
 
-/// The version of the files.
+/// Format version of the files.
 const FORMAT: u64 = 1;
-/// The member that names it.
+/// Member that holds the format version.
 const HEADER: &str = "weft";
 
-/// An operation of weft's own API.
+/// An operation of weft's own API, by id.
 fn row(id: &str) -> Result<&'static Operation, Failure> {
     resource::operation(Api::Weft, id)
         .ok_or_else(|| Failure::new(format!("this release of weft does not know {id}")))

@@ -1,4 +1,4 @@
-//! A plan for people.
+//! A plan as text.
 
 use std::{
     fmt::Write as _,
@@ -13,18 +13,18 @@ use weft_contract::{
 
 use crate::output::printable;
 
-/// Names that are told of one service.
+/// Most names that are shown for one service.
 const NAMES: usize = 8;
-/// The longest value that is told on one line.
+/// Longest value that is shown on one line, in characters.
 const WIDTH: usize = 120;
 
-/// Everything that changes, and who gains and loses what. It is coloured, and to be printed as it
-/// is.
+/// All changes, and who gains and loses access to what. The text has colours and must be printed
+/// unchanged.
 pub(super) fn plan(plan: &ChangePlan) -> String {
     render(plan, Colors::of_terminal())
 }
 
-/// How a line is marked.
+/// Colours of the lines.
 #[derive(Clone, Copy)]
 struct Colors {
     on: bool,
@@ -150,12 +150,12 @@ fn access(text: &mut String, service: &ServiceAccess, colors: Colors) {
     }
 }
 
-/// How many there are of what.
+/// A count with its noun.
 pub(super) fn counted(count: i64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// In one line.
+/// The summary, in one line.
 pub(super) fn summary(plan: &ChangePlan) -> String {
     if plan.changes.is_empty() {
         return format!(

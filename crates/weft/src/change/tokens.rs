@@ -1,4 +1,4 @@
-//! `weft apply --tokens`: the enrollment tokens of what was made, one file each.
+//! `weft apply --tokens`: files with the enrollment tokens of new entities.
 
 use std::{
     collections::HashMap,
@@ -14,12 +14,12 @@ use weft_contract::{
 
 use crate::{entity::token, failure::Failure, output};
 
-/// Kinds whose new entities have to be enrolled.
+/// Kinds whose new entities enroll.
 const ENROLLED: [&str; 2] = ["identities", "edge-routers"];
-/// How many files of one name are tried.
+/// Most files of one name.
 const NAMES: u32 = 1000;
 
-/// A new entity that may have a token.
+/// A new entity, which may have a token.
 struct Made<'a> {
     kind: &'static Kind,
     id: &'a str,
@@ -35,13 +35,13 @@ fn made(plan: &ChangePlan) -> impl Iterator<Item = Made<'_>> {
     })
 }
 
-/// Makes the folder. Before anything is applied: a folder that cannot be made is known early.
+/// Creates the folder, before anything is applied, so that a failure is known early.
 pub(super) fn prepare(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder)
         .map_err(|error| Failure::new(format!("{}: {error}; nothing was done", folder.display())))
 }
 
-/// Reads the tokens and writes them. What could not be done is told, all of it.
+/// Reads the tokens and writes them. Every failure is reported.
 pub(super) async fn save(
     client: &ManagementClient,
     plan: &ChangePlan,
@@ -54,7 +54,7 @@ pub(super) async fn save(
     for one in left.by_ref() {
         match token::find(client, one.kind, one.id).await {
             Ok(Some(token)) => read.push((one, token)),
-            // Most identities come without one.
+            // Most identities have no token.
             Ok(None) => {}
             Err(failure) => {
                 problem = Some((failure, vec![one]));
@@ -85,8 +85,7 @@ pub(super) async fn save(
     }))
 }
 
-/// What the files are called, without their ending: as the entity is, with its kind where that is
-/// not enough to tell them apart.
+/// Names of the files, without their ending: the entity's name, with its kind if that is ambiguous.
 fn stems<'a>(named: impl Iterator<Item = (&'static str, &'a str)> + Clone) -> Vec<String> {
     let plain = |name: &str| {
         let fits = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
@@ -95,7 +94,7 @@ fn stems<'a>(named: impl Iterator<Item = (&'static str, &'a str)> + Clone) -> Ve
     };
     let mut count = HashMap::new();
     for (_, name) in named.clone() {
-        // Some file systems do not tell upper from lower case.
+        // Some file systems do not distinguish upper and lower case.
         *count.entry(plain(name).to_lowercase()).or_insert(0) += 1;
     }
     let stem = |(kind, name)| {
@@ -108,7 +107,7 @@ fn stems<'a>(named: impl Iterator<Item = (&'static str, &'a str)> + Clone) -> Ve
     named.map(stem).collect()
 }
 
-/// Writes to a file that is not there yet, with a number in its name if it has to.
+/// Writes a new file, with a number in its name if needed.
 fn write(folder: &Path, stem: &str, token: &str) -> Result<PathBuf, Failure> {
     for number in 1..=NAMES {
         let name = match number {
@@ -125,7 +124,7 @@ fn write(folder: &Path, stem: &str, token: &str) -> Result<PathBuf, Failure> {
     Err(Failure::new(format!("{}: too many files are called {stem}", folder.display())))
 }
 
-/// New routers do nothing before they are enrolled.
+/// Hint that new routers must be enrolled.
 pub(super) fn hint(plan: &ChangePlan) {
     for Made { kind, name, .. } in made(plan).filter(|one| one.kind.name == "edge-router") {
         let kind = kind.name;

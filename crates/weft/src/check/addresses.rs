@@ -1,4 +1,4 @@
-//! Addresses to listen at and interfaces to dial from: do they exist on this machine?
+//! Checks of addresses to listen at and interfaces to dial from: do they exist on this machine?
 
 use std::{
     fs::OpenOptions,
@@ -11,7 +11,7 @@ use weft_config::{Address, Facts, HostPort, KeyFact, Origin, router::IngressAddr
 
 use super::{Finding, Purpose};
 
-/// The facts of keys that the file gives a value.
+/// The facts of keys that have a value in the file.
 pub(super) fn given(facts: &Facts) -> impl Iterator<Item = &KeyFact> {
     let is_given = |fact: &&KeyFact| fact.origin != Origin::Default && !fact.value.is_empty();
     facts.all().iter().filter(is_given)
@@ -29,13 +29,13 @@ pub(super) fn parts(text: &str) -> Option<(&'static str, String, u16)> {
     Some((kind.name(), at.host, at.port))
 }
 
-/// Something that listens.
+/// A listener.
 struct Listening<'a> {
     key: &'a str,
-    /// Host and port: those who share a socket write them alike.
+    /// Host and port: listeners that share a socket have the same.
     at: HostPort,
     kind: &'static str,
-    /// The protocols that TLS tells apart at a socket; none = the socket is its own.
+    /// The TLS protocols (ALPN) that share the socket; empty: it is not shared.
     protocols: &'static [&'static str],
 }
 
@@ -44,7 +44,7 @@ impl<'a> Listening<'a> {
         let general = fact.general_key();
         let listener = fact.key.rsplit_once('.').map_or("", |(listener, _)| listener);
         let value = |key: &str| facts.get(&format!("{listener}.{key}"));
-        // `bind` says the same again.
+        // `bind` repeats the address.
         let is_again = value("address").is_some_and(|one| one.origin != Origin::Default);
         if fact.kind == "ignored" || (general == "listeners[].bind" && is_again) {
             return None;
@@ -68,7 +68,7 @@ impl<'a> Listening<'a> {
         matches!(self.kind, "udp" | "udp4" | "udp6" | "dtls")
     }
 
-    /// Where it would listen; the first that can be is taken.
+    /// The socket addresses; the first that works is used.
     fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         let HostPort { host, port } = &self.at;
         let found: Vec<SocketAddr> = if host.is_empty() {
@@ -90,7 +90,7 @@ impl<'a> Listening<'a> {
         }
     }
 
-    /// Whether both are served by one socket.
+    /// True if one socket serves both listeners.
     fn shares_with(&self, other: &Self) -> bool {
         let is_spoken = |protocol: &&str| other.protocols.contains(protocol);
         let is_apart = !self.protocols.iter().any(is_spoken);
@@ -99,8 +99,8 @@ impl<'a> Listening<'a> {
     }
 }
 
-/// Whether it could be listened at the addresses of these keys, all of them at once. Only who is to
-/// start now needs the ports: for anybody else, what runs may have them.
+/// Checks that these addresses can be listened at, all at the same time. Ports in use are a mistake
+/// only if the file is to be started now; otherwise the running program may have them.
 pub(super) fn listen(facts: &Facts, keys: &[&str], purpose: Purpose) -> Vec<Finding> {
     let mut out = Vec::new();
     let mut taken: Vec<(Listening<'_>, SocketAddr)> = Vec::new();
@@ -126,7 +126,7 @@ pub(super) fn listen(facts: &Facts, keys: &[&str], purpose: Purpose) -> Vec<Find
             out.push(Finding::mistake(one.key, text));
             continue;
         }
-        // Who shares a socket was looked at with the first of them.
+        // A shared socket was checked with its first listener.
         if met.is_empty()
             && let Some(problem) = one.problem(&addresses, purpose)
         {
@@ -153,7 +153,7 @@ impl Listening<'_> {
     }
 }
 
-/// Whether only one of two sockets can be at these addresses.
+/// True if two sockets cannot be at these addresses at the same time.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |one: IpAddr, other: IpAddr| {
         one == other || (one.is_unspecified() && (one.is_ipv6() || other.is_ipv4()))
@@ -183,7 +183,7 @@ fn why(error: &io::Error, address: SocketAddr, host: &str) -> String {
     }
 }
 
-/// An interface by name, or an address of one, to dial from.
+/// Checks an interface to dial from, given by name or by one of its addresses.
 pub(super) fn dial_from(key: String, bind: &str) -> Option<Finding> {
     match bind.parse::<IpAddr>() {
         Ok(ip) => {
@@ -199,7 +199,7 @@ pub(super) fn dial_from(key: String, bind: &str) -> Option<Finding> {
     }
 }
 
-/// An interface by name.
+/// Checks the name of an interface.
 pub(super) fn interface(key: String, name: &str) -> Option<Finding> {
     (!exists(name) && !has_address(name)).then(|| no_interface(key, name))
 }
@@ -221,7 +221,8 @@ fn exists(name: &str) -> bool {
     !name.contains('/') && name != ".." && Path::new("/sys/class/net").join(name).exists()
 }
 
-/// A file that is to be written: its folder is there, and nothing that cannot be written has its name.
+/// Checks a file that will be written: its folder exists, and its name is not that of something
+/// else.
 pub(super) fn to_write(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
     if let Some(finding) = folder_of(key, file, purpose) {
         return Some(finding);
@@ -233,7 +234,7 @@ pub(super) fn to_write(key: &str, file: &Path, purpose: Purpose) -> Option<Findi
     Some(Finding::mistake(key, format!("{} cannot be written: {error}", file.display())))
 }
 
-/// The folder in which a file is to be written must be there, and one to write in.
+/// Checks that the folder of a file exists and can be written to.
 pub(super) fn folder_of(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
     let folder = folder(file);
     match std::fs::metadata(folder) {
@@ -246,7 +247,7 @@ pub(super) fn folder_of(key: &str, file: &Path, purpose: Purpose) -> Option<Find
     }
 }
 
-/// The folder in which a file is to be written may be made first.
+/// Checks the folder of a file, which may be created.
 pub(super) fn folder_to_make(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
     let mut folder = folder(file);
     while !folder.exists() {
@@ -263,9 +264,10 @@ fn folder(file: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// What is started runs as whoever looks now; somebody who wants advice may be another user.
+/// Problem that a folder cannot be written to, if the file is to be started now: whoever asks for
+/// advice may be another user than the program's.
 fn not_writable(key: &str, folder: &Path, purpose: Purpose) -> Option<Finding> {
-    // A name that nobody can have laid there before.
+    // A random name, which nobody can have created before.
     let probe = folder.join(format!(".weft-check.{:016x}", rand::random::<u64>()));
     let written = std::fs::File::create_new(&probe);
     let error = written.and_then(|_| std::fs::remove_file(&probe)).err()?;

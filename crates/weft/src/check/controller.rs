@@ -1,4 +1,4 @@
-//! What a controller's file names.
+//! Checks of what a controller's file refers to.
 
 use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
 use weft_identity::{Identity, IdentitySection};
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::compose::identity_section;
 
-/// Addresses to listen at, by the keys that name them.
+/// Keys with addresses to listen at.
 const BINDS: [&str; 2] = ["ctrl.listener", "web[].bindPoints[].interface"];
 
-/// Looks at everything that a controller's file names outside of itself.
+/// Checks everything that a controller's file refers to.
 pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Purpose) {
     let config = &examined.config;
     let mut findings = identities(config);
@@ -35,7 +35,7 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
 
 fn identities(config: &ControllerConfig) -> Vec<Finding> {
     let mut out = Vec::new();
-    // A certificate of a controller may come from anywhere: clients are told what to believe.
+    // The controller's certificate may lead to any authority: clients are told which to trust.
     let rules = Rules { servers_lead_to_ca: false, servers_are_renewed: false };
     if !config.identity.cert.is_empty() {
         out.extend(identity::look(&config.identity, rules));
@@ -51,7 +51,7 @@ fn identities(config: &ControllerConfig) -> Vec<Finding> {
             ca: signing.ca.clone().unwrap_or_default(),
             ..weft_config::IdentitySection::default()
         };
-        // An authority is for no use of its own, so that it leads where it leads.
+        // The signer is checked without a bundle, as it may lead anywhere.
         let alone = weft_config::IdentitySection { ca: String::new(), ..section.clone() };
         out.extend(identity::look(&alone, rules));
         let bundle =
@@ -61,7 +61,7 @@ fn identities(config: &ControllerConfig) -> Vec<Finding> {
     out
 }
 
-/// What clients and routers are told must be a name that a certificate has.
+/// Checks that the advertised names are in a certificate.
 fn advertised(config: &ControllerConfig, facts: &Facts) -> Vec<Finding> {
     let load = |section: &weft_config::IdentitySection| -> Option<Identity> {
         let section: IdentitySection = identity_section(section).with_controller_defaults();

@@ -1,5 +1,5 @@
-//! Keys and certificates: there, readable, of one another, valid now, and led to by those that are
-//! believed.
+//! Checks of keys and certificates: they exist, are readable, belong together, are valid now, and
+//! lead to the bundle.
 
 use std::time::SystemTime;
 
@@ -12,17 +12,17 @@ use weft_identity::{
 use super::Finding;
 use crate::{compose::identity_section, failure::chain};
 
-/// What holds for the certificates of a section.
+/// Rules for the certificates of a section.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
-    /// Whether server certificates must lead to the section's bundle. Those of web servers and
-    /// those for other names may be anybody's.
+    /// True if server certificates must lead to the section's bundle. Those of web servers and for
+    /// other names may lead anywhere.
     pub(super) servers_lead_to_ca: bool,
-    /// Whether a server certificate that has expired is renewed by itself.
+    /// True if an expired server certificate is renewed automatically.
     pub(super) servers_are_renewed: bool,
 }
 
-/// Looks at everything that a section names.
+/// Checks everything that a section refers to.
 pub(super) fn look(section: &IdentitySection, rules: Rules) -> Vec<Finding> {
     let mut look = Look { section, rules, findings: Vec::new() };
     look.all();
@@ -81,7 +81,7 @@ impl Look<'_> {
         if cert.is_none() || !(own.is_some() || (key && alt.server_key.is_empty())) {
             return;
         }
-        // As the only one, so that what is wrong with others does not hide what is with this one.
+        // Checked alone, so that problems of others do not hide its own.
         let alone = IdentitySection {
             alt_server_certs: vec![alt],
             server_key: String::new(),
@@ -95,7 +95,7 @@ impl Look<'_> {
         format!("{}.{key}", self.section.section)
     }
 
-    /// Reads what a value names; nothing if it is absent or cannot be used.
+    /// Reads the file of a value; `None` if the value is absent or the file cannot be used.
     fn read<T>(
         &mut self,
         key: &str,
@@ -120,7 +120,7 @@ impl Look<'_> {
         self.load_as(section, str::to_owned)
     }
 
-    /// Puts certificates and keys together.
+    /// Checks that certificates and keys belong together.
     fn load_as(
         &mut self,
         section: IdentitySection,
@@ -134,7 +134,7 @@ impl Look<'_> {
                     other => (String::new(), chain(other)),
                 };
                 let finding = Finding::mistake(self.key_of(&key), message);
-                // What could not be read was told of already.
+                // Each problem is reported once.
                 if !self.findings.contains(&finding) {
                     self.findings.push(finding);
                 }
@@ -156,7 +156,7 @@ impl Look<'_> {
         }
     }
 
-    /// The time of a leaf, and where it leads.
+    /// Checks the validity of a leaf, and where it leads.
     fn leaf(
         &mut self,
         key: &str,

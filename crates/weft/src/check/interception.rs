@@ -1,4 +1,4 @@
-//! Whether this machine can do what `mode: tproxy` asks for.
+//! Checks whether this machine can intercept (`mode: tproxy`).
 
 use std::{env, path::Path};
 
@@ -6,35 +6,47 @@ use weft_config::Facts;
 
 use super::{Finding, Purpose};
 
-/// What else there is.
+/// Advice on the other modes.
 const INSTEAD: &str = "mode host only hosts, mode proxy offers services at ports";
 
-/// Looks for what intercepting needs. Who does not start it now may do so elsewhere.
+/// Checks the requirements of interception, which are not mistakes if the file is not to be started
+/// now.
 pub(super) fn look(facts: &Facts, purpose: Purpose) -> Vec<Finding> {
     let modes = facts.all().iter().filter(|fact| {
         fact.general_key() == "listeners[].options.mode" && fact.value.starts_with("tproxy")
     });
-    let Some(problem) = problem(purpose) else { return Vec::new() };
-    let text = format!("tproxy: {problem}; {INSTEAD}");
-    let finding = |key: &String| match purpose {
-        Purpose::Start => Finding::mistake(key, &text),
-        Purpose::Advice => Finding::warning(key, &text),
+    let finding = |key: &String, problem: String| {
+        let text = format!("tproxy: {problem}; {INSTEAD}");
+        match purpose {
+            Purpose::Start => Finding::mistake(key, &text),
+            Purpose::Advice => Finding::warning(key, &text),
+        }
     };
-    modes.map(|fact| finding(&fact.key)).collect()
+    let found = modes.filter_map(|fact| {
+        let diverter = fact.value.strip_prefix("tproxy:");
+        problem(purpose, diverter).map(|problem| finding(&fact.key, problem))
+    });
+    found.collect()
 }
 
-fn problem(purpose: Purpose) -> Option<&'static str> {
+fn problem(purpose: Purpose, diverter: Option<&str>) -> Option<String> {
     if !cfg!(target_os = "linux") {
-        return Some("services are intercepted on Linux only");
+        return Some("services are intercepted on Linux only".into());
     }
     if !is_installed("ip") {
-        return Some("`ip` (iproute2) is not installed, which changes routes and addresses");
+        return Some("`ip` (iproute2) is not installed, which changes routes and addresses".into());
     }
-    if !is_installed("nft") && !is_installed("iptables") {
-        return Some("neither `nft` nor `iptables` is installed, which change the firewall");
+    if diverter.is_none() && !is_installed("nft") && !is_installed("iptables") {
+        return Some("neither `nft` nor `iptables` is installed, which change the firewall".into());
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(diverter) = diverter
+        && let Err(why) = weft_tunnel::trusted_program(Path::new(diverter))
+    {
+        return Some(format!("{diverter}: {why}"));
     }
     if purpose == Purpose::Start && !may_change_networks() {
-        return Some("it needs root, or CAP_NET_ADMIN and CAP_NET_RAW");
+        return Some("it needs root, or CAP_NET_ADMIN and CAP_NET_RAW".into());
     }
     None
 }
@@ -44,7 +56,7 @@ fn is_installed(program: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Whether this process has CAP_NET_ADMIN, as far as the system says.
+/// True if this process has CAP_NET_ADMIN, as far as the system tells.
 fn may_change_networks() -> bool {
     const NET_ADMIN: u64 = 1 << 12;
     let Ok(status) = std::fs::read_to_string(Path::new("/proc/self/status")) else { return true };

@@ -1,8 +1,7 @@
-//! What a file names outside of itself: keys and certificates, addresses, interfaces, folders.
+//! Checks of what a file refers to: keys and certificates, addresses, interfaces, folders.
 //!
-//! `weft router check` and `weft router run` look with the same eyes (and so do those of a
-//! controller), so that a file that passes the one starts with the other, and one that does not
-//! starts nothing at all.
+//! `weft router check` and `weft router run` make the same checks (and so do those of a
+//! controller): a file that passes `check` starts with `run`, and a file that fails starts nothing.
 
 mod addresses;
 mod controller;
@@ -20,17 +19,16 @@ pub(crate) use controller::controller;
 pub(crate) use report::{report, unreadable};
 pub(crate) use router::router;
 
-/// What a file is looked at for.
+/// Purpose of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Somebody wants to know what is wrong with it. What it starts may run already, or may have no
-    /// certificates yet.
+    /// The operator wants advice. The program may be running already, or have no certificates yet.
     Advice,
-    /// It is to be started now.
+    /// The program is to be started now.
     Start,
 }
 
-/// What was found about one key.
+/// A problem of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     key: String,
@@ -48,11 +46,11 @@ impl Finding {
     }
 }
 
-/// Adds what was found to what the file itself shows.
+/// Adds findings to the problems of the file itself.
 fn add<T>(examined: &mut Examined<T>, findings: Vec<Finding>) {
     for Finding { key, message, is_warning } in findings {
         let about = examined.about(&key, message);
-        // The file's own words about a value come first; one mistake is told of once.
+        // A problem that the file itself shows takes precedence over another one of the same key.
         let told = |one: &KeyAt| one.key == about.key && one.line == about.line;
         if is_warning {
             examined.warnings.push(about);
@@ -63,7 +61,7 @@ fn add<T>(examined: &mut Examined<T>, findings: Vec<Finding>) {
     examined.sort();
 }
 
-/// Files for whoever looks for faults.
+/// Checks files for traces and profiles.
 fn debugging(debugging: &Debugging, purpose: Purpose) -> impl Iterator<Item = Finding> {
     let files = [
         ("trace.path", &debugging.trace),

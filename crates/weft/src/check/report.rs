@@ -1,4 +1,4 @@
-//! What was found, for people and for scripts.
+//! Reports of checks, for people and for scripts.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{
     output::{self, Format},
 };
 
-/// Prints everything that was found; a failure if a mistake is among it.
+/// Prints all findings. Fails if a mistake is among them.
 pub(crate) fn report<T>(examined: &Examined<T>, format: Format) -> Result<(), Failure> {
     let errors = examined.problems.iter().map(|one| (Severity::Error, one.clone()));
     let warnings = examined.warnings.iter().map(|one| (Severity::Warning, one.clone()));
@@ -45,7 +45,7 @@ pub(crate) fn report<T>(examined: &Examined<T>, format: Format) -> Result<(), Fa
     Err(Failure::usage(format!("{}: {words}", path.display())))
 }
 
-/// Prints, for scripts, why a file could not be read to its end; it is a failure in any case.
+/// Prints, for scripts, why a file could not be read. Always fails.
 pub(crate) fn unreadable(path: &Path, error: Error, format: Format) -> Failure {
     let (line, column) = match &error {
         Error::Syntax { line, column, .. } => (*line, *column),

@@ -1,4 +1,4 @@
-//! What a router's file names.
+//! Checks of what a router's file refers to.
 
 use weft_config::{EndpointsFile, Examined, Facts, IdentitySection, RouterConfig};
 use weft_identity::{Identity, Location};
@@ -13,12 +13,13 @@ use super::{
 };
 use crate::compose::identity_section;
 
-/// Looks at everything that a router's file names outside of itself.
+/// Checks everything that a router's file refers to.
 pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
     let config = &examined.config;
     let mut findings = identities(config, purpose);
     findings.extend(requests(config));
     findings.extend(controllers(config, purpose));
+    findings.extend(dialed_by_controllers(config));
     findings.extend(addresses::listen(&examined.facts, &BINDS, purpose));
     findings.extend(interfaces(&examined.facts));
     findings.extend(interception::look(&examined.facts, purpose));
@@ -53,18 +54,18 @@ fn identities(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     out
 }
 
-/// Whether anything is there that enrollment writes.
+/// True if any file exists that enrollment writes.
 fn is_enrolled(section: &IdentitySection) -> bool {
     let is_there = |value: &String| match Location::parse(value) {
         Ok(Location::File(path)) => path.exists(),
-        // Text in the file itself, or something that will be told of.
+        // Text in the file itself, or a problem that is reported elsewhere.
         _ => true,
     };
     let files = [&section.cert, &section.server_cert, &section.ca];
     files.into_iter().filter(|value| !value.is_empty()).any(is_there)
 }
 
-/// What would be missed when certificates are asked for.
+/// Checks that requests for certificates will have names.
 fn requests(config: &RouterConfig) -> Option<Finding> {
     let Some(csr) = &config.csr else {
         let text = "without it the router can neither enroll nor renew its certificates";
@@ -80,30 +81,39 @@ fn requests(config: &RouterConfig) -> Option<Finding> {
     Some(Finding::warning(if edge { "edge.csr" } else { "csr" }, text))
 }
 
-/// Some controller must be known.
+/// Checks that the file names a controller.
 fn controllers(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     let ctrl = &config.ctrl;
     let kept = std::fs::read_to_string(&ctrl.endpoints_file);
     let remembered = kept.as_deref().ok().and_then(EndpointsFile::from_text).is_some();
-    if !ctrl.endpoints.is_empty() || remembered {
+    // Controllers may be waited for instead.
+    if !ctrl.endpoints.is_empty() || remembered || !ctrl.listeners.is_empty() {
         return Vec::new();
     }
     if purpose == Purpose::Advice && config.csr.is_some() && !is_enrolled(&config.identity) {
         return Vec::new();
     }
     let text = format!(
-        "no controller is known: write `endpoint: tls:<host>:<port>`; {} names none either",
+        "no controller is known: write `endpoint: tls:<host>:<port>`, or `listeners` if controllers \
+         dial this router; {} names none either",
         ctrl.endpoints_file.display()
     );
-    // Routers of the original may wait for controllers; the addresses may come into the file later.
-    vec![if !ctrl.listeners.is_empty() && purpose == Purpose::Advice {
-        Finding::warning("ctrl", format!("{text}, and controllers do not dial routers"))
-    } else {
-        Finding::mistake("ctrl", text)
-    }]
+    vec![Finding::mistake("ctrl", text)]
 }
 
-/// Addresses to listen at, by the keys that name them.
+/// Controllers that dial a router know it by the key of the certificate that it enrolled with.
+fn dialed_by_controllers(config: &RouterConfig) -> Option<Finding> {
+    let own = Identity::load(&identity_section(&config.identity)).ok();
+    let own = own.filter(|_| !config.ctrl.listeners.is_empty())?;
+    let key = |chain: &weft_identity::KeyedChain| chain.leaf().public_key().ok().cloned();
+    let enrolled = key(own.client()?)?;
+    let is_other = |chain| key(chain).is_some_and(|key| key != enrolled);
+    let text = "a certificate for servers has another key than `cert`: a controller of weft that dials \
+                this router and is shown it does not believe that it is this router";
+    own.servers().iter().any(is_other).then(|| Finding::warning("ctrl.listeners", text))
+}
+
+/// Keys with addresses to listen at.
 const BINDS: [&str; 6] = [
     "listeners[].address",
     "listeners[].bind",
@@ -137,9 +147,9 @@ fn interfaces(facts: &Facts) -> Vec<Finding> {
     out
 }
 
-/// What others are told must be a name that a certificate has.
+/// Checks that the advertised names are in a certificate.
 fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
-    // What is wrong with the section itself was told of.
+    // Problems of the section itself were reported.
     let Ok(identity) = Identity::load(&identity_section(&config.identity)) else {
         return Vec::new();
     };
@@ -153,19 +163,21 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
                 "invalid listeners.binding.advertise"
             }
             "link.listeners[].advertise" => "invalid link.listeners.advertise",
+            "ctrl.listeners[].advertise" => "controllers will not believe the router",
             "web[].bindPoints[].address" => "address not valid",
             _ => continue,
         };
         let Some((_, host, _)) = addresses::parts(&fact.value) else { continue };
         let section = web::identity_at(&config.web, &fact.key);
         let own = section.map(|section| Identity::load(&identity_section(section)));
-        // What is wrong with that section was told of, too.
+        // Problems of that section were reported.
         let Ok(own) = own.transpose() else { continue };
         let outer = outer.as_ref().filter(|_| is_websocket(facts, &fact.key));
         if let Err(error) = check_advertised(own.as_ref().unwrap_or(&identity), outer, &host) {
             let text = format!("{words}: {error}");
-            // Whoever asks for the health of a router may not look at names.
-            out.push(match general.starts_with("web") {
+            // A client that asks for a router's health may not compare names; controllers that do not
+            // reach a router may be reached by it.
+            out.push(match general.starts_with("web") || general.starts_with("ctrl") {
                 true => Finding::warning(fact.key.clone(), text),
                 false => Finding::mistake(fact.key.clone(), text),
             });
@@ -174,7 +186,7 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
     out
 }
 
-/// Whether a key is of a listener that speaks WebSockets.
+/// True if a key belongs to a listener for WebSockets.
 fn is_websocket(facts: &Facts, key: &str) -> bool {
     let Some((listener, _)) = key.split_once(']') else { return false };
     let says = |key: &str| {
@@ -184,7 +196,7 @@ fn is_websocket(facts: &Facts, key: &str) -> bool {
     listener.starts_with("listeners[") && (says("address") || says("bind"))
 }
 
-/// Files that are written need a folder.
+/// Checks the folders of files that are written.
 fn files(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     let mut out: Vec<Finding> = debugging(&config.debugging, purpose).collect();
     if let Some(edge) = &config.edge {

@@ -40,7 +40,7 @@ impl Place {
         PrivateKey::from_pem(&fs::read(self.path("key")).unwrap()).unwrap()
     }
 
-    /// Writes a certificate of two days that ends so long from now on.
+    /// Issues a certificate of two days that ends this long from now.
     fn issue(&self, name: &str, by: &Authority, key: &PrivateKey, purpose: Use, ends_in: Duration) {
         let until = SystemTime::now() + ends_in;
         self.issue_until(name, by, key, purpose, until);
@@ -74,7 +74,7 @@ impl Place {
         fs::write(self.path(name), by.issue(&leaf).unwrap().to_pem()).unwrap();
     }
 
-    /// A file that begins with who the router is, on lines 1 to 7.
+    /// A file that begins with the router's identity, on lines 1 to 7.
     fn text(&self, more: &str) -> String {
         let [cert, server, key, ca] = ["cert", "server", "key", "ca"].map(|name| {
             let path = self.path(name);
@@ -191,7 +191,7 @@ fn a_router_that_never_enrolled_is_told_so_and_does_not_start() {
     for key in ["cert", "server_cert", "key", "ca"] {
         assert!(start.contains(&format!("identity.{key}: cannot read")), "{key}\n{start}");
     }
-    // Nobody could make them without names to ask for.
+    // Without names no request for certificates could be made.
     assert!(said(&place.examine("", Purpose::Advice)).contains("identity.cert: cannot read"));
 }
 
@@ -258,7 +258,7 @@ fn what_listens_in_a_file_does_not_stand_in_its_own_way() {
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     for other in [
-        // Other protocols of TLS, datagrams, another port, any port, the same said twice.
+        // Other TLS protocols, datagrams, another port, port 0, the same address twice.
         "{binding: edge, address: 'wss:0.0.0.0:3022', advertise: 'localhost:1'}",
         "{binding: transport_udp, address: 'udp:0.0.0.0:3022'}",
         "{binding: transport, address: 'tcp:127.0.0.1:3023'}",
@@ -354,7 +354,7 @@ fn a_server_certificate_that_will_be_renewed_stops_nobody() {
 #[test]
 fn what_is_written_later_can_be_written() {
     let place = Place::new();
-    // Nobody makes files there, not even the superuser.
+    // Nobody can create files there, not even root.
     let more = "edge: {db: /proc/model.gzip}\n\
                 listeners: [{binding: edge, address: 'tls:127.0.0.1:0', advertise: 'localhost:1'}]\n\
                 trace: {path: /proc/trace}\n";
@@ -373,7 +373,7 @@ fn what_is_written_later_can_be_written() {
         router(&mut examined, Purpose::Start);
         said(&examined)
     };
-    // The folder is made when it is needed.
+    // The folder is created when it is needed.
     let there = place.folder.path().join("new/newer/endpoints");
     assert_eq!(endpoints(&there.display().to_string()), "");
     assert!(!place.folder.path().join("new").exists(), "whoever looks makes nothing");
@@ -385,24 +385,28 @@ fn what_is_written_later_can_be_written() {
 }
 
 #[test]
-fn a_router_that_waits_for_controllers_is_told_that_none_comes() {
+fn some_controller_is_named_or_waited_for() {
     let place = Place::new();
     let none = |_: &str| None;
-    let ctrl = "{listeners: [{bind: 'tls:127.0.0.1:6263'}]}";
-    let text = place.text("").replace("{endpoint: 'tls:localhost:6262'}", ctrl);
     let file = place.folder.path().join("router.yml");
-    let look = |purpose| {
+    let look = |ctrl: &str| {
+        let text = place.text("").replace("{endpoint: 'tls:localhost:6262'}", ctrl);
         let mut examined = RouterConfig::examine(&text, &file, &none).unwrap();
-        router(&mut examined, purpose);
+        router(&mut examined, Purpose::Start);
         examined
     };
-    let advice = look(Purpose::Advice);
-    assert_eq!(said(&advice), "");
-    let warned = |one: &weft_config::KeyAt| one.message.contains("controllers do not dial routers");
-    assert!(advice.warnings.iter().any(warned), "{:?}", advice.warnings);
-    assert!(said(&look(Purpose::Start)).contains("ctrl: no controller is known"));
+    assert!(said(&look("{}")).contains("ctrl: no controller is known"));
+    let waits = "{listeners: [{bind: 'tls:127.0.0.1:0', advertise: 'tls:localhost:6263'}]}";
+    let waits = look(waits);
+    assert_eq!(said(&waits), "");
+    let about = |one: &weft_config::KeyAt| one.key.starts_with("ctrl.listeners");
+    assert!(!waits.warnings.iter().any(about), "{:?}", waits.warnings);
+    let named = look("{listeners: [{bind: 'tls:127.0.0.1:0', advertise: 'tls:elsewhere:6263'}]}");
+    assert_eq!(said(&named), "");
+    let told = |one: &weft_config::KeyAt| one.message.contains("will not believe the router");
+    assert!(named.warnings.iter().any(told), "{:?}", named.warnings);
     fs::write(place.folder.path().join("endpoints.yml"), "endpoints: ['tls:c:1']\n").unwrap();
-    assert_eq!(said(&look(Purpose::Start)), "");
+    assert_eq!(said(&look("{}")), "");
 }
 
 #[test]
@@ -444,7 +448,7 @@ const SERVED: &str = "web:\n\
       bindPoints: [{interface: '127.0.0.1:1', address: 'elsewhere.example:1'}]\n  \
       apis: [{binding: health-checks}, {binding: metrics, options: {scrapeCert: /no/cert}}]\n";
 
-/// What both programs say of servers and of files for whoever looks for faults.
+/// Problems of servers and of files for traces, the same for both programs.
 const SERVED_BADLY: [&str; 4] = [
     "web[0].apis[1].options.scrapeCert: scrapeCert /no/cert",
     "trace.path: the directory /no/such cannot be used",
@@ -452,7 +456,8 @@ const SERVED_BADLY: [&str; 4] = [
     "cannot be written: Is a directory",
 ];
 
-/// Controllers do not start with it; routers warn, for nobody else may look at their servers.
+/// Controllers do not start with it; routers warn, because clients of a router's server may not
+/// compare names.
 const MISNAMED: &str = "web[0].bindPoints[0].address: address not valid: identity is not valid";
 
 fn served(place: &Place) -> String {

@@ -1,4 +1,4 @@
-//! What the servers of a section `web` name.
+//! Checks of what the servers of a section `web` refer to.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use weft_web::Scraper;
 
 use super::{Finding, addresses::given};
 
-/// The identity that the server of a key has for itself.
+/// The server's own identity, for a key of the server.
 pub(super) fn identity_at<'a>(servers: &'a [WebServer], key: &str) -> Option<&'a IdentitySection> {
     let index: usize = key.strip_prefix("web[")?.split(']').next()?.parse().ok()?;
     servers.get(index)?.identity.as_ref()
 }
 
-/// Certificates of those who read metrics.
+/// Checks the certificates for reading metrics.
 pub(super) fn scrapers(facts: &Facts) -> Vec<Finding> {
     const KEY: &str = "web[].apis[].options.scrapeCert";
     let named = given(facts).filter(|fact| fact.general_key() == KEY);

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use super::Output;
 use crate::{entity::complete, output::Format, session::Session};
 
-/// Which part of the network to write where.
+/// Arguments of `weft export`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft export -o network.yaml\n  \
                   weft export --kinds services,configs,service-policies\n\n\
@@ -32,7 +32,7 @@ pub(crate) struct ExportArgs {
     pub(crate) session: Session,
 }
 
-/// What to compare.
+/// Arguments of `weft diff`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weft diff network.yaml\n  weft diff network/ --prune --exit-code\n\n\
@@ -54,7 +54,7 @@ pub(crate) struct DiffArgs {
     pub(crate) session: Session,
 }
 
-/// What to apply, and how.
+/// Arguments of `weft apply`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft apply network.yaml\n  \
                   weft apply network.yaml --yes --tokens ./tokens\n  \
@@ -86,7 +86,7 @@ pub(crate) struct ApplyArgs {
     pub(crate) session: Session,
 }
 
-/// Which operation, with what.
+/// Arguments of `weft call`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft call listSummary\n  \
                   weft call listServices --query 'filter=name contains \"web\"'\n  \
@@ -98,7 +98,7 @@ pub(crate) struct CallArgs {
     /// The ids in its path, in order
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
-    /// Which API, where several have an operation of this id
+    /// The API, if several have an operation with this id
     #[arg(long, value_name = "API", value_parser = ["management", "client", "fabric", "weft"])]
     pub(crate) api: Option<String>,
     /// A query parameter

@@ -1,4 +1,4 @@
-//! What concerns one identity: its enrollment, its password, its own configs.
+//! Commands on one identity: its enrollment, its password, its own configs.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueHint};
 use super::Output;
 use crate::{entity::complete, session::Session};
 
-/// Whose enrollment token.
+/// Arguments of `weft jwt`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft jwt identity laptop -o laptop.jwt\n  weft jwt network")]
 pub(crate) struct JwtArgs {
@@ -23,65 +23,65 @@ pub(crate) struct JwtArgs {
     pub(crate) session: Session,
 }
 
-/// What has an enrollment token.
+/// Entities with an enrollment token.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JwtOf {
-    /// Of an identity that is not enrolled yet
+    /// Token of an identity that is not enrolled yet
     Identity {
         /// Name or id
         #[arg(value_name = "NAME", add = complete::names("identities", ""))]
         which: String,
     },
-    /// Of an edge router that is not enrolled yet
+    /// Token of an edge router that is not enrolled yet
     EdgeRouter {
         /// Name or id
         #[arg(value_name = "NAME", add = complete::names("edge-routers", ""))]
         which: String,
     },
-    /// Of a transit router that is not enrolled yet
+    /// Token of a transit router that is not enrolled yet
     TransitRouter {
         /// Name or id
         #[arg(value_name = "NAME", add = complete::names("transit-routers", ""))]
         which: String,
     },
-    /// Of an enrollment
+    /// Token of an enrollment
     Enrollment {
         /// Id
         #[arg(value_name = "ID")]
         which: String,
     },
-    /// Of a certificate authority whose identities enroll by themselves
+    /// Token of a certificate authority whose identities enroll by themselves
     Ca {
         /// Name or id
         #[arg(value_name = "NAME", add = complete::names("cas", ""))]
         which: String,
     },
-    /// Of the whole network
+    /// Token of the whole network
     Network,
 }
 
-/// Whose password, and which.
+/// Arguments of `weft password`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft password                    one's own\n  \
                   weft password --identity alice   that of another, who gets one if there is none")]
 pub(crate) struct PasswordArgs {
-    /// Name or id of an identity [default: who is logged in]
+    /// Name or id of the identity [default: one's own]
     #[arg(long, short = 'i', value_name = "NAME", add = complete::names("identities", ""))]
     pub(crate) identity: Option<String>,
-    /// The login name it goes with
+    /// Login name that the password belongs to
     #[arg(long, short = 'u', value_name = "NAME", requires = "identity")]
     pub(crate) username: Option<String>,
-    /// One's own password as it is; asked for when absent
+    /// One's own current password; asked for when absent
     #[arg(long, value_name = "PASSWORD", env = "WEFT_PASSWORD", hide_env_values = true)]
     pub(crate) current_password: Option<String>,
-    /// The password as it shall be; asked for when absent
+    /// The new password; asked for when absent
     #[arg(long, value_name = "PASSWORD", env = "WEFT_NEW_PASSWORD", hide_env_values = true)]
     pub(crate) new_password: Option<String>,
     #[command(flatten)]
     pub(crate) session: Session,
 }
 
-/// Configs of one identity alone.
+/// Arguments of `weft override`.
 #[derive(Debug, Args)]
 pub(crate) struct OverrideArgs {
     #[command(subcommand)]
@@ -92,10 +92,10 @@ pub(crate) struct OverrideArgs {
     pub(crate) session: Session,
 }
 
-/// What to do with the configs of one identity alone.
+/// Subcommands of `weft override`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OverrideCommand {
-    /// Show them
+    /// List the configs that an identity sees instead of a service's own
     List {
         /// Name or id of the identity
         #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
@@ -113,7 +113,7 @@ pub(crate) enum OverrideCommand {
         #[arg(value_name = "CONFIG", add = complete::names("configs", ""))]
         config: String,
     },
-    /// Let it see the service's own again
+    /// Let the identity see the service's own config again
     Remove {
         /// Name or id of the identity
         #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
@@ -127,7 +127,7 @@ pub(crate) enum OverrideCommand {
     },
 }
 
-/// Which token to enroll, and where the identity goes.
+/// Arguments of `weft enroll`.
 #[derive(Debug, Args)]
 pub(crate) struct EnrollArgs {
     /// File with the enrollment token

@@ -1,4 +1,4 @@
-//! What shows why something is as it is: access, the mesh, paths, inner values.
+//! Commands that explain: access, the mesh, paths, inner state.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use super::Output;
 use crate::{entity::complete, session::Session};
 
-/// Which identity and which service.
+/// Arguments of `weft why`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  weft why laptop web")]
 pub(crate) struct WhyArgs {
@@ -23,7 +23,7 @@ pub(crate) struct WhyArgs {
     pub(crate) session: Session,
 }
 
-/// How to draw the mesh.
+/// Arguments of `weft topology`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "A path costs what its links cost, and at least 10 for each router that it enters. \
@@ -43,7 +43,7 @@ pub(crate) struct TopologyArgs {
         conflicts_with = "svg"
     )]
     pub(crate) watch: Option<u32>,
-    /// Write it as a picture (SVG) to this file
+    /// Write the mesh as a picture (SVG) to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct TopologyArgs {
     pub(crate) session: Session,
 }
 
-/// Which dial to explain.
+/// Arguments of `weft why-path`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft why-path laptop web\n  \
                   weft why-path laptop web --via paris\n  \
@@ -70,7 +70,7 @@ pub(crate) struct WhyPathArgs {
     /// Name or id of the service
     #[arg(value_name = "SERVICE", add = complete::names("services", ""))]
     pub(crate) service: String,
-    /// Explain what happens over this router, by name or id
+    /// Explain the dial over this router only, by name or id
     #[arg(long, value_name = "ROUTER", add = complete::names("edge-routers", ""))]
     pub(crate) via: Option<String>,
     /// The instance of the service that is dialed
@@ -82,7 +82,7 @@ pub(crate) struct WhyPathArgs {
     pub(crate) session: Session,
 }
 
-/// Whom to ask what.
+/// Arguments of `weft inspect`.
 #[derive(Debug, Args)]
 #[command(after_help = "Controllers know: config, connected-routers, data-model-index, \
                   identity-connection-statuses,\n  metrics, refused-reports, stackdump, \
@@ -92,10 +92,11 @@ pub(crate) struct WhyPathArgs {
                   Routers of OpenZiti know more.\n\nExample:\n  \
                   weft inspect links --of 'router-.*'")]
 pub(crate) struct InspectArgs {
-    /// What to ask for: config, connected-routers, router-circuits, sdk-terminators, ...
+    /// Names of the values: config, connected-routers, router-circuits, sdk-terminators, ...
     #[arg(value_name = "VALUE", required = true)]
     pub(crate) values: Vec<String>,
-    /// Those whose name or id contains a match of this regular expression; '^paris$' is paris alone
+    /// Ask only controllers and routers whose name or id contains a match of this regular
+    /// expression; '^paris$' is paris alone
     #[arg(long, value_name = "REGEX", default_value = ".*")]
     pub(crate) of: String,
     #[command(flatten)]

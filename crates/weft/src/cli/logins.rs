@@ -10,7 +10,7 @@ use crate::{
     session::{LoginFolder, Session},
 };
 
-/// Who logs in where.
+/// Arguments of `weft login`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft login ctrl.example:1280 --username admin\n  \
                   weft login --identity laptop.json\n  \
@@ -48,13 +48,14 @@ pub(crate) struct LoginArgs {
     /// The key of the certificate (PEM)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// Use a session that was made elsewhere
+    /// Use the session with this token, which was made elsewhere
     #[arg(long, value_name = "TOKEN", env = "WEFT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// What to call this login [default: the controller's host and port]
+    /// Name of this login [default: the controller's host and port]
     #[arg(long, short = 'n', value_name = "LOGIN")]
     pub(crate) name: Option<String>,
-    /// Certificates to trust; without them they are fetched from the controller and shown
+    /// CA certificates to trust (PEM file); by default they are fetched from the controller and
+    /// shown
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<PathBuf>,
     /// Trust the fetched certificates without asking
@@ -64,20 +65,20 @@ pub(crate) struct LoginArgs {
     pub(crate) folder: LoginFolder,
 }
 
-/// Which login to end.
+/// Arguments of `weft logout`.
 #[derive(Debug, Args)]
 pub(crate) struct LogoutArgs {
     /// The login [default: the current one]
     #[arg(value_name = "LOGIN", add = complete::logins())]
     pub(crate) name: Option<String>,
-    /// All of them
+    /// End all logins
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) folder: LoginFolder,
 }
 
-/// How to list the logins.
+/// Arguments of `weft logins`.
 #[derive(Debug, Args)]
 pub(crate) struct LoginsArgs {
     #[command(flatten)]
@@ -86,7 +87,7 @@ pub(crate) struct LoginsArgs {
     pub(crate) folder: LoginFolder,
 }
 
-/// Which login to make the current one.
+/// Arguments of `weft use`.
 #[derive(Debug, Args)]
 pub(crate) struct UseArgs {
     /// The login
@@ -96,7 +97,7 @@ pub(crate) struct UseArgs {
     pub(crate) folder: LoginFolder,
 }
 
-/// How to say who is logged in.
+/// Arguments of `weft status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]

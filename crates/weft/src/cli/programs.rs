@@ -1,4 +1,4 @@
-//! What runs: a network, a controller, a router, and what is done with a controller's database.
+//! Commands for networks, controllers and routers, and for a controller's database.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use weft_config::HostPort;
 use super::Output;
 use crate::{log::LogArgs, session::Session};
 
-/// Where `quickstart` keeps the network, who administers it and where it listens.
+/// Arguments of `weft quickstart`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft quickstart --home ./w1\n  \
                   weft quickstart --home ./w3 --routers 3      then: weft topology --watch")]
@@ -57,7 +57,7 @@ fn routers(text: &str) -> Result<u8, String> {
     count.ok_or_else(|| "a number from 1 to 9 is wanted".to_owned())
 }
 
-/// What can be done with a controller of one's own.
+/// Subcommands of `weft controller`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ControllerCommand {
     /// Create the database and the administrator named on the command line
@@ -90,19 +90,19 @@ pub(crate) enum ControllerCommand {
         #[command(flatten)]
         log: LogArgs,
     },
-    /// Say everything that is wrong with a controller's file, and start nothing
+    /// Report everything that is wrong with a controller's file, and start nothing
     ///
-    /// Status 2 if there is a mistake. `run` looks with the same eyes.
+    /// Status 2 if there is a mistake. `run` makes the same checks.
     Check {
         /// The controller's configuration file
         file: PathBuf,
         #[command(flatten)]
         output: Output,
     },
-    /// Put a snapshot of the database in the place of the database
+    /// Replace the database with a snapshot
     ///
-    /// The controller must not run. The snapshot is checked as a whole first; the database that was
-    /// there is kept beside it. Everybody logs in anew, and routers take the whole data model.
+    /// The controller must not run. The snapshot is checked as a whole first; the replaced database
+    /// is kept beside it. All clients log in again, and routers fetch the whole data model.
     #[command(
         after_help = "Example:\n  weft controller restore controller.yaml ctrl.db-20260102-030405"
     )]
@@ -115,7 +115,7 @@ pub(crate) enum ControllerCommand {
     },
 }
 
-/// What can be done with a router of one's own.
+/// Subcommands of `weft router`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouterCommand {
     /// Turn an enrollment token into the keys and certificates that the file names
@@ -140,14 +140,15 @@ pub(crate) enum RouterCommand {
         grace: u64,
         #[command(flatten)]
         log: LogArgs,
-        /// Stop when standard input ends, which is when the process ends that holds its other end
+        /// Stop when standard input ends, as it does when the process that holds its other end has
+        /// ended
         #[arg(long, hide = true)]
         exit_with_parent: bool,
     },
-    /// Say everything that is wrong with a router's file, and start nothing
+    /// Report everything that is wrong with a router's file, and start nothing
     ///
-    /// Keys, values and bounds, and what the file names: keys and certificates, addresses,
-    /// interfaces, folders. Status 2 if there is a mistake. `run` looks with the same eyes.
+    /// Keys, values and bounds, and what the file refers to: keys and certificates, addresses,
+    /// interfaces, folders. Status 2 if there is a mistake. `run` makes the same checks.
     #[command(after_help = "Example:\n  weft router check router.yaml --output json")]
     Check {
         /// The router's configuration file
@@ -173,19 +174,19 @@ pub(crate) enum RouterCommand {
     Config(RouterConfigArgs),
 }
 
-/// What a new router is to be.
+/// Arguments of `weft router config`.
 #[derive(Debug, Args)]
 pub(crate) struct RouterConfigArgs {
     /// The sort of router
     #[arg(value_enum, default_value_t)]
     pub(crate) sort: RouterSort,
-    /// What the files of its keys and certificates are called
+    /// Name of the router, and of the files of its keys and certificates
     #[arg(long, value_name = "NAME", default_value = "router")]
     pub(crate) name: String,
-    /// Where the controller is
+    /// Address of the controller
     #[arg(long, value_name = "HOST:PORT", default_value = "localhost:1280")]
     pub(crate) controller: HostPort,
-    /// Host name or address under which clients, and other routers, reach it
+    /// Host name or address by which clients and other routers reach the router
     #[arg(long, value_name = "HOST", default_value = "localhost")]
     pub(crate) address: String,
     /// Port for clients
@@ -197,18 +198,18 @@ pub(crate) struct RouterConfigArgs {
     /// Interface of the machines whose traffic a gateway intercepts
     #[arg(long, value_name = "INTERFACE")]
     pub(crate) lan_interface: Option<String>,
-    /// Write to this file, which must not be there yet, and not to standard output
+    /// Write to this file, which must not exist, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Sorts of routers for which files are written.
+/// Sorts of routers that `weft router config` writes files for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RouterSort {
     /// Clients and other routers connect to it
     #[default]
     Edge,
-    /// Nobody connects to it but clients on its network: it dials the other routers
+    /// Only clients on its network connect to it; it dials the other routers
     Private,
     /// As private, and traffic of its machine, or of a network behind it, goes to services (Linux)
     Gateway,
@@ -219,9 +220,9 @@ pub(crate) enum RouterSort {
 #[command(after_help = "Examples:\n  weft trace show router.trace --peer 'link from'\n  \
                   weft trace show ctrl.trace --type Route --type 1022 -o json")]
 pub(crate) struct TraceShowArgs {
-    /// The file
+    /// The trace file
     pub(crate) file: PathBuf,
-    /// Only channels whose name or address this regular expression finds
+    /// Only channels whose name or address contains a match of this regular expression
     #[arg(long, value_name = "PATTERN")]
     pub(crate) peer: Option<String>,
     /// Only messages of this type, by name or number; may be given several times
@@ -231,7 +232,7 @@ pub(crate) struct TraceShowArgs {
     pub(crate) output: Output,
 }
 
-/// The controller's database.
+/// Arguments of `weft database`.
 #[derive(Debug, Args)]
 pub(crate) struct DatabaseArgs {
     #[command(subcommand)]
@@ -242,23 +243,23 @@ pub(crate) struct DatabaseArgs {
     pub(crate) session: Session,
 }
 
-/// What to do with the database.
+/// Subcommands of `weft database`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatabaseCommand {
     /// Write a snapshot, on the controller's machine
     Snapshot {
-        /// Where to [default: beside the database]
+        /// File of the snapshot [default: beside the database]
         path: Option<String>,
     },
-    /// Look for faults and tell how it goes; status 5 if some are left
+    /// Look for faults and show the progress; status 5 if some are left
     Check {
-        /// Repair what is found
+        /// Repair the faults
         #[arg(long)]
         fix: bool,
-        /// Do not wait for the end
+        /// Do not wait for the end of the check
         #[arg(long)]
         no_wait: bool,
     },
-    /// What the running, or the last, check found
+    /// Show what the running or last check found
     Status,
 }

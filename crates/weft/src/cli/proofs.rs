@@ -1,4 +1,4 @@
-//! What can be verified.
+//! `weft verify`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::{entity::complete, session::Session};
 
-/// What can be verified.
+/// Subcommands of `weft verify`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VerifyCommand {
     /// Move data both ways through a throw-away service and measure
@@ -15,11 +15,11 @@ pub(crate) enum VerifyCommand {
     /// checksums, prints throughput and round-trip time and removes what it made, also after
     /// Ctrl-C.
     Traffic(TrafficArgs),
-    /// Prove to the controller that one has the key of a certificate authority
+    /// Prove to the controller that one holds the key of a certificate authority
     Ca(VerifyCaArgs),
 }
 
-/// Which authority, and the proof.
+/// Arguments of `weft verify ca`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weft verify ca partner --ca-cert partner.pem --ca-key partner.key\n  \
@@ -50,7 +50,7 @@ pub(crate) struct VerifyCaArgs {
     pub(crate) session: Session,
 }
 
-/// How much traffic to make.
+/// Arguments of `weft verify traffic`.
 #[derive(Debug, Args)]
 pub(crate) struct TrafficArgs {
     /// Data to move in each direction, in MiB

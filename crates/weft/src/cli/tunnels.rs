@@ -1,4 +1,4 @@
-//! Programs that join the network without knowing of it: tunnelers, and single connections.
+//! Commands that connect programs with the network: tunnelers, and single connections.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::Output;
 
-/// What a tunneler can be asked for.
+/// Subcommands of `weft tunnel`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TunnelCommand {
     /// Host services and take clients in, as the configs of the services say
@@ -41,11 +41,11 @@ pub(crate) enum TunnelCommand {
     ///
     /// Clients of the port reach the service; nothing else on this machine changes.
     Proxy(TunnelProxyArgs),
-    /// Say what the tunnelers on this machine do: services, connections, rates
+    /// Show what the tunnelers on this machine do: services, connections, rates
     Status(TunnelStatusArgs),
 }
 
-/// How a tunneler runs that takes clients in.
+/// Arguments of `weft tunnel run`.
 #[derive(Debug, Args)]
 pub(crate) struct TunnelInterceptArgs {
     #[command(flatten)]
@@ -54,16 +54,18 @@ pub(crate) struct TunnelInterceptArgs {
     pub(crate) intercept: Intercepting,
 }
 
-/// How clients are taken in on their way.
+/// Settings of interception.
 #[derive(Debug, Args)]
 pub(crate) struct Intercepting {
     /// Change nothing on this machine: hosts, and offers services with a proxy.v1; needs no root
     #[arg(long)]
     pub(crate) no_intercept: bool,
-    /// Tells tunnelers of one machine apart, as `weft_NAME` in the firewall
+    /// Name of this tunneler, `weft_NAME` in the firewall; it distinguishes tunnelers of one
+    /// machine
     #[arg(long, value_name = "NAME", default_value = "tunnel")]
     pub(crate) name: String,
-    /// Where the DNS server listens, udp://<address>:<port>; empty for none
+    /// Where the DNS server listens, udp://<address>:<port>, or a hosts file that gets the names,
+    /// file:///<path>; empty for none
     #[arg(
         long,
         short = 'r',
@@ -80,10 +82,10 @@ pub(crate) struct Intercepting {
         default_value = "100.64.0.1/10"
     )]
     pub(crate) dns_range: String,
-    /// Servers that are asked for other names, udp://<host>:<port> or tcp://<host>:<port>
+    /// DNS servers that are asked for other names, udp://<host>:<port> or tcp://<host>:<port>
     #[arg(long, visible_alias = "dnsUpstream", value_name = "URL", num_args = 1..)]
     pub(crate) dns_upstream: Vec<String>,
-    /// How several of them are used
+    /// How several DNS servers are used
     #[arg(
         long,
         visible_alias = "dnsUpstreamMode",
@@ -92,15 +94,18 @@ pub(crate) struct Intercepting {
         default_value_t
     )]
     pub(crate) dns_upstream_mode: DnsUpstreams,
-    /// What is said where there is no answer [default: refused]
+    /// Answer to DNS questions that have none [default: refused]
     #[arg(long, visible_alias = "dnsUnanswerable", value_name = "WHICH", value_enum)]
     pub(crate) dns_unanswerable: Option<DnsUnanswered>,
     /// Interfaces whose traffic is intercepted too, `*` for all
     #[arg(long, visible_alias = "lanIf", value_name = "NAME", num_args = 1..)]
     pub(crate) interface: Vec<String>,
+    /// A program that diverts packets, in place of rules of the firewall
+    #[arg(long, value_name = "PATH")]
+    pub(crate) diverter: Option<PathBuf>,
 }
 
-/// How several DNS servers are used.
+/// Use of several DNS servers.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum DnsUpstreams {
     /// All at once, the first good answer counts
@@ -114,18 +119,18 @@ pub(crate) enum DnsUpstreams {
     Random,
 }
 
-/// What a DNS server says that has no answer.
+/// Answer of a DNS server that has none.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DnsUnanswered {
     /// REFUSED
     Refused,
     /// SERVFAIL
     Servfail,
-    /// Nothing
+    /// No answer
     Timeout,
 }
 
-/// How a tunneler runs.
+/// Arguments of `weft tunnel run` and `run-host`.
 #[derive(Debug, Args)]
 pub(crate) struct TunnelRunArgs {
     /// Identity files, enrollment tokens (.jwt) or folders of them
@@ -143,7 +148,7 @@ pub(crate) struct TunnelRunArgs {
     pub(crate) running: Running,
 }
 
-/// Which services are offered where.
+/// Arguments of `weft tunnel proxy`.
 #[derive(Debug, Args)]
 #[command(after_help = "Port 0 takes a free one; which one is printed.\n\nExamples:\n  \
                   weft tunnel proxy --identity laptop.json web:8080      then: curl localhost:8080\n  \
@@ -160,10 +165,10 @@ pub(crate) struct TunnelProxyArgs {
     pub(crate) running: Running,
 }
 
-/// What is the same for everything that stays.
+/// Settings of every tunneler.
 #[derive(Debug, Args)]
 pub(crate) struct Running {
-    /// Address or interface of this machine that ports are at, where configs do not say it
+    /// Address or interface of this machine for ports whose configs name none
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) bind: String,
     /// How often services are looked at, in seconds
@@ -195,7 +200,7 @@ pub(crate) struct Running {
     pub(crate) socket: Option<PathBuf>,
 }
 
-/// Which tunneler to ask, and how to show it.
+/// Arguments of `weft tunnel status`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft tunnel status\n  weft tunnel status --watch\n  \
                   weft tunnel status --output json")]
@@ -216,7 +221,7 @@ pub(crate) struct TunnelStatusArgs {
     pub(crate) output: Output,
 }
 
-/// What to connect to.
+/// Arguments of `weft dial`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Standard input goes to the service, what it answers to standard output, byte \
@@ -233,10 +238,10 @@ pub(crate) struct DialArgs {
     /// Identity file, or an enrollment token (.jwt)
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
     pub(crate) identity: PathBuf,
-    /// Which instance of the service, where its hosts have such names
+    /// Instance of the service to dial, if its hosts have instance names
     #[arg(long, visible_alias = "terminator", value_name = "INSTANCE")]
     pub(crate) instance: Option<String>,
-    /// Where the host is to connect to, if the service forwards addresses or ports
+    /// Address that the host connects to, if the service forwards addresses or ports
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) to: Option<String>,
     /// How long the dial may take, in seconds
@@ -249,7 +254,7 @@ pub(crate) struct DialArgs {
     pub(crate) timeout: u32,
 }
 
-/// What to host.
+/// Arguments of `weft host`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                   weft host web 8000 --identity server.json              localhost, TCP\n  \
@@ -265,13 +270,13 @@ pub(crate) struct HostArgs {
     /// Identity file, or an enrollment token (.jwt)
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
     pub(crate) identity: PathBuf,
-    /// A name of this instance, by which it can be dialed in particular
+    /// Name of this instance, by which dialers can ask for it
     #[arg(long, visible_alias = "terminator", value_name = "INSTANCE", default_value = "")]
     pub(crate) instance: String,
     /// Cost: cheaper hosts are preferred
     #[arg(long, value_name = "COST", default_value_t = 0)]
     pub(crate) cost: u16,
-    /// Precedence, before cost
+    /// Precedence; it counts before cost
     #[arg(long, value_name = "WHICH", value_enum, default_value_t)]
     pub(crate) precedence: HostPrecedence,
     /// How long connections may go on after Ctrl-C, in seconds
@@ -284,14 +289,14 @@ pub(crate) struct HostArgs {
     pub(crate) drain: u32,
 }
 
-/// How a host is preferred.
+/// Precedence of a host.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum HostPrecedence {
-    /// As any other
+    /// Like any other host
     #[default]
     Default,
-    /// Before all others
+    /// Before all other hosts
     Required,
-    /// Only when nothing else is left
+    /// Only when there is no other host
     Failed,
 }

@@ -1,8 +1,8 @@
 //! From a controller's file to a running controller.
 //!
-//! It starts from the inside out: keys, store, model with its sessions, network, and only then the
-//! sockets; it stops the other way round. The APIs and the control plane may share one socket: the
-//! protocol of the TLS handshake tells them apart.
+//! It starts from the inside out: keys, store, model with its sessions, network, and then the
+//! sockets. It stops in the reverse order. The APIs and the control plane may share one socket:
+//! ALPN tells them apart.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use weft_channel::{ListenerLimits, Listeners, Registration, TraceFile};
 use weft_config::{ControllerConfig, Loaded, controller::Storage};
 use weft_controller::{
     Addresses, Controller, Durations, GuessLimits, Settings,
-    control::{ControlOptions, ControlPlane},
+    control::{ControlOptions, ControlPlane, DialerOptions},
     network::{Network, NetworkOptions},
 };
 use weft_identity::{Identity, LiveIdentity};
@@ -37,20 +37,20 @@ use crate::{
     spans::Export,
 };
 
-/// How long stopping takes, at most.
+/// Longest time for stopping.
 const STOPPING: Duration = Duration::from_secs(17);
-/// Routers that have not shown yet who they are, in all and from one source.
+/// Most routers that have not authenticated yet, in all and from one source.
 const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
-/// How long the last traced messages may take to reach their file.
+/// Time for the last traced messages to reach their file.
 const TRACED: Duration = Duration::from_secs(2);
-/// How long requests that are worked on may take once the controller is to stop.
+/// Time for requests in progress once the controller stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// `edge.api.activityUpdateBatchSize` of who does not say.
+/// Default of `edge.api.activityUpdateBatchSize`.
 const DEFAULT_ACTIVITY_BATCH: u32 = 250;
 
-/// Most time for a TLS handshake, whatever the file says.
+/// Longest time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// A controller without sockets: what `init` needs.
@@ -64,8 +64,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Opens the store and loads the model. Nothing is touched while anything is wrong with the
-    /// file.
+    /// Opens the store and loads the model. If anything is wrong with the file, nothing is touched.
     pub(crate) async fn open(file: &Path, purpose: Purpose) -> Result<Self, Failure> {
         let mut examined = ControllerConfig::examine_path(file)?;
         check::controller(&mut examined, purpose);
@@ -88,13 +87,13 @@ impl Core {
         &self.controller
     }
 
-    /// Waits until everything is on the disk and the database is closed. Tasks of the controller
-    /// hold it for as long as the process runs.
+    /// Waits until everything is on the disk and closes the database, which tasks of the controller
+    /// hold until the process ends.
     pub(crate) async fn close(self) -> Result<(), Failure> {
         self.store.close().await.map_err(|error| Failure::new(chain(&error)))
     }
 
-    /// How long a TLS handshake may take at any socket.
+    /// Time for a TLS handshake at any socket.
     fn handshake_timeout(&self) -> Duration {
         self.config.tls.handshake_timeout.min(MAX_HANDSHAKE)
     }
@@ -125,6 +124,10 @@ impl Core {
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
         let registration = listen(&control, &self, &listeners).await?;
+        let dialer = &self.config.ctrl.dialer;
+        if dialer.enabled {
+            control.dial_routers(&self.identity, DialerOptions::from(dialer))?;
+        }
         let files = Files {
             own: Arc::clone(&self.identity),
             signer: Arc::clone(&self.signer),
@@ -144,7 +147,7 @@ impl Core {
     }
 }
 
-/// A controller that clients and routers can reach.
+/// A controller that listens.
 pub(crate) struct RunningController {
     core: Core,
     network: Network,
@@ -162,19 +165,19 @@ impl RunningController {
         self.core.controller()
     }
 
-    /// Where the first API is, as clients are told.
+    /// Address of the first API, as clients are told.
     pub(crate) fn api_address(&self) -> &str {
         &self.controller().settings().addresses.api
     }
 
-    /// Reads again what may change while it runs.
+    /// Reads identity files and other settings again that may change at run time.
     async fn reload(&self) {
         self.reload.now().await;
         self.api.reload().await;
     }
 
-    /// Stops in order: no new connections, requests finish, routers are let go, the rest reaches
-    /// the disk.
+    /// Stops in order: no new connections, requests finish, routers are disconnected, everything
+    /// reaches the disk.
     pub(crate) async fn shutdown(self) -> Result<(), Failure> {
         let Self { core, network, control, registration, api, reload, trace, export } = self;
         drop(reload);
@@ -191,7 +194,7 @@ impl RunningController {
     }
 }
 
-/// Takes routers where the file says.
+/// Listens for routers where the file says.
 async fn listen(
     control: &ControlPlane,
     core: &Core,
@@ -215,7 +218,7 @@ async fn listen(
     Ok(Some(registration))
 }
 
-/// What keys are made of at the start, before there is any server.
+/// The material of the keys at the start, before there is any server.
 fn material(
     config: &ControllerConfig,
     identity: &LiveIdentity,
@@ -293,7 +296,7 @@ fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
 
 fn addresses(config: &ControllerConfig) -> Addresses {
     let api = config.edge.as_ref().and_then(|edge| edge.api_address.as_ref());
-    // Routers enroll with what they are told; the socket's own address is the second best.
+    // Routers enroll with the advertised address; the address of the socket is second best.
     let ctrl = config.ctrl.advertise_address.as_ref().or(config.ctrl.listener.as_ref());
     Addresses {
         api: api.map(ToString::to_string).unwrap_or_default(),
@@ -314,14 +317,15 @@ fn durations(config: &ControllerConfig) -> Durations {
     }
 }
 
-/// Names once what the file asks for and this release does not do.
+/// Warns of keys in the file that this release does not act upon.
 fn warn_not_acted_upon(config: &ControllerConfig) {
     for (key, why) in not_acted_upon(config) {
         tracing::warn!(key, "not acted upon: {why}");
     }
 }
 
-/// What the file asks for and this release does not do, and why; the server names APIs itself.
+/// Keys in the file that this release does not act upon, with the reason. Bindings of the web
+/// servers are reported elsewhere.
 pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'static str)> {
     let mut out = Vec::new();
     let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
@@ -330,7 +334,6 @@ pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'
         }
     };
     warn(!config.events.is_empty(), "events", "events are not written anywhere yet");
-    warn(config.ctrl.dialer.enabled, "ctrl.dialer", "routers dial, controllers do not");
     warn(
         !config.additional_trust_domains.is_empty(),
         "additionalTrustDomains",
@@ -364,7 +367,7 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Fai
             file.display()
         )));
     }
-    // What may fail comes before anybody is served.
+    // Steps that may fail come before the first client is served.
     let profiles = match Profiles::start(&core.config.debugging) {
         Ok(profiles) => profiles,
         Err(failure) => {

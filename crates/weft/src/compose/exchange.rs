@@ -1,6 +1,6 @@
-//! Keys and certificates that change while the controller runs: files are looked at every second,
-//! and what changed is used when all of it fits together, by TLS and by everything that signs at
-//! once. Until then, and if it never does, everything stays as it was.
+//! Exchange of keys and certificates while the controller runs. Files are checked every second;
+//! changes are used when all of them fit together, by TLS and by everything that signs, at the same
+//! time. Otherwise nothing changes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,26 +13,26 @@ use weft_identity::{Changed, LiveIdentity};
 use super::keys::{self, Material};
 use crate::failure::Failure;
 
-/// How often files are looked at.
+/// Interval of checking the files.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The identities of a controller's file.
 pub(super) struct Files {
     pub(super) own: Arc<LiveIdentity>,
     pub(super) signer: Arc<LiveIdentity>,
-    /// Those of servers that have one of their own, in the order of the file.
+    /// Identities of servers that have their own, in the order of the file.
     pub(super) web: Vec<Arc<LiveIdentity>>,
 }
 
 impl Files {
-    /// The identities, each with what is new in its files.
+    /// The identities, each with the new material of its files.
     fn look(&self) -> Vec<(Arc<LiveIdentity>, weft_identity::Result<Option<Changed>>)> {
         let all = [&self.own, &self.signer].into_iter().chain(&self.web);
         all.map(|identity| (Arc::clone(identity), identity.look())).collect()
     }
 }
 
-/// Follows the files for as long as the answer is held.
+/// Follows the files as long as the returned value exists.
 pub(super) fn follow(config: ControllerConfig, files: Files, controller: Controller) -> Following {
     let mut follower = Follower { config, files, controller, complaints: BTreeMap::new() };
     let (ask, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
@@ -46,10 +46,10 @@ pub(super) fn follow(config: ControllerConfig, files: Files, controller: Control
                 follower.look();
                 follower
             });
-            // It ends with a panic, or with the runtime.
+            // The task ended with a panic or with the runtime.
             let Ok(back) = looked.await else { return };
             follower = back;
-            // Whoever asked may be gone.
+            // The caller may be gone.
             if let Some(done) = done {
                 let _ = done.send(());
             }
@@ -58,14 +58,14 @@ pub(super) fn follow(config: ControllerConfig, files: Files, controller: Control
     Following { ask, _task: task }
 }
 
-/// Files are looked at for as long as this lives.
+/// Files are followed as long as it exists.
 pub(super) struct Following {
     ask: mpsc::Sender<oneshot::Sender<()>>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Following {
-    /// Looks at once. Returns when that is done.
+    /// Checks the files at once, and returns when that is done.
     pub(super) async fn now(&self) {
         let (done, is_done) = oneshot::channel();
         if self.ask.send(done).await.is_ok() {
@@ -78,7 +78,7 @@ struct Follower {
     config: ControllerConfig,
     files: Files,
     controller: Controller,
-    /// The last complaint about each section: it is made once, not every second.
+    /// Last complaint about each section, which is logged once and not every second.
     complaints: BTreeMap<String, String>,
 }
 
@@ -114,7 +114,7 @@ impl Follower {
         }
     }
 
-    /// Uses what is new, all of it or nothing.
+    /// Uses all new material, or none.
     fn exchange(
         &mut self,
         material: &Material,

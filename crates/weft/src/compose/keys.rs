@@ -1,4 +1,4 @@
-//! Which of a controller's keys does what (protocol: auth 2.1).
+//! The keys of a controller, and what each is used for (docs/protocol/auth.md 2.1).
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -11,18 +11,18 @@ use weft_identity::{
 use super::token_key;
 use crate::failure::Failure;
 
-/// Everything that keys are made of, as it is at one moment.
+/// The material of all keys, at one moment.
 #[derive(Clone)]
 pub(crate) struct Material {
     /// The section `identity`.
     pub(crate) own: Arc<Identity>,
-    /// The edge signer, with what leads up from it.
+    /// The edge signer, with the authorities above it.
     pub(crate) signer: Arc<Identity>,
-    /// The identities of servers that have one of their own, in the order of the file.
+    /// Identities of servers that have their own, in the order of the file.
     pub(crate) web: Vec<Arc<Identity>>,
 }
 
-/// The edge signer's files as an identity that follows them.
+/// The edge signer's files as an identity section.
 pub(crate) fn signer_section(config: &ControllerConfig) -> Result<IdentitySection, Failure> {
     let signing = &edge_of(config)?.enrollment.signing_cert;
     Ok(IdentitySection {
@@ -34,7 +34,7 @@ pub(crate) fn signer_section(config: &ControllerConfig) -> Result<IdentitySectio
     })
 }
 
-/// Servers that have an identity of their own, in the order of the file.
+/// Servers that have their own identity, in the order of the file.
 pub(crate) fn with_identity(config: &ControllerConfig) -> impl Iterator<Item = &WebServer> {
     config.web.iter().filter(|server| server.identity.is_some())
 }
@@ -83,8 +83,8 @@ fn web_identities<'m>(config: &ControllerConfig, material: &'m Material) -> Vec<
     found
 }
 
-/// Enrolling clients check a ticket with the certificate they meet at the address in it
-/// (protocol: auth 4.2).
+/// The key that signs enrollment tickets: clients check a ticket with the certificate of the server
+/// at the address in it (docs/protocol/auth.md 4.2).
 fn enrollment<'a>(
     edge: &EdgeConfig,
     servers: &[&'a Identity],
@@ -109,8 +109,8 @@ fn authority(signer: &Identity) -> Result<Authority, Failure> {
         .map_err(|error| Failure::from(error).during("edge.enrollment.signingCert.cert"))
 }
 
-/// What clients and routers are told to trust: every authority that this controller's own
-/// certificates lead to.
+/// The bundle that clients and routers are told to trust: every authority that this controller's
+/// own certificates lead to.
 fn bundle(material: &Material, servers: &[&Identity], authority: &Authority) -> TrustBundle {
     let mut all = vec![authority.certificate().clone()];
     let own = [&*material.signer, &*material.own];
@@ -121,8 +121,8 @@ fn bundle(material: &Material, servers: &[&Identity], authority: &Authority) -> 
     TrustBundle::new(all)
 }
 
-/// Where the name of the network is found, in this order: the certificate of the controller, those
-/// above it, the file, the fingerprint of the root (protocol: auth 2.3).
+/// The trust domain, from the first of: the controller's certificate, those above it, the file, the
+/// fingerprint of the root (docs/protocol/auth.md 2.3).
 fn trust_domain(
     config: &ControllerConfig,
     identity: &Identity,

@@ -1,5 +1,5 @@
-//! From a configuration file to a running program: which part gets what, in which order they start
-//! and stop.
+//! From a configuration file to a running program: the parts, and the order in which they start and
+//! stop.
 
 pub(crate) mod controller;
 mod exchange;
@@ -14,7 +14,7 @@ use std::path::Path;
 use weft_config::{KeyAt, Loaded};
 use weft_identity::{AltServerCert, IdentitySection};
 
-/// Says what is worth a word about a file, once, at start.
+/// Logs the warnings about a file, once, at start.
 fn warn<T>(loaded: &Loaded<T>) {
     let file = file_name(&loaded.path);
     for KeyAt { key, line, message, .. } in &loaded.warnings {
@@ -29,7 +29,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// An `identity:` section of a file as the identity crate takes it.
+/// An `identity:` section of a file, for the identity crate.
 pub(crate) fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
     let alternative = |alternative: &weft_config::AltServerCert| AltServerCert {
         server_cert: alternative.server_cert.clone(),

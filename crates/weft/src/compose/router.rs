@@ -17,10 +17,10 @@ use crate::{
     spans::Export,
 };
 
-/// How long stopping takes beyond the grace period, at most.
+/// Longest time for stopping, besides the grace period.
 const STOPPING: Duration = Duration::from_secs(7);
 
-/// Reads a router's file and says what is worth a word about it.
+/// Reads a router's file and logs the warnings about it.
 pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
     let loaded = RouterConfig::from_path(file)?;
     warn(&loaded);
@@ -42,8 +42,8 @@ pub(crate) async fn start(config: &RouterConfig, spans: Spans) -> Result<Router,
     })
 }
 
-/// Reads a router's file and looks at everything it names. Nothing is started while anything is
-/// wrong.
+/// Reads a router's file and checks everything that it refers to. If anything is wrong, nothing is
+/// started.
 fn load_to_start(file: &Path) -> Result<RouterConfig, Failure> {
     let mut examined = RouterConfig::examine_path(file)?;
     check::router(&mut examined, Purpose::Start);
@@ -83,7 +83,7 @@ async fn run_traced(
         () = stop.cancelled() => Ok(()),
     };
     if reached.is_ok() {
-        // Who is to stop before it was up is not up any more.
+        // The router may have been told to stop while it started.
         if !stop.is_cancelled() {
             tracing::info!(id = %router.id(), "router runs");
             manager.up(router.runtimes());

@@ -1,5 +1,5 @@
-//! The key that seals session tokens in the database: a file beside the key that signs, so that who
-//! has a copy of the database alone has no session.
+//! The key that seals session tokens in the database. It is a file beside the signing key, so that
+//! a copy of the database alone reveals no session.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,11 +8,11 @@ use weft_identity::{Error, Location, SealKey};
 
 use crate::failure::Failure;
 
-/// Its name, in the folder of `edge.enrollment.signingCert.key`.
+/// Name of the file, in the folder of `edge.enrollment.signingCert.key`.
 const NAME: &str = "session-tokens.key";
 
-/// The key of a controller's file, which is made when it is needed first. None where it cannot be
-/// kept: then a key is made for as long as the controller runs.
+/// The key of a controller's file, which is made when it is first needed. `None` if it cannot be
+/// stored: then the controller uses a key for as long as it runs.
 pub(crate) fn of(edge: &EdgeConfig) -> Result<Option<Arc<SealKey>>, Failure> {
     let signing = Location::parse(&edge.enrollment.signing_cert.key)?;
     let Some(path) = signing.path().map(|path| path.with_file_name(NAME)) else {

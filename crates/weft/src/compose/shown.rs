@@ -1,12 +1,12 @@
-//! The configuration as inspections show it: what is named here and nothing else, so that no key,
-//! secret or password can get into it by being new in the file.
+//! The configuration as inspections show it. Only members that are listed here are shown, so that a
+//! new key of the file cannot reveal a secret.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_config::{BindPoint, ControllerConfig, WebServer, controller::EdgeConfig, show_duration};
 
-/// What a controller acts upon, under the names of its file; defaults included.
+/// The settings of a controller, under the names of its file, defaults included.
 pub(super) fn controller(config: &ControllerConfig) -> Value {
     let (network, model) = (&config.network, &config.router_data_model);
     json!({

@@ -1,6 +1,6 @@
-//! The key that signs tokens of service sessions, where the root identity's is RSA: a P-256 key with
-//! a certificate of the edge signer, in one file beside the signer's key. Each session that an SDK asks
-//! for is signed; an RSA signature takes ten times as long.
+//! The key that signs tokens of service sessions if the root identity's key is RSA: a P-256 key
+//! with a certificate of the edge signer, in one file beside the signer's key. Every session of an
+//! SDK needs a signature, and one with RSA takes ten times as long.
 
 use std::{
     io::ErrorKind,
@@ -16,13 +16,13 @@ use weft_identity::{
 
 use crate::failure::Failure;
 
-/// Its name, in the folder of `edge.enrollment.signingCert.key`.
+/// Name of the file, in the folder of `edge.enrollment.signingCert.key`.
 const NAME: &str = "service-tokens.pem";
-/// Another key is made when the certificate has less than this to live.
+/// Rest of the certificate's validity at which a new key is made.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The key of a controller's file, made when there is none. None where the root identity's key is fast,
-/// and where a key cannot be kept: tokens would not outlive the controller.
+/// The key of a controller's file, which is made if there is none. `None` if the root identity's
+/// key is fast, or if the key cannot be stored: tokens would not outlive the controller.
 pub(super) fn of(
     edge: &EdgeConfig,
     session: &KeyedChain,

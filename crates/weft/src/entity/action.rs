@@ -1,9 +1,8 @@
-//! What can be done with an entity besides making, reading, changing and deleting it.
+//! Actions on an entity, besides create, read, update and delete.
 //!
-//! Every operation at `/<kinds>/{id}/<word>` that does something is the command
-//! `weft <word> <kind> NAME`, its body the flags: `weft re-enroll edge-router paris`,
-//! `weft disable identity laptop --duration-minutes 30`. One that takes something away is
-//! `weft remove <word> NAME`.
+//! Every operation at `/<kinds>/{id}/<word>` that changes something is the command `weft <word>
+//! <kind> NAME`, with its body as flags: `weft re-enroll edge-router paris`, `weft disable identity
+//! laptop --duration-minutes 30`. An operation that deletes something is `weft remove <word> NAME`.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -18,11 +17,11 @@ use crate::{
     session::Session,
 };
 
-/// Words that are commands with a shape of their own.
+/// Words that are commands elsewhere.
 const ELSEWHERE: &[&str] = &["effective", "verify"];
-/// The command for operations that take something away.
+/// The command for operations that delete something.
 const REMOVE: &str = "remove";
-/// Operations that need less said than their bodies have.
+/// An action whose body has a default.
 const DISABLE: &str = "disable";
 const TRACE: &str = "trace";
 
@@ -35,7 +34,7 @@ struct Row {
     fields: &'static [Field],
 }
 
-/// What to do with which entity.
+/// An action on an entity.
 #[derive(Debug)]
 pub(crate) struct ActionRequest {
     row: Row,
@@ -67,7 +66,7 @@ fn rows() -> impl Iterator<Item = Row> {
     })
 }
 
-/// The command that a row is below, and what it is called there.
+/// The command of a row, and the name of its subcommand.
 fn place(row: &Row) -> (&'static str, &'static str) {
     match row.operation.method {
         Method::Delete => (REMOVE, row.word),
@@ -75,7 +74,7 @@ fn place(row: &Row) -> (&'static str, &'static str) {
     }
 }
 
-/// One command for each word.
+/// The commands, one for each word.
 pub(crate) fn verbs() -> Vec<Command> {
     let mut words: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
     for row in rows() {
@@ -119,7 +118,7 @@ fn command(row: Row) -> Command {
         false => commands::base(name, row.kind),
     };
     let flags = flags::action_args(row.kind, row.fields).into_iter();
-    // What is filled in needs not be given.
+    // A member with a default is not required.
     let flags = flags.map(|flag| if row.word == DISABLE { flag.required(false) } else { flag });
     let mut command = command
         .long_about(about(row.word, std::slice::from_ref(&row)))
@@ -147,7 +146,7 @@ fn command(row: Row) -> Command {
     })
 }
 
-/// What goes without saying.
+/// Adds the defaults of a body.
 fn fill_in(word: &str, body: &mut Map<String, Value>) {
     match word {
         DISABLE => {
@@ -161,7 +160,7 @@ fn fill_in(word: &str, body: &mut Map<String, Value>) {
 }
 
 impl ActionRequest {
-    /// What the command line asks for, if it is one of these commands.
+    /// The action of a command line, if it is one.
     pub(crate) fn from_matches(command: &str, matches: &ArgMatches) -> Option<Self> {
         let (name, matches) = matches.subcommand()?;
         let row = rows().find(|row| place(row) == (command, name))?;
@@ -178,7 +177,7 @@ impl ActionRequest {
     }
 }
 
-/// Does it.
+/// Runs the action.
 pub(crate) async fn run(request: ActionRequest) -> Result<(), Failure> {
     let ActionRequest { row, which, mut body, jwt, format, session } = request;
     let Row { kind, operation, word, fields } = row;

@@ -1,7 +1,7 @@
-//! Members that a patch clears by leaving them out.
+//! Members that a patch clears if it does not name them.
 //!
-//! A patch of a CA without `externalIdClaim` clears the claim; an empty claim keeps it. A change
-//! of something else therefore names such a member, empty, and a flag of its own clears it.
+//! A patch of a CA without `externalIdClaim` clears the claim; with an empty claim it keeps it. An
+//! update of other members therefore sends the member empty, and a separate flag clears it.
 
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Map, Value};
@@ -32,15 +32,15 @@ pub(super) fn args(kind: &'static Kind) -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Notes in a body which members the flags clear.
+/// Notes in a body which members are cleared.
 pub(super) fn read(kind: &'static Kind, matches: &ArgMatches, body: &mut Map<String, Value>) {
     for member in members(kind).filter(|member| matches.get_flag(&id(member))) {
         body.insert(member.to_owned(), Value::Null);
     }
 }
 
-/// Makes of a body what a change says: a member that is null is left out, and a patch that does
-/// not name a member keeps it.
+/// Turns a body into the patch that was meant: a member that is null is left out, and a member that
+/// was not named is sent empty.
 pub(super) fn settle(kind: &'static Kind, verb: Verb, body: &mut Map<String, Value>) {
     for member in members(kind) {
         match body.get(member) {

@@ -1,4 +1,4 @@
-//! The command line of the generic commands, built from the tables.
+//! The commands on entities, built from the tables.
 
 use clap::{Arg, ArgAction, Args as _, Command};
 use weft_contract::{
@@ -11,7 +11,7 @@ use weft_contract::{
 use super::{clear, complete, examples, flags, list_below, name, on_one, token};
 use crate::{output::Format, session::Session};
 
-/// One command for each thing that can be done, with one command for each kind below it.
+/// A command for each verb, with a subcommand for each kind.
 pub(crate) fn commands() -> Vec<Command> {
     let verb =
         |name: &'static str, about: &'static str, build: fn(&'static Kind) -> Option<Command>| {
@@ -35,22 +35,22 @@ pub(crate) fn commands() -> Vec<Command> {
 
 /// A command with the settings that all of these have.
 pub(super) fn base(name: &'static str, kind: &'static Kind) -> Command {
-    // The settings bring a text of their own, which is not about this command.
+    // The settings bring a description of their own, which is replaced.
     Session::augment_args(Command::new(name).arg(Format::arg())).about(capitalized(kind.about))
 }
 
-/// The same with no letter for the format.
+/// The command without the short flag of the output format.
 pub(super) fn without_short_output(command: Command) -> Command {
     command.mut_arg("output", |arg| arg.short(None))
 }
 
-/// A command that is called by one entity: `service`, `svc`, `services`.
+/// A command named after one entity: `service`, `svc`, `services`.
 pub(super) fn one_of(kind: &'static Kind) -> Command {
     let names = kind.aliases.iter().copied().chain([kind.plural]);
     base(kind.name, kind).aliases(names.filter(|name| *name != kind.name))
 }
 
-/// The entity a command is about.
+/// The argument that names the entity.
 pub(super) fn which(kind: &'static Kind) -> Arg {
     let (value, called) = match name::is_named(kind) {
         true => ("NAME", "Name or id"),
@@ -73,7 +73,7 @@ fn capitalized(text: &str) -> String {
 
 fn create(kind: &'static Kind) -> Option<Command> {
     kind.create()?;
-    // What is made may come with a token, and `-o` is its file.
+    // The new entity may have a token, and `-o` is the file for it.
     let mut command = without_short_output(one_of(kind)).args(flags::args(kind, Verb::Create));
     if token::is_made_with(kind) {
         command = command.arg(token::arg(match kind.name {
@@ -87,7 +87,7 @@ fn create(kind: &'static Kind) -> Option<Command> {
     Some(command.after_help(examples::of_create(kind)))
 }
 
-/// Query parameters of the lists of a kind, wherever they are: each becomes a flag.
+/// Query parameters of all lists of a kind; each becomes a flag.
 pub(super) fn list_parameters(kind: &Kind) -> Vec<&'static str> {
     let below = KINDS.iter().filter_map(|parent| list_below(parent, kind));
     let mut names: Vec<&'static str> =
@@ -153,7 +153,7 @@ fn list(kind: &'static Kind) -> Option<Command> {
     Some(command.after_help(examples::of_list(kind)))
 }
 
-/// What a query parameter means, and whose names complete it.
+/// Description of a query parameter, and the collection whose names complete it.
 fn parameter(name: &str) -> (String, Option<&'static str>) {
     match name {
         "roleFilter" => {

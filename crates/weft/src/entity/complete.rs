@@ -1,7 +1,7 @@
-//! Names for the shell to complete, asked of the controller when somebody is logged in.
+//! Completion of names by the shell, from the controller if there is a login.
 //!
-//! A completion must never be in the way: it asks once, waits less than a second, and offers
-//! nothing when there is no answer.
+//! A completion must not be in the way: it asks once, waits less than a second, and offers nothing
+//! without an answer.
 
 use std::{ffi::OsStr, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::{
     session::{LoginFolder, Session},
 };
 
-/// How long the controller may take.
+/// Longest time for the controller's answer.
 const PATIENCE: Duration = Duration::from_millis(900);
-/// The most names that are offered.
+/// Most names that are offered.
 const OFFERED: &str = "100";
 
-/// Completes with the names of a collection, each with `prefix` in front. Lists separated by
-/// commas are completed at their last item.
+/// Completes names of a collection, each with `prefix` in front. In a list separated by commas the
+/// last item is completed.
 pub(crate) fn names(collection: &'static str, prefix: &'static str) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
         let Some((before, word)) = split(current) else { return Vec::new() };
@@ -32,7 +32,7 @@ pub(crate) fn names(collection: &'static str, prefix: &'static str) -> ArgValueC
     })
 }
 
-/// Completes with roles that select from a collection: `#attribute`, `@name`, `#all`.
+/// Completes roles that select from a collection: `#attribute`, `@name`, `#all`.
 pub(super) fn roles(collection: &'static str) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
         let Some((before, word)) = split(current) else { return Vec::new() };
@@ -47,7 +47,7 @@ pub(super) fn roles(collection: &'static str) -> ArgValueCompleter {
     })
 }
 
-/// Completes with the role attributes that entities of a collection bear.
+/// Completes role attributes of the entities in a collection.
 pub(super) fn attributes(collection: &'static str) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
         let Some((before, word)) = split(current) else { return Vec::new() };
@@ -82,7 +82,7 @@ pub(super) fn parents(kinds: Vec<&'static Kind>) -> ArgValueCompleter {
     ArgValueCompleter::new(Parents(kinds))
 }
 
-/// Completes with the names of saved logins.
+/// Completes names of saved logins.
 pub(crate) fn logins() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let begun = current.to_str().unwrap_or_default();
@@ -93,7 +93,7 @@ pub(crate) fn logins() -> ArgValueCompleter {
     })
 }
 
-/// Completes with the ids of operations.
+/// Completes ids of operations.
 pub(crate) fn operations() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let begun = current.to_str().unwrap_or_default();
@@ -106,7 +106,7 @@ pub(crate) fn operations() -> ArgValueCompleter {
     })
 }
 
-/// What stands before the last comma, with it, and what is being typed behind it.
+/// The text up to the last comma, and the text behind it.
 fn split(current: &OsStr) -> Option<(String, String)> {
     let text = current.to_str()?;
     Some(match text.rsplit_once(',') {
@@ -119,7 +119,7 @@ fn candidates(before: &str, words: &[String], prefix: &str) -> Vec<CompletionCan
     words.iter().map(|word| CompletionCandidate::new(format!("{before}{prefix}{word}"))).collect()
 }
 
-/// The login that a completion uses: flags on the line are not known here.
+/// The login for completions: flags on the command line are not known here.
 fn session() -> Session {
     Session {
         login: std::env::var("WEFT_LOGIN").ok().filter(|name| !name.is_empty()),
@@ -127,7 +127,7 @@ fn session() -> Session {
     }
 }
 
-/// Asks the controller; nothing if there is no login, no answer, or no time.
+/// Asks the controller; empty if there is no login, no answer, or not enough time.
 fn ask(question: impl AsyncFnOnce(ManagementClient) -> Option<Vec<String>>) -> Vec<String> {
     let Ok((_, login)) = session().saved() else { return Vec::new() };
     let Ok(client) = ManagementClient::resume(&login) else { return Vec::new() };
@@ -139,7 +139,7 @@ fn ask(question: impl AsyncFnOnce(ManagementClient) -> Option<Vec<String>>) -> V
     answer.ok().flatten().unwrap_or_default()
 }
 
-/// Names in a collection that begin so; ids where there are no names.
+/// Names in a collection that begin with `begun`; ids of entities without names.
 fn found(collection: &'static str, begun: &str) -> Vec<String> {
     ask(async |client| {
         let kind = kind_of(collection)?;
@@ -154,7 +154,7 @@ fn found(collection: &'static str, begun: &str) -> Vec<String> {
         let page = client.page_in::<Value>(api_of(list), list, &[], &query).await.ok()?;
         let member = if named { "name" } else { "id" };
         let names = page.items.iter().filter_map(|item| item.get(member)?.as_str());
-        // A shell would take the rest of such a name for something else.
+        // Names that a shell would misread are left out.
         let names = names.filter(|name| printable::line(name) == **name);
         Some(names.filter(|name| name.starts_with(begun)).map(str::to_owned).collect())
     })

@@ -1,4 +1,4 @@
-//! Commands as people type them, for those who do so for the first time.
+//! Examples for the help of commands.
 
 use weft_contract::{
     body::{FieldType, Verb},
@@ -7,7 +7,7 @@ use weft_contract::{
 
 use super::{flags, name};
 
-/// Below the help of a verb.
+/// Examples for `weft VERB`.
 pub(super) fn of_verb(verb: &str) -> &'static str {
     match verb {
         "create" => {
@@ -38,7 +38,7 @@ pub(super) fn of_verb(verb: &str) -> &'static str {
     }
 }
 
-/// Below the help of `weft list KIND`.
+/// Examples for `weft list KIND`.
 pub(super) fn of_list(kind: &Kind) -> String {
     let plural = kind.plural;
     let mut text = format!("Examples:\n  weft list {plural}\n");
@@ -70,7 +70,7 @@ pub(super) fn of_list(kind: &Kind) -> String {
     text
 }
 
-/// Below the help of `weft update KIND`.
+/// Examples for `weft update KIND`.
 pub(super) fn of_update(kind: &Kind) -> &'static str {
     match kind.name {
         "link" => {
@@ -84,7 +84,7 @@ pub(super) fn of_update(kind: &Kind) -> &'static str {
     }
 }
 
-/// Below the help of `weft delete KIND`.
+/// Examples for `weft delete KIND`.
 pub(super) fn of_delete(kind: &Kind) -> String {
     let follows = match kind.name {
         "link" => {
@@ -102,7 +102,7 @@ pub(super) fn of_delete(kind: &Kind) -> String {
     )
 }
 
-/// Below the help of `weft create KIND`.
+/// Examples for `weft create KIND`.
 pub(super) fn of_create(kind: &'static Kind) -> String {
     let known = match kind.name {
         "authenticator" => {
@@ -164,7 +164,7 @@ pub(super) fn of_create(kind: &'static Kind) -> String {
     format!("Examples:\n  {known}")
 }
 
-/// What must be said, with a word for each.
+/// The required flags of a kind, with sample values.
 fn from_table(kind: &'static Kind) -> String {
     let mut text = format!("weft create {}", kind.name);
     for (flag, shape) in flags::required(kind, Verb::Create) {
@@ -189,7 +189,7 @@ mod tests {
     use super::{super::on_one, *};
     use crate::cli;
 
-    /// Splits as a shell does, as far as the examples need it.
+    /// Splits a line into words as a shell does, as far as the examples need it.
     fn words(line: &str) -> Vec<String> {
         let mut words = vec![String::new()];
         let (mut quoted, mut begun) = (false, false);

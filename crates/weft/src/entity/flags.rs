@@ -1,9 +1,9 @@
-//! Members of a body as flags, and back.
+//! Flags for the members of a body.
 //!
-//! A member `encryptionRequired` is the flag `--encryption-required`; one that names other
-//! entities drops its `Id`; members of an object carry its name in front. Lists are separated by
-//! commas; free-form objects are JSON, or `@FILE` for JSON or YAML in a file, and so may texts of
-//! several lines be (`--cert-pem @ca.pem`).
+//! A member `encryptionRequired` is the flag `--encryption-required`; a member that refers to other
+//! entities drops its `Id`; a member of an object has the object's name in front. Lists are
+//! separated by commas. Free-form objects are JSON, or `@FILE` for JSON or YAML in a file; a text
+//! of several lines may be `@FILE` too (`--cert-pem @ca.pem`).
 
 use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::PossibleValuesParser};
 use serde_json::{Map, Value};
@@ -17,25 +17,25 @@ use weft_contract::{
 use super::complete;
 use crate::yaml;
 
-/// The flag that gives the whole body.
+/// The flag for the whole body.
 const FROM: &str = "from";
 
-/// Words of a choice that only others than people use: kind, member, word.
+/// Values of a choice that are not for people: kind, member, value.
 const NOT_OFFERED: &[(&str, &str, &str)] =
     &[("identity", "type", "Router"), ("service-policy", "type", "Invalid")];
 
-/// Flags that every command has, and that a member must not take.
+/// Flags of every command, which no member may have.
 const TAKEN: &[&str] = &["output", "login", "config-dir", "from", "replace", "help"];
 
 /// A member, or a member of a member, that is one flag.
 struct Leaf {
-    /// Members from the outermost in.
+    /// Names of the members, from the outermost in.
     path: Vec<&'static str>,
     field: &'static Field,
 }
 
 impl Leaf {
-    /// What the argument is called among the matches: no flag of another sort holds a slash.
+    /// Id of the argument: flags of other sorts have no slash in theirs.
     fn id(&self) -> String {
         format!("body/{}", self.path.join("/"))
     }
@@ -50,19 +50,19 @@ impl Leaf {
         if TAKEN.contains(&flag.as_str()) { format!("set-{flag}") } else { flag }
     }
 
-    /// Whether it is the name of a new entity, which needs no flag.
+    /// True for the name of a new entity, which is an argument instead of a flag.
     fn is_name(&self, verb: Verb) -> bool {
         self.path == ["name"] && verb == Verb::Create && self.field.need.covers(verb)
     }
 
-    /// What it is when nothing is said.
+    /// Default of the member.
     fn default(&self, kind: &Kind, verb: Verb) -> Option<&'static str> {
         let [member] = self.path.as_slice() else { return None };
         if verb == Verb::Patch { None } else { defaults::word(kind, member) }
     }
 
     fn is_required(&self, kind: &Kind, verb: Verb) -> bool {
-        // What a change needs besides what it changes is taken from the entity as it is.
+        // A change keeps the present values of members that it must send.
         verb == Verb::Create
             && self.path.len() == 1
             && self.field.need.covers(verb)
@@ -70,7 +70,7 @@ impl Leaf {
     }
 }
 
-/// The flags of the body of a kind, and one for the whole of it. The name of a new entity is the
+/// The flags for the body of a kind, and one for the whole body. The name of a new entity is the
 /// first argument.
 pub(super) fn args(kind: &'static Kind, verb: Verb) -> Vec<Arg> {
     let whole = Arg::new(FROM)
@@ -87,7 +87,7 @@ pub(super) fn args(kind: &'static Kind, verb: Verb) -> Vec<Arg> {
     own.chain([whole]).collect()
 }
 
-/// The flags of the body of an action on an entity of a kind.
+/// The flags for the body of an action.
 pub(super) fn action_args(kind: &'static Kind, fields: &'static [Field]) -> Vec<Arg> {
     let leaves = leaves(fields);
     let own = leaves.iter().map(|leaf| {
@@ -97,7 +97,7 @@ pub(super) fn action_args(kind: &'static Kind, fields: &'static [Field]) -> Vec<
     own.collect()
 }
 
-/// The flags without which nothing can be made, none for the name, and what they hold.
+/// The flags that a create requires, except the name, with the types of their values.
 pub(super) fn required(
     kind: &'static Kind,
     verb: Verb,
@@ -108,13 +108,13 @@ pub(super) fn required(
         .map(move |leaf| ((!leaf.is_name(verb)).then(|| leaf.flag()), leaf.field.shape))
 }
 
-/// The ids of the arguments of a member and of the members in it.
+/// Ids of the arguments of a member and of the members in it.
 pub(super) fn ids_of(kind: &'static Kind, member: &'static str) -> Vec<String> {
     let of = leaves(kind.fields).into_iter().filter(|leaf| leaf.path.first() == Some(&member));
     of.map(|leaf| leaf.id()).collect()
 }
 
-/// What the flags say of an entity, as a body.
+/// The body that the flags describe.
 pub(super) fn read(kind: &'static Kind, verb: Verb, matches: &ArgMatches) -> Map<String, Value> {
     let mut body = given(kind.fields, matches);
     for leaf in leaves(kind.fields) {
@@ -127,7 +127,7 @@ pub(super) fn read(kind: &'static Kind, verb: Verb, matches: &ArgMatches) -> Map
     body
 }
 
-/// What the flags say, and nothing else.
+/// The members that were given as flags.
 pub(super) fn given(fields: &'static [Field], matches: &ArgMatches) -> Map<String, Value> {
     let from = matches.try_get_one::<Value>(FROM).ok().flatten();
     let mut body = match from {
@@ -229,7 +229,7 @@ fn arg(kind: &'static Kind, leaf: &Leaf, verb: Verb) -> Arg {
     }
 }
 
-/// With the names that can stand there.
+/// Adds completion of the names that the flag takes.
 fn completed(arg: Arg, kind: &'static Kind, leaf: &Leaf) -> Arg {
     if let Some(collection) = leaf.field.names {
         return arg.add(complete::names(collection, ""));
@@ -252,7 +252,7 @@ fn help(kind: &Kind, leaf: &Leaf, verb: Verb) -> String {
     let about = leaf.field.about.trim().trim_end_matches('.');
     let mut help = about.to_owned();
     if kind.roles.iter().any(|role| leaf.path == [role.field]) {
-        // People name entities, whatever the API wants.
+        // People give names, where the API takes ids.
         help.truncate(about.find(": `#").unwrap_or(about.len()));
         help.push_str(": #attribute, @name or #all");
     }
@@ -262,7 +262,7 @@ fn help(kind: &Kind, leaf: &Leaf, verb: Verb) -> String {
     help
 }
 
-/// A point in time, or how long from now: `30m`, `24h`, `7d`.
+/// Parses a time, or a duration from now: `30m`, `24h`, `7d`.
 fn moment(text: &str) -> Result<String, String> {
     let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
     let unit = match text.get(digits.len()..) {
@@ -278,7 +278,7 @@ fn moment(text: &str) -> Result<String, String> {
     at.format(&Rfc3339).map_err(|error| error.to_string())
 }
 
-/// A text from the command line, or the file after an `@` if there is one of that name.
+/// A text from the command line, or the contents of the file after an `@` if it exists.
 fn words(text: &str) -> Result<String, String> {
     match text.strip_prefix('@') {
         Some(path) if std::path::Path::new(path).is_file() => {
@@ -304,7 +304,7 @@ fn json(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The same for a whole body.
+/// [`json`] for a whole body, which must be an object.
 fn object(text: &str) -> Result<Value, String> {
     match json(text)? {
         Value::Object(members) => Ok(Value::Object(members)),

@@ -1,7 +1,7 @@
-//! Lists of any length, page by page, without anybody noticing the pages.
+//! Lists of any length, read page by page.
 //!
-//! The API pages by offset, up to an offset that it refuses; longer lists that are in an order of
-//! their own go on behind the last name, or the last id, seen.
+//! The API pages by offset, up to a largest offset. A longer list with a unique order is continued
+//! behind the last name or id that was read.
 
 use serde_json::Value;
 use weft_client::ManagementClient;
@@ -21,28 +21,28 @@ pub(super) struct Listing<'c> {
     ids: Vec<String>,
     query: Vec<(&'static str, String)>,
     filter: Option<String>,
-    /// How the list is ordered.
+    /// Order of the list.
     order: Order,
-    /// How many are still wanted.
+    /// Number of entries that are still wanted.
     wanted: usize,
     offset: i64,
-    /// The last name or id of what was read before the current offset began.
+    /// Last name or id that was read before the offset was reset.
     after: Option<String>,
     total: Option<i64>,
-    /// Whether to ask how the list is found, and how the first page was.
+    /// Whether to ask how the list is found, and the answer of the first page.
     explain: bool,
     explained: Option<String>,
     done: bool,
 }
 
-/// How a list is ordered.
+/// Order of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// By this member, whose values are unique and ascend: long lists can go on behind one.
+    /// By this member, whose values are unique: long lists can be continued behind a value.
     By(&'static str),
-    /// As somebody said.
+    /// As the user asked for.
     Said(String),
-    /// As the filter says, or as they come.
+    /// As the filter says, or as the API does by default.
     AsIs,
 }
 
@@ -72,47 +72,47 @@ impl<'c> Listing<'c> {
         }
     }
 
-    /// Only what passes this filter.
+    /// Sets a filter.
     pub(super) fn filtered(mut self, filter: Option<String>) -> Self {
         self.filter = filter.filter(|filter| !filter.trim().is_empty());
         self
     }
 
-    /// In this order.
+    /// Sets the order.
     pub(super) fn ordered(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// At most so many.
+    /// Sets the most entries to read.
     pub(super) fn limited(mut self, limit: Option<usize>) -> Self {
         self.wanted = limit.unwrap_or(usize::MAX);
         self
     }
 
-    /// Asking how the list is found.
+    /// Asks how the list is found.
     pub(super) fn explaining(mut self, explain: bool) -> Self {
         self.explain = explain;
         self
     }
 
-    /// With these query parameters.
+    /// Sets further query parameters.
     pub(super) fn asking(mut self, query: Vec<(&'static str, String)>) -> Self {
         self.query = query;
         self
     }
 
-    /// How many there are, as the first page said.
+    /// Number of entries, according to the first page.
     pub(super) fn total(&self) -> Option<i64> {
         self.total
     }
 
-    /// How the first page was found, as the controller said.
+    /// How the first page was found, according to the controller.
     pub(super) fn explained(&self) -> Option<&str> {
         self.explained.as_deref()
     }
 
-    /// The next of them; none at the end.
+    /// The next page; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<Value>>, Failure> {
         if self.done || self.wanted == 0 {
             return Ok(None);
@@ -144,7 +144,7 @@ impl<'c> Listing<'c> {
             // Quotes are escaped in a header.
             self.explained = page.explained.map(|text| text.replace("\\\"", "\""));
         }
-        // A page that is not what was asked for: the filter has paging of its own.
+        // The page begins or ends elsewhere than asked: the filter has paging of its own.
         let own = !self.operation.paged || at.limit != asked || at.offset != self.offset;
         self.done = got == 0 || own || self.offset.saturating_add(got) >= at.total_count;
         if !self.done {
@@ -155,7 +155,7 @@ impl<'c> Listing<'c> {
         Ok((!items.is_empty()).then_some(items))
     }
 
-    /// Goes on to the next page.
+    /// Moves on to the next page.
     fn turn(&mut self, got: i64, last: Option<&Value>) -> Result<(), Failure> {
         self.offset = self.offset.saturating_add(got);
         if self.offset < MAX_OFFSET {
@@ -176,7 +176,7 @@ impl<'c> Listing<'c> {
         Ok(())
     }
 
-    /// Whether a condition can be added to the filter: not behind an order or a page.
+    /// True if a condition can be added to the filter: not behind an order or paging.
     fn can_go_on(&self) -> bool {
         let filter = self.filter.as_deref().unwrap_or_default().to_lowercase();
         !["sort by", "limit ", "skip "].iter().any(|tail| filter.contains(tail))

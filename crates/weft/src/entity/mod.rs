@@ -1,10 +1,9 @@
 //! `create`, `list`, `show`, `update` and `delete` for every kind of entity, and the actions on
-//! them.
+//! entities.
 //!
-//! The commands come from the tables of `weft-contract`: a kind's body members become flags, its
-//! columns the table, its operations the verbs. A new kind in those tables needs nothing here.
-//! References and roles are given by name and resolved to ids before anything is sent; ids are
-//! taken too.
+//! The commands are built from the tables of `weft-contract`: body members of a kind become flags,
+//! its columns the table, its operations the verbs. A new kind in those tables needs nothing here.
+//! References and roles are given by name or id, and resolved to ids before anything is sent.
 
 pub(crate) mod action;
 mod clear;
@@ -33,68 +32,68 @@ pub(crate) use run::run;
 
 use crate::{output::Format, session::Session};
 
-/// What to do with which kind.
+/// A command on a kind of entity.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// The kind.
     pub(crate) kind: &'static Kind,
-    /// What to do.
+    /// The verb with its arguments.
     pub(crate) action: Action,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Format,
-    /// Which login to use.
+    /// The login.
     pub(crate) session: Session,
 }
 
-/// What is done with a kind.
+/// A verb with its arguments.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Make one.
+    /// Create an entity.
     Create {
-        /// Members given.
+        /// Given members.
         body: Map<String, Value>,
-        /// Where an enrollment token goes.
+        /// File for the enrollment token.
         jwt: Option<PathBuf>,
     },
-    /// Show many.
+    /// List entities.
     List(ListRequest),
-    /// Show one.
+    /// Show an entity.
     Show {
         /// Name or id.
         which: String,
     },
-    /// Change members of one.
+    /// Change members of an entity.
     Update {
         /// Name or id.
         which: String,
-        /// Members given.
+        /// Given members.
         body: Map<String, Value>,
-        /// Members that are not given become what they are by default.
+        /// True: members that are not given get their default.
         replace: bool,
     },
-    /// Remove some.
+    /// Delete entities.
     Delete {
         /// Names or ids.
         which: Vec<String>,
-        /// All that pass this filter.
+        /// Delete all that pass this filter.
         filter: Option<String>,
-        /// Do not ask.
+        /// Delete without asking.
         yes: bool,
     },
 }
 
-/// Which of a kind to show, and what of them.
+/// Arguments of a list.
 #[derive(Debug, Default)]
 pub(crate) struct ListRequest {
-    /// In the filter language.
+    /// Filter.
     pub(crate) filter: Option<String>,
-    /// `name`, `createdAt desc`, ...
+    /// Order: `name`, `createdAt desc`, ...
     pub(crate) sort: Option<String>,
-    /// At most so many.
+    /// Most entries.
     pub(crate) limit: Option<usize>,
-    /// Those that belong to one of another kind: the kind, and its name or id.
+    /// Only entities that belong to another entity: its kind, and its name or id.
     pub(crate) of: Option<(&'static Kind, String)>,
-    /// Say how the list was found.
+    /// Print how the list was found.
     pub(crate) explain: bool,
     /// Columns of the table.
     pub(crate) columns: Vec<String>,
@@ -103,7 +102,7 @@ pub(crate) struct ListRequest {
 }
 
 impl Request {
-    /// What the command line asks for, if it is one of these commands.
+    /// The request of a command line, if it is one of these commands.
     pub(crate) fn from_matches(verb: &str, matches: &ArgMatches) -> Option<Self> {
         let (name, matches) = matches.subcommand()?;
         let kind = KINDS.iter().copied().find(|kind| kind.is_called(name))?;
@@ -166,7 +165,7 @@ fn text(matches: &ArgMatches, id: &str) -> Option<String> {
     matches.try_get_one::<String>(id).ok().flatten().cloned()
 }
 
-/// The APIs whose operations commands call, the usual one first.
+/// The APIs whose operations the commands call, the usual one first.
 pub(crate) const APIS: &[Api] = &[Api::Management, Api::Fabric, Api::Client, Api::Weft];
 
 /// The API that an operation of a kind belongs to.
@@ -179,8 +178,8 @@ pub(crate) fn api_of(operation: &Operation) -> Api {
     APIS.iter().find(|api| has(api)).copied().unwrap_or(Api::Management)
 }
 
-/// The operation of a kind with this method on one entity. What holds for a controller is changed
-/// and deleted below the entity itself.
+/// The operation of a kind with this method on one entity. Settings of a controller are changed and
+/// deleted at a path below the entity.
 pub(crate) fn on_one(kind: &Kind, method: Method) -> Option<&'static Operation> {
     ["/{id}", EFFECTIVE].into_iter().find_map(|below| {
         kind.operations.iter().find(|row| {
@@ -190,10 +189,10 @@ pub(crate) fn on_one(kind: &Kind, method: Method) -> Option<&'static Operation> 
     })
 }
 
-/// Where settings of controllers are changed.
+/// Path below which settings of controllers are changed.
 const EFFECTIVE: &str = "/{id}/effective";
 
-/// The operation that lists what belongs to one of another kind: its path is
+/// The operation that lists the entities belonging to an entity of another kind, at
 /// `/<parents>/{id}/<children>`.
 pub(crate) fn list_below(parent: &Kind, child: &Kind) -> Option<&'static Operation> {
     parent.operations.iter().find(|row| {

@@ -1,4 +1,4 @@
-//! Names to ids: what people type, and what the API wants.
+//! Resolution of names, which people type, to ids, which the API takes.
 
 use serde_json::{Map, Value};
 use weft_client::ManagementClient;
@@ -11,9 +11,9 @@ use weft_contract::{
 use super::{api_of, commands::kind_of};
 use crate::failure::Failure;
 
-/// Names that are looked at for one that was meant instead.
+/// Most names that are compared with an unknown one.
 const LOOKED_AT: &str = "500";
-/// The most that are shown of them.
+/// Most similar names that are shown.
 const SHOWN: usize = 5;
 
 /// The id of the entity with this name or id.
@@ -34,13 +34,13 @@ pub(crate) async fn resolve(
     match ids.as_slice() {
         [id] => Ok((*id).to_owned()),
         [] => Err(missing(client, kind, name).await),
-        // An id that is also another's name: the id wins.
+        // An id that is also another entity's name: the id wins.
         several if several.contains(&name) => Ok(name.to_owned()),
         several => Err(ambiguous(kind, name, several)),
     }
 }
 
-/// Whether entities of this kind have names of their own.
+/// True if entities of this kind have names.
 pub(super) fn is_named(kind: &Kind) -> bool {
     kind.fields.iter().any(|field| field.name == "name")
         || (kind.fields.is_empty() && kind.columns.iter().any(|column| column.pointer == "/name"))
@@ -57,7 +57,7 @@ fn ambiguous(kind: &Kind, name: &str, ids: &[&str]) -> Failure {
     })
 }
 
-/// There is none; perhaps another was meant.
+/// The failure that there is no such entity, with similar names.
 async fn missing(client: &ManagementClient, kind: &'static Kind, name: &str) -> Failure {
     let called = if is_named(kind) { "name or id" } else { "id" };
     let failure =
@@ -77,7 +77,7 @@ async fn near(client: &ManagementClient, kind: &'static Kind, name: &str) -> Opt
     Some(similar(name, names))
 }
 
-/// Those that differ in little from what was typed, the nearest first.
+/// The names that are similar to the typed one, the nearest first.
 fn similar<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let typed = typed.to_lowercase();
     let room = (typed.chars().count() / 3).clamp(1, 3);
@@ -93,13 +93,13 @@ fn similar<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Vec<String>
     near.into_iter().take(SHOWN).map(|(_, name)| format!("`{name}`")).collect()
 }
 
-/// How many letters differ, or stand in each other's place, if at most so many.
+/// Number of letters that differ or are swapped, if it is at most `room`.
 fn distance(one: &str, other: &str, room: usize) -> Option<usize> {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len().abs_diff(other.len()) > room || one.len().max(other.len()) > 256 {
         return None;
     }
-    // The distances of all beginnings, for the last two letters and this one.
+    // The distances of all prefixes, for the last two letters and this one.
     let mut before = vec![0; other.len() + 1];
     let mut last: Vec<usize> = (0..=other.len()).collect();
     for (at, letter) in one.iter().enumerate() {
@@ -118,7 +118,7 @@ fn distance(one: &str, other: &str, room: usize) -> Option<usize> {
     last.last().copied().filter(|apart| *apart <= room)
 }
 
-/// Replaces names by ids in a body: in members that name entities, and in roles (`@name`).
+/// Replaces names with ids in a body: in members that refer to entities, and in roles (`@name`).
 pub(crate) async fn resolve_body(
     client: &ManagementClient,
     kind: &'static Kind,
@@ -141,7 +141,7 @@ pub(crate) async fn resolve_body(
     Ok(())
 }
 
-/// Resolves every text in `value` that begins with `prefix`; the prefix stays.
+/// Resolves every text in `value` that begins with `prefix`, which is kept.
 async fn resolve_value(
     client: &ManagementClient,
     collection: &str,

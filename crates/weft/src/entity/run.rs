@@ -1,4 +1,4 @@
-//! Carries a request out over the API and prints what came of it.
+//! Running of a request over the API, and printing of its result.
 
 use std::path::Path;
 
@@ -24,10 +24,10 @@ use crate::{
     weak,
 };
 
-/// Lists that are longer tell how far they are.
+/// Length of a list from which its progress is shown.
 const LONG: i64 = 2000;
 
-/// Does what was asked for.
+/// Runs a request.
 pub(crate) async fn run(request: Request) -> Result<(), Failure> {
     let client = request.session.client().await?;
     let Request { kind, format, .. } = request;
@@ -116,7 +116,7 @@ impl Entities<'_> {
         let columns = self.columns(operation, &wanted.columns)?;
         let order = match wanted.sort {
             Some(order) => Order::Said(order),
-            // Who asks for no order reads names; one in the filter stays.
+            // Without a stated order the list is sorted by name, unless the filter has an order.
             None if wanted.filter.as_deref().is_some_and(says_order) => Order::AsIs,
             None if name::is_named(self.kind) => Order::By("name"),
             None if self.kind.fields.is_empty() => Order::AsIs,
@@ -131,7 +131,7 @@ impl Entities<'_> {
         self.print(listing, columns, wanted.explain).await
     }
 
-    /// The columns that are wanted of a list. A member that its answers do not have is refused.
+    /// The columns of a list. A member that its answers do not have is refused.
     fn columns(&self, operation: &Operation, wanted: &[String]) -> Result<Vec<Column>, Failure> {
         let answer = match operation.response {
             Response::List(name) => ANSWERS.iter().find(|(known, _)| *known == name),
@@ -209,7 +209,7 @@ impl Entities<'_> {
         Ok(())
     }
 
-    /// Names to ids in query parameters that name entities.
+    /// Replaces names with ids in query parameters that refer to entities.
     async fn resolve_query(&self, query: &mut [(&'static str, String)]) -> Result<(), Failure> {
         for (parameter, value) in query {
             if *parameter == "asIdentity"
@@ -257,7 +257,7 @@ impl Entities<'_> {
         Ok(())
     }
 
-    /// Adds what the API wants said besides what changes, as it is.
+    /// Adds the members that the API requires besides those that change, with their present values.
     async fn complete(
         &self,
         id: &str,
@@ -281,7 +281,7 @@ impl Entities<'_> {
     }
 
     async fn delete(&self, which: &[String]) -> Result<(), Failure> {
-        // All names are resolved first, so that a typing error deletes nothing.
+        // All names are resolved first, so that a misspelled one deletes nothing.
         let mut ids = Vec::with_capacity(which.len());
         for name in which {
             ids.push((name::resolve(self.client, self.kind, name).await?, name.clone()));
@@ -289,7 +289,7 @@ impl Entities<'_> {
         self.remove(&ids).await
     }
 
-    /// Deletes all that pass a filter, after asking.
+    /// Deletes all entities that pass a filter, after asking.
     async fn clear(&self, filter: String, yes: bool) -> Result<(), Failure> {
         const SHOWN: usize = 10;
         let operation = self.offered(self.kind.list(), "listed")?;
@@ -353,7 +353,7 @@ impl Entities<'_> {
     }
 }
 
-/// Whether an answer can have a member of a member of it; what is free in form can have any.
+/// True if an answer can have the member at this path. Free-form members can have any.
 fn knows(schema: &'static Schema, path: &[&str]) -> bool {
     let [first, rest @ ..] = path else { return true };
     match schema {
@@ -368,12 +368,12 @@ fn knows(schema: &'static Schema, path: &[&str]) -> bool {
     }
 }
 
-/// Whether a filter has an order of its own.
+/// True if a filter has an order.
 fn says_order(filter: &str) -> bool {
     filter.to_lowercase().contains("sort by")
 }
 
-/// Tells of a password in a body that is easily guessed.
+/// Warns of a weak password in a body.
 fn warn_of_weak(body: &Map<String, Value>) {
     let text = |member: &str| body.get(member).and_then(Value::as_str);
     if let Some(password) = text("password") {

@@ -1,4 +1,4 @@
-//! Enrollment tokens: where a kind keeps them, and the files they are written to.
+//! Enrollment tokens: the members that hold them, and the files they are written to.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// The flag that names the file for an enrollment token.
 pub(crate) const FLAG: &str = "jwt-output-file";
 
-/// Where an entity keeps its token, as JSON pointers; the first that is there counts.
+/// Members of an entity that may hold its token, as JSON pointers; the first that exists is used.
 fn places(kind: &Kind) -> &'static [&'static str] {
     match kind.name {
         "identity" => &["/enrollment/ott/jwt", "/enrollment/ottca/jwt", "/enrollment/updb/jwt"],
@@ -27,12 +27,12 @@ fn places(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-/// Whether entities of this kind come with a token.
+/// True if new entities of this kind have a token.
 pub(super) fn is_made_with(kind: &Kind) -> bool {
     !places(kind).is_empty()
 }
 
-/// The flag.
+/// The argument of the flag.
 pub(super) fn arg(help: &'static str) -> Arg {
     Arg::new(FLAG)
         .long(FLAG)
@@ -42,7 +42,8 @@ pub(super) fn arg(help: &'static str) -> Arg {
         .help(help)
 }
 
-/// A file that must not be there yet, because a token that is lost is lost, in a folder that must.
+/// Checks that the file does not exist and its folder does: a token that could not be written would
+/// be lost.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     if path.exists() {
         return Err(Failure::new(format!("{} exists already; nothing was done", path.display())));
@@ -69,7 +70,7 @@ pub(crate) async fn find(
     Ok(found.find(|token| !token.is_empty()).map(str::to_owned))
 }
 
-/// What is said of an entity without a token.
+/// The failure that an entity has no token.
 pub(crate) fn missing(kind: &Kind, id: &str) -> Failure {
     Failure::not_found(format!("{} {id} has no enrollment token", kind.name))
 }
@@ -93,8 +94,8 @@ pub(super) async fn save(
     })
 }
 
-/// Writes a token to a file that is not there yet, for its owner alone: whoever has the token can
-/// enroll with it.
+/// Writes a token to a new file that only its owner may read: whoever has the token can enroll with
+/// it.
 pub(crate) fn write_new(path: &Path, token: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -106,7 +107,7 @@ pub(crate) fn write_new(path: &Path, token: &str) -> io::Result<()> {
     let mut file = options.open(path)?;
     let written = file.write_all(token.as_bytes()).and_then(|()| file.sync_all());
     written.inspect_err(|_| {
-        // Half a token is of no use to anybody.
+        // A part of a token is useless.
         let _ = fs::remove_file(path);
     })
 }

@@ -1,4 +1,4 @@
-//! Whom to believe at the first meeting with a controller.
+//! Trust in a controller at the first login.
 
 use weft_client::{Address, Logins, trust};
 use weft_identity::TrustBundle;
@@ -6,8 +6,8 @@ use weft_identity::TrustBundle;
 use super::stranger;
 use crate::{ask, failure::Failure};
 
-/// The controller's own word on whom to trust. It is believed if it is what an earlier login to
-/// the same controller saved, or if the user says so.
+/// The bundle that the controller hands out. It is trusted if an earlier login to the controller
+/// saved the same, or if the user agrees.
 pub(super) async fn bundle(
     address: &Address,
     logins: &Logins,
@@ -32,7 +32,7 @@ pub(super) async fn bundle(
     Err(Failure::new("not trusted; nothing was saved"))
 }
 
-/// What an earlier login to the same controller believed, if it still holds.
+/// The bundle of an earlier login to the same controller, if it is still valid for it.
 async fn known(address: &Address, logins: &Logins) -> Option<TrustBundle> {
     for name in logins.names().ok()? {
         let Ok(Some((_, login))) = logins.load(Some(&name)) else { continue };

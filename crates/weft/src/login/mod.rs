@@ -16,7 +16,7 @@ use crate::{
     session::LoginFolder,
 };
 
-/// Where a controller is looked for that nobody named.
+/// Default address of the controller.
 const NEAR: &str = "https://localhost:1280";
 
 /// Logs in and saves the login.
@@ -34,7 +34,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
             (None, None) => NEAR.parse()?,
         };
     let name = args.name.clone().unwrap_or_else(|| Logins::name_for(&address));
-    // Before anybody is asked for anything.
+    // Checked before the user is asked for anything.
     logins.path(&name)?;
     let bundle = bundle(&args, &address, &logins, file.as_ref()).await?;
     let mut login = SavedLogin {
@@ -73,7 +73,7 @@ fn key(args: &LoginArgs) -> Result<Option<LoginKey>, Failure> {
     })
 }
 
-/// Whom to believe: what was named, what the identity file says, or what the controller shows.
+/// The bundle to trust: from the flag, the identity file, or the controller.
 async fn bundle(
     args: &LoginArgs,
     address: &Address,
@@ -117,7 +117,7 @@ async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<Stri
         if !error.is_unauthorized() {
             return Failure::from(error).during(format!("cannot log in to {}", login.controller));
         }
-        // Wrong credentials are not the end of a login.
+        // Wrong credentials do not mean that the login has ended.
         let hint = match &credentials {
             Credentials::Certificate => " (is the certificate one of this network?)",
             _ => " (wrong user name or password?)",
@@ -154,7 +154,8 @@ async fn end(logins: &Logins, name: &str) -> Result<(), Failure> {
     let Some((_, login)) = logins.load(Some(name))? else {
         return Err(Failure::not_found(format!("there is no saved login `{name}`")));
     };
-    // The session may have ended by itself, or the controller be away: forget it all the same.
+    // The session may have ended, or the controller may be unreachable: the login is removed
+    // anyway.
     let ended = match ManagementClient::resume(&login) {
         Ok(client) => client.logout().await,
         Err(error) => Err(error),
@@ -208,7 +209,7 @@ pub(crate) fn choose(args: &UseArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A client that believes this bundle and shows no certificate.
+/// A client that trusts this bundle and shows no certificate.
 fn stranger(address: &Address, bundle: &TrustBundle) -> Result<ManagementClient, Failure> {
     Ok(ManagementClient::new(address.clone(), &Tls::Anonymous(bundle.clone()))?)
 }

@@ -1,21 +1,21 @@
-//! How a table gets into a terminal that is narrower than it: which columns stay, how wide they
-//! are, and how text is broken or cut within them. Widths are in cells of the terminal.
+//! Fitting of a table to a narrower terminal: the columns that stay, their widths, and text that is
+//! broken or cut. Widths are in terminal cells.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Stands where text was cut.
+/// Replaces text that was cut.
 pub(super) const CUT: char = '…';
-/// Narrower than this nobody reads a column.
+/// Smallest readable width of a column.
 const LEAST: usize = 10;
-/// Around every column: a space on both sides, and a line.
+/// Cells around a column: a space on both sides, and a line.
 const AROUND: usize = 3;
 
-/// What a column needs.
+/// Width that a column needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
-    /// To show everything in one line.
+    /// Width that shows everything in one line.
     pub(super) all: usize,
-    /// Whether it is shown as a whole or not at all: half an id is of no use.
+    /// True if the column is shown in full or not at all, such as ids.
     pub(super) whole: bool,
 }
 
@@ -25,9 +25,9 @@ impl Need {
     }
 }
 
-/// The width of each column, none for one that is left out. Columns leave in the order of `leaving`
-/// until the rest has room; what is left over goes to those that need more. The last
-/// column always stays.
+/// The width of each column; `None` if it is left out. Columns are left out in the order of
+/// `leaving` until the rest fits; spare width goes to those that need more. The last column always
+/// stays.
 pub(super) fn widths(needs: &[Need], leaving: &[usize], terminal: usize) -> Vec<Option<usize>> {
     let mut widths: Vec<Option<usize>> = needs.iter().map(|need| Some(need.least())).collect();
     let taken = |widths: &[Option<usize>]| {
@@ -57,7 +57,7 @@ pub(super) fn widths(needs: &[Need], leaving: &[usize], terminal: usize) -> Vec<
         spare -= given;
         waiting -= 1;
     }
-    // What may not leave shrinks further.
+    // Columns that must stay shrink further.
     let mut over = taken(&widths).saturating_sub(terminal);
     while over > 0
         && let Some(widest) = widths.iter_mut().flatten().max().filter(|widest| **widest > 1)
@@ -68,16 +68,16 @@ pub(super) fn widths(needs: &[Need], leaving: &[usize], terminal: usize) -> Vec<
     widths
 }
 
-/// What becomes of words that are wider than their column, and of lines beyond the last.
+/// Treatment of words wider than their column, and of lines beyond the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Long {
-    /// They are cut, and so is what is left after so many lines.
+    /// Words are cut, and lines beyond this number dropped.
     Cut(usize),
-    /// They are broken, and there is no last line.
+    /// Words are broken, and there is no last line.
     Broken,
 }
 
-/// Text in lines of a column, and whether something was cut off.
+/// Text as lines of a column; the second value is true if something was cut.
 pub(super) fn wrap(text: &str, width: usize, long: Long) -> (Vec<String>, bool) {
     let (mut lines, mut cut) = (Vec::new(), false);
     for given in text.split('\n') {
@@ -118,7 +118,7 @@ pub(super) fn wrap(text: &str, width: usize, long: Long) -> (Vec<String>, bool) 
     (lines, cut)
 }
 
-/// The beginning of a text, ending in the sign that says so if something is missing.
+/// The beginning of a text, with [`CUT`] at the end if something is missing.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -131,7 +131,7 @@ pub(super) fn shortened(text: &str, width: usize) -> String {
     short
 }
 
-/// How many bytes of a text have room, at least one character of it.
+/// Bytes of a text that fit, at least one character.
 fn head(text: &str, width: usize) -> usize {
     let mut taken = 0;
     for (at, character) in text.char_indices() {

@@ -1,7 +1,7 @@
-//! How results are printed: tables for people, JSON and YAML for scripts.
+//! Output: tables for people, JSON and YAML for scripts.
 //!
-//! Results go to standard output and nothing else does; words about them go to standard error. A
-//! reader that closes the pipe (`weft list services | head`) ends the command quietly.
+//! Only results go to standard output; messages go to standard error. If the reader closes the pipe
+//! (`weft list services | head`), the command ends silently.
 
 mod fit;
 pub(crate) mod printable;
@@ -21,7 +21,7 @@ use crate::yaml;
 
 pub(crate) use units::bytes;
 
-/// How to print.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// A table for people.
@@ -29,12 +29,12 @@ pub(crate) enum Format {
     Table,
     /// JSON for scripts: stable names.
     Json,
-    /// The same as YAML.
+    /// YAML for scripts: stable names.
     Yaml,
 }
 
 impl Format {
-    /// The flag that chooses.
+    /// The flag for the format.
     pub(crate) fn arg() -> Arg {
         Arg::new("output")
             .long("output")
@@ -46,13 +46,13 @@ impl Format {
             .help_heading("Settings")
     }
 
-    /// What the flag says.
+    /// The format that the flag chose.
     pub(crate) fn from_matches(matches: &ArgMatches) -> Self {
         matches.try_get_one::<Self>("output").ok().flatten().copied().unwrap_or_default()
     }
 }
 
-/// Prints a line. The names in a network are made by others.
+/// Prints a line, escaped: names in a network come from others.
 pub(crate) fn line(text: impl Display) {
     print(&format!("{}\n", printable::line(&text.to_string())));
 }
@@ -62,17 +62,17 @@ fn lines(text: impl Display) {
     print(&format!("{}\n", printable::lines(&text.to_string())));
 }
 
-/// Says a line on standard error.
+/// Prints a message on standard error.
 pub(crate) fn say(text: impl Display) {
     eprintln!("{}", printable::line(&text.to_string()));
 }
 
-/// Prints text as it is.
+/// Prints text unchanged.
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => {}
-        // Nobody reads any more: what was wanted has been seen.
+        // The reader has closed the pipe, having seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
             eprintln!("weft: cannot print: {error}");
@@ -81,7 +81,7 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// Prints what a server answered: as it is for a file or a program, printable for a terminal.
+/// Prints an answer of a server: unchanged for a file or a program, escaped for a terminal.
 pub(crate) fn answer(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if io::stdout().is_terminal() { print(&printable::lines(&text)) } else { print(&text) }
@@ -95,7 +95,7 @@ pub(crate) fn json(value: &Value) {
     }
 }
 
-/// Prints a value for scripts; as a table for people, what `table` says.
+/// Prints a value for scripts, or the text of `table` for people.
 pub(crate) fn value(format: Format, value: &Value, table: impl FnOnce() -> String) {
     match format {
         Format::Json => json(value),
@@ -104,7 +104,7 @@ pub(crate) fn value(format: Format, value: &Value, table: impl FnOnce() -> Strin
     }
 }
 
-/// Prints a table; what the terminal has no room for is named on standard error, with what helps.
+/// Prints a table. Columns that did not fit are named on standard error, with advice.
 pub(crate) fn rows(rows: &table::Rows, below: &str, more: &str) {
     let fitted = rows.fitted();
     lines(fitted.text.clone() + below);
@@ -113,7 +113,7 @@ pub(crate) fn rows(rows: &table::Rows, below: &str, more: &str) {
     }
 }
 
-/// Prints some things with members of these names.
+/// Prints a list of values with these members.
 pub(crate) fn list(format: Format, items: Vec<Value>, members: &[&str]) {
     let column =
         |name: &&str| table::Column { title: name.to_uppercase(), pointer: format!("/{name}") };
@@ -125,19 +125,19 @@ pub(crate) fn list(format: Format, items: Vec<Value>, members: &[&str]) {
     value(format, &Value::Array(items), String::new);
 }
 
-/// Values one after the other, as they come, as one list.
+/// A list that is printed while its values arrive.
 pub(crate) struct Stream {
     format: Format,
     begun: bool,
 }
 
 impl Stream {
-    /// Nothing was printed yet.
+    /// A list without values so far.
     pub(crate) fn new(format: Format) -> Self {
         Self { format, begun: false }
     }
 
-    /// One more.
+    /// Prints a value.
     pub(crate) fn item(&mut self, value: &Value) {
         let before = std::mem::replace(&mut self.begun, true);
         match self.format {
@@ -150,7 +150,7 @@ impl Stream {
         }
     }
 
-    /// That was all.
+    /// Ends the list.
     pub(crate) fn end(self) {
         match (self.format, self.begun) {
             (Format::Yaml, true) => {}

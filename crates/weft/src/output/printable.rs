@@ -1,28 +1,27 @@
-//! Text of others on a terminal or in a log: nothing of it moves the cursor, changes colours, hides
-//! or reorders what stands beside it, or looks like a line of its own. What would is shown as
-//! `\u{1b}`.
+//! Text from others, made safe for a terminal or a log: it cannot move the cursor, change colours,
+//! hide or reorder the text beside it, or begin a line. Such characters are shown as `\u{1b}`.
 
 use std::fmt::{self, Write};
 
-/// Text in lines: their ends stay.
+/// Text of several lines, escaped except for ends of lines.
 pub(crate) fn lines(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\t', " ");
     escaped(&text, |one| one == '\n')
 }
 
-/// Text in one line.
+/// Text in one line, escaped.
 pub(crate) fn line(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// JSON text, which says the same afterwards.
+/// JSON text, escaped so that its meaning stays the same.
 pub(crate) fn json(text: &str) -> String {
     let mut said = String::with_capacity(text.len());
     for one in text.chars() {
-        // Of these there are none outside of strings but the ends of lines.
+        // Outside of strings JSON has no such characters except ends of lines.
         match one {
             '\n' => said.push('\n'),
-            // All of them have a code of four digits.
+            // Every such character has a code of four digits.
             one if is_unprintable(one) => said.push_str(&format!("\\u{:04x}", u32::from(one))),
             one => said.push(one),
         }
@@ -37,7 +36,7 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
     said
 }
 
-/// Escapes what is written through it.
+/// A writer that escapes its text.
 struct Escaped<'a, W, F> {
     to: &'a mut W,
     stays: F,
@@ -64,7 +63,7 @@ pub(crate) fn write_line(to: &mut impl Write, value: fmt::Arguments<'_>) -> fmt:
     Escaped { to, stays: |_| false }.write_fmt(value)
 }
 
-/// Control characters, ends of lines, and what changes the direction of the text beside it.
+/// True for control characters, ends of lines, and characters that change the direction of text.
 fn is_unprintable(one: char) -> bool {
     one.is_control()
         || matches!(one, '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

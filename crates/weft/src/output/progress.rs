@@ -1,4 +1,4 @@
-//! Signs of life on work that takes long: on standard error, and only when somebody watches.
+//! Progress of long work, on standard error of a terminal.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::printable;
 
-/// A spinner with a word on what is being done. Hidden when standard error is no terminal.
+/// A spinner with a message. Hidden if standard error is not a terminal.
 pub(crate) fn spinner(message: impl Into<String>) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
@@ -17,7 +17,7 @@ pub(crate) fn spinner(message: impl Into<String>) -> ProgressBar {
     bar
 }
 
-/// A bar over a known number of things.
+/// A bar that counts to a known total.
 pub(crate) fn bar(total: u64, message: impl Into<String>) -> ProgressBar {
     let bar = ProgressBar::new(total);
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}") {

@@ -10,13 +10,12 @@ use super::{
     printable, units,
 };
 
-/// Columns that a terminal must have for tables to be fitted to it. Some do not know how wide they
-/// are, and say 0.
+/// Narrowest terminal that tables are fitted to, in columns. Some terminals report 0.
 const NARROW: u16 = 20;
 /// Most lines of a cell in a fitted table.
 const LINES: usize = 3;
 
-/// A column: its heading, and where in an entity it is found, as a JSON pointer.
+/// A column: its heading, and the member of the entity as a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     /// The heading.
@@ -26,8 +25,8 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// The columns of a kind, or those chosen of them: each named by its title or by a member,
-    /// `configType.name` for a member of a member.
+    /// The columns of a kind, or the chosen ones, each named by its title or by a member;
+    /// `configType.name` is a member of a member.
     pub(crate) fn of(kind: &Kind, chosen: &[String]) -> Vec<Self> {
         if chosen.is_empty() {
             return kind.columns.iter().map(Self::from).collect();
@@ -44,7 +43,7 @@ impl Column {
             .collect()
     }
 
-    /// What an entity has there, in one line.
+    /// The entity's value in this column, in one line.
     fn cell(&self, entity: &Value) -> String {
         let text = entity.pointer(&self.pointer).map(|value| member(&self.pointer, value));
         let text = text.unwrap_or_default();
@@ -58,21 +57,21 @@ impl From<&kind::Column> for Column {
     }
 }
 
-/// Rows that are gathered before their widths are known.
+/// Rows that are collected before the widths are known.
 pub(crate) struct Rows {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
-    /// Pointers of columns whose words are broken over lines, where those of others are cut.
+    /// Pointers of columns whose words are broken over lines instead of cut.
     broken: &'static [&'static str],
 }
 
-/// A table as it is printed, and what is to be said of it.
+/// A fitted table, and what is missing in it.
 pub(crate) struct Fitted {
     /// The table.
     pub(crate) text: String,
-    /// Titles of columns that had no room.
+    /// Titles of columns that did not fit.
     pub(crate) left_out: Vec<String>,
-    /// Whether cells were cut.
+    /// True if cells were cut.
     pub(crate) is_cut: bool,
 }
 
@@ -82,32 +81,32 @@ impl Rows {
         Self { columns, rows: Vec::new(), broken: &[] }
     }
 
-    /// The same with words of the columns with these pointers broken over lines instead of cut.
+    /// Breaks words of the columns with these pointers over lines instead of cutting them.
     pub(crate) fn breaking(self, broken: &'static [&'static str]) -> Self {
         Self { broken, ..self }
     }
 
-    /// One more entity.
+    /// Adds an entity.
     pub(crate) fn push(&mut self, entity: &Value) {
         self.rows.push(self.columns.iter().map(|column| column.cell(entity)).collect());
     }
 
-    /// How many there are.
+    /// Number of rows.
     pub(crate) fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// The table for the terminal that standard output is; as wide as it is where that is none.
+    /// The table, fitted to the terminal of standard output; not fitted if it is not a terminal.
     pub(crate) fn fitted(&self) -> Fitted {
         self.fitted_to(terminal())
     }
 
-    /// The table as wide as it is.
+    /// The table in its full width.
     pub(crate) fn whole(&self) -> String {
         self.fitted_to(None).text
     }
 
-    /// The table for a terminal with so many columns; as wide as it is without one.
+    /// The table for a terminal with this many columns; `None`: in its full width.
     pub(crate) fn fitted_to(&self, terminal: Option<usize>) -> Fitted {
         let widths = match terminal {
             Some(terminal) => fit::widths(&self.needs(), &self.leaving(), terminal),
@@ -144,8 +143,8 @@ impl Rows {
         self.columns.iter().enumerate().map(need).collect()
     }
 
-    /// Which columns go first: the id of what has a name, which stands for it everywhere; then those
-    /// on the right; the name last.
+    /// The order in which columns are left out: the id of an entity with a name, then columns from
+    /// the right; the name last.
     fn leaving(&self) -> Vec<usize> {
         let named = self.columns.iter().any(|column| column.pointer == "/name");
         let mut leaving: Vec<usize> = (0..self.columns.len()).rev().collect();
@@ -159,7 +158,7 @@ impl Rows {
 }
 
 impl Fitted {
-    /// What somebody who misses something should know.
+    /// A note about missing columns and cut cells.
     pub(crate) fn note(&self) -> Option<String> {
         let missing = match (self.left_out.as_slice(), self.is_cut) {
             ([], false) => return None,
@@ -170,7 +169,7 @@ impl Fitted {
     }
 }
 
-/// One entity, one row for each member that says something. Nothing of it is cut.
+/// One entity: a row for each member with a value. Nothing is cut.
 pub(crate) fn one(entity: &Value) -> String {
     one_for(entity, terminal())
 }
@@ -205,7 +204,7 @@ fn one_for(entity: &Value, terminal: Option<usize>) -> String {
     table.to_string()
 }
 
-/// Lines of text with those broken that are wider than the terminal.
+/// Text in which lines wider than the terminal are broken.
 pub(crate) fn broken(text: &str, terminal: Option<usize>) -> String {
     let Some(width) = terminal else { return text.to_owned() };
     let lines = text.lines().flat_map(|line| match line.width() > width {
@@ -215,33 +214,32 @@ pub(crate) fn broken(text: &str, terminal: Option<usize>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A line that is cut to so many columns.
+/// A line, cut to this many columns.
 pub(crate) fn cut(line: &str, width: usize) -> String {
     fit::shortened(line, width)
 }
 
-/// The width that tables are to have; none if nobody looks at a terminal.
+/// Width of the terminal; `None` if standard output is not one.
 pub(crate) fn terminal() -> Option<usize> {
     Table::new().width().filter(|width| *width >= NARROW).map(usize::from)
 }
 
 fn drawn() -> Table {
     let mut table = Table::new();
-    // Cells come as wide as they are to be.
+    // The cells have their final width already.
     table.load_style(UTF8_FULL_CONDENSED);
     table
 }
 
-/// A member of an entity, by its name or as a JSON pointer: what the API tells as a bare figure or
-/// in parts as people read it.
+/// A member of an entity, by name or JSON pointer, in a form for people.
 fn member(pointer: &str, value: &Value) -> String {
     let name = pointer.rsplit('/').next().unwrap_or(pointer);
     match value {
-        // Latencies of links are told in nanoseconds.
+        // Latencies of links are in nanoseconds.
         Value::Number(count) if name.ends_with("Latency") => {
             count.as_u64().map_or_else(|| text(value), units::latency)
         }
-        // The way of a circuit.
+        // The path of a circuit.
         Value::Object(path) if name == "path" && path.contains_key("nodes") => {
             let nodes = path.get("nodes").and_then(Value::as_array).into_iter().flatten();
             nodes.map(text).collect::<Vec<_>>().join(" → ")
@@ -250,7 +248,7 @@ fn member(pointer: &str, value: &Value) -> String {
     }
 }
 
-/// A value as people read it: references by name, lists separated by commas.
+/// A value for people: references by name, lists separated by commas.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -306,7 +304,7 @@ mod tests {
         rows
     }
 
-    /// Every line of a table is as wide as the others, and no wider than the terminal.
+    /// Width of a table; checks that all its lines are equally wide.
     fn widest(text: &str) -> usize {
         let widths: Vec<usize> = text.lines().map(UnicodeWidthStr::width).collect();
         assert!(widths.iter().all(|width| *width == widths[0]), "{text}");

@@ -1,6 +1,6 @@
-//! Figures with their units.
+//! Numbers with units.
 
-/// A time that is told in nanoseconds, as people say it.
+/// A time in nanoseconds, with a fitting unit.
 fn nanoseconds(count: u64) -> String {
     let millis = count as f64 / 1e6;
     match millis {
@@ -11,10 +11,10 @@ fn nanoseconds(count: u64) -> String {
     }
 }
 
-/// What the end of a link tells that has not measured its latency yet, in nanoseconds.
+/// Latency in nanoseconds that a router reports before it has measured a link.
 const NOT_MEASURED: u64 = 65_000_000_000;
 
-/// A latency that the end of a link tells in nanoseconds.
+/// A latency in nanoseconds that a router reported, with a unit.
 pub(crate) fn latency(count: u64) -> String {
     match count {
         NOT_MEASURED => "not measured".to_owned(),
@@ -22,7 +22,8 @@ pub(crate) fn latency(count: u64) -> String {
     }
 }
 
-/// What both ends of a link measured, the one that dialed first: both are part of what it costs.
+/// The latencies that both routers of a link measured, that of the dialing one first; the cost has
+/// both.
 pub(crate) fn latencies(one: u64, other: u64) -> String {
     format!("{} + {}", latency(one), latency(other))
 }

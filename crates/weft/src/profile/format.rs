@@ -1,12 +1,11 @@
-//! The form of profiles that viewers of pprof open: `perftools.profiles.Profile`, as far as it is
-//! used here.
+//! The file format of pprof's profiles: `perftools.profiles.Profile`, as far as it is used here.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 
-/// A profile. Numbers of fields are facts of the format; texts are places in the table of texts.
+/// A profile. Field numbers are facts of the format; texts are indexes into the table of texts.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Profile {
     #[prost(message, repeated, tag = "1")]
@@ -27,7 +26,7 @@ pub(super) struct Profile {
     pub(super) period: i64,
 }
 
-/// What a value counts.
+/// Kind and unit of a value.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct ValueType {
     #[prost(int64, tag = "1")]
@@ -36,7 +35,7 @@ pub(super) struct ValueType {
     pub(super) unit: i64,
 }
 
-/// Values of one stack, which begins with its innermost function.
+/// Values of one call stack, innermost function first.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Sample {
     #[prost(uint64, repeated, tag = "1")]
@@ -47,7 +46,7 @@ pub(super) struct Sample {
     pub(super) label: Vec<Label>,
 }
 
-/// More about a sample.
+/// Further data of a sample.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Label {
     #[prost(int64, tag = "1")]
@@ -81,7 +80,7 @@ pub(super) struct Function {
     pub(super) name: i64,
 }
 
-/// Puts a profile together.
+/// A builder of profiles.
 pub(super) struct Writer {
     profile: Profile,
     texts: HashMap<String, i64>,
@@ -89,13 +88,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// A profile of now with values of these kinds and units.
+    /// A profile at this moment, with values of these kinds and units.
     pub(super) fn new(values: &[(&str, &str)]) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_nanos = i64::try_from(now.as_nanos()).unwrap_or_default();
         let profile = Profile { time_nanos, ..Profile::default() };
         let mut writer = Self { profile, texts: HashMap::new(), functions: HashMap::new() };
-        // The first text is empty.
+        // The first text must be empty.
         writer.text("");
         for (kind, unit) in values {
             let value = ValueType { kind: writer.text(kind), unit: writer.text(unit) };
@@ -104,13 +103,13 @@ impl Writer {
         writer
     }
 
-    /// How much of what lies between two samples.
+    /// Sets the distance between two samples.
     pub(super) fn period(&mut self, kind: &str, unit: &str, period: i64) {
         let kind = ValueType { kind: self.text(kind), unit: self.text(unit) };
         (self.profile.period_type, self.profile.period) = (Some(kind), period);
     }
 
-    /// A sample of a stack, its innermost function first.
+    /// Adds a sample of a stack, innermost function first.
     pub(super) fn sample(
         &mut self,
         functions: &[String],
@@ -123,12 +122,12 @@ impl Writer {
         self.profile.sample.push(Sample { location_id, value: values.to_vec(), label });
     }
 
-    /// The profile as it stands in its file.
+    /// The encoded profile.
     pub(super) fn bytes(self) -> Vec<u8> {
         self.profile.encode_to_vec()
     }
 
-    /// The location of a function, which has its number.
+    /// The location of a function, which has the function's number.
     fn function(&mut self, name: &str) -> u64 {
         if let Some(known) = self.functions.get(name) {
             return *known;

@@ -1,17 +1,17 @@
-//! What the memory of this process consists of, as the system tells it.
+//! The memory of this process by its parts, as the system reports it.
 
 use std::collections::BTreeMap;
 
 use super::format::Writer;
 
-/// Resident and own bytes of one part.
+/// Resident and private bytes of a part.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Part {
     resident: i64,
     own: i64,
 }
 
-/// The profile of now.
+/// The profile at this moment.
 pub(super) fn profile() -> Result<Vec<u8>, String> {
     let text = std::fs::read_to_string("/proc/self/smaps")
         .map_err(|error| format!("/proc/self/smaps: {error}"))?;
@@ -22,8 +22,8 @@ pub(super) fn profile() -> Result<Vec<u8>, String> {
     Ok(writer.bytes())
 }
 
-/// The parts of the memory by what they are: files by their path, memory of threads and of the
-/// allocator by the name that the system has for it.
+/// Parts of the memory by name: files by their path, memory of threads and of the allocator by the
+/// system's name for it.
 fn parts(text: &str) -> BTreeMap<String, Part> {
     let mut parts: BTreeMap<String, Part> = BTreeMap::new();
     let mut name = String::new();
@@ -31,7 +31,7 @@ fn parts(text: &str) -> BTreeMap<String, Part> {
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next() else { continue };
         let Some(key) = first.strip_suffix(':') else {
-            // The head of a part: addresses, rights, offset, device, inode and a name.
+            // First line of a part: addresses, rights, offset, device, inode and name.
             let rest: Vec<&str> = words.skip(4).collect();
             name = if rest.is_empty() { "anonymous memory".to_owned() } else { rest.join(" ") };
             continue;

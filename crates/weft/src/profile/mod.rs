@@ -1,11 +1,10 @@
-//! The section `profile`: where processor time goes, and what memory consists of, in files that a
-//! viewer of pprof opens.
+//! The section `profile`: processor time and memory, in files for viewers of pprof.
 //!
-//! * `cpu.path`: call stacks, looked at 99 times in a second of processor time, from the start on;
+//! * `cpu.path`: call stacks, sampled 99 times per second of processor time from the start on;
 //!   written every minute and at the end.
-//! * `memory.path`: no call stacks, for the allocator keeps none. It is what the system says of the
-//!   process' memory (`/proc/self/smaps`): how much of each part is resident, and how much of that is
-//!   the process' own; written every `memory.intervalMs` and at the end.
+//! * `memory.path`: the parts of the process' memory as the system reports them
+//!   (`/proc/self/smaps`), without call stacks, which the allocator does not keep: resident bytes
+//!   of each part, and private ones; written every `memory.intervalMs` and at the end.
 
 mod format;
 mod memory;
@@ -22,19 +21,19 @@ use weft_config::Debugging;
 use crate::failure::Failure;
 use format::Writer;
 
-/// How often stacks are looked at, in a second. No multiple of anything that happens in rounds.
+/// Samples per second of processor time. Not a multiple of any period in the program.
 const FREQUENCY: i32 = 99;
-/// How often the profile of the processor is written.
+/// Interval of writing the processor's profile.
 const CPU_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Profiles that are being made.
+/// Profiles that are being recorded.
 pub(crate) struct Profiles {
     stop: CancellationToken,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Profiles {
-    /// Begins what the file asks for.
+    /// Begins the profiles that the file asks for.
     pub(crate) fn start(asked: &Debugging) -> Result<Self, Failure> {
         let mut profiles = Self { stop: CancellationToken::new(), tasks: Vec::new() };
         if let Some(path) = &asked.cpu_profile {
@@ -49,7 +48,7 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// Writes a profile now and then, and when all ends.
+    /// Writes a profile periodically, and at the end.
     fn every(
         &mut self,
         interval: Duration,
@@ -80,7 +79,7 @@ impl Profiles {
         })));
     }
 
-    /// Writes all of them for the last time.
+    /// Writes every profile for the last time.
     pub(crate) async fn finish(self) {
         self.stop.cancel();
         for task in self.tasks {
@@ -89,13 +88,13 @@ impl Profiles {
     }
 }
 
-/// A file that cannot be written is named at the start, not after an hour.
+/// Checks that the file can be written, so that a problem shows at the start.
 fn check(path: &Path) -> Result<(), Failure> {
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
     opened.map(drop).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// Writes a file whole or not at all.
+/// Replaces a file as a whole.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -104,7 +103,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     written.and_then(|()| std::fs::rename(&beside, path)).map_err(|error| error.to_string())
 }
 
-/// Looks at call stacks.
+/// Samples call stacks.
 struct Cpu {
     #[cfg(unix)]
     guard: pprof::ProfilerGuard<'static>,
@@ -113,7 +112,7 @@ struct Cpu {
 #[cfg(unix)]
 impl Cpu {
     fn start() -> Result<Self, Failure> {
-        // Libraries that may hold a lock of the unwinder when a stack is looked at.
+        // Excludes libraries that may hold a lock of the unwinder when a sample is taken.
         let guard = pprof::ProfilerGuardBuilder::default()
             .frequency(FREQUENCY)
             .blocklist(&["libc", "libgcc", "pthread", "vdso"])
@@ -127,7 +126,7 @@ impl Cpu {
         let mut writer = Writer::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
         writer.period("cpu", "nanoseconds", period);
         for (stack, count) in &report.data {
-            // Each frame may stand for several functions that were made one.
+            // A frame may stand for several functions because of inlining.
             let functions = stack.frames.iter().flatten().map(pprof::Symbol::name);
             let functions: Vec<String> = functions.collect();
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
@@ -167,7 +166,7 @@ mod tests {
             ..Debugging::default()
         };
         let profiles = Profiles::start(&asked).unwrap();
-        // Something that takes time, until a stack was seen.
+        // Works until a stack was sampled.
         let spent = std::time::Instant::now();
         let mut sum = 0_u64;
         while spent.elapsed() < Duration::from_millis(500) {

@@ -1,4 +1,4 @@
-//! What is said once a network is up.
+//! The message that a network is up.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use crate::{
     verify::Measured,
 };
 
-/// A router that runs.
+/// A running router.
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) number: u8,
     pub(super) name: String,
-    /// Where SDKs connect, `host:port`.
+    /// Address for SDKs, `host:port`.
     pub(super) edge: String,
-    /// Where other routers connect; empty if it does not link.
+    /// Address for links; empty if the router does not link.
     pub(super) link: String,
-    /// Its process, if it is not this one.
+    /// Process id, if it is a process of its own.
     pub(super) process: Option<u32>,
 }
 
-/// Where everything is.
+/// Facts for the banner.
 pub(super) struct Facts<'a> {
     pub(super) home: &'a Home,
     /// `host:port` of the controller.
     pub(super) controller: &'a str,
     pub(super) routers: &'a [Shown],
-    /// The administrator's login name, if it is known.
+    /// The administrator's login name, if known.
     pub(super) username: Option<&'a str>,
-    /// How long it took.
+    /// Time that the start took.
     pub(super) taken: Duration,
 }
 
-/// The banner.
+/// The text of the banner.
 pub(super) fn text(facts: &Facts<'_>) -> String {
     let weft = program();
     let root = facts.home.root().display();
@@ -87,7 +87,7 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
     )
 }
 
-/// Several routers: where each is, which process it is, and what it says.
+/// A table of several routers: addresses, process and state.
 fn table(home: &Home, routers: &[Shown]) -> String {
     let columns = [
         ("EDGE ROUTER", "name"),
@@ -108,7 +108,7 @@ fn table(home: &Home, routers: &[Shown]) -> String {
             "process": router.process, "folder": home.router_folder(router.number).display().to_string(),
         }));
     }
-    // Whole: lines are copied.
+    // In full width, because lines are copied.
     rows.whole()
 }
 
@@ -122,7 +122,7 @@ pub(super) fn checked(measured: &Measured) -> String {
     )
 }
 
-/// This program as it was called, so that lines can be copied.
+/// The command by which this program was called, for lines that are copied.
 fn program() -> String {
     std::env::args().next().filter(|name| !name.is_empty()).unwrap_or_else(|| "weft".to_owned())
 }

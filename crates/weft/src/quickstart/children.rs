@@ -1,7 +1,8 @@
-//! Routers as processes of their own: started, started again when they end, and ended with this one.
+//! Routers as child processes: started, started again when they end, and stopped together with this
+//! process.
 //!
-//! A child holds one end of a pipe as its standard input, and this process the other: when this
-//! process ends, however it ends, the child sees the end of its input and stops.
+//! Standard input of a child is a pipe of which this process holds the other end: when this process
+//! ends, however it ends, the child sees the end of its input and stops.
 
 use std::{
     fs::File,
@@ -20,23 +21,23 @@ use tokio_util::sync::CancellationToken;
 use super::step;
 use crate::failure::Failure;
 
-/// The first pause before a child that ended is started again, and the longest.
+/// First and longest pause before a child is started again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Who ran for so long begins with the first pause again.
+/// Running time after which the pause begins at its first value again.
 const CALM: Duration = Duration::from_secs(60);
-/// How long a child may take to stop.
+/// Time for a child to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A router that runs as a process.
+/// A router in a child process.
 pub(super) struct Child {
-    /// Id of the process that runs now; 0 if none does.
+    /// Process id; 0 if the child does not run.
     process: Arc<AtomicU32>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// How a child is started.
+/// Arguments for starting a router.
 struct Router {
     name: String,
     program: PathBuf,
@@ -46,8 +47,8 @@ struct Router {
 }
 
 impl Child {
-    /// Starts a router with this file; what it says goes to the log, and the log of the start before
-    /// is kept beside it.
+    /// Starts a router with this file. Its output goes to `log`; the log of the start before is
+    /// kept beside it.
     pub(super) fn start(name: &str, file: &Path, log: &Path) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(format!("cannot find this program itself: {error}")))?;
@@ -71,17 +72,17 @@ impl Child {
         Ok(Self { process, stop, task })
     }
 
-    /// Its process.
+    /// Process id, if the child runs.
     pub(super) fn process(&self) -> Option<u32> {
         Some(self.process.load(Ordering::Relaxed)).filter(|id| *id != 0)
     }
 
-    /// Does not wait until it has.
+    /// Tells the child to stop, without waiting.
     pub(super) fn tell_to_stop(&self) {
         self.stop.cancel();
     }
 
-    /// Waits until it has.
+    /// Waits until the child has stopped.
     pub(super) async fn stopped(self) {
         let _ = self.task.await;
     }
@@ -103,7 +104,7 @@ impl Router {
             .stdout(log)
             .stderr(errors)
             .kill_on_drop(true);
-        // Ctrl-C is for this process, which ends the routers before the controller.
+        // Ctrl-C must reach this process only, which stops the routers before the controller.
         #[cfg(unix)]
         command.process_group(0);
         let child = command.spawn().map_err(|error| failed(&self.program, error))?;
@@ -111,7 +112,7 @@ impl Router {
         Ok(child)
     }
 
-    /// Starts it again whenever it ends.
+    /// Starts the child again whenever it ends.
     async fn keep(self, first: tokio::process::Child, stop: CancellationToken) {
         let mut pause = FIRST_PAUSE;
         let mut running: Result<_, Failure> = Ok(first);
@@ -147,9 +148,9 @@ impl Router {
     }
 }
 
-/// Waits until a child ends, and tells how; none once it was stopped.
+/// Waits until a child ends and describes how; `None` if it was stopped.
 async fn run(mut child: tokio::process::Child, stop: &CancellationToken) -> Option<String> {
-    // The other end of its input: it stops when this is closed.
+    // The child stops when this end of its input is closed.
     let input = child.stdin.take();
     tokio::select! {
         ended = child.wait() => Some(match ended {
@@ -159,7 +160,7 @@ async fn run(mut child: tokio::process::Child, stop: &CancellationToken) -> Opti
         () = stop.cancelled() => {
             drop(input);
             if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
-                // It is dropped, and killed by that, whatever comes of this.
+                // Dropping the child kills it, if this fails.
                 let _ = child.kill().await;
             }
             None

@@ -1,11 +1,11 @@
-//! `weft quickstart`: a whole network by one command and in one folder.
+//! `weft quickstart`: a whole network by one command, in one folder.
 //!
-//! A network of one router is this process alone. Of several routers each is a process of its own
-//! ([`children`]), so that they can be killed one by one, and the controller is in this one.
+//! A network with one router is one process. With several, each router is a process of its own
+//! ([`children`]), so that they can be killed separately; the controller is in this process.
 //!
-//! Every step looks whether it was done before, so that an interrupted start goes on where it
-//! stopped and a later start resumes: keys and files, administrator, router, policies. At the end
-//! the network proves itself with the code of `weft verify traffic`.
+//! Every step checks whether it was done before, so that an interrupted start continues and a later
+//! start resumes: keys and files, administrator, router, policies. At the end the network proves
+//! itself with the code of `weft verify traffic`.
 
 mod banner;
 mod children;
@@ -55,16 +55,16 @@ use plan::Plan;
 
 const USERNAME: &str = "admin";
 const ADMIN_NAME: &str = "Default Admin";
-/// Letters and digits that are not mistaken for each other.
+/// Letters and digits that are not easily confused.
 const PASSWORD_ALPHABET: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const PASSWORD_LENGTH: usize = 20;
-/// How long the routers may take to be ready.
+/// Time for the routers to become ready.
 const ROUTER_LIMIT: Duration = Duration::from_secs(30);
-/// How long they may take to link with each other.
+/// Time for the routers to link with each other.
 const LINK_LIMIT: Duration = Duration::from_secs(20);
-/// Between two looks at what the controller knows of them.
+/// Pause between two looks at the routers' state.
 const LOOK: Duration = Duration::from_millis(200);
-/// How much the self-check moves.
+/// Amount of the self-check.
 const CHECK: verify::Amount =
     verify::Amount { bytes: 2 << 20, round_trips: 20, patience: Duration::from_secs(20) };
 
@@ -95,14 +95,14 @@ pub(crate) async fn quickstart(args: QuickstartArgs) -> Result<(), Failure> {
     up.map(drop).and(stopped)
 }
 
-/// What the banner needs to know.
+/// A network that is up, for the banner.
 struct Up {
     username: Option<String>,
     controller: String,
     routers: Vec<Shown>,
 }
 
-/// Makes keys and files, or looks at those that are there.
+/// Creates keys and files, or checks existing ones.
 fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
     if home.is_new() {
         Plan::of(args)?.carry_out(home)?;
@@ -124,13 +124,13 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What runs.
+/// The running parts of the network.
 #[derive(Default)]
 struct Network {
     controller: Option<RunningController>,
-    /// The only router, and its spans.
+    /// The only router, with its spans.
     router: Option<(Router, Export)>,
-    /// Several routers.
+    /// Several routers, as child processes.
     children: Vec<Child>,
 }
 
@@ -173,7 +173,7 @@ impl Network {
         Ok(Up { username, controller: controller_address, routers: shown })
     }
 
-    /// Enrolls a router if it is not yet, and starts it: the only one in this process.
+    /// Enrolls a router if needed, and starts it: the only one in this process.
     async fn start_router(
         &mut self,
         home: &Home,
@@ -213,10 +213,11 @@ impl Network {
         let mut exported = None;
         if let Some((router, export)) = self.router {
             router.shutdown().await;
-            // The collector has the same seconds for what the controller still tells.
+            // The router's spans are exported while the controller stops, which shares the time
+            // limit.
             exported = Some(tokio::spawn(export.end()));
         }
-        // All at once: each takes its time.
+        // All at the same time, because each takes a while.
         self.children.iter().for_each(Child::tell_to_stop);
         for child in self.children {
             child.stopped().await;
@@ -232,7 +233,7 @@ impl Network {
     }
 }
 
-/// Waits until all of several routers are online, and tells which are not.
+/// Waits until all of several routers are online, and returns those that are not.
 async fn away<'r>(
     client: &ManagementClient,
     routers: &'r [Shown],
@@ -251,7 +252,7 @@ async fn away<'r>(
     }
 }
 
-/// What is said of routers that are not online; nothing if there are none.
+/// Description of the routers that are not online; `None` if all are.
 fn said_of(home: &Home, away: &[&Shown]) -> Option<String> {
     let each = away.iter().map(|router| {
         format!("{} (its log: {})", router.name, home.router_log(router.number).display())
@@ -260,8 +261,8 @@ fn said_of(home: &Home, away: &[&Shown]) -> Option<String> {
     (!away.is_empty()).then(|| format!("not online after {} s: {names}", ROUTER_LIMIT.as_secs()))
 }
 
-/// Waits until each of these routers is linked with every other, and tells whether they are. A
-/// network whose operator wants fewer links comes up, too.
+/// Waits until each of these routers is linked with every other. Returns false after the time
+/// limit, which is no failure: the operator may want fewer links.
 async fn linked(client: &ManagementClient, routers: &[Shown]) -> Result<bool, Failure> {
     let list = resource::operation(Api::Fabric, "listLinks")
         .ok_or_else(|| Failure::new("there is no operation that lists links"))?;
@@ -287,7 +288,7 @@ async fn linked(client: &ManagementClient, routers: &[Shown]) -> Result<bool, Fa
     }
 }
 
-/// How many pairs of these routers are linked; links with other routers do not count.
+/// Number of pairs of these routers that are linked; links to other routers do not count.
 fn pairs(links: &[LinkDetail], routers: &[Shown]) -> usize {
     let is_own = |name: &str| routers.iter().any(|router| router.name == name);
     let names = links.iter().map(|link| (&*link.source_router.name, &*link.dest_router.name));
@@ -295,7 +296,7 @@ fn pairs(links: &[LinkDetail], routers: &[Shown]) -> usize {
     own.map(|(one, other)| (one.min(other), one.max(other))).collect::<BTreeSet<_>>().len()
 }
 
-/// Makes the administrator if there is none.
+/// Creates the administrator if there is none.
 async fn ensure_admin(core: &Core, args: &QuickstartArgs) -> Result<(), Failure> {
     if core.controller().has_default_admin() {
         return Ok(());
@@ -325,7 +326,7 @@ fn username(core: &Core) -> Option<String> {
     own.find_map(|authenticator| authenticator.updb.as_ref().map(|updb| updb.username.to_string()))
 }
 
-/// A client of the management API for this process itself: nobody remembers the password.
+/// A client of the management API for this process, which does not know the password.
 fn administrator(running: &RunningController) -> Result<ManagementClient, Failure> {
     let controller = running.controller();
     let token = controller
@@ -337,8 +338,8 @@ fn administrator(running: &RunningController) -> Result<ManagementClient, Failur
     Ok(client)
 }
 
-/// A new network must prove itself. One that people have worked with, or whose routers have not
-/// linked yet, stays up.
+/// Runs the self-check. A new network fails without it; an existing one, or one whose routers have
+/// not linked yet, stays up.
 async fn self_check(
     client: &ManagementClient,
     must_pass: bool,
@@ -360,7 +361,7 @@ fn new_password() -> String {
     (0..PASSWORD_LENGTH).map(pick).collect()
 }
 
-/// The self-check is not cut short: it removes what it made first.
+/// Runs work until the network is told to stop. The self-check still removes its entities.
 async fn unless_stopped<T>(
     stop: &CancellationToken,
     work: impl Future<Output = Result<T, Failure>>,
@@ -380,7 +381,7 @@ fn step(text: &str) {
     say(format_args!("  {text}"));
 }
 
-/// Prints a line. Nobody reading is no reason to stop.
+/// Prints a line; a closed pipe is ignored.
 fn say(text: std::fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());

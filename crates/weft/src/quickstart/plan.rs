@@ -1,4 +1,4 @@
-//! What a new network is to be like: options, ports, and the files made of them.
+//! The plan of a new network: options, ports, and the files made of them.
 
 use std::{
     collections::BTreeSet,
@@ -19,12 +19,12 @@ const HOST: &str = "localhost";
 /// Id of the controller.
 const CONTROLLER: &str = "controller";
 
-/// One end that listens.
+/// An address to listen at.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct End {
     /// The socket.
     pub(super) bind: HostPort,
-    /// What clients are told.
+    /// Address that clients are told.
     pub(super) advertise: HostPort,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct End {
 #[derive(Debug)]
 pub(super) struct Plan {
     controller: End,
-    /// At least one.
+    /// At least one router.
     routers: Vec<RouterPlan>,
     trust_domain: String,
 }
 
 impl Plan {
-    /// What the options ask for; ports are looked at, nothing is written.
+    /// The plan for these options. Ports are checked; nothing is written.
     pub(super) fn of(args: &QuickstartArgs) -> Result<Self, Failure> {
         check_administrator(args)?;
         let ctrl_host = args.ctrl_address.as_deref().unwrap_or(HOST);
@@ -71,8 +71,8 @@ impl Plan {
         Ok(Self { controller, routers, trust_domain })
     }
 
-    /// Writes keys, certificates and files. The controller's file comes last: with it there is a
-    /// network.
+    /// Writes keys, certificates and files. The controller's file is the last one: with it the
+    /// network exists.
     pub(super) fn carry_out(&self, home: &Home) -> Result<(), Failure> {
         home.make_pki_folder()?;
         let host = &self.controller.advertise.host;
@@ -104,8 +104,8 @@ impl Plan {
         .to_text()
     }
 
-    /// The name of the controller, if the router is told by the same one. Names of the machine
-    /// itself everybody may have.
+    /// The name of the controller, if the router has the same. Names of the machine itself are not
+    /// counted.
     fn shared_name(&self) -> Option<&str> {
         let host = self.controller.advertise.host.as_str();
         let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -114,15 +114,15 @@ impl Plan {
     }
 }
 
-/// A port with the option it came from.
+/// A port, with the option that it came from.
 pub(super) struct Port {
     pub(super) option: &'static str,
     pub(super) wanted: u16,
 }
 
 impl Port {
-    /// Looks whether the port is free, or picks one for 0. The socket that was opened for that
-    /// comes along.
+    /// Checks that the port is free, or finds one for 0. The socket opened for that is returned
+    /// too.
     pub(super) fn end(&self, host_option: &str, host: &str) -> Result<(End, TcpListener), Failure> {
         let host = check_host(host_option, host)?;
         let bind = bind_host(&host);
@@ -148,8 +148,8 @@ impl Port {
     }
 }
 
-/// The ports of a network. The sockets of those that were found are held until all are known, so
-/// that none is found twice.
+/// The ports of a network. Sockets of ports that were found are held until all are known, so that
+/// no port is found twice.
 #[derive(Default)]
 pub(super) struct Sockets {
     held: Vec<TcpListener>,
@@ -157,20 +157,20 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Holds the socket of an end.
+    /// Holds the socket of an address.
     pub(super) fn hold(&mut self, (end, socket): (End, TcpListener)) -> End {
         self.held.push(socket);
         self.ports.insert(end.bind.port);
         end
     }
 
-    /// Keeps a port for what of this network is there already and does not run now.
+    /// Reserves a port of an existing part of the network that does not run now.
     pub(super) fn reserve(&mut self, port: u16) {
         self.ports.insert(port);
     }
 
-    /// The end of one of several: its port is as far behind the first one as its number, or a free
-    /// one if nobody chose the first and that port is taken.
+    /// The address of one of several routers: its port is as far behind the first one's as its
+    /// number, or a free one if nobody chose the first port and this one is taken.
     pub(super) fn near(
         &mut self,
         option: &'static str,
@@ -199,14 +199,14 @@ impl Sockets {
         }
     }
 
-    /// An end at a free port that is none of this network's.
+    /// An address at a free port that the network does not use.
     fn free(
         &mut self,
         option: &'static str,
         host_option: &str,
         host: &str,
     ) -> Result<End, Failure> {
-        // Those that are not taken are held meanwhile, so that none is found again.
+        // Ports that do not fit are held meanwhile, so that they are not found again.
         let mut others = Vec::new();
         loop {
             let (end, socket) = Port { option, wanted: 0 }.end(host_option, host)?;
@@ -218,7 +218,7 @@ impl Sockets {
     }
 }
 
-/// What would be refused when the files are written already.
+/// Checks the administrator's name and password before any file is written.
 fn check_administrator(args: &QuickstartArgs) -> Result<(), Failure> {
     if let Some(Err(error)) = args.username.clone().map(Username::try_from) {
         return Err(Failure::usage(format!("--username {error}")));
@@ -248,7 +248,7 @@ fn check_host(option: &str, host: &str) -> Result<String, Failure> {
     }
 }
 
-/// What is only told to this machine is only opened to this machine.
+/// The host to bind: loopback if the advertised host is this machine only.
 fn bind_host(host: &str) -> IpAddr {
     match host.parse::<IpAddr>() {
         Ok(address) if address.is_loopback() => address,
@@ -258,7 +258,7 @@ fn bind_host(host: &str) -> IpAddr {
     }
 }
 
-/// Options that only count at creation, as they were given.
+/// Options that only apply to a new network, as they were given.
 pub(super) fn creation_options(args: &QuickstartArgs) -> Vec<&'static str> {
     let given = [
         ("--username", args.username.is_some()),
@@ -276,7 +276,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(write_private(path, text.as_bytes())?)
 }
 
-/// A home's paths are text: it was refused otherwise.
+/// The path as text: other paths of a home are refused earlier.
 pub(super) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -312,7 +312,7 @@ pub(super) mod tests {
         assert!(!home.is_new());
         let controller = ControllerConfig::from_path(&home.controller_file()).unwrap();
         assert_eq!((controller.warnings, controller.not_acted_upon), (vec![], vec![]));
-        // Nothing is asked for that this release does not do.
+        // Nothing in the file is without effect in this release.
         assert_eq!(not_acted_upon(&controller.config), []);
         let served = weft_api::base_urls(&controller.config.web);
         assert_eq!(served.len(), controller.config.web[0].apis.len());

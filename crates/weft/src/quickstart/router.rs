@@ -20,13 +20,13 @@ use weft_router::enroll::enroll;
 
 use crate::failure::{Failure, chain};
 
-/// The name of the first one, and with what the others' begin.
+/// Name of the first router, and prefix of the others' names.
 const NAME: &str = "quickstart-router";
-/// Names of the policies that let everybody and everything use public routers.
+/// Name of the policies that let every identity and service use public routers.
 const POLICY: &str = "quickstart";
 const ATTRIBUTE: &str = "public";
 
-/// The name of a router, and of the identity that hosts services for it.
+/// Name of a router, and of the identity that hosts services for it.
 pub(super) fn name(number: u8) -> String {
     match number {
         ..=1 => NAME.to_owned(),
@@ -34,8 +34,7 @@ pub(super) fn name(number: u8) -> String {
     }
 }
 
-/// Sees to it that the router is known to the controller and has its certificates. Answers whether
-/// something had to be done for that.
+/// Creates the router's entity and certificates if needed. Returns true if something was done.
 pub(super) async fn ensure(
     client: &ManagementClient,
     number: u8,
@@ -45,7 +44,7 @@ pub(super) async fn ensure(
     let known = match find(client, &name).await? {
         Some(known) => known,
         None => {
-            // Whoever has taken the policies away since does not get them back with a router.
+            // An operator who has deleted the policies does not get them back with another router.
             if number <= 1 {
                 make_policies(client).await?;
             }
@@ -72,7 +71,7 @@ fn one(role: &str) -> Option<Vec<String>> {
     Some(vec![role.to_owned()])
 }
 
-/// Policies with which the first service of a newcomer works, over every router.
+/// Creates the policies that make a first service work over every router.
 async fn make_policies(client: &ManagementClient) -> Result<(), Failure> {
     let policy = EdgeRouterPolicyBody {
         name: Some(POLICY.into()),
@@ -103,7 +102,7 @@ async fn make(client: &ManagementClient, name: &str) -> Result<EdgeRouterDetail,
     Ok(client.get(&edge_router::KIND, &id).await?)
 }
 
-/// An interrupted start may have made it already.
+/// Creates an entity, unless an interrupted start did so already.
 async fn make_once<B: Body>(
     client: &ManagementClient,
     kind: &Kind,
@@ -116,7 +115,7 @@ async fn make_once<B: Body>(
     Ok(())
 }
 
-/// Whether the files of the router hold a certificate of this very router.
+/// True if the router's files hold a certificate of exactly this router.
 fn has_certificates(config: &RouterConfig, router: &EdgeRouterDetail) -> bool {
     let section = IdentitySection {
         cert: config.identity.cert.clone(),
@@ -126,7 +125,7 @@ fn has_certificates(config: &RouterConfig, router: &EdgeRouterDetail) -> bool {
     Identity::load(&section).is_ok_and(|identity| identity.name() == Some(&router.base.id))
 }
 
-/// An enrollment token that can be used now.
+/// A valid enrollment token.
 async fn token(client: &ManagementClient, router: &EdgeRouterDetail) -> Result<String, Failure> {
     let fresh = |router: &EdgeRouterDetail| {
         let until = router.enrollment_expires_at?;

@@ -1,4 +1,4 @@
-//! Where the routers of a quickstart network listen, and the files made of that.
+//! The addresses of the routers of a quickstart network, and their files.
 
 use std::{net::IpAddr, path::Path};
 
@@ -9,29 +9,29 @@ use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home};
 
 const ROUTER_PORT: u16 = 3022;
 const LINK_PORT: u16 = 10_080;
-/// Links of a quickstart network stay on the machine.
+/// Links of a quickstart network are on loopback only.
 const LINK_HOST: &str = "127.0.0.1";
 
-/// A router that is to be made.
+/// A router that is to be created.
 #[derive(Debug)]
 pub(super) struct RouterPlan {
     pub(super) number: u8,
     pub(super) edge: End,
-    /// Where other routers connect; none in a network of one.
+    /// Address for links; `None` in a network of one router.
     pub(super) link: Option<End>,
 }
 
-/// Where routers are to listen.
+/// The ports of the routers.
 pub(super) struct Places<'a> {
-    /// The host that clients are told, and the option it came from.
+    /// The host that clients are told, and the option that it came from.
     pub(super) host: &'a str,
-    /// The port of the first router, and whether somebody chose it.
+    /// The port of the first router, and true if an option chose it.
     edge: (u16, bool),
     link: (u16, bool),
 }
 
 impl<'a> Places<'a> {
-    /// What the options say of a new network.
+    /// The ports for a new network.
     pub(super) fn new(args: &QuickstartArgs, host: &'a str) -> Self {
         let chosen = |port: Option<u16>, usual| (port.unwrap_or(usual), port.is_some());
         Self {
@@ -41,8 +41,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// What the options say of a network that has a first router; where they say nothing, ports go
-    /// on behind those of that router.
+    /// The ports for more routers in an existing network; without options they continue those of
+    /// the first router.
     fn behind(args: &QuickstartArgs, first: &RouterConfig, edge: &'a HostPort) -> Self {
         let mut places = Self::new(args, &edge.host);
         if args.router_port.is_none() {
@@ -56,7 +56,7 @@ impl<'a> Places<'a> {
         places
     }
 
-    /// Refuses ports that somebody chose and behind which there are too few.
+    /// Refuses chosen ports with too few ports behind them.
     pub(super) fn check(&self, routers: u8) -> Result<(), Failure> {
         for (option, (first, is_chosen)) in
             [("--router-port", self.edge), ("--link-port", self.link)]
@@ -76,19 +76,19 @@ impl<'a> Places<'a> {
         self.edge.0
     }
 
-    /// The first router of a new network.
+    /// The address for clients of the first router in a new network.
     pub(super) fn edge_of_first(&self, sockets: &mut Sockets) -> Result<End, Failure> {
         let port = Port { option: "--router-port", wanted: self.edge.0 };
         Ok(sockets.hold(port.end("--router-address", self.host)?))
     }
 
-    /// Where a further router takes clients: at the port as far behind that of the first one, or at
-    /// a free one where nobody chose and that is taken.
+    /// The address for clients of a further router: its port is as far behind the first router's as
+    /// its number, or a free one if no option chose the first port and this one is taken.
     pub(super) fn edge(&self, number: u8, sockets: &mut Sockets) -> Result<End, Failure> {
         sockets.near("--router-port", self.edge, number, "--router-address", self.host)
     }
 
-    /// Where a router takes links.
+    /// The address for links of a router.
     pub(super) fn link(&self, number: u8, sockets: &mut Sockets) -> Result<End, Failure> {
         sockets.near("--link-port", self.link, number, "--link-port", LINK_HOST)
     }
@@ -131,7 +131,7 @@ impl RouterPlan {
     }
 }
 
-/// How many routers a network is to have that has `there` of them.
+/// The number of routers that the network shall have; `there` exist.
 pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8, Failure> {
     match args.routers {
         None => Ok(there.max(1)),
@@ -144,8 +144,8 @@ pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8
     }
 }
 
-/// Makes files for further routers of a network that is there, and lets the others link with them.
-/// Answers how many are new.
+/// Writes files for further routers of an existing network, and lets existing routers link with
+/// them. Returns the number of new routers.
 pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
     let there = home.router_count();
     let wanted = wanted(args, there, home.root())?;
@@ -174,7 +174,7 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
         ports(&config).for_each(|port| sockets.reserve(port));
         configs.push((number, config));
     }
-    // Nothing is written before every port is known.
+    // Nothing is written until every port is known.
     let unlinked = configs
         .iter()
         .filter(|(_, config)| config.link.listeners.is_empty() && config.link.dialers.is_empty());
@@ -200,7 +200,7 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
     Ok(wanted - there)
 }
 
-/// The ports at which a router listens.
+/// The ports that a router listens at.
 fn ports(config: &RouterConfig) -> impl Iterator<Item = u16> {
     let edge = config.listeners.iter().filter_map(|listener| match listener {
         Listener::Edge(edge) => Some(edge.address.host_port().port),
@@ -210,7 +210,7 @@ fn ports(config: &RouterConfig) -> impl Iterator<Item = u16> {
     edge.chain(links)
 }
 
-/// Where SDKs are told to connect.
+/// The address that SDKs are told.
 pub(super) fn edge(config: &RouterConfig) -> Option<HostPort> {
     config.listeners.iter().find_map(|listener| match listener {
         Listener::Edge(edge) => Some(edge.advertise.clone()),
@@ -218,7 +218,7 @@ pub(super) fn edge(config: &RouterConfig) -> Option<HostPort> {
     })
 }
 
-/// Where other routers are told to connect.
+/// The address that other routers are told.
 pub(super) fn link(config: &RouterConfig) -> String {
     let listener = config.link.listeners.first();
     listener.map(|listener| listener.advertise.host_port().to_string()).unwrap_or_default()
@@ -245,7 +245,7 @@ mod tests {
         loaded.config
     }
 
-    /// Each router has ports, keys and a folder of its own, links on this machine, and dials.
+    /// Checks that each router has its own ports, keys and folder, links on loopback, and dials.
     fn check(home: &Home, count: u8) {
         assert_eq!(home.router_count(), count);
         let (mut ports, mut keys, mut folders) = (HashSet::new(), HashSet::new(), HashSet::new());
@@ -276,7 +276,7 @@ mod tests {
         let said = QuickstartArgs { router_port: Some(4000), link_port: Some(5000), ..args() };
         let places = Places::behind(&said, &first, &at);
         assert_eq!((places.edge, places.link), ((4000, true), (5000, true)));
-        // A network of one has no port for links yet.
+        // A network of one router has no port for links.
         let (_folder, home) = made(1);
         let places = Places::behind(&unsaid, &config(&home, 1), &at);
         assert_eq!(places.link, (LINK_PORT, false));
@@ -305,7 +305,7 @@ mod tests {
     fn a_port_of_this_network_is_not_taken_for_that_of_a_stranger() {
         let (_folder, home) = made(1);
         let of_first = edge(&config(&home, 1)).unwrap().port;
-        // The second router would get the port of the first.
+        // The second router's port would be that of the first.
         let taken = QuickstartArgs { router_port: Some(of_first - 1), ..args() };
         let error =
             add(&home, &QuickstartArgs { routers: Some(2), ..taken }).unwrap_err().to_string();
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_start_that_was_interrupted_leaves_no_routers_behind() {
         let (_folder, home) = made(4);
-        // The file of the controller is the last that is written.
+        // The controller's file is the last that is written.
         std::fs::remove_file(home.controller_file()).unwrap();
         let args = QuickstartArgs { routers: Some(2), ..args() };
         Plan::of(&args).unwrap().carry_out(&home).unwrap();
@@ -344,7 +344,7 @@ mod tests {
         check(&home, 3);
         assert_eq!(edge(&config(&home, 1)), before);
         assert!(std::fs::read_to_string(&file).unwrap().contains("# my own word"));
-        // What is there stays as it is.
+        // Existing files stay unchanged.
         let second = std::fs::read_to_string(home.router_file(2)).unwrap();
         assert_eq!(more(Some(4)).unwrap(), 1);
         check(&home, 4);

@@ -1,4 +1,4 @@
-//! `weft router explain`: every value in effect, and where it came from.
+//! `weft router explain`: every value in effect, and its origin.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::{
     output::{self, Format},
 };
 
-/// Prints what a file means.
+/// Prints the values of a file.
 pub(super) fn explain(file: &Path, format: Format) -> Result<(), Failure> {
     let examined = RouterConfig::examine_path(file)?;
     let mut facts: Vec<&KeyFact> = examined.facts.all().iter().collect();
     facts.sort_by_key(|fact| section_order(&fact.key));
     let rows: Vec<Value> = facts.into_iter().filter_map(row).collect();
-    // Wrong values are not in effect, and neither is the rest of the file.
+    // A file with mistakes has no effect at all.
     examined.accept()?;
     output::list(format, rows, &["key", "value", "from"]);
     Ok(())
@@ -28,7 +28,7 @@ fn row(fact: &KeyFact) -> Option<Value> {
         Origin::File { .. } => ("file", &[][..]),
         Origin::Variables { names, .. } => ("environment", names.as_slice()),
     };
-    // What changes nothing is worth a line only to who wrote it.
+    // Ignored keys are listed only if the file has them.
     if fact.kind == "ignored" && fact.origin == Origin::Default {
         return None;
     }

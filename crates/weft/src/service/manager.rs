@@ -1,44 +1,50 @@
-//! What the system's manager is told, over the socket that it names (`NOTIFY_SOCKET`).
+//! Messages to the system's service manager, over the socket in `NOTIFY_SOCKET`.
 
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// The manager that started this process, if one did and wants to hear of it.
+/// The service manager that started this process, if it wants messages.
 #[derive(Debug, Default)]
 pub(crate) struct Manager {
     is_there: bool,
     watchdog: Option<AbortOnDropHandle<()>>,
+    settling: Option<AbortOnDropHandle<()>>,
 }
 
-/// What a manager can be told.
+/// How long after a start code is given back that only the start needed, and how long after that
+/// again.
+const SETTLED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(55)];
+
+/// A message.
 #[derive(Debug, Clone, Copy)]
 enum Word {
     Ready,
     Reloading,
-    /// With the time that it may take.
+    /// With the time that stopping may take.
     Stopping(Duration),
     Alive,
 }
 
 impl Manager {
-    /// The one that this process was started by.
+    /// The manager of this process.
     pub(crate) fn of_process() -> Self {
         let is_there = std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty());
-        Self { is_there, watchdog: None }
+        Self { is_there, watchdog: None, settling: None }
     }
 
-    /// The program does its work. From now on the manager hears that it is alive, if it wants to,
-    /// for as long as each of these runtimes finds time for a task.
+    /// Reports that the program is ready. From then on the manager gets signs of life, if it wants
+    /// them, as long as each of these runtimes runs tasks.
     pub(crate) fn up(&mut self, runtimes: Vec<Handle>) {
         self.ready();
+        self.settling = Some(AbortOnDropHandle::new(tokio::spawn(settle())));
         let Some(limit) = watched().filter(|_| self.is_there) else { return };
         let every = (limit / 2).max(Duration::from_millis(1));
         self.watchdog = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             loop {
                 for runtime in &runtimes {
-                    // A runtime that is gone or stuck is what the manager is to notice.
+                    // A runtime that is gone or stuck must be noticed by the manager.
                     if runtime.spawn(async {}).await.is_err() {
                         return;
                     }
@@ -49,17 +55,17 @@ impl Manager {
         })));
     }
 
-    /// It does its work (again).
+    /// Reports that the program is ready again.
     pub(crate) fn ready(&self) {
         self.say(Word::Ready);
     }
 
-    /// It reads again what may change.
+    /// Reports that settings are being read again.
     pub(crate) fn reloading(&self) {
         self.say(Word::Reloading);
     }
 
-    /// It stops, which may take so long.
+    /// Reports that the program stops, which may take this long.
     pub(crate) fn stopping(&self, within: Duration) {
         self.say(Word::Stopping(within));
     }
@@ -67,6 +73,19 @@ impl Manager {
     fn say(&self, word: Word) {
         if self.is_there {
             tell(word);
+        }
+    }
+}
+
+/// Gives code back that only the start needed: once the program does its work, and once more when its
+/// peers have come.
+async fn settle() {
+    for after in SETTLED {
+        tokio::time::sleep(after).await;
+        let released = tokio::task::spawn_blocking(weft_unsafe_pages::release_code).await;
+        if let Ok(Err(problem)) = released {
+            tracing::debug!(%problem, "pages of program code stay resident");
+            return;
         }
     }
 }
@@ -91,7 +110,7 @@ fn tell(word: Word) {
     }
 }
 
-/// How long the manager waits for a sign of life, if it does.
+/// Longest time between two signs of life, if the manager wants them.
 #[cfg(unix)]
 fn watched() -> Option<Duration> {
     sd_notify::watchdog_enabled()

@@ -1,10 +1,9 @@
-//! A controller or router as a service: told when it is up and when it stops, watched, told to read
-//! again what may change while it runs.
+//! A controller or router as a service of the system.
 //!
-//! * the system's manager (systemd) hears `READY`, `RELOADING`, `STOPPING`, and `WATCHDOG` for as long
-//!   as the program's runtimes work ([`Manager`]);
-//! * SIGHUP has identity files and the levels of the log read again ([`HangUps`]);
-//! * the first SIGTERM or Ctrl-C stops, the second ends the process at once (`signals`).
+//! * The service manager (systemd) gets `READY`, `RELOADING`, `STOPPING`, and `WATCHDOG` as long as
+//!   the program's runtimes work ([`Manager`]).
+//! * SIGHUP reads identity files and the levels of the log again ([`HangUps`]).
+//! * The first SIGTERM or Ctrl-C stops the program, the second ends it at once (`signals`).
 
 mod manager;
 
@@ -16,12 +15,12 @@ pub(crate) use manager::Manager;
 
 use crate::{failure::Failure, log};
 
-/// SIGHUPs that came and were not dealt with.
+/// SIGHUPs that were received and not handled yet.
 #[derive(Debug, Clone)]
 pub(crate) struct HangUps(Arc<Notify>);
 
 impl HangUps {
-    /// Listens for them from now on. Where there is no such signal none ever comes.
+    /// Begins to listen for SIGHUP. On systems without it none is ever received.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let told = Self(Arc::new(Notify::new()));
         #[cfg(unix)]
@@ -39,13 +38,13 @@ impl HangUps {
         Ok(told)
     }
 
-    /// Waits for one.
+    /// Waits for the next SIGHUP.
     async fn next(&self) {
         self.0.notified().await;
     }
 
-    /// Has everything read again with each of them, for as long as it is polled. `reload` does what
-    /// the program itself has to do.
+    /// Reads everything again at each SIGHUP, as long as it is polled. `reload` does the program's
+    /// own part.
     pub(crate) async fn follow(&self, manager: &Manager, reload: impl AsyncFn()) {
         loop {
             self.next().await;

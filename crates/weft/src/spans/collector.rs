@@ -14,14 +14,14 @@ use weft_identity::{
 use super::{queue::Queue, wanted::Wanted};
 use crate::failure::chain;
 
-/// Longest answer that is read.
+/// Longest answer that is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// Sends what the exporter has encoded.
+/// Sends encoded spans to the collector.
 #[derive(Debug)]
 pub(super) struct Collector {
     client: reqwest::Client,
-    /// The exporter works on a thread without a runtime.
+    /// The runtime for requests: the exporter's thread has none.
     runtime: Handle,
     queue: Arc<Queue>,
 }
@@ -30,7 +30,7 @@ impl Collector {
     pub(super) fn new(wanted: &Wanted, queue: Arc<Queue>) -> Result<Self, String> {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(wanted.authorities.as_deref())?)
-            // What goes with the spans, keys of the collector, goes nowhere else.
+            // Headers may hold secrets for the collector, which must not go to other hosts.
             .redirect(reqwest::redirect::Policy::none())
             .timeout(wanted.timeout)
             .pool_max_idle_per_host(1)
@@ -40,7 +40,7 @@ impl Collector {
     }
 }
 
-/// Authorities of a file, or those of the system.
+/// TLS with the authorities of a file, or else of the system.
 fn tls(authorities: Option<&str>) -> Result<rustls::ClientConfig, String> {
     match authorities {
         Some(file) => {
@@ -77,7 +77,7 @@ async fn send(
     client: reqwest::Client,
     request: Request<Bytes>,
 ) -> Result<Response<Bytes>, HttpError> {
-    // The address may have a key in it.
+    // The address may contain a secret.
     let without_url = reqwest::Error::without_url;
     let request = reqwest::Request::try_from(request).map_err(without_url)?;
     let mut answer = client.execute(request).await.map_err(without_url)?;

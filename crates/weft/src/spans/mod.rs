@@ -1,12 +1,12 @@
-//! Spans of dials for a collector that speaks OTLP (Jaeger, Tempo, the OpenTelemetry Collector), as
-//! the environment variables of OpenTelemetry say.
+//! Export of spans to a collector over OTLP (Jaeger, Tempo, the OpenTelemetry Collector),
+//! configured by OpenTelemetry's environment variables.
 //!
 //! ```text
-//!  router, controller, SDK -> Spans -> queue (bounded) -> a thread of its own -> collector (HTTP)
+//! router, controller, SDK -> Spans -> queue (bounded) -> a thread of its own -> collector (HTTP)
 //! ```
 //!
-//! Nothing waits for the collector: what the queue has no room for is lost and counted, and a
-//! program that ends gives it two seconds.
+//! Nothing waits for the collector: spans that do not fit into the queue are lost and counted, and
+//! a program that ends gives the collector two seconds.
 
 mod collector;
 mod queue;
@@ -27,10 +27,10 @@ use collector::Collector;
 use queue::{Bounded, Queue, Watched};
 use wanted::Wanted;
 
-/// How long a program that ends waits for the collector.
+/// Time for the collector when the program ends.
 const END: Duration = Duration::from_secs(2);
 
-/// Spans on their way to a collector, or nothing.
+/// An export of spans, or none.
 pub(crate) struct Export(Option<Running>);
 
 struct Running {
@@ -39,13 +39,14 @@ struct Running {
 }
 
 impl Export {
-    /// Nothing is exported.
+    /// No export.
     pub(crate) fn off() -> Self {
         Self(None)
     }
 
-    /// Exports what the environment says, as this service unless it names another. What it says
-    /// wrong is logged, and nothing is exported then: a network works without spans.
+    /// Begins the export that the environment asks for, under this service's name unless the
+    /// environment has another. Invalid settings are logged and nothing is exported: the network
+    /// works without spans.
     pub(crate) fn start(service: &'static str) -> Self {
         let read = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
         let started = wanted::read(&read)
@@ -56,7 +57,7 @@ impl Export {
         }))
     }
 
-    /// Where a router or a controller puts its spans.
+    /// Spans for a router or a controller.
     pub(crate) fn spans(&self) -> Spans {
         match &self.0 {
             Some(running) => Spans::of(&running.provider, env!("CARGO_PKG_NAME")),
@@ -64,7 +65,7 @@ impl Export {
         }
     }
 
-    /// Has an SDK put its spans there.
+    /// Lets an SDK use the export.
     pub(crate) fn of_sdk(&self, builder: ContextBuilder) -> ContextBuilder {
         match &self.0 {
             Some(running) => builder.tracer_provider(&running.provider),
@@ -72,7 +73,7 @@ impl Export {
         }
     }
 
-    /// Exports what is left, as far as the collector takes it in time.
+    /// Exports the remaining spans, as far as the time allows.
     pub(crate) async fn end(self) {
         let Some(Running { provider, queue }) = self.0 else { return };
         let ending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(END));
@@ -95,7 +96,7 @@ impl Running {
         let batches = BatchSpanProcessor::builder(Watched::new(exporter, Arc::clone(&queue)))
             .with_batch_config(config)
             .build();
-        // The sampler is read from the environment here.
+        // The provider reads the sampler from the environment.
         let provider = SdkTracerProvider::builder()
             .with_resource(resource(wanted, service))
             .with_span_processor(Bounded::new(batches, Arc::clone(&queue)))
@@ -105,7 +106,7 @@ impl Running {
     }
 }
 
-/// Who tells the spans.
+/// The resource of the spans: service name and more.
 fn resource(wanted: &Wanted, service: &'static str) -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let resource = Resource::builder().with_attribute(version);

@@ -1,4 +1,4 @@
-//! The spans that wait for the collector: no more than there is room for.
+//! A bounded queue of spans for the collector.
 
 use std::{
     sync::{
@@ -17,24 +17,24 @@ use opentelemetry_sdk::{
 };
 use parking_lot::Mutex;
 
-/// Most spans that wait.
+/// Most spans in the queue.
 pub(super) const MOST: usize = 4096;
-/// Between two words in the log about the same trouble, at least.
+/// Shortest time between two log records about the same trouble.
 const SAID: Duration = Duration::from_secs(600);
 
-/// How many spans wait, and what became of others.
+/// Counts of spans: in the queue, exported, lost.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: AtomicUsize,
     lost: AtomicU64,
-    /// When it was logged that spans are lost.
+    /// Time of the last log record about lost spans.
     said: Mutex<Option<Instant>>,
-    /// What went wrong last, in the words of the client.
+    /// The last problem, as the HTTP client reported it.
     problem: Mutex<Option<String>>,
 }
 
 impl Queue {
-    /// Takes a place, if there is one.
+    /// Takes a place in the queue; false if it is full.
     fn enter(&self) -> bool {
         let one_more = |waiting: usize| (waiting < MOST).then_some(waiting + 1);
         let entered = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
@@ -44,7 +44,7 @@ impl Queue {
         entered.is_ok()
     }
 
-    /// So many were exported, or were not.
+    /// Notes that this many spans were exported, or failed to be.
     fn exported(&self, count: usize, result: &OTelSdkResult) {
         self.waiting.fetch_sub(count, Ordering::Relaxed);
         let problem = self.problem.lock().take();
@@ -53,7 +53,7 @@ impl Queue {
         }
     }
 
-    /// The client says why nothing is exported.
+    /// Notes the HTTP client's problem.
     pub(super) fn note(&self, problem: String) {
         *self.problem.lock() = Some(problem);
     }
@@ -68,7 +68,7 @@ impl Queue {
         }
     }
 
-    /// Nothing more is exported.
+    /// Ends the counts and logs lost spans.
     pub(super) fn end(&self) {
         let left = self.waiting.load(Ordering::Relaxed) as u64;
         let lost = self.lost.load(Ordering::Relaxed) + left;
@@ -78,7 +78,7 @@ impl Queue {
     }
 }
 
-/// Lets no more spans wait than there is room for.
+/// A processor that bounds the queue.
 #[derive(Debug)]
 pub(super) struct Bounded {
     inner: BatchSpanProcessor,
@@ -115,7 +115,7 @@ impl SpanProcessor for Bounded {
     }
 }
 
-/// Says what became of the spans that were exported.
+/// An exporter that reports results to the queue.
 #[derive(Debug)]
 pub(super) struct Watched {
     inner: Otlp,

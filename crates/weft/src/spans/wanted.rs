@@ -1,16 +1,16 @@
-//! What the environment says about spans.
+//! Settings of the export in the environment.
 
 use std::time::Duration;
 
 use reqwest::Url;
 
-/// How long a collector has for its answer, unless the environment says so.
+/// Default time for the collector's answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Where a collector is, unless the environment says so.
+/// Default address of the collector.
 const COLLECTOR: &str = "http://localhost:4318";
 const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
-/// Samplers that there are, and whether they take an argument.
+/// Names of samplers, and whether they take an argument.
 const SAMPLERS: [(&str, bool); 6] = [
     ("always_on", false),
     ("always_off", false),
@@ -20,23 +20,23 @@ const SAMPLERS: [(&str, bool); 6] = [
     ("parentbased_traceidratio", true),
 ];
 
-/// Spans are wanted.
+/// Settings of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// How long the collector has for its answer.
+    /// Time for the collector's answer.
     pub(super) timeout: Duration,
-    /// A file with the authorities of the collector, instead of those of the system.
+    /// File with the authorities of the collector, in place of the system's.
     pub(super) authorities: Option<String>,
-    /// Where the collector is, without secrets.
+    /// Address of the collector, without secrets.
     pub(super) shown: String,
-    /// The environment names the service.
+    /// True if the environment names the service.
     pub(super) is_named: bool,
 }
 
-/// Whether spans are wanted, and what has to be known before the exporter reads the rest (endpoint,
-/// headers, compression, sampler).
+/// The settings that are needed before the exporter reads the rest (endpoint, headers, compression,
+/// sampler). `None` if no export is wanted.
 pub(super) fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<Option<Wanted>, String> {
-    // What is said of traces goes before what is said of everything.
+    // A variable for traces overrides the one for everything.
     let otlp = |what: &str| {
         let own = format!("OTEL_EXPORTER_OTLP_TRACES_{what}");
         let all = format!("OTEL_EXPORTER_OTLP_{what}");
@@ -80,7 +80,7 @@ pub(super) fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<Option<Wanted
     }))
 }
 
-/// A sampler that is spelled wrong would record everything.
+/// Checks the sampler's name, as a misspelled one would record everything.
 fn check_sampler(env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
     let Some(sampler) = env(SAMPLER) else { return Ok(()) };
     let Some((_, takes_share)) = SAMPLERS.iter().find(|(name, _)| *name == sampler) else {
@@ -98,7 +98,7 @@ fn check_sampler(env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
     }
 }
 
-/// An address as it is logged: others may have a password or a key in it.
+/// An address for the log, without password and query.
 fn shown(address: &str) -> Option<String> {
     let url = Url::parse(address.trim()).ok()?;
     let host = url.host_str().filter(|_| matches!(url.scheme(), "http" | "https"))?;

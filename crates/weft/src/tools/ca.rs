@@ -1,4 +1,5 @@
-//! `weft verify ca NAME`: proves to the controller that one has the key of a certificate authority.
+//! `weft verify ca NAME`: proves to the controller that one holds the key of a certificate
+//! authority.
 
 use std::{path::Path, time::SystemTime};
 
@@ -9,7 +10,7 @@ use weft_identity::{Authority, Certificate, KeyAlgorithm, Leaf, PrivateKey, Purp
 use super::{kind, row};
 use crate::{cli::VerifyCaArgs, entity::name, failure::Failure, output};
 
-/// Shows the controller a certificate that only the owner of the authority can issue.
+/// Sends the controller a certificate that only the holder of the authority's key can issue.
 pub(crate) async fn verify(args: VerifyCaArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     let id = name::resolve(&client, kind("ca")?, &args.which).await?;
@@ -35,7 +36,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// A certificate of the authority whose common name is the token.
+/// A certificate of the authority with the token as its common name.
 fn issue(token: &str, cert: &[u8], key: &[u8]) -> Result<String, Failure> {
     let none = || Failure::new("the file of the authority holds no certificate");
     let certificate = Certificate::from_pem(cert)?.into_iter().next().ok_or_else(none)?;

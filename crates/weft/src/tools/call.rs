@@ -5,7 +5,7 @@ use weft_contract::{Api, Operation, headers, operation::Request, resource};
 
 use crate::{cli::CallArgs, entity::APIS, failure::Failure, output};
 
-/// Calls and prints what was answered.
+/// Calls an operation and prints the answer.
 pub(crate) async fn call(args: CallArgs) -> Result<(), Failure> {
     let (api, row) = find(&args)?;
     let client = args.session.client().await?;
@@ -59,7 +59,7 @@ fn find(args: &CallArgs) -> Result<(Api, &'static Operation), Failure> {
     })
 }
 
-/// What an API is called here.
+/// Name of an API on the command line.
 pub(crate) fn word(api: Api) -> &'static str {
     match api {
         Api::Management => "management",

@@ -13,10 +13,10 @@ use crate::{
     output::{self, Format, progress::spinner},
 };
 
-/// Time between two looks at a check that runs.
+/// Pause between two looks at a running check.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub(crate) async fn database(args: DatabaseArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     let format = args.output.format();
@@ -37,7 +37,7 @@ async fn snapshot(
     format: Format,
 ) -> Result<(), Failure> {
     let writing = spinner("the controller writes a snapshot");
-    // The fabric's operation takes a path, and says which one was used.
+    // The fabric's operation takes a path and returns the one that was used.
     let by_path = row(Api::Fabric, "createDatabaseSnapshotWithPath");
     let made: Value = match by_path {
         Ok(row) => {
@@ -87,13 +87,13 @@ async fn check(
     outcome(&state, &begun)
 }
 
-/// Whether the run that began then still runs.
+/// True if the check that began at `begun` is still running.
 fn goes_on(state: &Value, begun: &str) -> bool {
     state.get("inProgress") == Some(&Value::Bool(true)) && text(state, "startTime") == begun
 }
 
-/// What the run that began then has come to: only one that came to its end and left nothing behind
-/// is a success.
+/// Result of the check that began at `begun`. It is a success only if the check was completed and
+/// left no faults.
 fn outcome(state: &Value, begun: &str) -> Result<(), Failure> {
     let now = text(state, "startTime");
     if now.is_empty() {
@@ -130,12 +130,12 @@ fn outcome(state: &Value, begun: &str) -> Result<(), Failure> {
     }
 }
 
-/// A text of the state, empty if it has none.
+/// A text of the state; empty if there is none.
 fn text<'a>(state: &'a Value, name: &str) -> &'a str {
     state.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Faults that were found and are still there.
+/// Number of faults that are left.
 fn left(state: &Value) -> usize {
     let results = state.get("results").and_then(Value::as_array);
     let open = |fault: &&Value| fault.get("fixed") != Some(&Value::Bool(true));

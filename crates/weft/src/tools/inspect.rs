@@ -1,4 +1,4 @@
-//! `weft inspect`: what controllers and routers say of themselves.
+//! `weft inspect`: the inner state of controllers and routers.
 
 use serde_json::{Value, json};
 use weft_contract::{Api, headers};
@@ -10,7 +10,7 @@ use crate::{
     output::{self, Format, progress::spinner},
 };
 
-/// Asks and prints what was answered.
+/// Asks, and prints the answers.
 pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     let body = json!({"appRegex": args.of, "requestedValues": args.values});
@@ -21,7 +21,7 @@ pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
     asking.finish_and_clear();
     let answer: Value = serde_json::from_slice(&answer)
         .map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
-    // The answer comes with or without the usual envelope.
+    // The answer comes with or without an envelope.
     let answer = answer.get("data").unwrap_or(&answer);
     let list =
         |name: &str| answer.get(name).and_then(Value::as_array).filter(|found| !found.is_empty());
@@ -45,7 +45,7 @@ pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
     }
 }
 
-/// Who does not know a value says nothing at all.
+/// The failure that nobody answered: a program that does not know a value is silent.
 fn nobody(values: &[String], of: &str) -> Failure {
     Failure::not_found(format!(
         "no controller or router whose name or id contains a match of `{of}` knows {}",

@@ -1,11 +1,11 @@
-//! Commands that answer a question, or do one thing that is not about a kind of entity.
+//! Commands that answer a question, or do one thing that does not depend on a kind of entity.
 //!
 //! - [`why`]: why an identity can, or cannot, reach a service; [`why_path`]: over which path;
-//! - [`status`]: who is logged in where, and how large the network is;
+//! - [`status`]: the login, and the size of the network;
 //! - [`jwt`]: enrollment tokens; [`ca`]: proof of a certificate authority;
-//! - [`password`]: passwords of others and one's own; [`overrides`]: configs of one identity alone;
-//! - [`database`]: snapshots and the integrity check; [`inspect`]: what controllers and routers say
-//!   of themselves; [`trace`]: messages that they wrote down; [`call`]: any operation of any API.
+//! - [`password`]: passwords; [`overrides`]: configs of one identity;
+//! - [`database`]: snapshots and the integrity check; [`inspect`]: inner state of controllers and
+//!   routers; [`trace`]: trace files; [`call`]: any operation of any API.
 
 pub(crate) mod ca;
 pub(crate) mod call;
@@ -29,7 +29,7 @@ fn row(api: Api, id: &str) -> Result<&'static Operation, Failure> {
         .ok_or_else(|| Failure::new(format!("this release of weft does not know {id} of {api}")))
 }
 
-/// A word as a shell takes it for one.
+/// A word, quoted for a shell.
 fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_word = !text.is_empty() && !text.starts_with('-') && text.bytes().all(is_plain);

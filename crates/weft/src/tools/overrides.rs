@@ -12,7 +12,7 @@ use crate::{
     output,
 };
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub(crate) async fn overrides(args: OverrideArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     match &args.command {

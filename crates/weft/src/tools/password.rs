@@ -7,7 +7,7 @@ use weft_contract::{Api, resource::authenticator::method::UPDB};
 use super::{kind, row};
 use crate::{ask, cli::PasswordArgs, entity::name, failure::Failure, output, weak};
 
-/// Sets it.
+/// Sets the password.
 pub(crate) async fn password(args: PasswordArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     match &args.identity {
@@ -16,7 +16,7 @@ pub(crate) async fn password(args: PasswordArgs) -> Result<(), Failure> {
     }
 }
 
-/// The authenticator with a password among these.
+/// The authenticator with a password.
 fn with_password(found: &[Value]) -> Option<(&str, &str)> {
     let found = found.iter().find(|it| it.get("method").and_then(Value::as_str) == Some(UPDB))?;
     Some((found.get("id")?.as_str()?, found.get("username")?.as_str()?))

@@ -10,14 +10,14 @@ use crate::{
     output::{self, table},
 };
 
-/// Asks and prints.
+/// Asks, and prints the answer.
 pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
     let (name, login) = args.session.saved()?;
     let client = args.session.client().await?;
     let version = client.version().await?;
     let me = client.current_identity().await?;
     let summary = row(Api::Management, "listSummary")?;
-    // Who may not see the counts sees the rest.
+    // A login that may not read the counts sees the rest.
     let counts: Value = client.call(summary, &[], &[], None).await.unwrap_or_default();
     let mut shown = Map::new();
     shown.insert("login".to_owned(), json!(name));

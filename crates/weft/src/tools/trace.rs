@@ -1,4 +1,5 @@
-//! `weft trace show`: messages that a controller or router wrote down (`trace.path` of its file).
+//! `weft trace show`: messages in a trace file of a controller or router (`trace.path` in its
+//! file).
 
 use std::{
     fs::File,
@@ -17,7 +18,7 @@ use crate::{
     output::{self, Format, printable},
 };
 
-/// Shows the records that are asked for, in the order in which they were written.
+/// Prints the selected records in the order of the file.
 pub(crate) fn show(args: &TraceShowArgs) -> Result<(), Failure> {
     let wanted = Wanted::new(args)?;
     let is_json = args.output.format() != Format::Table;
@@ -37,7 +38,7 @@ pub(crate) fn show(args: &TraceShowArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which records are shown.
+/// Conditions on records.
 struct Wanted {
     peer: Option<Regex>,
     kinds: Vec<String>,
@@ -73,7 +74,7 @@ impl Wanted {
     }
 }
 
-/// Reads a file record by record. One that is being written may end within a record.
+/// Reads a file record by record. A file that is being written may end within a record.
 fn each(path: &Path, mut take: impl FnMut(Record)) -> Result<(), Failure> {
     let failed = |problem: String| Failure::new(format!("{}: {problem}", path.display()));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
@@ -117,7 +118,7 @@ fn line(record: &Record) -> String {
             )
         }
     };
-    // Labels of channels hold what peers call themselves.
+    // Labels of channels hold names that peers chose.
     printable::line(&text)
 }
 

@@ -1,4 +1,5 @@
-//! `weft why IDENTITY SERVICE`: what stands between an identity and a service, and what would help.
+//! `weft why IDENTITY SERVICE`: what prevents an identity from using a service, and what would
+//! help.
 
 use serde_json::Value;
 use weft_client::ManagementClient;
@@ -19,23 +20,23 @@ use crate::{
     output::{self, Format},
 };
 
-/// What is known about the two.
+/// Facts about the identity and the service.
 struct Facts {
     advice: PolicyAdvice,
     identity: IdentityDetail,
-    /// Policies that mean the identity, and those that mean the service.
+    /// Policies that select the identity, and policies that select the service.
     of_identity: Vec<ServicePolicyDetail>,
     of_service: Vec<ServicePolicyDetail>,
-    /// How many terminators the service has.
+    /// Number of terminators of the service.
     hosts: usize,
 }
 
-/// One thing that must hold.
+/// A condition, and whether it holds.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     holds: bool,
     says: String,
-    /// What to do, if it does not hold.
+    /// Advice, if it does not hold.
     help: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl Finding {
     }
 }
 
-/// Asks and answers.
+/// Asks, and prints the answer.
 pub(crate) async fn why(args: WhyArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     let identity = name::resolve(&client, kind("identity")?, &args.identity).await?;
@@ -108,7 +109,7 @@ fn print(facts: &Facts) {
     }
 }
 
-/// Everything that must hold for one of the two ways.
+/// The conditions for dialing or for hosting.
 fn findings(facts: &Facts, wanted: DialBind) -> Vec<Finding> {
     let mut findings = vec![standing(facts), policy(facts, wanted)];
     findings.extend(routers(facts));
@@ -233,7 +234,7 @@ fn routers(facts: &Facts) -> Vec<Finding> {
     }]
 }
 
-/// Conditions on the device that policies make; whether they hold is not known here.
+/// Posture checks of the policies; the command cannot tell whether they pass.
 fn conditions(facts: &Facts) -> Vec<String> {
     let shared = facts.of_identity.iter().filter(|policy| {
         facts.of_service.iter().any(|other| other.base.id == policy.base.id)

@@ -1,4 +1,4 @@
-//! `weft why-path FROM SERVICE`: over which path a dial goes now, and what is against the others.
+//! `weft why-path FROM SERVICE`: the path of a dial now, and the obstacles on others.
 
 use serde_json::Value;
 use weft_client::ManagementClient;
@@ -17,12 +17,12 @@ use crate::{
     output::{self, Format, units},
 };
 
-/// Terminators that are shown for a router, those that matter first.
+/// Most terminators that are shown for a router, relevant ones first.
 const SHOWN: usize = 12;
-/// Stands before what would be dialed by somebody who may not dial.
+/// Marks the terminator that would be dialed if policies allowed it.
 const NOT_ALLOWED: &str = "·";
 
-/// Asks and answers.
+/// Asks, and prints the answer.
 pub(crate) async fn why_path(args: WhyPathArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     let query: Vec<(&str, &str)> =
@@ -57,12 +57,12 @@ pub(crate) async fn why_path(args: WhyPathArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What nothing is called, and what would be another address as part of one.
+/// True for a name that no entity has, or that would change the address of a request.
 fn is_no_name(name: &str) -> bool {
     ["", ".", ".."].contains(&name)
 }
 
-/// Which of the two is not there.
+/// The failure that names which of the two does not exist.
 async fn nobody(client: &ManagementClient, args: &WhyPathArgs) -> Failure {
     let from = || {
         let from = &args.from;
@@ -90,7 +90,7 @@ fn listed(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The explanation in lines.
+/// The explanation as text.
 fn text(explanation: &PathExplanation, via: Option<&str>) -> String {
     let (from, service) = (&explanation.from.name, &explanation.service.name);
     let mut lines = Vec::new();
@@ -112,7 +112,7 @@ fn text(explanation: &PathExplanation, via: Option<&str>) -> String {
              explains one."
         ));
     }
-    // In detail: the one that was asked for, or the first that can be used.
+    // Explained in detail: the router of `--via`, or the first usable one.
     let first = explanation.entries.iter().find(|entry| match via {
         Some(via) => is_called(entry, via),
         None => entry.is_usable,
@@ -149,7 +149,7 @@ fn strategy(word: &str) -> String {
     format!("{means} ({word})")
 }
 
-/// A router over which a dial could enter, in one line.
+/// An entry router, in one line.
 fn short(entry: &PathEntry, is_allowed: bool) -> String {
     let name = &entry.router.name;
     if !entry.is_usable {
@@ -225,7 +225,7 @@ fn terminator_lines(entry: &str, terminator: &PathTerminator, is_allowed: bool) 
     lines
 }
 
-/// What dynamic cost is made of.
+/// The parts of a dynamic cost.
 fn experience(terminator: &PathTerminator) -> String {
     let circuits = match terminator.circuits {
         1 => "1 circuit".to_owned(),

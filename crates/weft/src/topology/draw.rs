@@ -1,18 +1,18 @@
-//! The mesh as a drawing of characters: routers on a ring, links as lines of dots, their costs beside
-//! them. A character of braille is a grid of two by four dots.
+//! The mesh as a drawing of characters: routers on a ring, links as lines of dots with their costs.
+//! A braille character is a grid of two by four dots.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::mesh::{Known, Mesh, Node, Pair};
 
-/// Columns where nobody says how many there are.
+/// Default width, in columns.
 pub(super) const USUAL: usize = 80;
 /// The widest drawing, in columns.
 const WIDEST: usize = 110;
 /// The narrowest one.
 const NARROWEST: usize = 40;
-/// How far along a line its cost may stand, from the end of one router to that of the other: beside
-/// the middle where lines meet there.
+/// Positions of a cost along its line, as shares of its length: beside the middle, where lines
+/// cross.
 const SHARES: [f64; 15] =
     [0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73, 0.46, 0.54, 0.38, 0.62, 0.3, 0.7, 0.2, 0.8];
 /// The first character of braille, without a dot.
@@ -22,12 +22,12 @@ const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 /// The longest name that is drawn, in columns.
 const NAME: usize = 22;
 
-/// Characters, each with its dots and perhaps a letter in their place.
+/// A grid of characters, each with dots or a letter in their place.
 struct Canvas {
     width: usize,
     height: usize,
     dots: Vec<u8>,
-    /// `None` where dots are shown; an empty letter is the second half of a wide one.
+    /// `None` where dots are shown. An empty letter is the second half of a wide one.
     letters: Vec<Option<char>>,
 }
 
@@ -45,7 +45,7 @@ impl Canvas {
         }
     }
 
-    /// A line between two dots; one that is not whole has gaps.
+    /// Draws a line between two dots, with gaps if it is not whole.
     fn line(&mut self, from: (i64, i64), to: (i64, i64), is_whole: bool) {
         let steps = (to.0 - from.0).abs().max((to.1 - from.1).abs()).max(1);
         for step in 0..=steps {
@@ -59,7 +59,7 @@ impl Canvas {
         }
     }
 
-    /// Whether a text would stand on no other, with a character around it.
+    /// True if a text fits here without touching another one.
     fn is_free(&self, column: usize, row: usize, width: usize) -> bool {
         if row >= self.height || column + width > self.width {
             return false;
@@ -70,7 +70,7 @@ impl Canvas {
         self.letters[line + from..line + to].iter().all(Option::is_none)
     }
 
-    /// Writes a text, if it stands on no other there.
+    /// Writes a text if it fits here.
     fn write_if_free(&mut self, column: usize, row: usize, text: &str) -> bool {
         let is_free = self.is_free(column, row, text.width());
         if is_free {
@@ -112,7 +112,7 @@ impl Canvas {
     }
 }
 
-/// The drawing; none if there is no room for every name and every cost.
+/// The drawing; `None` if there is no room for every name and every cost.
 pub(super) fn drawing(mesh: &Mesh, pairs: &[Pair], width: usize) -> Option<String> {
     if width < NARROWEST {
         return None;
@@ -151,10 +151,10 @@ pub(super) fn drawing(mesh: &Mesh, pairs: &[Pair], width: usize) -> Option<Strin
     Some(canvas.text())
 }
 
-/// Where the routers stand, by column and row: on a ring, the first one on top.
+/// Places of the routers, by column and row: on a ring, the first on top.
 fn places(count: usize, width: usize, height: usize, label: usize) -> Vec<(usize, usize)> {
     let (middle_x, middle_y) = ((width - 1) as f64 / 2.0, (height - 1) as f64 / 2.0);
-    // Labels stand around their places, and all of them are to be seen.
+    // The labels around the places must fit.
     let radius_x = (middle_x - label as f64 / 2.0 - 1.0).max(4.0);
     let radius_y = middle_y;
     (0..count)
@@ -170,7 +170,7 @@ fn places(count: usize, width: usize, height: usize, label: usize) -> Vec<(usize
         .collect()
 }
 
-/// A router: ● online, ○ not; ◐ online, and carries nothing for others; ? not known.
+/// Label of a router: ● online, ○ not; ◐ online, and carries nothing for others; ? not known.
 fn label(node: &Node) -> String {
     let mark = match node.known {
         None => '?',
@@ -189,7 +189,7 @@ fn label(node: &Node) -> String {
     format!(" {mark} {name} ")
 }
 
-/// What a line costs.
+/// Label of a line: its cost.
 fn cost(pair: &Pair) -> String {
     let cost = pair.cost.map_or_else(|| "down".to_owned(), |cost| cost.to_string());
     match pair.links {
@@ -247,7 +247,7 @@ mod tests {
         assert!(drawings >= 5, "{drawings}");
         let (_, three) = quickstart(3);
         assert!(drawing(&three, &three.pairs(), 80).is_some());
-        // Four names do not stand beside each other in so few columns.
+        // Four names do not fit beside each other in so few columns.
         let (_, many) = quickstart(9);
         assert!(drawing(&many, &many.pairs(), 60).is_none());
     }

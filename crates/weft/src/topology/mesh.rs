@@ -1,4 +1,4 @@
-//! What the fabric API says of the mesh, put together.
+//! The mesh, assembled from answers of the fabric API.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,21 +16,21 @@ use weft_contract::{
 
 use crate::failure::Failure;
 
-/// Circuits whose ways are looked at; of more only the number is told.
+/// Most circuits whose paths are read; of more only the number is shown.
 const COUNTED: i64 = 5000;
 
 /// The mesh.
 #[derive(Debug, Default)]
 pub(super) struct Mesh {
-    /// By name.
+    /// Sorted by name.
     pub(super) routers: Vec<Node>,
-    /// By the routers that they join.
+    /// Sorted by the routers that they join.
     pub(super) links: Vec<Link>,
-    /// How many circuits there are.
+    /// Number of circuits.
     pub(super) circuits: i64,
-    /// Whether the circuits of links and routers were counted.
+    /// True if the circuits of each link and router were counted.
     pub(super) is_counted: bool,
-    /// Whether the login may list no routers: only those that have links are known, by name.
+    /// True if the login may not list routers: only those with links are known, by name.
     pub(super) is_partial: bool,
 }
 
@@ -39,13 +39,13 @@ pub(super) struct Mesh {
 pub(super) struct Node {
     pub(super) id: String,
     pub(super) name: String,
-    /// None if only its links tell of it.
+    /// `None` if the router is known from its links only.
     pub(super) known: Option<Known>,
-    /// Circuits that go over it.
+    /// Number of circuits over the router.
     pub(super) circuits: usize,
 }
 
-/// What only a list of routers tells of a router.
+/// The facts about a router that only a list of routers has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) is_online: bool,
@@ -55,7 +55,7 @@ pub(super) struct Known {
 }
 
 impl Node {
-    /// How it is, in a word.
+    /// State of the router, in one word.
     pub(super) fn state(&self) -> &'static str {
         match self.known {
             None => "?",
@@ -90,13 +90,13 @@ impl From<router::RouterDetail> for Node {
     }
 }
 
-/// A link, with the places of its ends.
+/// A link, with the indexes of its routers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Link {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) detail: LinkDetail,
-    /// Circuits that go over it.
+    /// Number of circuits over the link.
     pub(super) circuits: usize,
 }
 
@@ -105,13 +105,13 @@ pub(super) struct Link {
 pub(super) struct Pair {
     pub(super) one: usize,
     pub(super) other: usize,
-    /// What the cheapest costs that paths may use; none if all of them are down.
+    /// Cost of the cheapest usable link; `None` if all are down.
     pub(super) cost: Option<u64>,
     pub(super) links: usize,
 }
 
 impl Mesh {
-    /// Asks for it.
+    /// Reads the mesh from the controller.
     pub(super) async fn ask(client: &ManagementClient) -> Result<Self, Failure> {
         let links: Vec<LinkDetail> = all(client, row("listLinks")?).await?;
         let routers = routers(client).await?;
@@ -120,7 +120,7 @@ impl Mesh {
         Ok(Self { is_partial, ..Self::of(routers.unwrap_or_default(), links, circuits, ways) })
     }
 
-    /// Puts it together; without ways nothing is counted.
+    /// Assembles the mesh. Without the paths of circuits nothing is counted.
     pub(super) fn of(
         mut nodes: Vec<Node>,
         links: Vec<LinkDetail>,
@@ -161,7 +161,7 @@ impl Mesh {
         Self { routers: nodes, links, circuits, is_counted, is_partial: false }
     }
 
-    /// Which routers are joined, by the places of both.
+    /// The pairs of routers that are linked, by index.
     pub(super) fn pairs(&self) -> Vec<Pair> {
         let mut pairs: BTreeMap<(usize, usize), Pair> = BTreeMap::new();
         for link in self.links.iter().filter(|link| link.from != link.to) {
@@ -206,8 +206,8 @@ impl Mesh {
     }
 }
 
-/// The routers; none if this login may not list them. The fabric API lists them for administrators
-/// alone, the management API for who has the permission `router.read`.
+/// The routers; `None` if the login may not list them. The fabric API lists them for administrators
+/// only, the management API for logins with the permission `router.read`.
 async fn routers(client: &ManagementClient) -> Result<Option<Vec<Node>>, Failure> {
     match all::<fabric::router::RouterDetail>(client, row("listRouters")?).await {
         Ok(found) => return Ok(Some(found.into_iter().map(Node::from).collect())),
@@ -221,12 +221,12 @@ async fn routers(client: &ManagementClient) -> Result<Option<Vec<Node>>, Failure
     }
 }
 
-/// Whether a login may not do what it asked for.
+/// True if the login lacks a permission.
 fn is_refused(error: &weft_client::Error) -> bool {
     matches!(error.status(), Some(401 | 403))
 }
 
-/// How many circuits there are, and those, if they are not too many.
+/// The number of circuits, and the circuits if they are not too many.
 async fn ways(client: &ManagementClient) -> Result<(i64, Option<Vec<CircuitDetail>>), Failure> {
     let operation = row("listCircuits")?;
     let mut found = Vec::new();
@@ -251,7 +251,7 @@ fn row(id: &str) -> Result<&'static Operation, Failure> {
         .ok_or_else(|| Failure::new(format!("this release of weft does not know {id}")))
 }
 
-/// All of a list of the fabric API.
+/// A whole list of the fabric API.
 async fn all<T: serde::de::DeserializeOwned>(
     client: &ManagementClient,
     operation: &Operation,
@@ -353,7 +353,7 @@ pub(super) mod tests {
         assert_eq!(managed.known.unwrap().cost, 7);
     }
 
-    /// A mesh as a login sees it that may list no routers.
+    /// A mesh for a login that may not list routers.
     pub(in crate::topology) fn unlisted() -> Mesh {
         let links = sample(&[], &[("a", "b", 7, false)]).links;
         let links = links.into_iter().map(|it| it.detail).collect();

@@ -1,8 +1,8 @@
-//! `weft topology`: the mesh, as it is now.
+//! `weft topology`: the mesh as it is now.
 //!
-//! - [`mesh`]: what is asked of the fabric API, put together;
-//! - [`draw`]: the mesh as a drawing of characters; [`tables`]: who costs what to whom;
-//! - [`svg`]: the same as a picture; [`screen`]: a terminal that is drawn anew.
+//! - [`mesh`]: the mesh, read from the fabric API;
+//! - [`draw`]: a drawing of characters; [`tables`]: tables, and costs between routers;
+//! - [`svg`]: a picture; [`screen`]: a terminal that is redrawn.
 
 mod draw;
 mod mesh;
@@ -22,12 +22,12 @@ use mesh::Mesh;
 
 pub(crate) use screen::{Key, Screen, restore};
 
-/// Routers that are drawn; more are told in tables alone.
+/// Most routers in a drawing; more are shown in tables only.
 const DRAWN: usize = 12;
-/// Lines between routers that a drawing still shows clearly.
+/// Most lines in a readable drawing.
 const CLEAR: usize = 24;
 
-/// Draws the mesh.
+/// Runs the command.
 pub(crate) async fn topology(args: TopologyArgs) -> Result<(), Failure> {
     let format = args.output.format();
     if format != Format::Table && args.svg.is_some() {
@@ -60,7 +60,7 @@ pub(crate) async fn topology(args: TopologyArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The mesh in lines, none of them wider than the terminal.
+/// The mesh as text, no line wider than the terminal.
 fn text(mesh: &Mesh, width: Option<usize>) -> String {
     let mut parts = vec![tables::summary(mesh)];
     let pairs = mesh.pairs();
@@ -78,10 +78,10 @@ fn text(mesh: &Mesh, width: Option<usize>) -> String {
     output::table::broken(&printable::lines(&parts.join("\n")), width)
 }
 
-/// Draws it again and again, until somebody has seen enough.
+/// Redraws the mesh until a key ends it.
 async fn watch(session: &Session, pause: Duration) -> Result<(), Failure> {
     let client = session.client().await?;
-    // Whoever may not see it is told so before the screen is taken.
+    // A login without the permission is told so before the screen changes.
     let mut mesh = Mesh::ask(&client).await?;
     let mut screen = Screen::open()?;
     let mut trouble = None;
@@ -118,7 +118,7 @@ mod tests {
         for width in [20, 30, 39, 40, 60, 80, 200] {
             let text = text(&sample(&names, &links), Some(width));
             assert!(text.lines().all(|line| line.width() <= width), "{width}\n{text}");
-            // Where nothing can be drawn, a table says what links cost.
+            // Without a drawing, a table shows the costs of links.
             assert_eq!(text.contains('●'), !text.contains("LINK COST"), "{width}\n{text}");
         }
         assert!(text(&sample(&names, &links), None).contains('●'));

@@ -1,5 +1,4 @@
-//! A terminal that is drawn anew again and again, and is afterwards as it was before, however that
-//! ends.
+//! A terminal that is redrawn repeatedly and restored at the end, however that comes.
 
 use std::{
     io::{self, IsTerminal as _, Read as _, Write as _},
@@ -13,40 +12,40 @@ use tokio::sync::mpsc::{Receiver, channel};
 use super::tables;
 use crate::{ask, failure::Failure};
 
-/// The other screen, without a cursor.
+/// Switches to the alternate screen and hides the cursor.
 const OPEN: &str = "\u{1b}[?1049h\u{1b}[?25l";
 const CLOSE: &str = "\u{1b}[?25h\u{1b}[?1049l";
-/// To the first character of the first line.
+/// Moves the cursor to the first character of the first line.
 const HOME: &str = "\u{1b}[H";
-/// Nothing behind the cursor, in its line and below.
+/// Clears the rest of the line.
 const REST: &str = "\u{1b}[K";
 const BELOW: &str = "\u{1b}[J";
-/// Lines where nobody says how many there are.
+/// Default height, in lines.
 const LINES: usize = 24;
 
-/// Whether the other screen is shown. Not in [`Screen`] because a second signal ends the process
-/// without dropping anything.
+/// True while the alternate screen is shown. It is not in [`Screen`], because a second signal ends
+/// the process without dropping values.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// What somebody has typed.
+/// A key that was pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// It is enough.
+    /// A key that ends the display.
     End,
-    /// Draw it again.
+    /// Any other key: redraw.
     Other,
 }
 
-/// The other screen, until it is dropped.
+/// The alternate screen, until it is dropped.
 pub(crate) struct Screen {
     keys: Receiver<Key>,
-    /// Whether somebody can type.
+    /// True while keys can be read.
     is_open: bool,
     _keyboard: ask::Unseen,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Switches to the alternate screen.
     pub(crate) fn open() -> Result<Self, Failure> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return Err(Failure::usage(
@@ -74,18 +73,18 @@ impl Screen {
         Ok(Self { keys, is_open: true, _keyboard: keyboard })
     }
 
-    /// Columns and lines.
+    /// Width in columns and height in lines.
     pub(crate) fn size(&self) -> (usize, usize) {
         let width = tables::width().unwrap_or(super::draw::USUAL);
         (width, height().filter(|lines| *lines > 2).unwrap_or(LINES))
     }
 
-    /// Draws a text, as much of it as there is room for, with a line at the foot.
+    /// Draws as much of a text as fits, and a line at the foot.
     pub(crate) fn show(&self, text: &str, foot: &str) {
         show(&frame(text, foot, self.size().1));
     }
 
-    /// Waits for a key; none if nobody typed one.
+    /// Waits for a key; `None` after `patience`.
     pub(crate) async fn key(&mut self, patience: Duration) -> Option<Key> {
         if !self.is_open {
             tokio::time::sleep(patience).await;
@@ -93,7 +92,7 @@ impl Screen {
         }
         match tokio::time::timeout(patience, self.keys.recv()).await {
             Ok(Some(key)) => Some(key),
-            // The terminal tells no keys any more.
+            // The terminal has no more keys.
             Ok(None) => {
                 self.is_open = false;
                 None
@@ -109,14 +108,14 @@ impl Drop for Screen {
     }
 }
 
-/// Shows what was there before.
+/// Restores the former screen.
 pub(crate) fn restore() {
     if IS_OPEN.swap(false, Ordering::SeqCst) {
         show(CLOSE);
     }
 }
 
-/// Everything that is written for one drawing, so that nothing flickers.
+/// The characters of one drawing, written at once against flicker.
 fn frame(text: &str, foot: &str, lines: usize) -> String {
     let room = lines.saturating_sub(1);
     let all: Vec<&str> = text.lines().collect();
@@ -134,7 +133,7 @@ fn frame(text: &str, foot: &str, lines: usize) -> String {
 
 fn show(text: &str) {
     let mut out = io::stdout().lock();
-    // A terminal that is gone needs nothing.
+    // Errors are ignored: the terminal may be gone.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

@@ -1,5 +1,5 @@
-//! The mesh as a picture (SVG): routers on a ring, links as lines with what they cost. It needs no
-//! other file, and is read on a light and on a dark ground.
+//! The mesh as a picture (SVG): routers on a ring, links as lines with their costs. It refers to no
+//! other file, and is readable on light and dark backgrounds.
 
 use std::f64::consts::{FRAC_PI_2, TAU};
 use std::fmt::Write as _;
@@ -8,9 +8,9 @@ use super::mesh::{Known, Mesh, Node, Pair};
 use super::tables::summary;
 use crate::output::{printable, units};
 
-/// The least distance between two routers on the ring.
+/// Smallest distance between two routers on the ring.
 const APART: f64 = 110.0;
-/// The least radius of the ring.
+/// Smallest radius of the ring.
 const LEAST_RADIUS: f64 = 220.0;
 /// Room around the ring for names.
 const ROOM: f64 = 130.0;
@@ -102,7 +102,7 @@ fn line(text: &mut String, mesh: &Mesh, pair: &Pair, places: &[(f64, f64)]) {
 }
 
 fn cost(text: &mut String, pair: &Pair, places: &[(f64, f64)]) {
-    // Not in the middle, where lines between opposite routers meet.
+    // Off the middle, where lines between opposite routers cross.
     let (from, to, share) = (places[pair.one], places[pair.other], 0.4);
     let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
     let mut shown = pair.cost.map_or_else(|| "down".to_owned(), |cost| cost.to_string());
@@ -130,7 +130,7 @@ fn router(text: &mut String, node: &Node, (x, y): (f64, f64), middle: f64) {
     if name.len() < whole.len() {
         name.push('…');
     }
-    // Names stand outside of the ring.
+    // Names are outside of the ring.
     let below = if y < middle - 1.0 { -18.0 } else { 28.0 };
     let _ = writeln!(
         text,
@@ -142,8 +142,8 @@ fn router(text: &mut String, node: &Node, (x, y): (f64, f64), middle: f64) {
     );
 }
 
-/// Text of others in XML: nothing of it is markup or reorders what stands beside it, and nothing is
-/// in it that XML cannot hold.
+/// Text from others, escaped for XML: no markup, no change of direction, no characters that XML
+/// cannot have.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for one in printable::lines(text).chars() {

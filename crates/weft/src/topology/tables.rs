@@ -8,15 +8,15 @@ use crate::output::{
     units,
 };
 
-/// What of a router is not known.
+/// Shown in place of an unknown value.
 const UNKNOWN: &str = "?";
 
-/// How wide the terminal is; none where there is none.
+/// Width of the terminal; `None` if there is none.
 pub(super) fn width() -> Option<usize> {
     table::terminal()
 }
 
-/// The mesh in one line, and what is missing of it in another.
+/// A summary of the mesh, and a line about what is missing in it.
 pub(super) fn summary(mesh: &Mesh) -> String {
     let known: Vec<_> = mesh.routers.iter().filter_map(|node| node.known).collect();
     let online = match mesh.is_partial {
@@ -42,7 +42,7 @@ pub(super) fn summary(mesh: &Mesh) -> String {
     )
 }
 
-/// What it costs from one router to the next, each row a router and each column the same ones.
+/// Costs between routers that are linked: one row and one column for each router.
 pub(super) fn matrix(mesh: &Mesh, pairs: &[Pair], width: Option<usize>) -> String {
     let count = mesh.routers.len();
     let mut columns = vec![Column { title: "LINK COST".to_owned(), pointer: "/name".to_owned() }];
@@ -92,7 +92,7 @@ pub(super) fn routers(mesh: &Mesh, width: Option<usize>) -> String {
     shown(&rows, width)
 }
 
-/// The links, what matters most on the left: columns on the right have no room first.
+/// The links, with important columns on the left, as those on the right are left out first.
 pub(super) fn links(mesh: &Mesh, width: Option<usize>) -> String {
     let columns = [
         ("FROM", "from"),
@@ -122,7 +122,7 @@ pub(super) fn links(mesh: &Mesh, width: Option<usize>) -> String {
     shown(&rows, width)
 }
 
-/// A table, with what it has no room for.
+/// A table, with the names of columns that did not fit.
 fn shown(rows: &Rows, width: Option<usize>) -> String {
     let fitted = rows.fitted_to(width);
     match fitted.note() {
@@ -131,7 +131,7 @@ fn shown(rows: &Rows, width: Option<usize>) -> String {
     }
 }
 
-/// How many connections of which type: `3 link.default, 1 link.ack`.
+/// Number of connections by type: `3 link.default, 1 link.ack`.
 fn connections(link: &Link) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for connection in &link.detail.connections {
@@ -162,7 +162,7 @@ mod tests {
     use super::super::mesh::tests::{sample, unlisted};
     use super::*;
 
-    /// What stands in the first column, with names that are broken over lines put together.
+    /// The first column of a table, with broken names joined.
     fn first_column(text: &str) -> String {
         let rows = text.lines().filter_map(|line| line.strip_prefix('│'));
         rows.filter_map(|row| row.split(['│', '┆']).next()).map(str::trim).collect()

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{cli::DialArgs, failure::Failure, until_interrupted};
 
-/// Nobody waits long enough for services to change.
+/// Interval of reading services: long, because a dial is short.
 const REFRESH: Duration = Duration::from_secs(300);
 
 /// Connects standard input and output with a service.
@@ -36,13 +36,13 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     };
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
-    // What was written is to arrive, also if this was all.
+    // Waits until everything written has been sent.
     context.close().await;
     carried
         .map_err(|error| Failure::new(format!("the connection to {} broke: {error}", args.service)))
 }
 
-/// What a host that forwards is told: the address that is wanted.
+/// Application data for a host that forwards: the wanted address.
 fn app_data(text: &str) -> Result<Bytes, Failure> {
     let wrong = || Failure::usage(format!("--to: `{text}` must be <host>:<port>"));
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;

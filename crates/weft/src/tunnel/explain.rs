@@ -1,4 +1,4 @@
-//! Why a dial or a bind did not work, and what to do about it.
+//! Explanations of failed dials and binds, with advice.
 
 use weft_sdk::{Context, Error, Service};
 
@@ -26,7 +26,7 @@ pub(super) fn failure(error: &Error) -> Failure {
     }
 }
 
-/// What is to be done with a service.
+/// Use of a service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Dial,
@@ -49,7 +49,7 @@ impl Use {
     }
 }
 
-/// A failure that concerns one service; where its name is not known, with the names that are.
+/// The failure that concerns one service; for an unknown name, with the names that exist.
 pub(super) async fn of_service(context: &Context, name: &str, of: Use, error: &Error) -> Failure {
     let failure = failure(error);
     if !matches!(error, Error::ServiceUnknown { .. } | Error::NotPermitted { .. }) {
@@ -61,7 +61,7 @@ pub(super) async fn of_service(context: &Context, name: &str, of: Use, error: &E
     }
 }
 
-/// The service of this name, if it may be used so.
+/// The service with this name, if the identity may use it this way.
 pub(super) fn check(
     context: &Context,
     services: &[Service],

@@ -1,4 +1,4 @@
-//! `weft host`: one application of this machine, as a service.
+//! `weft host`: hosts one application of this machine as a service.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     output, signals,
 };
 
-/// How often the session is looked after.
+/// Interval of checking the session.
 const REFRESH: Duration = Duration::from_secs(60);
 
 /// Hosts a service until it is told to stop.
@@ -78,7 +78,7 @@ fn address(text: &str) -> Result<(Protocol, String, u16), Failure> {
     let (host, port) = rest.rsplit_once(':').unwrap_or(("localhost", rest));
     let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    // Addresses of IPv6 have colons of their own.
+    // IPv6 addresses contain colons and need brackets.
     if bare.is_none() && host.contains(':') {
         return Err(wrong());
     }

@@ -1,4 +1,4 @@
-//! Identities that were named on the command line: files, enrollment tokens, folders of both.
+//! Identities on the command line: files, enrollment tokens, and folders of both.
 
 use std::{
     collections::BTreeSet,
@@ -15,8 +15,8 @@ use crate::{
     output,
 };
 
-/// The identity files that were meant. What is a token is enrolled, once; the file lies beside it
-/// from then on.
+/// The named identity files. A token is enrolled, once; its identity file lies beside it from then
+/// on.
 pub(super) async fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = BTreeSet::new();
     for path in named {
@@ -36,7 +36,7 @@ pub(super) async fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(files.into_iter().collect())
 }
 
-/// The identity file that was meant.
+/// The named identity file.
 pub(super) async fn file(path: &Path) -> Result<PathBuf, Failure> {
     if !is(path, "jwt") {
         return Ok(path.to_owned());
@@ -50,7 +50,7 @@ pub(super) async fn file(path: &Path) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
-/// Identities and tokens in a folder; a token whose identity is there is that identity.
+/// Identity files and tokens in a folder. A token with an identity file stands for that file.
 fn inside(folder: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()));
     let mut found = BTreeSet::new();
@@ -69,7 +69,7 @@ fn is(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|known| known.eq_ignore_ascii_case(extension))
 }
 
-/// Contexts as tunnelers want them.
+/// Contexts for tunnelers.
 pub(super) fn builder(refresh: Duration) -> ContextBuilder {
     Context::builder()
         .config_types(weft_tunnel::config::TYPES)

@@ -1,5 +1,5 @@
-//! What `weft tunnel run` changes on the machine: asked for before anything else, so that whoever may
-//! not do it hears so at once.
+//! Interception by `weft tunnel run`: begun before anything else, so that a missing privilege is
+//! reported at once.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ use crate::{
     failure::Failure,
 };
 
-/// The port of a controller that does not say one.
+/// Default port of a controller.
 const HTTPS: u16 = 443;
 
-/// Begins to take clients in, if that is wanted; nobody's yet.
+/// Begins to intercept, if wanted, without any identity so far.
 pub(super) async fn start(
     wanted: Option<&Intercepting>,
     identities: &[PathBuf],
@@ -51,6 +51,7 @@ fn options(
     Ok(InterceptOptions {
         name: wanted.name.clone(),
         resolver: given(&wanted.resolver),
+        diverter: wanted.diverter.clone(),
         names,
         upstream: given(&wanted.dns_upstream),
         upstream_mode: match wanted.dns_upstream_mode {
@@ -71,7 +72,7 @@ fn options(
     })
 }
 
-/// Where the controllers of identities are. What is wrong with a file is told when it is used.
+/// Addresses of the identities' controllers. Problems of the files are reported when they are used.
 fn controllers(identities: &[PathBuf]) -> Vec<(String, u16)> {
     let mut out = Vec::new();
     for file in identities.iter().filter_map(|path| IdentityFile::read(path).ok()) {

@@ -1,10 +1,9 @@
-//! `weft tunnel`, `weft dial`, `weft host`: programs that know nothing of the network, joined with it
-//! over the SDK.
+//! `weft tunnel`, `weft dial`, `weft host`: connect programs with the network, over the SDK.
 //!
 //! - [`identities`]: files, tokens and folders on the command line, logged in;
-//! - [`intercepting`]: what changes the machine while clients are taken in;
-//! - [`run`]: tunnelers that stay; [`status`]: what they do, over a socket of this machine;
-//! - [`dial`], [`host`]: one connection, one service; [`explain`]: why it did not work.
+//! - [`intercepting`]: changes of the machine for interception;
+//! - [`run`]: tunnelers; [`status`]: their state, over a local socket;
+//! - [`dial`], [`host`]: one connection, one service; [`explain`]: why one failed.
 
 mod dial;
 mod explain;
@@ -19,7 +18,7 @@ pub(crate) use host::host;
 
 use crate::{cli::TunnelCommand, failure::Failure, until_interrupted};
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub(crate) async fn tunnel(command: TunnelCommand) -> Result<(), Failure> {
     match command {
         TunnelCommand::Run(args) => run::run(args.run, Some(args.intercept)).await,

@@ -1,4 +1,4 @@
-//! `weft tunnel run`, `run-host` and `proxy`: tunnelers that stay.
+//! `weft tunnel run`, `run-host` and `proxy`: tunnelers.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,10 +23,11 @@ use crate::{
     output, signals,
 };
 
-/// The first wait after a login that failed, and the longest.
+/// First and longest wait after a failed login.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Tunnels for all identities, until told to stop; takes clients in if it is said how.
+/// Runs a tunneler for all identities until it is told to stop, with interception if there are
+/// settings for it.
 pub(super) async fn run(
     args: TunnelRunArgs,
     intercepting: Option<Intercepting>,
@@ -57,7 +58,7 @@ pub(super) async fn run(
     served.and(ended)
 }
 
-/// Tunnels for each identity; answers why the last one was given up that was.
+/// Runs a tunneler for each identity. Returns the failure of the last one if all have failed.
 async fn all(
     files: Vec<PathBuf>,
     how: &Running,
@@ -85,7 +86,7 @@ async fn all(
     if stop.is_cancelled() { Ok(()) } else { failure }
 }
 
-/// Tunnels for one identity. A controller that is not there is waited for.
+/// Runs a tunneler for one identity. It waits for a controller that cannot be reached.
 async fn one(
     file: &Path,
     refresh: Duration,
@@ -129,7 +130,7 @@ async fn one(
     Ok(())
 }
 
-/// Offers services at ports, until told to stop.
+/// Offers services at ports until it is told to stop.
 pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     let stop = signals::first()?;
     let named = args.ports.iter().map(|text| named(text)).collect::<Result<Vec<_>, _>>()?;
@@ -165,7 +166,7 @@ async fn finish(context: weft_sdk::Context, tunneler: &Tunneler, drain: Duration
     context.close().await;
 }
 
-/// Waits until no connection is open, at most for so long.
+/// Waits until no connection is open, for `limit` at most.
 pub(super) async fn drained(open: impl Fn() -> u64, limit: Duration) {
     if open() > 0 {
         output::say(format!(

@@ -1,6 +1,6 @@
-//! What tunnelers do, told over a socket of this machine that only its user can open.
+//! State of tunnelers, over a local socket that only its user can open.
 //!
-//! Whoever connects is told everything at once, as JSON, and that is all: nothing is read from him.
+//! A client that connects gets everything as JSON; nothing is read from it.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,23 +20,23 @@ use crate::{
     topology::{Key, Screen},
 };
 
-/// Between the two looks that rates are made of.
+/// Time between the two states that rates are computed from.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long somebody may take to be told.
+/// Time for a client to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest answer that is read.
+/// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = 64 << 20;
 
-/// What one process tells.
+/// State of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Answer {
-    /// Its process id.
+    /// Process id.
     pid: u32,
-    /// What it does for each identity.
+    /// State of each identity.
     identities: Vec<Status>,
 }
 
-/// The socket of a tunneler; removed with it.
+/// The socket of a tunneler, removed when dropped.
 pub(super) struct Served {
     path: PathBuf,
     _task: tokio_util::task::AbortOnDropHandle<()>,
@@ -48,7 +48,7 @@ impl Drop for Served {
     }
 }
 
-/// Shows what tunnelers do.
+/// Shows the state of tunnelers.
 pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
     let format = args.output.format();
     let first = ask_all(args.socket.as_deref()).await?;
@@ -90,7 +90,7 @@ pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
     }
 }
 
-/// One row for each service and each way it is used.
+/// One row for each service and each use of it.
 fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> {
     let mut out = Vec::new();
     for answer in now {
@@ -196,7 +196,7 @@ fn text(rows: &[Value]) -> String {
     shown.fitted().text
 }
 
-/// Asks one tunneler, or all that this user runs.
+/// Asks one tunneler, or all of this user.
 #[cfg(unix)]
 async fn ask_all(socket: Option<&Path>) -> Result<Vec<Answer>, Failure> {
     if let Some(socket) = socket {
@@ -216,7 +216,7 @@ async fn ask_all(socket: Option<&Path>) -> Result<Vec<Answer>, Failure> {
         }
         match ask(&path).await {
             Ok(answer) => answers.push(answer),
-            // Left by a tunneler that was killed.
+            // Left behind by a tunneler that was killed.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                 let _ = std::fs::remove_file(&path);
             }
@@ -247,7 +247,7 @@ async fn ask(path: &Path) -> std::io::Result<Answer> {
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
 }
 
-/// Where this user's tunnelers have their sockets.
+/// Folder of this user's sockets.
 #[cfg(unix)]
 fn folder() -> PathBuf {
     let user = rustix::process::geteuid();
@@ -262,7 +262,7 @@ fn folder() -> PathBuf {
 
 #[cfg(unix)]
 impl Served {
-    /// Tells what tunnelers do to whoever asks, until dropped.
+    /// Serves the state of tunnelers until dropped.
     pub(super) fn start(
         path: Option<&Path>,
         tunnelers: Arc<Mutex<Vec<Arc<Tunneler>>>>,
@@ -281,7 +281,7 @@ impl Served {
             Failure::new(format!("{}: {error}", path.display()))
                 .during("the socket for `weft tunnel status`")
         };
-        // A socket that nobody serves is left by a process that was killed.
+        // A socket that nobody serves was left behind by a killed process.
         if std::os::unix::net::UnixStream::connect(&path)
             .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
         {
@@ -312,7 +312,7 @@ async fn tell(mut stream: tokio::net::UnixStream, text: &[u8]) -> std::io::Resul
     stream.shutdown().await
 }
 
-/// Makes a folder that is this user's alone, or finds that it is.
+/// Creates a folder that only this user can open, or checks that it is one.
 #[cfg(unix)]
 fn private(folder: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -394,7 +394,7 @@ mod tests {
         drop(served);
         assert!(!path.exists());
         assert!(ask_all(Some(&path)).await.is_err());
-        // A folder that others can write to is nobody's own.
+        // A folder that others can write to is refused.
         let open = folder.path().join("open");
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,8 +1,8 @@
-//! `weft verify traffic`: proves that data gets through a network, and how fast.
+//! `weft verify traffic`: proves that data gets through a network, and measures how fast.
 //!
-//! A [`scene`] of throw-away entities is made over the management API, two applications in this
-//! process play in it ([`traffic`]), and everything that was made is removed again, whatever
-//! happened. `weft quickstart` checks itself with the same code.
+//! A [`scene`] of throw-away entities is created over the management API, two applications in this
+//! process use it ([`traffic`]), and everything is removed again, whatever happened. `weft
+//! quickstart` checks itself with the same code.
 
 mod scene;
 mod traffic;
@@ -26,13 +26,13 @@ use scene::Scene;
 pub(crate) use traffic::{Amount, Measured};
 
 const MIB: u64 = 1 << 20;
-/// How long removing may take once everything else is over.
+/// Time for removing everything at the end.
 const REMOVAL: Duration = Duration::from_secs(30);
-/// How long the request that is under way at an interruption may take. Given up earlier, what it
-/// makes could come after the removal.
+/// Time for a request that is in progress at an interruption. If it was abandoned earlier, its
+/// entity could be created after the removal.
 const LAST_REQUEST: Duration = Duration::from_secs(10);
 
-/// Does what was asked for.
+/// Runs the command.
 pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     let amount = Amount {
@@ -54,7 +54,7 @@ pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the scene, measures in it, and removes it, also after a failure or once `stop` is
+/// Creates the scene, measures, and removes the scene, also after a failure or once `stop` is
 /// cancelled.
 pub(crate) async fn measure(
     client: &ManagementClient,
@@ -104,7 +104,7 @@ async fn play(
     }
 }
 
-/// Without a router nothing can work, and that is worth saying at once.
+/// Fails at once if there is no router.
 async fn require_router(client: &ManagementClient) -> Result<(), Failure> {
     let routers: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
     if routers.iter().any(|router| router.is_online) {

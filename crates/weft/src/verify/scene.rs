@@ -1,8 +1,8 @@
-//! The entities of a check: made over the management API, and removed whatever happens.
+//! The entities of a check: created over the management API, and removed whatever happens.
 //!
-//! Names are chosen before anything is sent, and removal goes by name: what was made by a request
-//! whose answer never arrived is removed too. An interruption is noticed between requests: one
-//! that is under way is not given up, for what it makes would come after the removal.
+//! Names are chosen before anything is sent, and entities are removed by name, so that an entity
+//! whose create was never answered is removed too. An interruption takes effect between requests: a
+//! request in progress is not abandoned, as its entity could be created after the removal.
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use weft_sdk::IdentityFile;
 use super::of;
 use crate::failure::Failure;
 
-/// Kinds of what is made, in the order of removal: what refers before what is referred to.
+/// Kinds of the entities, in the order of removal: entities that refer before those referred to.
 const KINDS: [&Kind; 5] = [
     &service_policy::KIND,
     &edge_router_policy::KIND,
@@ -32,31 +32,31 @@ const KINDS: [&Kind; 5] = [
     &identity::KIND,
 ];
 
-/// Throw-away entities with a name of their own.
+/// Throw-away entities with names of their own.
 pub(super) struct Scene<'a> {
     client: &'a ManagementClient,
     name: String,
-    /// Nothing more is made once this is cancelled.
+    /// Nothing more is created once this is cancelled.
     stop: &'a CancellationToken,
 }
 
-/// Who plays, and where.
+/// The service and its two applications.
 pub(super) struct Cast {
     /// Name of the service.
     pub(super) service: String,
-    /// Hosts it.
+    /// Identity that hosts the service.
     pub(super) host: IdentityFile,
-    /// Dials it.
+    /// Identity that dials the service.
     pub(super) dialer: IdentityFile,
 }
 
 impl<'a> Scene<'a> {
-    /// Nothing is made yet.
+    /// A scene without entities so far.
     pub(super) fn new(client: &'a ManagementClient, stop: &'a CancellationToken) -> Self {
         Self { client, name: format!("weft-verify-{:08x}", rand::random::<u32>()), stop }
     }
 
-    /// Makes everything and enrolls the two identities.
+    /// Creates everything and enrolls the two identities.
     pub(super) async fn make(&self) -> Result<Cast, Failure> {
         let body = ServiceBody {
             name: Some(self.name.clone()),
@@ -72,7 +72,7 @@ impl<'a> Scene<'a> {
         Ok(Cast { service: self.name.clone(), host, dialer })
     }
 
-    /// Removes what was made. Goes on after a failure and reports the first.
+    /// Removes the entities. Goes on after a failure and returns the first.
     pub(super) async fn remove(&self) -> Result<(), Failure> {
         let mut failed = None;
         for kind in KINDS {
@@ -137,7 +137,7 @@ impl<'a> Scene<'a> {
         self.create(&service_policy::KIND, &body).await.map(drop)
     }
 
-    /// Lets the two use any router, whatever else is allowed in the network.
+    /// Lets both identities use every router, whatever other policies say.
     async fn open_routers(&self, identities: &[&str], service: &str) -> Result<(), Failure> {
         let all = Some(vec!["#all".to_owned()]);
         let body = EdgeRouterPolicyBody {

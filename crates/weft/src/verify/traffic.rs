@@ -1,6 +1,6 @@
-//! The two applications of a check: one hosts, one dials, both in this process.
+//! The two applications of a check, one hosting and one dialing, both in this process.
 //!
-//! A connection begins with one byte that says what it is for:
+//! The first byte of a connection is its purpose:
 //!
 //! ```text
 //! dialer -> host   'u', length (8 bytes), data, end     host -> dialer   SHA-256 of the data
@@ -30,30 +30,30 @@ const UPLOAD: u8 = b'u';
 const DOWNLOAD: u8 = b'd';
 const ECHO: u8 = b'p';
 
-/// Data is written and read in pieces of this size.
+/// Bytes of one write or read.
 const PIECE: usize = 64 * 1024;
-/// Size of a block that goes there and back.
+/// Bytes of a block that goes there and back.
 const BLOCK: usize = 64;
 const CHECKSUM: usize = 32;
-/// Round trips before those that count.
+/// Round trips before the timed ones.
 const WARM_UP: u32 = 10;
-/// A router may hear of new policies a moment after the controller did.
+/// Pause between two dials: a router may learn of new policies a moment after the controller.
 const DIAL_PAUSE: Duration = Duration::from_millis(50);
-/// How long a dial is tried again before its failure is believed.
+/// Time for which a failing dial is repeated.
 const DIAL_TRIES: Duration = Duration::from_secs(10);
 
-/// How much to move, and how long to wait.
+/// Amount of data, and time limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Amount {
     /// Bytes in each direction.
     pub(crate) bytes: u64,
-    /// Round trips to time.
+    /// Number of timed round trips.
     pub(crate) round_trips: u32,
-    /// How long any single step may take.
+    /// Time limit of a single step.
     pub(crate) patience: Duration,
 }
 
-/// What was found.
+/// Results.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     /// Bytes in each direction.
@@ -62,19 +62,19 @@ pub(crate) struct Measured {
     pub(crate) up: Duration,
     /// Time from host to dialer.
     pub(crate) down: Duration,
-    /// How many round trips were timed.
+    /// Number of timed round trips.
     pub(crate) round_trips: u32,
-    /// Half of them were as fast.
+    /// Median of the round-trip time.
     pub(crate) p50: Duration,
-    /// All but one in a hundred were as fast.
+    /// 99th percentile of the round-trip time.
     pub(crate) p99: Duration,
     /// Time of the first dial.
     pub(crate) dial: Duration,
-    /// Whether the data was encrypted end to end.
+    /// True if the data was encrypted end to end.
     pub(crate) encrypted: bool,
 }
 
-/// Logs both in, hosts, dials and measures.
+/// Logs both identities in, hosts, dials and measures.
 pub(super) async fn run(
     cast: Cast,
     amount: &Amount,
@@ -145,7 +145,7 @@ impl Dialer {
         })
     }
 
-    /// Dials until it works, or its failure has lasted.
+    /// Dials until it succeeds, or has failed for [`DIAL_TRIES`].
     async fn dial_patiently(&self) -> Result<Connection, Failure> {
         let deadline = Instant::now() + DIAL_TRIES.min(self.patience);
         loop {
@@ -167,7 +167,7 @@ impl Dialer {
         mut connection: Connection,
         count: u32,
     ) -> Result<Histogram<u64>, Failure> {
-        // Nanoseconds up to an hour; saturating recording needs the bounds.
+        // Nanoseconds up to an hour; saturating recording needs bounds.
         let mut times = Histogram::new_with_max(3_600_000_000_000, 3).map_err(Failure::new)?;
         let doing = "a round trip";
         within_io(self.patience, doing, connection.write_all(&[ECHO])).await?;
@@ -232,7 +232,7 @@ impl Dialer {
     }
 }
 
-/// The hosting application: takes connections until it is dropped.
+/// The hosting application: serves connections until it is dropped.
 async fn serve(mut listener: Listener, patience: Duration) {
     let mut connections = JoinSet::new();
     while let Ok(incoming) = listener.accept().await {
@@ -284,7 +284,7 @@ async fn begin<S: AsyncWrite + Unpin>(to: &mut S, what: u8, length: u64) -> io::
     to.write_u64(length).await
 }
 
-/// Writes so many bytes, no two pieces of which are alike, and answers their checksum.
+/// Writes `length` bytes in pieces that all differ, and returns their checksum.
 async fn send<S: AsyncWrite + Unpin>(
     to: &mut S,
     bytes: u64,
@@ -311,7 +311,7 @@ async fn send<S: AsyncWrite + Unpin>(
     Ok(digest.finalize().into())
 }
 
-/// Reads so many bytes and answers their checksum.
+/// Reads `length` bytes and returns their checksum.
 async fn receive<S: AsyncRead + Unpin>(
     from: &mut S,
     bytes: u64,

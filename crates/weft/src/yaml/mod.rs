@@ -1,7 +1,7 @@
-//! YAML as people write and read it: values with their lines in ([`read`]), values out ([`write`]).
+//! YAML: values with their lines in ([`read`]), values out ([`write`]).
 //!
 //! Unquoted words are read by the core schema of YAML 1.2 (`yes` is a word, not a boolean), and
-//! written so that readers of YAML 1.1 take them for the same.
+//! written so that readers of YAML 1.1 read the same values.
 
 mod read;
 mod write;

@@ -1,28 +1,28 @@
-//! YAML text as values that know their lines.
+//! YAML text as values with their lines.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 use serde_json::{Map, Number, Value as Json};
 
-/// Deepest nesting that is read.
+/// Deepest nesting.
 const MAX_DEPTH: usize = 64;
-/// Most values of a text, those that aliases repeat included.
+/// Most values of a text, including those that aliases repeat.
 const MAX_NODES: usize = 1_000_000;
 
-/// A value at a line.
+/// A value with its line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
-    /// The line it begins at, from 1.
+    /// Line of its beginning, from 1.
     pub(crate) line: usize,
     /// The value.
     pub(crate) value: Value,
 }
 
-/// What a node holds.
+/// Value of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
-    /// Nothing, a boolean, a number or a text.
+    /// Null, a boolean, a number or a text.
     Scalar(Json),
     /// A list.
     List(Vec<Node>),
@@ -33,28 +33,28 @@ pub(crate) enum Value {
 /// A member of a map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
-    /// Its name.
+    /// Name.
     pub(crate) key: String,
-    /// The line of the name.
+    /// Line of the name.
     pub(crate) line: usize,
-    /// Its value.
+    /// Value.
     pub(crate) node: Node,
 }
 
-/// Something that is not YAML, or more of it than is read.
+/// Text that is not YAML, or exceeds a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}")]
 pub(crate) struct SyntaxError {
-    /// The line, from 1.
+    /// Line, from 1.
     pub(crate) line: usize,
-    /// The column, from 1.
+    /// Column, from 1.
     pub(crate) column: usize,
-    /// What is wrong.
+    /// The problem.
     pub(crate) message: String,
 }
 
 impl Node {
-    /// The value without its lines.
+    /// The value without lines.
     pub(crate) fn to_json(&self) -> Json {
         match &self.value {
             Value::Scalar(value) => value.clone(),
@@ -76,12 +76,12 @@ impl Node {
         }
     }
 
-    /// Whether there is nothing.
+    /// True if the value is null.
     pub(crate) fn is_null(&self) -> bool {
         self.value == Value::Scalar(Json::Null)
     }
 
-    /// The line of the deepest member along a path of names and numbers: as far as it goes.
+    /// Line of the deepest existing member along a path of names and numbers.
     pub(crate) fn line_of<'p>(&self, path: impl IntoIterator<Item = &'p str>) -> usize {
         let mut node = self;
         let mut line = self.line;
@@ -179,7 +179,7 @@ impl Builder {
         }
     }
 
-    /// Whether the next node is a key: keys are words, whatever they look like.
+    /// True if the next node is a key: keys are words, whatever they look like.
     fn at_key(&self) -> bool {
         matches!(self.open.last(), Some((Open::Map { key: None, .. }, ..)))
     }
@@ -239,7 +239,7 @@ fn size(node: &Node) -> usize {
     }
 }
 
-/// What an unquoted word means, by the core schema of YAML 1.2.
+/// Meaning of an unquoted word, by the core schema of YAML 1.2.
 fn resolve(text: &str) -> Result<Json, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Json::Null,

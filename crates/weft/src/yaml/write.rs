@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Spaces of one level.
+/// Spaces of one level of indentation.
 const INDENT: usize = 2;
 
 /// A value as a YAML document: block style, two spaces, members in their order.
@@ -17,7 +17,7 @@ pub(crate) fn write(value: &Value) -> String {
     text
 }
 
-/// The members of a map, each on a line of its own; the first goes on where the line is.
+/// Writes the members of a map, each on its own line; the first continues the present line.
 fn map(members: &Map<String, Value>, level: usize, inline: bool, text: &mut String) {
     for (at, (name, value)) in members.iter().enumerate() {
         if at > 0 || !inline {
@@ -29,7 +29,7 @@ fn map(members: &Map<String, Value>, level: usize, inline: bool, text: &mut Stri
     }
 }
 
-/// What stands behind a key.
+/// Writes the value behind a key.
 fn below(value: &Value, level: usize, text: &mut String) {
     match value {
         Value::Object(members) if !members.is_empty() => {
@@ -85,7 +85,7 @@ fn scalar(value: &Value, level: usize) -> String {
     }
 }
 
-/// Readers want a point in a number with an exponent.
+/// Adds a point to a number with an exponent, which readers expect.
 fn number(text: &str) -> String {
     match text.split_once(['e', 'E']) {
         Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0e{exponent}"),
@@ -94,11 +94,11 @@ fn number(text: &str) -> String {
 }
 
 fn key(name: &str) -> String {
-    // Longer ones would need a form of their own.
+    // Longer keys would need another form.
     quoted(name)
 }
 
-/// Several lines as they are, behind a `|`; none if the text is not of that form.
+/// Several lines as a block behind `|`; `None` if the text cannot be written so.
 fn block(text: &str, level: usize) -> Option<String> {
     let body = text.strip_suffix('\n').unwrap_or(text);
     let is_block = body.contains('\n')
@@ -120,7 +120,7 @@ fn block(text: &str, level: usize) -> Option<String> {
     Some(block)
 }
 
-/// One line: bare if nobody could take it for something else, else in quotes.
+/// One line: unquoted if it cannot be misread, else in quotes.
 fn quoted(text: &str) -> String {
     if is_bare(text) {
         return text.to_owned();
@@ -152,7 +152,8 @@ fn is_printable(character: char) -> bool {
     matches!(character, ' '..='~' | '\u{a0}'..='\u{61b}' | '\u{61d}'..='\u{2027}' | '\u{202f}'..='\u{2065}' | '\u{206a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}')
 }
 
-/// Letters first, nothing that has a meaning, and no word that is a value.
+/// True if a text needs no quotes: it begins with a letter, has no special characters, and is no
+/// word with a meaning.
 fn is_bare(text: &str) -> bool {
     const WORDS: &[&str] =
         &["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"];

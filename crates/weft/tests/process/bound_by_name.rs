@@ -1,5 +1,5 @@
-//! The PKI of quickstart: certificates that are bound to a session by the name in them, not by a
-//! fingerprint that the controller has announced.
+//! The PKI of quickstart: certificates that are bound to a session by the name in them, not by an
+//! announced fingerprint.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use weft_wire::{
 
 use crate::{network::Network, wait::PATIENCE};
 
-/// Connects to the router with a certificate and the token of a session, and asks it for something
-/// that it answers only when it knows who asks.
+/// Connects to the router with a certificate and a session token, and sends a request that is
+/// answered only to a known client.
 async fn connect(network: &Network, file: &IdentityFile, token: &str) -> Result<(), RequestError> {
     let identity = LiveIdentity::load(file.section()).unwrap();
     let tls = client_config(&ClientTls::of_identity(&identity, &[b"ziti-edge"])).unwrap();
@@ -36,7 +36,7 @@ async fn connect(network: &Network, file: &IdentityFile, token: &str) -> Result<
     channel.request(question, PATIENCE).await.map(drop)
 }
 
-/// The token of a session that was opened with a password: no certificate belongs to it.
+/// The token of a session opened with a password, which has no certificate.
 async fn with_password(network: &Network, name: &str, id: &Value) -> String {
     let body = json!({
         "method": "updb", "identityId": id, "username": name, "password": "weft-process",

@@ -1,4 +1,4 @@
-//! A collector of spans: OTLP over HTTP, as Jaeger and others take it.
+//! A collector of spans: OTLP over HTTP, as Jaeger and others accept it.
 
 use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
 
@@ -19,10 +19,10 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::net::TcpListener;
 
-/// The header that whoever sends spans is told to bring along.
+/// The header that programs must send along with spans.
 pub(crate) const KEY: &str = "letmein";
 
-/// A span, and who told it.
+/// A span, and the service that sent it.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     pub(crate) service: String,
@@ -35,7 +35,7 @@ impl Told {
         says(&self.span.attributes, name)
     }
 
-    /// Why it came to nothing.
+    /// Reason of the failure, if the span failed.
     pub(crate) fn failure(&self) -> Option<&str> {
         let status = self.span.status.as_ref()?;
         (status.code() == Status::Error).then_some(status.message.as_str())
@@ -51,7 +51,7 @@ fn says(attributes: &[KeyValue], name: &str) -> Option<String> {
     }
 }
 
-/// Listens until it is dropped.
+/// A collector that listens until it is dropped.
 pub(crate) struct Collector {
     pub(crate) port: u16,
     told: Arc<Mutex<Vec<Told>>>,
@@ -66,12 +66,12 @@ impl Drop for Collector {
 }
 
 impl Collector {
-    /// One that takes what it is told.
+    /// A collector that accepts spans.
     pub(crate) async fn start() -> Self {
         Self::new(true).await
     }
 
-    /// One that takes connections and never answers.
+    /// A collector that accepts connections and never answers.
     pub(crate) async fn silent() -> Self {
         Self::new(false).await
     }
@@ -95,7 +95,7 @@ impl Collector {
         Self { port, told, requests, serving }
     }
 
-    /// What a program has to find in its environment.
+    /// Environment variables that make a program use this collector.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("OTEL_TRACES_EXPORTER", "otlp".to_owned()),
@@ -107,17 +107,17 @@ impl Collector {
         ]
     }
 
-    /// Requests so far.
+    /// Number of requests so far.
     pub(crate) fn requests(&self) -> usize {
         *self.requests.lock()
     }
 
-    /// Everything that was told.
+    /// Every span received.
     pub(crate) fn told(&self) -> Vec<Told> {
         self.told.lock().clone()
     }
 
-    /// What was told of one trace.
+    /// The spans of one trace.
     pub(crate) fn trace(&self, id: &[u8]) -> Vec<Told> {
         self.told.lock().iter().filter(|told| told.span.trace_id == id).cloned().collect()
     }

@@ -10,7 +10,7 @@ use crate::{
     wait::PATIENCE,
 };
 
-/// A network, and somebody who is logged in by the name `main`.
+/// A network with a login named `main`.
 async fn network() -> (Place, Program) {
     let place = Place::empty();
     let mut network = place.quickstart();
@@ -22,7 +22,7 @@ async fn network() -> (Place, Program) {
     (place, network)
 }
 
-/// Runs a command that must end with this status, and tells what it printed.
+/// Runs a command that must end with this status, and returns its output.
 async fn run(place: &Place, status: i32, line: &str) -> String {
     let words = words(line);
     let args: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -51,7 +51,7 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     assert!(made.contains("enrollment token in laptop.jwt"), "{made}");
     run(&place, 0, "create service-policy staff --type Dial --identity-roles '#staff,@laptop' --service-roles '@web'").await;
 
-    // Lists: filters, order, columns, formats, what belongs to one.
+    // Lists: filters, order, columns, formats, entities of another entity.
     let listed = run(&place, 0, "list services --columns name,roleAttributes").await;
     assert!(listed.contains("intranet, prod") && listed.contains("1 service"), "{listed}");
     let listed = run(&place, 0, "list services 'name = \"nope\"'").await;
@@ -68,7 +68,7 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     let yaml = run(&place, 0, "show service web --output yaml").await;
     assert!(yaml.contains("roleAttributes:\n  - intranet\n  - prod\n"), "{yaml}");
 
-    // Changes: parts, everything, from a file.
+    // Updates: some members, all members, from a file.
     run(&place, 0, "update service web --max-idle-time-millis 5").await;
     let shown = run(&place, 0, "show service web --output json").await;
     let shown: Value = serde_json::from_str(&shown).unwrap();
@@ -84,7 +84,7 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     fs::write(place.folder().join("db.yaml"), "name: db\nencryptionRequired: false\n").unwrap();
     run(&place, 0, "create service --from @db.yaml --role-attributes data").await;
 
-    // What is wrong is said, with a status for scripts.
+    // Mistakes are reported, with a status for scripts.
     let refused = run(&place, 5, "create service web").await;
     assert!(refused.contains("field: name = `web`"), "{refused}");
     assert!(refused.contains("code: COULD_NOT_VALIDATE (HTTP 400)"), "{refused}");
@@ -94,7 +94,7 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     run(&place, 5, "list services 'name ='").await;
     run(&place, 3, "list services --login nobody").await;
 
-    // Questions and actions.
+    // Explanations and actions.
     let why = run(&place, 0, "why laptop web").await;
     assert!(why.contains("✓ Dial policies that allow it: staff"), "{why}");
     assert!(why.contains("no Bind policy holds both"), "{why}");
@@ -136,7 +136,7 @@ async fn logins_are_by_password_certificate_and_name() {
     assert!(run(&place, 0, "status").await.contains("Default Admin"));
     run(&place, 4, "use nobody").await;
 
-    // A login by certificate comes back by itself when its session is gone.
+    // A login by certificate is renewed after its session was deleted.
     let file = place.folder().join("logins/logins/robot.json");
     let saved = fs::read_to_string(&file).unwrap();
     let mut saved: Value = serde_json::from_str(&saved).unwrap();
@@ -144,7 +144,7 @@ async fn logins_are_by_password_certificate_and_name() {
     fs::write(&file, saved.to_string()).unwrap();
     assert!(run(&place, 0, "status --login robot").await.contains("robot"));
 
-    // Passwords: of another, and one's own.
+    // Passwords: another identity's, and one's own.
     run(&place, 0, "password --identity robot --username robby --new-password a-long-secret").await;
     let url = format!("https://localhost:{}", place.control);
     let login = format!("login {url} -u robby -p a-long-secret --name robby");
@@ -160,7 +160,7 @@ async fn logins_are_by_password_certificate_and_name() {
     assert!(out.contains("weft login"), "{out}");
     assert!(network.stop().await.success());
 
-    // A controller that is away has a status of its own.
+    // An unreachable controller has a status of its own.
     run(&place, 6, &format!("login {url} --ca home/pki/root.crt -p any-password")).await;
     run(&place, 6, "enroll late.jwt").await;
 }
@@ -184,7 +184,7 @@ async fn shells_are_offered_the_names_in_the_network() {
     };
     let kinds = offered(&["weft", "list", "serv"]).await;
     assert!(kinds.contains("services") && kinds.contains("service-policies"), "{kinds}");
-    // A busy machine may answer too late for a completion, which is then empty.
+    // On a busy machine the answer may be too late for a completion, which is then empty.
     let look = async || {
         let names = offered(&["weft", "show", "service", "web"]).await;
         if names.contains("web-1") && names.contains("web-2") { Ok(()) } else { Err(names) }

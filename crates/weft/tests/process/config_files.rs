@@ -1,4 +1,4 @@
-//! Files that are wrong: told of with everything that is wrong with them, and nothing starts.
+//! Files with mistakes: all mistakes are reported, and nothing starts.
 
 use std::{fs, net::TcpStream, path::Path};
 
@@ -11,7 +11,7 @@ async fn run(folder: &Path, args: &[&str]) -> (i32, String) {
     (done.status.code().unwrap(), text(&done))
 }
 
-/// A port nobody has.
+/// A port that is not in use.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -73,7 +73,7 @@ async fn all_mistakes_of_a_router_are_told_at_once() {
     assert_eq!(of("transport.westworld3")["severity"], "warning");
     assert_eq!(json["ok"], false);
 
-    // It starts nothing, and says the same.
+    // `run` starts nothing, and reports the same.
     let (status, said) = run(folder.path(), &["router", "run", "r.yml"]).await;
     assert_eq!(status, 2, "{said}");
     for key in

@@ -1,5 +1,5 @@
-//! A controller that was killed: no circuit notices, idle ones included, and everything goes on
-//! where it was.
+//! A killed controller: no circuit is affected, idle ones included, and everything continues after
+//! its restart.
 
 use std::{fs, time::Duration};
 
@@ -11,11 +11,12 @@ use crate::{
     wait::{PATIENCE, within},
 };
 
-/// Idle circuits are reported twice a second. A controller that does not know one unroutes it.
+/// Idle circuits are reported twice a second. A controller that does not know a circuit unroutes
+/// it.
 const SOON_IDLE: &str = "\nforwarder:\n  idleCircuitTimeout: 500\n  idleTxInterval: 500\n";
-/// Silence that holds several reports.
+/// Silence long enough for several reports.
 const SILENCE: Duration = Duration::from_secs(4);
-/// What a router says when it takes the whole model.
+/// Log text of a router that takes the whole model.
 const TAKEN_WHOLE: &str = "data model taken";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +63,7 @@ async fn circuits_outlive_a_kill_of_the_controller() {
         busy.end().await;
     }
 
-    // Sessions hold, news arrive, and the model was not sent anew.
+    // Sessions continue, news arrive, and the model is not sent again.
     network.operator.tunneled("news", server.port(), true).await;
     for context in [&own, &legacy] {
         for service in ["by-sdk", "by-tunnel", "news"] {
@@ -73,7 +74,7 @@ async fn circuits_outlive_a_kill_of_the_controller() {
     assert_eq!(models_taken(&network), taken, "the router resumes by index");
 }
 
-/// How often the router took the whole model.
+/// Number of times that the router took the whole model.
 fn models_taken(network: &Network) -> usize {
     let log = fs::read_to_string(network.place.folder().join("router.log")).unwrap();
     log.matches(TAKEN_WHOLE).count()

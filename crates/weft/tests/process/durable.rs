@@ -1,4 +1,4 @@
-//! Acknowledged means durable: what was answered 201 outlives `kill -9`.
+//! Acknowledged means durable: entities answered with 201 survive `kill -9`.
 
 use std::{
     collections::BTreeMap,
@@ -25,15 +25,15 @@ use crate::{
 };
 
 const ROUNDS: usize = 20;
-/// Who creates at the same time.
+/// Number of concurrent writers.
 const WRITERS: usize = 8;
-/// The kill comes at a random moment of so long.
+/// The kill comes at a random moment within this time.
 const MOMENT: Duration = Duration::from_millis(400);
 
-/// What was answered 201: ids with names.
+/// Entities answered with 201: ids and names.
 type Acknowledged = BTreeMap<String, String>;
 
-/// Whether a database was closed by who had it open: the bit of the header that says it is in use.
+/// True if a database was closed properly: the bit of its header that marks it as in use is clear.
 fn is_closed(database: &Path) -> bool {
     fs::read(database).unwrap()[9] & 2 == 0
 }
@@ -42,7 +42,7 @@ fn is_closed(database: &Path) -> bool {
 async fn a_database_that_was_made_or_left_in_order_is_opened_without_a_word() {
     let place = Place::made().await;
     assert!(is_closed(&place.home().join("controller.db")), "the network was stopped");
-    // Another controller of the same keys, made as the documents say.
+    // Another controller with the same keys, made as the documents say.
     let [file, other] = ["controller.yaml", "other.yaml"].map(|name| place.home().join(name));
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&other, text.replace("controller.db", "other.db")).unwrap();
@@ -51,7 +51,7 @@ async fn a_database_that_was_made_or_left_in_order_is_opened_without_a_word() {
     let made = weft(place.folder(), &init).await;
     assert!(made.status.success(), "{}", text_of(&made));
     assert!(is_closed(&place.home().join("other.db")));
-    // Nothing new is made, and the database is closed all the same.
+    // Nothing new is created, and the database is closed anyway.
     let again = weft(place.folder(), &init).await;
     assert!(!again.status.success() && text_of(&again).contains("already initialized"));
     assert!(is_closed(&place.home().join("other.db")));
@@ -98,7 +98,7 @@ async fn no_create_that_was_answered_201_is_lost_by_kill_9() {
     println!("{} creates were answered 201 in {ROUNDS} rounds; all are there", acknowledged.len());
 }
 
-/// Creates until the controller is gone.
+/// Creates entities until the controller is gone.
 async fn write(operator: Arc<Operator>, prefix: String, answered: Arc<AtomicU64>) -> Acknowledged {
     let mut made = Acknowledged::new();
     for count in 0.. {
@@ -123,7 +123,7 @@ async fn write(operator: Arc<Operator>, prefix: String, answered: Arc<AtomicU64>
     made
 }
 
-/// Everything is there, whole.
+/// Checks that every acknowledged entity exists, complete.
 async fn check(operator: &Operator, acknowledged: &Acknowledged, round: usize) {
     let mut there = BTreeMap::new();
     for kind in [&service::KIND, &identity::KIND] {

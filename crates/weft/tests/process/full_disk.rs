@@ -1,7 +1,7 @@
-//! A disk that is full: what is read goes on, nothing is lost, and it heals by itself.
+//! A full disk: reads continue, nothing is lost, and the store recovers by itself.
 //!
-//! An ordinary user cannot fill a disk of his own. He can limit how long the files of a process may
-//! become, which the process sees as a write that fails all the same.
+//! An ordinary user cannot fill a disk of his own, but can limit the size of a process's files,
+//! which the process sees as a failing write.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-/// Sets how long files of a process may become, in bytes.
+/// Limits the size of a process's files, in bytes.
 fn limit(program: &Program, bytes: &str) {
     let pid = program.id().to_string();
     let limit = format!("--fsize={bytes}:");
@@ -28,7 +28,7 @@ async fn a_full_disk_stops_writes_and_nobody_who_reads() {
     let place = Place::made().await;
     let database = place.home().join("controller.db");
     let file = place.home().join("controller.yaml");
-    // Behind a shell that ignores the signal of too long a file. What is logged goes elsewhere.
+    // Started by a shell that ignores the signal for too large files. The log goes elsewhere.
     let run =
         format!("trap '' XFSZ; exec {} controller run {}", crate::program::WEFT, file.display());
     let controller = place.start_shell("controller", &run);
@@ -38,7 +38,7 @@ async fn a_full_disk_stops_writes_and_nobody_who_reads() {
 
     let length = fs::metadata(&database).unwrap().len();
     limit(&controller, &length.to_string());
-    // What is free in the file is used up first.
+    // Free space in the file is used up first.
     let fill = async || {
         for number in 0..10_000 {
             let made =
@@ -54,7 +54,7 @@ async fn a_full_disk_stops_writes_and_nobody_who_reads() {
     assert_eq!(error.status(), Some(503), "{error}");
     assert!(error.to_string().contains("disk"), "{error}");
 
-    // Lists, and logins of people, also while somebody tries to write all the time.
+    // Lists, and logins of people, even while writes are attempted all the time.
     let known = operator.list(&resource::service::KIND).await.len();
     let begun = tokio::time::Instant::now();
     let mut rounds = 0;
@@ -78,7 +78,7 @@ async fn a_full_disk_stops_writes_and_nobody_who_reads() {
     until("writes go on by themselves", PATIENCE, again).await;
     assert_eq!(operator.list(&resource::service::KIND).await.len(), known + 1);
     assert!(controller.stop().await.success());
-    // The file is whole.
+    // The file is undamaged.
     let again = place.start_controller();
     let operator = Operator::log_in(place.control).await;
     assert_eq!(operator.list(&resource::service::KIND).await.len(), known + 1);

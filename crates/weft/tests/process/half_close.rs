@@ -1,4 +1,4 @@
-//! Half-close in both directions: the end of one direction is no end of the other.
+//! Half-close in both directions: ending one direction does not end the other.
 
 use tokio::io::AsyncWriteExt as _;
 use weft_sdk::{Context, ContextBuilder};
@@ -10,7 +10,7 @@ use crate::{
     wait::{PATIENCE, within},
 };
 
-/// More than any window, so that it flows long after the other direction has ended.
+/// More than any window, so that data flows long after the other direction has ended.
 const ASKED: u64 = (3 << 20) + 7;
 const ANSWERED: u64 = (5 << 20) + 3;
 
@@ -52,7 +52,7 @@ async fn what_is_said_after_the_other_side_has_ended_is_read_to_the_end() {
     }
 }
 
-/// One conversation, as the host's manner wants it.
+/// One conversation, for each manner of the host.
 async fn talk(dialer: &Context, service: &str, encrypted: bool, manner: Manner) {
     let mut stream = dial(dialer, service).await;
     assert_eq!(stream.is_encrypted(), encrypted, "{service}");

@@ -27,10 +27,10 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-/// What the web server answers.
+/// The web server's page.
 const PAGE: &str = "through the overlay";
 
-/// A web server with one page; answers its port.
+/// A web server with one page; returns its port.
 async fn web_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -49,7 +49,7 @@ async fn web_server() -> u16 {
     port
 }
 
-/// A server that sends every datagram back; answers its port.
+/// A server that sends every datagram back; returns its port.
 async fn reflector() -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -99,7 +99,7 @@ async fn remove(operator: &Operator, service: &str) {
     operator.client.call::<Value>(delete, &[service], &[], None).await.unwrap();
 }
 
-/// Waits until a command prints these words in one of the namespaces.
+/// Waits until a command in one of the namespaces prints these words.
 async fn prints(lab: &Lab, place: lab::Place, script: &str, words: &str) {
     let look = async || match lab.says(place, script).await {
         Ok(said) if said.contains(words) => Ok(()),
@@ -108,7 +108,7 @@ async fn prints(lab: &Lab, place: lab::Place, script: &str, words: &str) {
     until(script, PATIENCE, look).await;
 }
 
-/// Waits until a command fails in one of the namespaces.
+/// Waits until a command in one of the namespaces fails.
 async fn fails(lab: &Lab, place: lab::Place, script: &str) {
     let look = async || match lab.says(place, script).await {
         Ok(said) => Err(said),
@@ -117,7 +117,7 @@ async fn fails(lab: &Lab, place: lab::Place, script: &str) {
     until(script, PATIENCE, look).await;
 }
 
-/// Fetches a page, with little patience.
+/// A command that fetches a page, with a short time limit.
 fn get(url: &str) -> String {
     format!("curl -sS -g --max-time 3 {url}")
 }

@@ -1,4 +1,4 @@
-//! Keys and certificates that are exchanged while everything runs.
+//! Keys and certificates that are exchanged while all programs run.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-/// How soon new files are in use, at the latest.
+/// Latest time until new files are used.
 const SOON: Duration = Duration::from_secs(30);
 
 /// The keys and certificates of a network in its home.
@@ -52,7 +52,7 @@ impl Pki<'_> {
         Authority::new(certificate, PrivateKey::from_pem(&key).unwrap()).unwrap()
     }
 
-    /// Another key and certificate for the controller, with the same names, of the edge signer.
+    /// A new key and certificate for the controller, with the same names, from the edge signer.
     fn exchange_controller(&self) {
         let current = self.certificates("controller.crt").remove(0);
         let signer = self.authority("signer");
@@ -63,12 +63,12 @@ impl Pki<'_> {
             ..Leaf::for_key(key.public(), &Subject::default(), sans, Purpose::Both, now).unwrap()
         };
         let chain = [signer.issue(&leaf).unwrap(), signer.certificate().clone()];
-        // One after the other: for a moment they do not belong together.
+        // One after the other: for a moment they do not match.
         self.write("controller.crt", &to_pem(&chain));
         self.write("controller.key", &key.to_pem());
     }
 
-    /// Another edge signer below an authority.
+    /// A new edge signer below an authority.
     fn exchange_signer(&self, above: &Authority) -> Authority {
         let domain = self.certificates("root.crt").remove(0);
         let domain =
@@ -84,7 +84,8 @@ impl Pki<'_> {
         signer
     }
 
-    /// Another key and certificates for the router, from the controller, for the ones it has.
+    /// New keys and certificates for the router, from the controller, in exchange for the present
+    /// ones.
     async fn exchange_router(&self) {
         let read = |name: &str| fs::read_to_string(self.path(name)).unwrap();
         let current = self.certificates("router.crt").remove(0);
@@ -107,7 +108,7 @@ impl Pki<'_> {
         self.write("router.key", &key.to_pem());
     }
 
-    /// Does something to the files of a program, and waits until it says that it uses them.
+    /// Changes files of a program, and waits until it logs that it uses them.
     async fn until_used(&self, program: &str, words: &str, exchange: impl AsyncFnOnce()) {
         let log = self.0.place.folder().join(format!("{program}.log"));
         let said = || fs::read_to_string(&log).unwrap().matches(words).count();
@@ -126,8 +127,8 @@ impl Pki<'_> {
     }
 }
 
-/// Enrolls an identity, logs it in and dials. A ticket that was signed just before an exchange is of
-/// no use after it, so that one try may fail; another does not.
+/// Enrolls an identity, logs it in and dials. One try may fail, because a ticket signed just before
+/// an exchange is invalid after it; the next must succeed.
 async fn newcomer(operator: &Operator, service: &str) -> Context {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let attempt = async || -> Result<Context, String> {
@@ -141,7 +142,7 @@ async fn newcomer(operator: &Operator, service: &str) -> Context {
     until("somebody enrolls, logs in and dials", SOON, attempt).await.0
 }
 
-/// Dials again and again; counts what worked and what did not.
+/// Dials repeatedly; counts successes and failures.
 struct Dialing {
     worked: Arc<AtomicU32>,
     failed: Arc<AtomicU32>,
@@ -166,7 +167,7 @@ impl Dialing {
         Self { worked, failed, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Waits until it has worked some more, and tells how often it failed.
+    /// Waits for some more successes, and returns the number of failures.
     async fn goes_on(&self) -> u32 {
         let wanted = self.worked.load(Ordering::Relaxed) + 10;
         let look = async || match self.worked.load(Ordering::Relaxed) {
@@ -199,11 +200,11 @@ async fn every_key_is_exchanged_under_load() {
     assert_eq!(dialing.goes_on().await, 0);
     busy.goes_on().await;
 
-    // What issues certificates.
+    // The edge signer.
     let root = pki.authority("root");
     pki.at_controller(async || drop(pki.exchange_signer(&root))).await;
     let newcomers = newcomer(&network.operator, SERVICE).await;
-    // Somebody with a certificate of the former one logs in.
+    // An identity with a certificate of the former signer logs in.
     let again = ContextBuilder::new().build(of_before.clone()).await.unwrap();
     round_trip(&mut dial(&again, SERVICE).await, "of before").await.unwrap();
     assert_eq!(dialing.goes_on().await, 0);
@@ -222,7 +223,8 @@ async fn every_key_is_exchanged_under_load() {
     let router_after = pki.certificates("router.crt").remove(0);
     assert_ne!(router_before.public_key().unwrap(), router_after.public_key().unwrap());
 
-    // The root: first both are believed, then everything is of the new one, then it alone is.
+    // The root: first both are trusted, then all certificates are below the new one, then only that
+    // is trusted.
     let old = pki.certificates("root.crt");
     let uri = old[0].spiffe_uris().next().unwrap().trim_start_matches("spiffe://").to_owned();
     let spec = AuthoritySpec { trust_domain: Some(uri), ..AuthoritySpec::new("another root") };
@@ -252,13 +254,13 @@ async fn every_key_is_exchanged_under_load() {
     for context in [&context, &after] {
         round_trip(&mut dial(context, SERVICE).await, "all is new").await.unwrap();
     }
-    // What was of the old root alone is over.
+    // Certificates below the old root alone are refused.
     let refused = ContextBuilder::new().build(of_before).await;
     assert!(refused.is_err(), "the old root is believed still");
     drop(hosting);
 }
 
-/// Somebody new who hosts the service too.
+/// A new identity that hosts the service too.
 async fn newcomer_who_hosts(operator: &Operator, service: &str) -> (Context, Server) {
     let context = operator.context("host of the new root").await;
     let server = Server::sdk(&context, service, Manner::Echo).await;

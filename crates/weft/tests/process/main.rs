@@ -1,13 +1,13 @@
-//! weft as processes: what only shows when the real program is started, killed and started again.
+//! Tests with real processes: starts, kills and restarts of the `weft` program.
 //!
-//! Every test makes a network of its own in a temporary folder with `weft quickstart`, on ports of
-//! its own, and then either leaves it running as that one process or starts controller and router
-//! from the files that were written, so that they can be killed one by one. Clients are the Rust
-//! SDK and plain TCP in this process; the operator is the management client or `weft` itself.
+//! Every test makes a network of its own in a temporary folder with `weft quickstart`, on its own
+//! ports. It then leaves that process running, or starts controller and router from the written
+//! files, so that they can be killed separately. Clients are the Rust SDK and plain TCP in this
+//! process; the operator is the management client or `weft` itself.
 //!
-//! [`collector`] is where spans go, [`program`] is a running `weft`, [`network`] a network of them, [`operator`] who administers it,
-//! [`streams`] what flows through it, [`terminal`] a command at a terminal, [`wait`] how long
-//! anything may take.
+//! [`collector`] receives spans, [`program`] is a running `weft`, [`network`] a network of them,
+//! [`operator`] its administrator, [`streams`] the traffic, [`terminal`] a command at a terminal,
+//! [`wait`] waiting with deadlines.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

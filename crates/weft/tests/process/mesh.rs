@@ -1,4 +1,4 @@
-//! The mesh as operators look at it: `topology`, `why-path`, links and circuits.
+//! The mesh for operators: `topology`, `why-path`, links and circuits.
 
 use std::fs;
 
@@ -139,7 +139,7 @@ async fn paths_go_around_links_that_are_down_or_dear() {
     let why = goes(&place, detour).await;
     assert!(why.contains(&format!("other path {direct} = ")), "{why}");
 
-    // Who may not list routers sees those that have links, and nothing is made up about them.
+    // A login that may not list routers sees those with links, and nothing is invented about them.
     let permissions = ["--permissions", "ops.read"];
     run(&place, 0, &[&["create", "identity", "watcher"][..], &permissions].concat()).await;
     let create = ["create", "authenticator", "--identity", "watcher", "--method", "updb"];
@@ -176,7 +176,7 @@ async fn a_terminal_that_watches_is_as_before_when_that_ends() {
         }
         let status = terminal.ended().await;
         assert_eq!(status.code(), Some(if end == "q" { 0 } else { 130 }));
-        // The screen of before is back, and so is the cursor.
+        // The former screen and the cursor are restored.
         terminal.says("\u{1b}[?1049l").await;
         assert!(terminal.shows_what_is_typed() && terminal.can_be_stopped());
         assert!(!terminal.said().contains("interrupted"), "{}", terminal.said());

@@ -20,15 +20,15 @@ use crate::{
 pub(crate) const USER: &str = "admin";
 pub(crate) const PASSWORD: &str = "weft-process";
 
-/// Ports below those that the kernel gives to clients: a listener that is down for a moment finds
-/// its port free again, and nobody connects to himself.
+/// Ports below the kernel's range for clients: a listener that is down for a moment finds its port
+/// free again, and no client connects to itself.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;
 
-/// A port that nobody uses.
+/// A port that is not in use.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let span = PORTS.end - PORTS.start;
-    // Runs at the same time begin at different places.
+    // Parallel runs begin at different ports.
     let first = (std::process::id() as u16).wrapping_mul(97) % span;
     for _ in 0..span {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -48,13 +48,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Nothing is there yet.
+    /// An empty folder.
     pub(crate) fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { folder, control: free_port(), router: free_port() }
     }
 
-    /// A network was made there and stopped.
+    /// A folder with a network that was made and stopped.
     pub(crate) async fn made() -> Self {
         let place = Self::empty();
         let mut quickstart = place.quickstart();
@@ -63,7 +63,7 @@ impl Place {
         place
     }
 
-    /// Where everything lies.
+    /// The folder.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
@@ -73,7 +73,7 @@ impl Place {
         self.folder.path().join("home")
     }
 
-    /// Adds to the router's file.
+    /// Adds text to the router's file.
     pub(crate) fn append_to_router_file(&self, text: &str) {
         let mut file =
             fs::File::options().append(true).open(self.home().join("router.yaml")).unwrap();
@@ -85,7 +85,7 @@ impl Place {
         self.quickstart_saying("")
     }
 
-    /// The same with a filter for what it logs.
+    /// [`Place::quickstart`] with a filter for the log.
     pub(crate) fn quickstart_saying(&self, filter: &str) -> Program {
         let (home, ctrl, router) = (self.home(), self.control.to_string(), self.router.to_string());
         Program::start_saying(
@@ -107,32 +107,32 @@ impl Place {
         )
     }
 
-    /// The controller alone.
+    /// Starts the controller only.
     pub(crate) fn start_controller(&self) -> Program {
         let file = self.home().join("controller.yaml");
         self.start("controller", &["controller", "run", file.to_str().unwrap()])
     }
 
-    /// The router alone.
+    /// Starts the router only.
     pub(crate) fn start_router(&self) -> Program {
         let file = self.home().join("router.yaml");
         self.start("router", &["router", "run", file.to_str().unwrap()])
     }
 
-    /// A command of the shell that stays.
+    /// Starts a shell command that keeps running.
     pub(crate) fn start_shell(&self, name: &str, command: &str) -> Program {
         Program::start_shell(&self.folder.path().join(format!("{name}.log")), command)
     }
 
-    /// Any command that stays.
+    /// Starts any command that keeps running.
     pub(crate) fn start(&self, name: &str, args: &[&str]) -> Program {
         Program::start(&self.folder.path().join(format!("{name}.log")), args)
     }
 }
 
-/// Controller and router as processes of their own, and somebody who is logged in.
+/// Controller and router as separate processes, and an operator who is logged in.
 pub(crate) struct Network {
-    // Dropped first to last: who depends on others goes first.
+    // Dropped first to last: clients before servers.
     pub(crate) operator: Operator,
     router: Option<Program>,
     controller: Option<Program>,
@@ -140,12 +140,12 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A new one.
+    /// A new network.
     pub(crate) async fn start() -> Self {
         Self::start_with("").await
     }
 
-    /// A new one whose router's file says more.
+    /// A new network with additions to the router's file.
     pub(crate) async fn start_with(router_file: &str) -> Self {
         let place = Place::made().await;
         place.append_to_router_file(router_file);
@@ -157,7 +157,8 @@ impl Network {
         network
     }
 
-    /// Waits until the controller says so of the router, and tells how long it took.
+    /// Waits until the controller reports the router online or offline, and returns how long it
+    /// took.
     pub(crate) async fn router_online(&self, wanted: bool, limit: Duration) -> Duration {
         let look = async || {
             let online = self.operator.router_online().await?;
@@ -176,7 +177,7 @@ impl Network {
         self.router.take().unwrap().kill();
     }
 
-    /// Starts it again.
+    /// Starts the router again.
     pub(crate) fn start_router(&mut self) {
         self.router = Some(self.place.start_router());
     }
@@ -186,7 +187,7 @@ impl Network {
         self.controller.take().unwrap().kill();
     }
 
-    /// Starts it again and logs in anew.
+    /// Starts the controller again and logs in.
     pub(crate) async fn start_controller(&mut self) {
         self.controller = Some(self.place.start_controller());
         self.operator = Operator::log_in(self.place.control).await;

@@ -1,4 +1,4 @@
-//! The network as files: exported, compared, applied.
+//! A network as files: export, diff, apply.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -27,13 +27,13 @@ async fn run(place: &Place, status: i32, args: &[&str]) -> String {
     text(&done)
 }
 
-/// The example of the page on networks as files.
+/// The example from docs/network-as-code.md.
 fn example() -> String {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/network-as-code.md");
     let page = fs::read_to_string(page).unwrap();
     let (_, example) = page.split_once("```yaml\n").unwrap();
     let example = example.split("```").next().unwrap();
-    // The router of the example is the one of this network.
+    // The example's router is replaced with this network's.
     example.replace("@paris", "@quickstart-router")
 }
 
@@ -65,7 +65,7 @@ async fn a_network_lives_in_a_file() {
     assert!(again.contains("nothing changes"), "{again}");
     run(&place, 0, &["diff", "network.yaml", "--exit-code"]).await;
 
-    // Out, and in again: nothing.
+    // Exported and applied, the network does not change.
     run(&place, 0, &["export", "-o", "all.yaml"]).await;
     let exported = fs::read_to_string(place.folder().join("all.yaml")).unwrap();
     assert!(exported.contains("\nservices:\n  - name: web\n"), "{exported}");
@@ -76,7 +76,7 @@ async fn a_network_lives_in_a_file() {
     let some = fs::read_to_string(place.folder().join("some.yaml")).unwrap();
     assert!(!some.contains("identities:"), "{some}");
 
-    // A folder is one document; what is not named goes only when asked.
+    // A folder is one document; entities that it does not name are deleted only with `--prune`.
     let folder = place.folder().join("network");
     fs::create_dir(&folder).unwrap();
     let token =
@@ -91,7 +91,8 @@ async fn a_network_lives_in_a_file() {
     let left = run(&place, 0, &["list", "service-policies"]).await;
     assert!(left.contains("staff-web"), "{left}");
 
-    // Names that are the same overwrite nothing, and nobody else reads a token.
+    // Entities with the same name do not overwrite each other's files, and only the owner can read
+    // a token.
     let same =
         "identities:\n  - name: gw\n    enrollment: {ott: true}\nedge-routers:\n  - name: gw\n";
     fs::write(place.folder().join("gw.yaml"), same).unwrap();

@@ -1,4 +1,4 @@
-//! Who administers a network: a client of the management API.
+//! The administrator of a network: a client of the management API.
 
 use serde_json::{Value, json};
 use weft_client::{Address, Credentials, ManagementClient, Tls, trust};
@@ -10,13 +10,13 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-/// Logged in as the administrator.
+/// A client that is logged in as the administrator.
 pub(crate) struct Operator {
     pub(crate) client: ManagementClient,
 }
 
 impl Operator {
-    /// Waits until the controller lets the administrator in.
+    /// Logs in as soon as the controller answers.
     pub(crate) async fn log_in(port: u16) -> Self {
         let address: Address = format!("localhost:{port}").parse().unwrap();
         let credentials = Credentials::password(USER, PASSWORD).unwrap();
@@ -30,24 +30,24 @@ impl Operator {
         Self { client }
     }
 
-    /// Makes an entity and tells its id.
+    /// Creates an entity and returns its id.
     pub(crate) async fn create(&self, kind: &Kind, body: &Value) -> String {
         create(&self.client, kind, body).await.unwrap()
     }
 
-    /// Everything of a kind.
+    /// Every entity of a kind.
     pub(crate) async fn list(&self, kind: &Kind) -> Vec<Value> {
         self.client.list(kind, None).await.unwrap()
     }
 
-    /// How many circuits the first page of all shows.
+    /// Number of circuits on the first page of their list.
     pub(crate) async fn circuits(&self) -> usize {
         let list = resource::fabric::circuit::KIND.list().unwrap();
         let all: Vec<Value> = self.client.call_in(Api::Fabric, list, &[], &[], None).await.unwrap();
         all.len()
     }
 
-    /// Whether there is a router that is online.
+    /// True if a router is online.
     pub(crate) async fn router_online(&self) -> Result<bool, String> {
         let routers: Result<Vec<Value>, _> =
             self.client.list(&resource::edge_router::KIND, None).await;
@@ -55,7 +55,7 @@ impl Operator {
         Ok(routers.iter().any(|router| router["isOnline"] == json!(true)))
     }
 
-    /// Lets every identity use every service, one way or the other.
+    /// Lets every identity dial and host every service, over every router.
     pub(crate) async fn allow_everybody(&self) {
         for kind in ["Dial", "Bind"] {
             let policy = json!({
@@ -88,7 +88,7 @@ impl Operator {
         self.create(&resource::service::KIND, &service).await;
     }
 
-    /// Makes an identity and enrolls it.
+    /// Creates an identity and enrolls it.
     pub(crate) async fn identity(&self, name: &str) -> IdentityFile {
         let body = json!({
             "name": name, "type": "Default", "isAdmin": false, "enrollment": {"ott": true},
@@ -99,7 +99,7 @@ impl Operator {
         weft_sdk::enroll(token).await.unwrap()
     }
 
-    /// The same, for whoever tries again.
+    /// [`Operator::identity`] for callers that try again.
     pub(crate) async fn try_identity(&self, name: &str) -> Result<IdentityFile, String> {
         let body = json!({
             "name": name, "type": "Default", "isAdmin": false, "enrollment": {"ott": true},
@@ -113,18 +113,18 @@ impl Operator {
         weft_sdk::enroll(token).await.map_err(|error| error.to_string())
     }
 
-    /// Makes an identity, enrolls it and logs it in as a usual context.
+    /// Creates an identity, enrolls it and logs it in with default settings.
     pub(crate) async fn context(&self, name: &str) -> Context {
         self.context_with(name, ContextBuilder::new()).await
     }
 
-    /// The same in a particular way.
+    /// [`Operator::context`] with these settings.
     pub(crate) async fn context_with(&self, name: &str, how: ContextBuilder) -> Context {
         how.build(self.identity(name).await).await.unwrap()
     }
 }
 
-/// Makes an entity and tells its id: the controller has answered 201.
+/// Creates an entity and returns its id: the controller has answered 201.
 pub(crate) async fn create(
     client: &ManagementClient,
     kind: &Kind,

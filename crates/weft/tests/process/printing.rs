@@ -1,4 +1,4 @@
-//! What commands print: in a terminal, and where there is none.
+//! Output of commands, in a terminal and without one.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// A login that cannot be read makes a long line.
+/// A login file that cannot be read causes a long line.
 fn place() -> Place {
     let place = Place::empty();
     let folder = place.folder().join("logins/logins");

@@ -12,24 +12,24 @@ use crate::wait::{PATIENCE, until};
 /// The program under test.
 pub(crate) const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 
-/// A process of it, killed when dropped. What it prints goes to a file.
+/// A process of `weft`, killed when dropped. Its output goes to a file.
 pub(crate) struct Program {
     child: Child,
     log: PathBuf,
 }
 
 impl Program {
-    /// Starts one whose output goes to the end of this file.
+    /// Starts a process whose output is appended to this file.
     pub(crate) fn start(log: &Path, args: &[&str]) -> Self {
         Self::start_saying("", log, args)
     }
 
-    /// The same with a filter for what it logs; none is the usual one.
+    /// [`Program::start`] with a filter for the log; empty is the default.
     pub(crate) fn start_saying(filter: &str, log: &Path, args: &[&str]) -> Self {
         Self::run(filter, log, Command::new(WEFT).args(args))
     }
 
-    /// The same with this in its environment.
+    /// [`Program::start`] with these environment variables.
     pub(crate) fn start_in(
         environment: &[(&'static str, String)],
         log: &Path,
@@ -38,7 +38,7 @@ impl Program {
         Self::run("", log, Command::new(WEFT).args(args).envs(environment.iter().cloned()))
     }
 
-    /// What a shell makes of a command.
+    /// Starts a shell command.
     pub(crate) fn start_shell(log: &Path, command: &str) -> Self {
         Self::run("", log, Command::new("sh").args(["-c", command]))
     }
@@ -49,10 +49,10 @@ impl Program {
         let child = command
             .current_dir(folder)
             .env("WEFT_CONFIG_DIR", folder.join("logins"))
-            // Nothing but what a test sets; to look closer, name a filter there.
+            // Only the filter of the test, unless `WEFT_TEST_LOG` sets one for debugging.
             .env("RUST_LOG", std::env::var("WEFT_TEST_LOG").unwrap_or_else(|_| filter.to_owned()))
             .env("NO_COLOR", "1")
-            // Its memory is looked at: not what glibc sets aside for each thread.
+            // For measuring memory without what glibc reserves for each thread.
             .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
@@ -62,13 +62,13 @@ impl Program {
         Self { child, log: log.to_owned() }
     }
 
-    /// `kill -9`: it is gone when this returns.
+    /// `kill -9`; returns when the process is gone.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Asks the process to stop and waits until it has.
     pub(crate) async fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
         self.ended().await
@@ -79,22 +79,22 @@ impl Program {
         signal(&self.child, name);
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         ended(&mut self.child).await
     }
 
-    /// Its process id.
+    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Everything it printed, with what earlier processes printed to the same file.
+    /// Everything in the output file, including output of earlier processes.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Waits until it prints something.
+    /// Waits until the process prints these words.
     pub(crate) async fn says(&mut self, words: &str, limit: Duration) {
         let look = async || {
             if self.said().contains(words) {
@@ -108,7 +108,7 @@ impl Program {
         until(&format!("it says `{words}`"), limit, look).await;
     }
 
-    /// Its memory in bytes, as the kernel counts it.
+    /// Resident memory in bytes, as the kernel counts it.
     pub(crate) fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -130,12 +130,12 @@ impl Drop for Program {
     }
 }
 
-/// Runs a command to its end in a folder, with its logins kept there.
+/// Runs a command to its end in a folder, which also has its logins.
 pub(crate) async fn weft(folder: &Path, args: &[&str]) -> Output {
     weft_in(folder, &[], args).await
 }
 
-/// The same with this in its environment.
+/// [`weft`] with these environment variables.
 pub(crate) async fn weft_in(
     folder: &Path,
     environment: &[(&'static str, String)],
@@ -149,7 +149,7 @@ pub(crate) async fn weft_in(
     done.unwrap_or_else(|_| panic!("weft {args:?} took longer than {PATIENCE:?}")).unwrap()
 }
 
-/// What it printed.
+/// Output of a command.
 pub(crate) fn text(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     format!("{out}{err}")

@@ -1,4 +1,4 @@
-//! Questions at the terminal, answered and not answered.
+//! Questions at the terminal, answered and interrupted.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ async fn questions_are_answered_or_interrupted() {
     network.says("The network is up", PATIENCE).await;
     let url = format!("https://localhost:{}", place.control);
 
-    // The certificate is a question, then the password is: one signal ends either.
+    // Two questions, the certificate and the password: one signal ends either.
     let login = ["login", &url, "-u", USER, "--name", "main"];
     interrupted(&place, &login, "[y/N]").await;
     let mut at = Terminal::start(&place, &login);
@@ -30,7 +30,7 @@ async fn questions_are_answered_or_interrupted() {
     at.says("weft: interrupted").await;
     let logins = text(&weft(place.folder(), &["logins", "--output", "json"]).await);
     assert_eq!(logins.trim(), "[]");
-    // And both are answered.
+    // Both questions are answered.
     let mut at = Terminal::start(&place, &login);
     at.says("[y/N]").await;
     at.types("y\n");
@@ -50,7 +50,7 @@ async fn questions_are_answered_or_interrupted() {
     assert_eq!(at.ended().await.code(), Some(130));
     assert!(at.shows_what_is_typed(), "the echo is gone");
 
-    // What was asked about is not done after the signal, whatever is typed then.
+    // After a signal nothing is done, whatever is typed then.
     fs::write(place.folder().join("web.yaml"), "services:\n  - name: web\n").unwrap();
     interrupted(&place, &["apply", "web.yaml"], "[y/N]").await;
     let none = text(&weft(place.folder(), &["list", "services"]).await);
@@ -70,7 +70,7 @@ async fn questions_are_answered_or_interrupted() {
     assert!(network.stop().await.success());
 }
 
-/// Waits for the question and sends one signal; what is typed then comes too late.
+/// Waits for the question and sends one signal; text typed afterwards has no effect.
 async fn interrupted(place: &Place, args: &[&str], question: &str) {
     let mut at = Terminal::start(place, args);
     at.says(question).await;
@@ -78,6 +78,6 @@ async fn interrupted(place: &Place, args: &[&str], question: &str) {
     assert_eq!(at.ended().await.code(), Some(130), "weft {args:?}");
     at.types("y\n");
     at.says("weft: interrupted").await;
-    // On a line of its own.
+    // The message is on a line of its own.
     assert!(!at.said().contains("[y/N] weft"), "{}", at.said());
 }

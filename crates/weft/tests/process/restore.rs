@@ -1,5 +1,5 @@
-//! A snapshot takes the place of the database: the controller works with it, the router takes the
-//! whole model, and what came after the snapshot is gone.
+//! A snapshot replaces the database: the controller works with it, the router takes the whole
+//! model, and later changes are gone.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -60,7 +60,7 @@ async fn a_network_goes_back_to_a_snapshot() {
     let services: Vec<Value> = network.operator.list(&resource::service::KIND).await;
     let names: Vec<_> = services.iter().filter_map(|service| service["name"].as_str()).collect();
     assert_eq!(names, ["early"]);
-    // Who was enrolled before the snapshot still is, and logs in anew.
+    // An identity that enrolled before the snapshot is still enrolled, and logs in again.
     let log_in = async || weft_sdk::ContextBuilder::new().build(file.clone()).await;
     let (context, _) = until("the dialer logs in", PATIENCE, log_in).await;
     let mut stream = dial(&context, "early").await;

@@ -1,4 +1,4 @@
-//! A router that was killed: online again at once, and whoever hosts is bound again by itself.
+//! A killed router: online again at once, and hosts bind again by themselves.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use crate::{
     wait::{PATIENCE, until, within},
 };
 
-/// From the start of the process until the controller says that it is online.
+/// Time from the start of the process until the controller reports it online.
 const ONLINE: Duration = Duration::from_secs(2);
-/// From the start of the process until a host with our SDK can be dialed again.
+/// Time from the start of the process until a host with weft's SDK can be dialed again.
 const BOUND: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! A router as a service: what the system's manager hears, what SIGHUP changes, what it leaves behind.
+//! A router as a service: messages to the service manager, effects of SIGHUP, leftovers.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-/// Waits until the manager hears something that begins a line with these words.
+/// Waits until the manager receives a message with a line that begins with these words.
 async fn hears(socket: &UnixDatagram, words: &str) {
     let look = async || {
         let mut bytes = [0; 4096];
@@ -96,7 +96,7 @@ async fn a_router_that_is_stopped_before_it_is_up_never_says_that_it_is() {
             shown(&place.home().join("router.yaml"))
         ),
     );
-    // There is no controller to be reached.
+    // There is no controller.
     router.says("router started", PATIENCE).await;
     router.signal("TERM");
     assert!(router.ended().await.success());

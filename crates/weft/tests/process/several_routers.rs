@@ -1,5 +1,5 @@
-//! A network of several processes by one command: each router can be killed and comes back, more are
-//! added, and all of them end with the command, however that ends.
+//! A network of several processes from one command: each router can be killed and comes back, more
+//! can be added, and all end with the command, however that ends.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Place {
-    /// Several routers, each a process.
+    /// Starts several routers, each in its own process.
     pub(crate) fn several(&self, routers: &str) -> Program {
         let (home, control) = (self.home(), self.control.to_string());
         let home = home.to_str().unwrap();
@@ -31,12 +31,12 @@ fn stat(process: u32) -> Option<Vec<String>> {
     Some(behind.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Whether a process runs; one that nobody has waited for does not.
+/// True if a process runs; a zombie does not.
 fn runs(process: u32) -> bool {
     stat(process).is_some_and(|fields| fields[0] != "Z")
 }
 
-/// The processes that a process has started and that run.
+/// Running child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let process: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
@@ -80,7 +80,7 @@ async fn routers_come_back_grow_in_number_and_end_with_the_command() {
         assert!(said.contains(&process.to_string()), "{process}\n{said}");
     }
 
-    // One is killed: that is said, and it comes back as another process.
+    // A killed router is reported, and comes back as another process.
     let killed = std::process::Command::new("kill").args(["-9", &before[1].to_string()]).status();
     assert!(killed.unwrap().success());
     network.says("runs again as process", PATIENCE).await;
@@ -89,11 +89,11 @@ async fn routers_come_back_grow_in_number_and_end_with_the_command() {
     let now = children(network.id());
     assert!(now.contains(&before[0]) && !now.contains(&before[1]) && now.len() == 2, "{now:?}");
 
-    // The command itself is killed, and has no time to end anything.
+    // The command itself is killed, without time to stop anything.
     network.kill();
     all_ended(&now).await;
 
-    // More routers, and what there was is kept.
+    // More routers; existing ones are kept.
     fs::remove_file(place.folder().join("quickstart.log")).unwrap();
     let mut network = place.several("3");
     network.says("The network is up", PATIENCE * 2).await;
@@ -104,7 +104,7 @@ async fn routers_come_back_grow_in_number_and_end_with_the_command() {
     assert!(network.stop().await.success());
     all_ended(&now).await;
 
-    // Fewer are refused, with what helps.
+    // Fewer routers are refused, with advice.
     let home = place.home();
     let fewer = ["quickstart", "--home", home.to_str().unwrap(), "--routers", "1"];
     let refused = weft(place.folder(), &fewer).await;

@@ -1,4 +1,4 @@
-//! Dialers that stop reading: what they asked for waits at its source, not in the router.
+//! Dialers that stop reading: their data waits at its source, not in the router.
 
 use std::{
     fmt, io,
@@ -18,18 +18,18 @@ use crate::{
 };
 
 const MIB: u64 = 1 << 20;
-/// What each of them asks for.
+/// Bytes that each dialer asks for.
 const STREAM: u64 = 1 << 30;
-/// How many there are when there are many.
+/// Number of dialers in the tests with many.
 const MANY: usize = 50;
-/// What the router may need for one and for many.
+/// Most memory that the router may need for one and for many dialers.
 const GROWTH_OF_ONE: u64 = 32 * MIB;
 const GROWTH_OF_MANY: u64 = 96 * MIB;
-/// How long their data may take: about 150 MiB pass by until the last window is full.
+/// Time limit for their data: about 150 MiB pass until the last window is full.
 const LONG: Duration = PATIENCE.saturating_mul(5);
-/// Nothing flows any more once nothing has flowed for so long.
+/// Data has stopped when none has moved for this long.
 const STILL: Duration = Duration::from_secs(1);
-/// Read once they read again: more than any window, by one of them or by each.
+/// Bytes read later, more than any window: by one dialer, and by each.
 const READ_BY_ONE: u64 = 32 * MIB;
 const READ_BY_EACH: u64 = 3 * MIB;
 
@@ -47,7 +47,7 @@ async fn slow_readers_with_their_own_flow_control_cost_little_memory() {
 async fn slow_readers_with_the_routers_flow_control_cost_little_memory() {
     let scene = Scene::start().await;
     let identity = scene.network.operator.identity("slow").await;
-    // One that does not read holds up all that shares its connection: each has its own.
+    // On a shared connection, a dialer that does not read stops the others; each has its own.
     let legacy = async || {
         let how = ContextBuilder::new().router_flow_control();
         let context: Context = how.build(identity.clone()).await.unwrap();
@@ -63,21 +63,21 @@ async fn slow_readers_that_share_an_old_connection_cost_little_memory() {
     let scene = Scene::start().await;
     let how = ContextBuilder::new().router_flow_control();
     let context = scene.network.operator.context_with("slow", how).await;
-    // All are dialed before the first has said a word: later answers would wait behind it.
+    // All dial before the first data, because later answers would wait behind it.
     let shared = async || dial(&context, "flood-when-asked").await;
     scene.hold("many on one connection", MANY, GROWTH_OF_MANY, Awake::All, shared).await;
 }
 
-/// Who reads again.
+/// The dialers that read again.
 #[derive(Clone, Copy, PartialEq)]
 enum Awake {
-    /// One of them, while the others still do not.
+    /// One dialer, while the others still do not read.
     One,
-    /// All of them, for those who share a connection can only go on together.
+    /// All dialers, because those who share a connection can only continue together.
     All,
 }
 
-/// A network with a source of much data and with somebody whose circuit must go on.
+/// A network with a source of much data, and a bystander whose circuit must keep working.
 struct Scene {
     network: Network,
     flood: Server,
@@ -99,7 +99,7 @@ impl Scene {
         operator.tunneled("echo", echo.port(), true).await;
         let bystander = operator.context("bystander").await;
         let scene = Self { network, flood, when_asked, _echo: echo, bystander };
-        // What any work needs is no growth.
+        // Memory that any work needs does not count as growth.
         let mut first = dial(&scene.bystander, "flood").await;
         within("it flows", LONG, discard(&mut first, READ_BY_ONE)).await.unwrap();
         drop(first);
@@ -107,7 +107,7 @@ impl Scene {
         scene
     }
 
-    /// Lets so many dial and not read, and looks at the router meanwhile.
+    /// Lets `count` dialers dial without reading, and watches the router's memory.
     async fn hold(
         &self,
         what: &str,
@@ -135,7 +135,8 @@ impl Scene {
             Bytes(limit)
         );
 
-        // Others go on, those who wait go on once they want to, and memory is still bounded.
+        // The bystander continues, waiting dialers continue once they read, and memory stays
+        // bounded.
         round_trips(&mut bystander, 100).await;
         let (count, length) = match awake {
             Awake::One => (1, READ_BY_ONE),
@@ -153,7 +154,7 @@ impl Scene {
         );
     }
 
-    /// Waits until the sources have not got rid of anything for a while.
+    /// Waits until the sources have sent nothing for a while.
     async fn still(&self) {
         let poured = || self.flood.poured() + self.when_asked.poured();
         let look = async || {
@@ -175,8 +176,8 @@ async fn round_trips(stream: &mut Connection, count: usize) {
     within("others go on", LONG, trips).await;
 }
 
-/// Reads from all of them until each has got so much. Who has it reads on: on a connection that
-/// they share one that stops would hold up those who are behind.
+/// Reads from all dialers until each has received `length` bytes. Those that have it read on,
+/// because on a shared connection one that stops would hold up the others.
 async fn read_again(streams: &mut [Connection], length: u64) {
     let (behind, together) = (AtomicUsize::new(streams.len()), CancellationToken::new());
     let read = async |stream: &mut Connection| {
@@ -193,7 +194,7 @@ async fn read_again(streams: &mut [Connection], length: u64) {
     read.unwrap();
 }
 
-/// Reads so much and looks at nothing.
+/// Reads `length` bytes without checking them.
 async fn discard(stream: &mut Connection, length: u64) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     let mut left = length;
@@ -208,7 +209,7 @@ async fn discard(stream: &mut Connection, length: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes for people.
+/// A number of bytes, for messages.
 #[derive(Clone, Copy)]
 struct Bytes(u64);
 

@@ -1,5 +1,5 @@
-//! Spans of dials reach a collector: one trace over all programs, nothing unless it is asked for, and
-//! a collector that does not answer holds nothing up.
+//! Spans of dials reach a collector: one trace over all programs, nothing unless it is asked for,
+//! and a silent collector delays nothing.
 
 use std::{
     fs,
@@ -42,7 +42,7 @@ impl Own {
     }
 }
 
-/// A program that has a tracer provider.
+/// A program with a tracer provider.
 fn traced() -> (Own, ContextBuilder) {
     let own = Own::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(own.clone()).build();
@@ -50,7 +50,7 @@ fn traced() -> (Own, ContextBuilder) {
 }
 
 impl Place {
-    /// Routers, each a process, with this in their environment.
+    /// Starts routers, each in its own process, with these environment variables.
     fn routers_in(&self, environment: &[(&'static str, String)], routers: &str) -> Program {
         let (home, control) = (self.home(), self.control.to_string());
         let home = home.to_str().unwrap();
@@ -134,7 +134,7 @@ async fn a_dial_over_two_routers_is_one_trace() {
     };
     let (told, _) = until("the trace is whole", PATIENCE, look).await;
 
-    // Who belongs to whom.
+    // Parents of the spans.
     let dial = one(&told, "router.dial");
     assert_eq!(dial.span.parent_span_id, sdk.span_context.span_id().to_bytes());
     let circuit = one(&told, "controller.circuit");
@@ -157,7 +157,7 @@ async fn a_dial_over_two_routers_is_one_trace() {
     assert_eq!(accept.parent_span_id.to_bytes()[..], egress.span.span_id);
     assert_eq!(accept.span_context.trace_id(), sdk.span_context.trace_id());
 
-    // What they say.
+    // Attributes of the spans.
     let services: Vec<&str> = told.iter().map(|told| told.service.as_str()).collect();
     assert!(services.iter().all(|it| ["weft-router", "weft-controller"].contains(it)));
     for told in [&dial, &circuit, egress] {
@@ -178,7 +178,7 @@ async fn a_dial_over_two_routers_is_one_trace() {
         assert!(told.span.end_time_unix_nano >= told.span.start_time_unix_nano, "{told:#?}");
     }
 
-    // A failure, in the words that the application reads.
+    // A failure, with the message that the application gets.
     tokio::spawn(async move {
         while let Ok(incoming) = listener.accept().await {
             incoming.reject("no more greetings");
@@ -213,7 +213,7 @@ async fn the_command_line_tells_its_dials_when_it_ends() {
     assert!(done.status.success(), "{}", text(&done));
 
     let mut environment = collector.environment();
-    // It has to be what the program tells at its end.
+    // Spans that are exported only at the program's end.
     environment.retain(|(name, _)| *name != "OTEL_BSP_SCHEDULE_DELAY");
     environment.push(("OTEL_SERVICE_NAME", "mine".to_owned()));
     let verify = ["verify", "traffic", "--size", "1", "--json"];
@@ -221,13 +221,13 @@ async fn the_command_line_tells_its_dials_when_it_ends() {
     assert!(done.status.success(), "{}", text(&done));
     let told = collector.told();
     assert!(all(&told, "sdk.dial").iter().any(|dial| dial.failure().is_none()), "{told:#?}");
-    // The routers were told of the trace, and do not trace: the host's part has no parent.
+    // The routers got the context and do not trace: the host's span has no parent.
     let accepted = all(&told, "host.accept");
     assert!(!accepted.is_empty(), "{told:#?}");
     assert!(accepted.iter().all(|told| told.span.parent_span_id.is_empty()), "{accepted:#?}");
     assert!(told.iter().all(|told| told.service == "mine"), "{told:#?}");
 
-    // Without a word about an exporter nobody is told anything, wherever a collector is.
+    // Without a setting for an exporter, nothing is exported, even if a collector exists.
     let before = collector.requests();
     let mut environment = collector.environment();
     environment.retain(|(name, _)| *name != "OTEL_TRACES_EXPORTER");
@@ -236,7 +236,7 @@ async fn the_command_line_tells_its_dials_when_it_ends() {
     assert!(done.status.success(), "{}", text(&done));
     assert_eq!(collector.requests(), before);
 
-    // What is wrong is said, and the command does what it was asked for.
+    // Invalid settings are reported, and the command works anyway.
     environment.pop();
     environment.push(("OTEL_TRACES_EXPORTER", "zipkin".to_owned()));
     let done = weft_in(place.folder(), &environment, &verify).await;
@@ -265,7 +265,7 @@ async fn a_collector_that_never_answers_holds_up_neither_dials_nor_the_end() {
     let asked = async || if collector.requests() > 0 { Ok(()) } else { Err("nothing yet") };
     until("the collector is asked", PATIENCE, asked).await;
 
-    // Far more than what waits for the collector: a few spans each.
+    // Far more spans than the queue holds: a few for each dial.
     let begun = Instant::now();
     for _ in 0..1500 {
         drop(context.dial("greeter").await.unwrap());
@@ -278,7 +278,7 @@ async fn a_collector_that_never_answers_holds_up_neither_dials_nor_the_end() {
 
     let begun = Instant::now();
     assert!(network.stop().await.success());
-    // Two seconds for the collector, who has ten for an answer, and what stopping takes without one.
+    // Two seconds for the collector, which has ten for an answer, plus the usual time for stopping.
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     let said = fs::read_to_string(place.folder().join("quickstart.log")).unwrap();
     assert_eq!(said.matches("spans are lost").count(), 2, "once each\n{said}");

@@ -1,4 +1,4 @@
-//! What flows through a network, and who answers it.
+//! Streams through a network, and the servers at their end.
 
 use std::{
     io::{self, ErrorKind},
@@ -19,7 +19,7 @@ use weft_sdk::{Connection, Context, Listener};
 
 use crate::wait::{PATIENCE, until, within};
 
-/// Written at once: one payload.
+/// Bytes of one write, which is one payload.
 const PIECE: usize = 32 * 1024;
 
 /// Any stream of bytes.
@@ -27,14 +27,14 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Bytes that are recognized wherever they begin.
+/// Bytes by which a position in the stream can be recognised.
 pub(crate) fn pattern(from: u64, length: usize) -> Vec<u8> {
     (from..from + length as u64)
         .map(|at| (at ^ (at >> 8) ^ (at >> 16).wrapping_mul(31)) as u8)
         .collect()
 }
 
-/// Writes so many bytes of the pattern.
+/// Writes `length` bytes of the pattern.
 pub(crate) async fn send(writer: &mut (impl AsyncWrite + Unpin), length: u64) -> io::Result<()> {
     let mut at = 0;
     while at < length {
@@ -45,7 +45,7 @@ pub(crate) async fn send(writer: &mut (impl AsyncWrite + Unpin), length: u64) ->
     writer.flush().await
 }
 
-/// Reads to the end and compares with the pattern; tells how much there was.
+/// Reads to the end and compares with the pattern; returns the number of bytes.
 pub(crate) async fn check(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<u64> {
     let mut buffer = vec![0; PIECE];
     let mut at = 0;
@@ -64,7 +64,7 @@ pub(crate) async fn check(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<u
     }
 }
 
-/// A word goes there and comes back.
+/// Sends a word and reads it back.
 pub(crate) async fn round_trip(stream: &mut (impl Stream + ?Sized), word: &str) -> io::Result<()> {
     stream.write_all(word.as_bytes()).await?;
     stream.flush().await?;
@@ -74,23 +74,22 @@ pub(crate) async fn round_trip(stream: &mut (impl Stream + ?Sized), word: &str) 
     Ok(())
 }
 
-/// How somebody who is connected to answers.
+/// Behaviour of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
-    /// Gives back what comes, at once.
+    /// Sends back everything at once.
     Echo,
-    /// Says so many bytes of the pattern after the other has said all it has to say; checks that,
-    /// too.
+    /// Sends this many bytes of the pattern after the peer has ended, and checks the peer's bytes.
     Last(u64),
-    /// Says so many bytes of the pattern, ends, and only then listens; what comes is the pattern.
+    /// Sends this many bytes of the pattern, ends, and only then reads; checks the peer's bytes.
     First(u64),
-    /// Pours out so many bytes and looks at nothing.
+    /// Sends this many bytes without looking at them.
     Pour(u64),
-    /// Pours out so many bytes once it has heard something.
+    /// Sends this many bytes once it has received something.
     PourWhenAsked(u64),
 }
 
-/// Answers one stream; what was read is told.
+/// Serves one stream; returns the number of bytes read.
 async fn answer(mut stream: impl Stream, manner: Manner, poured: &AtomicU64) -> io::Result<u64> {
     match manner {
         Manner::Echo => {
@@ -131,7 +130,7 @@ async fn pour(mut stream: impl Stream, length: u64, poured: &AtomicU64) -> io::R
     Ok(0)
 }
 
-/// Somebody who answers, until dropped.
+/// A server, until it is dropped.
 pub(crate) struct Server {
     heard: mpsc::UnboundedReceiver<io::Result<u64>>,
     poured: Arc<AtomicU64>,
@@ -140,7 +139,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A TCP server at loopback.
+    /// A TCP server on loopback.
     pub(crate) async fn tcp(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -158,7 +157,7 @@ impl Server {
         Self { heard, poured, port, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Whoever hosts this service.
+    /// A server that hosts this service with the SDK.
     pub(crate) async fn sdk(context: &Context, service: &str, manner: Manner) -> Self {
         let bind = async || context.bind(service).await;
         let (listener, _) = until(&format!("{service} is hosted"), PATIENCE, bind).await;
@@ -184,23 +183,23 @@ impl Server {
         Self { heard, poured, port: 0, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Where the TCP server is.
+    /// Port of the TCP server.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// How much it has got rid of by pouring.
+    /// Number of bytes sent by pouring.
     pub(crate) fn poured(&self) -> u64 {
         self.poured.load(Ordering::Relaxed)
     }
 
-    /// How much the next stream brought that is over.
+    /// Number of bytes received on the next stream that ends.
     pub(crate) async fn heard(&mut self) -> u64 {
         within("a stream is over", PATIENCE, self.heard.recv()).await.unwrap().unwrap()
     }
 }
 
-/// Dials until it works: a new service takes a moment to be hosted.
+/// Dials until it succeeds, because a new service takes a moment to be hosted.
 pub(crate) async fn dial(context: &Context, service: &str) -> Connection {
     let dial = async || context.dial(service).await;
     until(&format!("{service} can be dialed"), PATIENCE, dial).await.0

@@ -1,4 +1,4 @@
-//! `weft` at a terminal of its own, with somebody who types.
+//! `weft` at a terminal of its own, with simulated typing.
 
 use std::{
     fs::File,
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) struct Terminal {
     child: Child,
     keyboard: File,
-    /// Kept open, so that the terminal outlives the command and can be looked at.
+    /// Kept open, so that the terminal outlives the command and can be inspected.
     screen: OwnedFd,
     said: Arc<Mutex<String>>,
 }
@@ -36,7 +36,7 @@ impl Terminal {
         Self::start_in(place, None, args)
     }
 
-    /// The same in a terminal with so many columns.
+    /// [`Terminal::start`] with this many columns.
     pub(crate) fn start_in(place: &Place, columns: Option<u16>, args: &[&str]) -> Self {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&near).unwrap();
@@ -73,12 +73,12 @@ impl Terminal {
         Self { child, keyboard, screen, said }
     }
 
-    /// Everything on the screen so far.
+    /// Everything shown so far.
     pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 
-    /// Waits until it prints something.
+    /// Waits until these words are shown.
     pub(crate) async fn says(&self, words: &str) {
         let look = async || {
             let said = self.said();
@@ -87,17 +87,17 @@ impl Terminal {
         until(&format!("it says `{words}`"), PATIENCE, look).await;
     }
 
-    /// Somebody types.
+    /// Types text.
     pub(crate) fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Whether what is typed is shown.
+    /// True if typed text is shown.
     pub(crate) fn shows_what_is_typed(&self) -> bool {
         tcgetattr(&self.screen).unwrap().local_modes.contains(LocalModes::ECHO)
     }
 
-    /// Whether a key stops the command, as Ctrl-Z usually does.
+    /// True if Ctrl-Z stops the command, as usual.
     pub(crate) fn can_be_stopped(&self) -> bool {
         tcgetattr(&self.screen).unwrap().special_codes[SpecialCodeIndex::VSUSP] != 0
     }
@@ -107,7 +107,7 @@ impl Terminal {
         signal(&self.child, name);
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the command ends by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         ended(&mut self.child).await
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-/// What a server says instead of a page.
+/// Length of a page for the transfers.
 const PAGE_LENGTH: u64 = 100_000;
 /// The page of the README's web server.
 const PAGE: &str = "this page came through the overlay\n";
@@ -41,7 +41,7 @@ async fn the_tour_of_the_readme_works_word_by_word() {
     network.says("The network is up", PATIENCE).await;
     assert!(network.said().contains("self-check passed"), "{}", network.said());
 
-    // Its own web server instead of Python's; ports of this test instead of the usual ones.
+    // Replaced: Python's web server with the test's, and the usual ports with free ones.
     let server = web_server().await;
     let local = free_port().to_string();
     let script: Vec<String> = rest
@@ -82,7 +82,7 @@ async fn the_tour_of_the_readme_works_word_by_word() {
     assert!(network.stop().await.success());
 }
 
-/// A web server with one page, on loopback; answers its port.
+/// A web server with one page, on loopback; returns its port.
 async fn web_server() -> u16 {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -102,10 +102,10 @@ async fn web_server() -> u16 {
     port
 }
 
-/// Runs lines as people type them, each of which must succeed.
+/// Runs lines as people type them; each must succeed.
 async fn shell(folder: &Path, lines: &str) -> String {
     let script = folder.join("tour.sh");
-    // What stays in the background ends with the tour.
+    // Background processes end with the tour.
     let (begin, end) = ("set -euo pipefail\nshopt -s expand_aliases", "kill $(jobs -p)\nwait");
     fs::write(&script, format!("{begin}\n{lines}\n{end}\n")).unwrap();
     let mut command = tokio::process::Command::new("bash");
@@ -124,7 +124,7 @@ async fn a_home_is_resumed_with_everything_kept() {
     first.says("The network is up", PATIENCE).await;
     assert!(!first.said().contains("only count at creation"), "{}", first.said());
 
-    // A second one on the same home says what is the matter and leaves the first alone.
+    // A second start with the same home fails with the reason and does not affect the first.
     let home = place.home();
     let second = weft(place.folder(), &["quickstart", "--home", home.to_str().unwrap()]).await;
     assert_eq!(second.status.code(), Some(1), "{}", text(&second));
@@ -140,7 +140,7 @@ async fn a_home_is_resumed_with_everything_kept() {
     operator.tunneled("web", server.port(), true).await;
     let identity = operator.identity("laptop").await;
     let before = everything(&operator).await;
-    // No end can be so sudden that the next start finds anything missing, or in its way.
+    // After any sudden end, the next start finds everything.
     first.kill();
 
     let mut again = place.quickstart();
@@ -167,7 +167,7 @@ async fn a_home_is_resumed_with_everything_kept() {
     assert!(again.ended().await.success(), "Ctrl-C is a clean end");
 }
 
-/// Id and name of everything an operator makes, in order.
+/// Id and name of every entity that operators create, sorted.
 async fn everything(operator: &Operator) -> Vec<(String, String, String)> {
     use weft_contract::resource::{config, edge_router, identity, service, service_policy};
     let kinds = [
@@ -214,7 +214,7 @@ async fn free_ports_and_a_password_are_picked_and_printed() {
     assert!(again.stop().await.success());
 }
 
-/// Where controller and router are, as the banner says.
+/// Addresses of controller and router in the banner.
 fn addresses(said: &str) -> Vec<String> {
     let words = said.split_whitespace();
     let mut found: Vec<String> = words
@@ -274,7 +274,7 @@ async fn a_router_is_enrolled_by_hand_and_runs() {
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     assert!(made["id"].is_string(), "{made}");
 
-    // The file of the other router, with keys of its own.
+    // The file of the second router, with its own keys.
     let file = fs::read_to_string(place.home().join("router.yaml")).unwrap();
     let pki = place.home().join("pki");
     let file =

@@ -1,5 +1,4 @@
-//! `weft verify traffic`: it proves the network, and it leaves nothing behind, also when it is
-//! interrupted.
+//! `weft verify traffic` proves the network and leaves nothing behind, also when it is interrupted.
 
 use serde_json::Value;
 use weft_contract::{
@@ -36,7 +35,7 @@ async fn traffic_is_verified_and_nothing_is_left() {
     let operator = Operator::log_in(place.control).await;
     nothing_is_left(&operator).await;
 
-    // More than anybody waits for, and interrupted once there is something to remove.
+    // More data than fits into the test; interrupted once there is something to remove.
     let mut long = place.start("long", &["verify", "traffic", "--size", "100000", "--json"]);
     let made = async || match names(&operator, &service::KIND).await.is_empty() {
         false => Ok(()),
@@ -48,7 +47,7 @@ async fn traffic_is_verified_and_nothing_is_left() {
     nothing_is_left(&operator).await;
 }
 
-/// Only the administrator and the router's own identity are there, and no service.
+/// Only the administrator and the router's identity exist, and no service.
 async fn nothing_is_left(operator: &Operator) {
     for kind in [&service::KIND, &service_policy::KIND] {
         assert_eq!(names(operator, kind).await, [""; 0], "{}", kind.name);

@@ -1,4 +1,4 @@
-//! `weft dial`, `weft host` and `weft tunnel`: programs that know nothing of the network.
+//! `weft dial`, `weft host` and `weft tunnel`.
 
 use std::{
     fs,
@@ -50,7 +50,7 @@ impl Bed {
         file
     }
 
-    /// A tunneler or a host that stays, with its socket in the folder.
+    /// Starts a tunneler or host with its socket in the folder.
     fn start_weft(&self, name: &str, args: &[&str]) -> Program {
         let socket = self.folder().join(format!("{name}.sock"));
         let mut all = args.to_vec();
@@ -60,7 +60,7 @@ impl Bed {
         self.place.start(name, &all)
     }
 
-    /// What a tunneler tells of itself.
+    /// State of a tunneler.
     async fn status(&self, name: &str) -> Vec<Value> {
         let socket = self.folder().join(format!("{name}.sock"));
         let ask = ["tunnel", "status", "--output", "json", "--socket", socket.to_str().unwrap()];
@@ -70,7 +70,7 @@ impl Bed {
     }
 }
 
-/// Dials with something at standard input; gives back what came at standard output.
+/// Dials with this standard input; returns standard output and status.
 async fn dialed(folder: &Path, args: &[&str], input: Vec<u8>) -> (Vec<u8>, String, i32) {
     let mut child = Command::new(WEFT)
         .arg("dial")
@@ -85,7 +85,7 @@ async fn dialed(folder: &Path, args: &[&str], input: Vec<u8>) -> (Vec<u8>, Strin
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let feeding = tokio::spawn(async move {
-        // Who ends early reads no more.
+        // A command that ends early does not read everything.
         let _ = stdin.write_all(&input).await;
     });
     let done = within("the dial", PATIENCE, child.wait_with_output()).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_folder_of_identities_tunnels_and_tells() {
     let token = made.pointer("/enrollment/ott/jwt").and_then(Value::as_str).unwrap();
     fs::write(folder.join("two.jwt"), token).unwrap();
     let server = Server::tcp(Manner::Echo).await;
-    // Hosted by the router, and by both identities.
+    // Hosted by the router and by both identities.
     bed.operator.tunneled("echo", server.port(), true).await;
     let identities = folder.to_str().unwrap();
     let args = ["tunnel", "run", "--no-intercept", "--refresh", "1", "--identity", identities];
@@ -199,7 +199,7 @@ async fn a_folder_of_identities_tunnels_and_tells() {
     until("its terminators are gone", PATIENCE, left).await;
 }
 
-/// Open files of a process.
+/// Number of open files of a process.
 fn files(program: &Program) -> usize {
     fs::read_dir(format!("/proc/{}/fd", program.id())).unwrap().count()
 }

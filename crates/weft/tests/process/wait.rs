@@ -1,4 +1,4 @@
-//! Waiting for a condition, never for luck.
+//! Waiting for conditions, with deadlines.
 
 use std::{
     fmt::Debug,
@@ -6,12 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take that has no figure of its own. Generous: machines are busy.
+/// Time limit for everything without one of its own. Generous, because machines are busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Tries until it works, and tells how long that took.
+/// Tries until it succeeds, and returns how long that took.
 pub(crate) async fn until<T, E: Debug>(
     what: &str,
     limit: Duration,
@@ -33,7 +33,7 @@ pub(crate) async fn until<T, E: Debug>(
     }
 }
 
-/// Something that must be over by then.
+/// Waits for work that must end within the limit.
 pub(crate) async fn within<T>(what: &str, limit: Duration, work: impl Future<Output = T>) -> T {
     match tokio::time::timeout(limit, work).await {
         Ok(value) => value,

@@ -10,7 +10,7 @@ const LAST_CHANNEL_KEY: i32 = 128;
 
 /// True if a header with this key next to those of a circuit answer is peer data. Keys of the
 /// channel and of the answers themselves are not, so that neither can be smuggled in as the other
-/// (protocol: control-plane 12.4).
+/// (docs/protocol/control-plane.md 12.4).
 pub fn is_peer_data(key: i32) -> bool {
     key > LAST_CHANNEL_KEY && !(header::CIRCUIT_ADDRESS..=header::ROUTE_ERROR_CODE).contains(&key)
 }
@@ -29,7 +29,7 @@ fn write_peer_data(headers: &mut Headers, peer_data: &PeerData) {
     }
 }
 
-/// The circuit a router asked for is there (protocol: control-plane 12.5).
+/// The circuit a router asked for is there (docs/protocol/control-plane.md 12.5).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CircuitSuccess {
     /// Id of the circuit.
@@ -139,7 +139,7 @@ pub struct RouteError {
     pub text: String,
 }
 
-/// Kind of a route failure (protocol: control-plane 6).
+/// Kind of a route failure (docs/protocol/control-plane.md 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[repr(u8)]
 pub enum RouteErrorCode {

@@ -21,8 +21,8 @@ const OLD_METADATA: i32 = 11;
 /// Capability mask of a controller, for 1.x routers.
 const OLD_CAPABILITIES: i32 = 12;
 
-/// What a router says about itself to a controller (protocol: control-plane 2.1). Its id is the
-/// token of the hello.
+/// What a router says about itself to a controller (docs/protocol/control-plane.md 2.1). Its id is
+/// the token of the hello.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RouterHello {
     /// Its version; controllers refuse a router without.

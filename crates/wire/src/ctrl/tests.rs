@@ -24,7 +24,7 @@ fn request(sequence: i32) -> Message {
 
 #[test]
 fn verify_router() {
-    // control-plane 26.1
+    // docs/protocol/control-plane.md 26.1
     let wire = hex("03 06 09 0c | 0c 04 00 00 | 07 00 00 00 | 00 00 00 00 | 0a 00 00 00 | \
                     0a 02 72 31 12 04 61 62 31 32");
     let verify = VerifyRouter { router_id: "r1".into(), fingerprints: vec!["ab12".into()] };
@@ -36,7 +36,7 @@ fn verify_router() {
 
 #[test]
 fn route() {
-    // control-plane 26.4
+    // docs/protocol/control-plane.md 26.4
     let wire =
         hex("0a 02 63 31 1a 18 0a 09 74 72 61 6e 73 70 6f 72 74 12 01 45 1a 08 74 63 70 3a \
                     68 3a 38 30 22 08 0a 01 49 12 01 45 18 01 22 06 0a 01 45 12 01 49 30 80 c8 af \
@@ -64,7 +64,7 @@ fn route() {
 
 #[test]
 fn time_left_may_be_negative() {
-    // control-plane 26.9
+    // docs/protocol/control-plane.md 26.9
     let mut route = Route::default();
     route.set_time_left(-1);
     assert_eq!(&route.to_body()[..], &hex("30 ff ff ff ff ff ff ff ff ff 01")[..]);
@@ -73,7 +73,7 @@ fn time_left_may_be_negative() {
 
 #[test]
 fn route_result_success() {
-    // control-plane 26.5
+    // docs/protocol/control-plane.md 26.5
     let wire = hex("03 06 09 0c | fe 03 00 00 | 05 00 00 00 | 21 00 00 00 | 02 00 00 00 | \
                     4d 04 00 00 04 00 00 00 00 00 00 00 | 4e 04 00 00 01 00 00 00 01 | \
                     01 00 00 00 04 00 00 00 0c 00 00 00 | 63 31");
@@ -86,7 +86,7 @@ fn route_result_success() {
 
 #[test]
 fn route_result_failure() {
-    // control-plane 26.6
+    // docs/protocol/control-plane.md 26.6
     let wire = hex("03 06 09 0c | fe 03 00 00 | 06 00 00 00 | 30 00 00 00 | 02 00 00 00 | \
                     4d 04 00 00 04 00 00 00 00 00 00 00 | \
                     4f 04 00 00 07 00 00 00 72 65 66 75 73 65 64 | \
@@ -114,7 +114,7 @@ fn route_result_needs_its_attempt() {
 
 #[test]
 fn faults_and_unroute() {
-    // control-plane 26.7
+    // docs/protocol/control-plane.md 26.7
     let forward = Fault::forward(true, &["c1", "c2"]);
     assert_eq!(&forward.to_body()[..], &hex("08 03 12 05 63 31 20 63 32")[..]);
     assert_eq!(forward.ids().collect::<Vec<_>>(), ["c1", "c2"]);

@@ -1,4 +1,4 @@
-//! Dialing, and the answers to dialing and binding (protocol: sdk 7, 10.3).
+//! Dialing, and the answers to dialing and binding (docs/protocol/sdk.md 7, 10.3).
 
 use super::error::StructuredError;
 use super::{content_type, header};

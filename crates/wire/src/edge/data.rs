@@ -1,4 +1,4 @@
-//! Data of a connection whose flow control lies with the router (protocol: sdk 10).
+//! Data of a connection whose flow control lies with the router (docs/protocol/sdk.md 10).
 
 use super::{content_type, header};
 use crate::error::WireError;

@@ -1,4 +1,4 @@
-//! Errors as SDKs are told them: a number, a hint and a text (protocol: sdk 6).
+//! Errors as SDKs are told them: a number, a hint and a text (docs/protocol/sdk.md 6).
 
 use crate::edge::header;
 use crate::headers::Headers;

@@ -1,4 +1,4 @@
-//! Hosting: bind, unbind, and the dials that reach a host (protocol: sdk 8 and 9).
+//! Hosting: bind, unbind, and the dials that reach a host (docs/protocol/sdk.md 8 and 9).
 
 use super::connect::{XgressGrant, put, text};
 use super::{content_type, header};

@@ -14,7 +14,7 @@
 //!
 //! Both sides name connections by an id that is theirs for the channel: SDKs count up from 0 or 1,
 //! routers from 0x8000_0000. Where a connection's flow control lies with the SDK, [`Data`] is
-//! replaced by the messages of [`payload`](crate::payload) (protocol: sdk 4 to 13).
+//! replaced by the messages of [`payload`](crate::payload) (docs/protocol/sdk.md 4 to 13).
 
 mod connect;
 mod data;
@@ -35,7 +35,7 @@ pub use token::{UpdateToken, UpdateTokenFailure, update_token_success};
 #[cfg(test)]
 mod tests;
 
-/// Content types on SDK channels (protocol: sdk 4).
+/// Content types on SDK channels (docs/protocol/sdk.md 4).
 pub mod content_type {
     /// SDK to router: dial a service.
     pub const CONNECT: i32 = 60783;
@@ -95,7 +95,7 @@ pub mod content_type {
     pub const POSTURE_STATE_CHANGE: i32 = 10904;
 }
 
-/// Header keys on SDK channels (protocol: sdk 5).
+/// Header keys on SDK channels (docs/protocol/sdk.md 5).
 pub mod header {
     /// Connection id; u32.
     pub const CONN_ID: i32 = 1000;

@@ -1,5 +1,5 @@
 //! Posture data an SDK sends, and the services and posture state pushed to it
-//! (protocol: sdk 12.1).
+//! (docs/protocol/sdk.md 12.1).
 
 pub use crate::proto::edge_client::*;
 

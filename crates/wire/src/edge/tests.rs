@@ -36,7 +36,7 @@ fn replying(sequence: i32) -> Message {
 
 #[test]
 fn connect() {
-    // sdk 17, F3
+    // docs/protocol/sdk.md 17, F3
     let wire = decode(
         "03 06 09 0c 6f ed 00 00 02 00 00 00 3f 00 00 00 07 00 00 00 e8 03 00 00 04 00 00 00
          01 00 00 00 f0 03 00 00 03 00 00 00 63 6c 69 eb 03 00 00 20 00 00 00 0e 02 16 22 3f
@@ -58,7 +58,7 @@ fn connect() {
 
 #[test]
 fn state_connected() {
-    // sdk 17, F4 and F7
+    // docs/protocol/sdk.md 17, F4 and F7
     let wire = decode(
         "03 06 09 0c 70 ed 00 00 03 00 00 00 4c 00 00 00 00 00 00 00 e8 03 00 00 04 00 00 00
          01 00 00 00 01 00 00 00 04 00 00 00 02 00 00 00 02 04 00 00 04 00 00 00 63 72 63 31
@@ -82,7 +82,7 @@ fn state_connected() {
 
 #[test]
 fn state_closed() {
-    // sdk 17, F5
+    // docs/protocol/sdk.md 17, F5
     let wire = decode(
         "03 06 09 0c 71 ed 00 00 0c 00 00 00 5f 00 00 00 0d 00 00 00 e8 03 00 00 04 00 00 00
          01 00 00 00 01 00 00 00 04 00 00 00 02 00 00 00 f6 03 00 00 04 00 00 00 0e 00 00 00
@@ -99,7 +99,8 @@ fn state_closed() {
 
 #[test]
 fn bind() {
-    // sdk 17, F6; there header 1028 is present as 0, which means the same as its absence
+    // docs/protocol/sdk.md 17, F6; there header 1028 is present as 0, which means the same as its
+    // absence
     let wire = decode(
         "03 06 09 0c 76 ed 00 00 05 00 00 00 62 00 00 00 07 00 00 00 e8 03 00 00 04 00 00 00
          07 00 00 00 ff 03 00 00 01 00 00 00 01 00 04 00 00 01 00 00 00 01 04 04 00 00 01 00
@@ -134,7 +135,7 @@ fn old_hosts_send_cost_and_precedence_in_four_bytes() {
 
 #[test]
 fn bind_success_and_dial() {
-    // sdk 17, F8, F9 and F10
+    // docs/protocol/sdk.md 17, F8, F9 and F10
     let wire = decode(
         "03 06 09 0c 80 ed 00 00 0a 00 00 00 0c 00 00 00 00 00 00 00 e8 03 00 00 04 00 00 00
          07 00 00 00",
@@ -164,7 +165,7 @@ fn bind_success_and_dial() {
 
 #[test]
 fn data() {
-    // sdk 17, F12 and F13; header 1001 is only sent by older SDKs and not kept
+    // docs/protocol/sdk.md 17, F12 and F13; header 1001 is only sent by older SDKs and not kept
     let wire = decode(
         "03 06 09 0c 72 ed 00 00 08 00 00 00 18 00 00 00 16 00 00 00 e8 03 00 00 04 00 00 00
          00 00 00 80 e9 03 00 00 04 00 00 00 02 00 00 00 0e b6 e6 b7 ce 7c ff 9e 31 14 cc 8f

@@ -1,4 +1,4 @@
-//! A new access token on a connection that is up (protocol: sdk 11.1).
+//! A new access token on a connection that is up (docs/protocol/sdk.md 11.1).
 
 use super::content_type;
 use super::error::StructuredError;

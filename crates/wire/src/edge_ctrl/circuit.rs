@@ -1,4 +1,5 @@
-//! Circuits for SDKs: requests and answers that live in headers (protocol: edge-control-plane 13).
+//! Circuits for SDKs: requests and answers that live in headers
+//! (docs/protocol/edge-control-plane.md 13).
 
 use super::{content_type, header};
 use crate::error::WireError;
@@ -6,7 +7,7 @@ use crate::headers::{PeerData, StringMap};
 use crate::message::Message;
 use std::fmt;
 
-/// Asks for a circuit for the service of a session (protocol: edge-control-plane 13.2).
+/// Asks for a circuit for the service of a session (docs/protocol/edge-control-plane.md 13.2).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct CreateCircuitV2 {
     /// Token of the service session.
@@ -58,8 +59,8 @@ impl fmt::Debug for CreateCircuitV2 {
     }
 }
 
-/// Asks for a circuit without a service session (protocol: edge-control-plane 13.3). Who dials is
-/// what the API session token says; the identity id only has to agree with it.
+/// Asks for a circuit without a service session (docs/protocol/edge-control-plane.md 13.3). Who
+/// dials is what the API session token says; the identity id only has to agree with it.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct CreateCircuitV3 {
     /// Identity that dials.

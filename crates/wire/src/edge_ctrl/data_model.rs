@@ -3,7 +3,7 @@
 //! A router subscribes at one controller with [`SubscribeToDataModelRequest`] and is sent the whole
 //! model once, as [`DataState`], or only what it lacks, as [`ChangeSet`]s, and from then on every
 //! change. What is sent names the subscription it is for. Indexes only mean something within one
-//! timeline (protocol: edge-control-plane 4 to 6).
+//! timeline (docs/protocol/edge-control-plane.md 4 to 6).
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -16,7 +16,7 @@ use crate::error::WireError;
 use crate::message::Message;
 use crate::proto::{ProtoBody, proto_bodies};
 
-/// Types of a [`Revocation`] (protocol: edge-control-plane 4.4).
+/// Types of a [`Revocation`] (docs/protocol/edge-control-plane.md 4.4).
 pub mod revocation_type {
     /// One API session.
     pub const API_SESSION: &str = "API_SESSION";
@@ -26,7 +26,7 @@ pub mod revocation_type {
     pub const JTI: &str = "JTI";
 }
 
-/// Types of a [`PostureCheck`] (protocol: edge-control-plane 4.4).
+/// Types of a [`PostureCheck`] (docs/protocol/edge-control-plane.md 4.4).
 pub mod posture_type {
     /// Network cards.
     pub const MAC: &str = "MAC";

@@ -4,8 +4,8 @@ use super::{ErrorCode, RetryHint, content_type, header};
 use crate::error::WireError;
 use crate::message::Message;
 
-/// A request failed (protocol: edge-control-plane 18.1). The answer to the confirmation of new
-/// certificates has the same content type but is an
+/// A request failed (docs/protocol/edge-control-plane.md 18.1). The answer to the confirmation of
+/// new certificates has the same content type but is an
 /// [`ExtendVerifyResult`](super::ExtendVerifyResult).
 #[derive(Debug, Clone, PartialEq, Eq, Default, thiserror::Error)]
 #[error("{text} (code {})", .code.0)]

@@ -1,4 +1,4 @@
-//! The first two edge messages (protocol: edge-control-plane 3).
+//! The first two edge messages (docs/protocol/edge-control-plane.md 3).
 
 use super::{ClientHello, ServerHello, header};
 use crate::message::Message;

@@ -1,13 +1,13 @@
-//! How opaque API sessions are kept in step (protocol: edge-control-plane 10).
+//! How opaque API sessions are kept in step (docs/protocol/edge-control-plane.md 10).
 
 use super::{ApiSession, ApiSessionAdded, ApiSessionUpdated, header};
 use crate::error::WireError;
 use crate::message::Message;
 use crate::proto::ProtoBody;
-use bytes::Bytes;
 use prost::Message as _;
-use prost::encoding::{WireType, encode_key, encode_varint};
+use prost::encoding::{WireType, encode_key, encode_varint, key_len};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The one strategy there is.
 pub const SYNC_INSTANT: &str = "instant";
@@ -42,9 +42,14 @@ impl SyncState {
     }
 }
 
-/// An API session, encoded once for all messages that it goes into.
+/// An API session, encoded once for all messages that it goes into: as one value of the field
+/// `apiSessions` of an [`ApiSessionAdded`], with key and length.
 #[derive(Clone, PartialEq, Eq)]
-pub struct EncodedApiSession(Bytes);
+pub struct EncodedApiSession(Arc<[u8]>);
+
+/// The field `apiSessions` of an [`ApiSessionAdded`], and `apiSession` of an [`ApiSessionUpdated`].
+const ADDED: u32 = 2;
+const UPDATED: u32 = 1;
 
 // It has the token in it.
 impl std::fmt::Debug for EncodedApiSession {
@@ -55,18 +60,14 @@ impl std::fmt::Debug for EncodedApiSession {
 
 impl From<&ApiSession> for EncodedApiSession {
     fn from(session: &ApiSession) -> Self {
-        Self(session.encode_to_vec().into())
+        let mut field = Vec::new();
+        encode_key(ADDED, WireType::LengthDelimited, &mut field);
+        field.extend(session.encode_length_delimited_to_vec());
+        Self(field.into())
     }
 }
 
 impl EncodedApiSession {
-    /// Writes it as one value of a repeated field.
-    fn put(&self, field: u32, body: &mut Vec<u8>) {
-        encode_key(field, WireType::LengthDelimited, body);
-        encode_varint(self.0.len() as u64, body);
-        body.extend_from_slice(&self.0);
-    }
-
     /// An [`ApiSessionAdded`] of sessions that are encoded already.
     pub fn added<'s>(
         is_full_state: bool,
@@ -80,8 +81,9 @@ impl EncodedApiSession {
 
     /// An [`ApiSessionUpdated`] of this session, with the strategy that old routers look for.
     pub fn updated(&self) -> Message {
-        let mut body = Vec::new();
-        self.put(1, &mut body);
+        let mut body = Vec::with_capacity(self.0.len());
+        encode_key(UPDATED, WireType::LengthDelimited, &mut body);
+        body.extend_from_slice(&self.0[key_len(ADDED)..]);
         synced(Message::new(ApiSessionUpdated::CONTENT_TYPE, body), &[])
     }
 }
@@ -107,7 +109,7 @@ impl AddedSessions {
 
     /// One more.
     pub fn push(&mut self, session: &EncodedApiSession) {
-        session.put(2, &mut self.body);
+        self.body.extend_from_slice(&session.0);
         self.sessions += 1;
     }
 

@@ -1,5 +1,5 @@
 //! Messages for the router's own identity that have no protobuf body
-//! (protocol: edge-control-plane 15.3).
+//! (docs/protocol/edge-control-plane.md 15.3).
 
 use super::{content_type, header};
 use crate::error::WireError;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::{ctrl, edge, edge_ctrl::content_type};
 use proptest::prelude::*;
 
 fn decode_all(bytes: &[u8], chunk: usize, limits: FrameLimits) -> Result<Vec<Message>, FrameError> {
@@ -22,7 +23,7 @@ fn an_empty_message_is_twenty_bytes() {
 
 #[test]
 fn probe_and_heartbeat_vectors() {
-    // channel 17, V4, V6 and V7
+    // docs/protocol/channel.md 17, V4, V6 and V7
     for (content_type, sequence, key, value, hex) in [
         (
             3,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 #[test]
 fn string_list_vector() {
-    // channel 17, V9
+    // docs/protocol/channel.md 17, V9
     let mut headers = Headers::new();
     headers.set_string_list(1, &["a", "bc"]).unwrap();
     assert_eq!(headers.get(1).unwrap(), hex::decode("020000000100000061020000006263").unwrap());
@@ -13,7 +13,7 @@ fn string_list_vector() {
 
 #[test]
 fn map_vector() {
-    // channel 17, V9
+    // docs/protocol/channel.md 17, V9
     let map = PeerData::from([(5, Bytes::from_static(&[0xff]))]);
     let mut headers = Headers::new();
     headers.set_u32_map(1, &map).unwrap();

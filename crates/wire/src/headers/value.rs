@@ -1,5 +1,5 @@
 //! Typed header values: how each kind is written, and how tolerant its reader is
-//! (protocol: channel 5).
+//! (docs/protocol/channel.md 5).
 
 use super::Headers;
 use crate::error::WireError;

@@ -18,7 +18,7 @@ fn decode(bytes: &[u8]) -> Message {
 
 #[test]
 fn first_router_hello() {
-    // channel 17, V1
+    // docs/protocol/channel.md 17, V1
     let bytes = hex("03 06 09 0c 00 00 00 00 ff ff ff ff 4f 00 00 00
         08 00 00 00 04 00 00 00 21 00 00 00 76 32 2e 30
         2e 33 7c 61 62 63 7c 32 30 32 36 2d 30 31 2d 30
@@ -44,7 +44,7 @@ fn first_router_hello() {
 
 #[test]
 fn positive_result() {
-    // channel 17, V2
+    // docs/protocol/channel.md 17, V2
     let bytes = hex("03 06 09 0c 02 00 00 00 ff ff ff ff 63 00 00 00
         00 00 00 00 00 00 00 00 04 00 00 00 61 42 33 64
         01 00 00 00 04 00 00 00 ff ff ff ff 02 00 00 00
@@ -68,7 +68,7 @@ fn positive_result() {
 
 #[test]
 fn second_underlay() {
-    // channel 17, V3
+    // docs/protocol/channel.md 17, V3
     let bytes = hex("03 06 09 0c 00 00 00 00 ff ff ff ff 3e 00 00 00
         08 00 00 00 00 00 00 00 04 00 00 00 61 42 33 64
         07 00 00 00 09 00 00 00 63 74 72 6c 2e 68 69 67
@@ -85,7 +85,7 @@ fn second_underlay() {
 
 #[test]
 fn negative_result() {
-    // channel 17, V8
+    // docs/protocol/channel.md 17, V8
     let bytes = hex("03 06 09 0c 02 00 00 00 ff ff ff ff 21 00 00 00
         04 00 00 00 01 00 00 00 04 00 00 00 ff ff ff ff
         02 00 00 00 01 00 00 00 00 0d 00 00 00 04 00 00
@@ -99,7 +99,7 @@ fn negative_result() {
 
 #[test]
 fn c_sdk_hello_and_its_result() {
-    // sdk 17, F1 and F2
+    // docs/protocol/sdk.md 17, F1 and F2
     let bytes = hex("03 06 09 0c 00 00 00 00 01 00 00 00 3e 00 00 00
         13 00 00 00 ea 03 00 00 07 00 00 00 65 79 4a 2e
         78 2e 79 ff 03 00 00 01 00 00 00 01 09 00 00 00

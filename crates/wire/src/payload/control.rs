@@ -1,7 +1,6 @@
 //! Control messages of a circuit: tracing its route.
 
-use super::MAX_CIRCUIT_ID;
-use super::{content_type, header};
+use super::{circuit_of_control, content_type, header};
 use crate::error::WireError;
 use crate::message::Message;
 
@@ -35,7 +34,7 @@ impl ControlKind {
     }
 }
 
-/// A control message (protocol: data-plane 9).
+/// A control message (docs/protocol/data-plane.md 9).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Control {
     /// What it is.
@@ -71,20 +70,10 @@ impl Control {
         }
     }
 
-    /// The circuit of a control message, without reading the rest.
-    pub(super) fn circuit_of(message: &Message) -> Result<&str, WireError> {
-        let body = message.body_str_from(1)?;
-        match body.len() {
-            0 => Err(message.body_problem("shorter than two bytes")),
-            1..=MAX_CIRCUIT_ID => Ok(body),
-            _ => Err(message.body_problem("the id of its circuit is longer than 128 bytes")),
-        }
-    }
-
     /// Reads a control message.
     pub fn from_message(message: &Message) -> Result<Self, WireError> {
         message.expect(content_type::CONTROL)?;
-        let circuit_id = Self::circuit_of(message)?.to_owned();
+        let circuit_id = circuit_of_control(message)?.to_owned();
         let number = message.body.first().copied().unwrap_or(0);
         let text = |key| message.headers.get_str(key).map(str::to_owned);
         Ok(Self {

@@ -26,7 +26,7 @@ fn assert_same(built: &Message, wire: &Message) {
 
 #[test]
 fn circuit_start() {
-    // data-plane 13
+    // docs/protocol/data-plane.md 13
     let wire = decode(&hex("03 06 09 0c 4c 04 00 00 07 00 00 00 43 00 00 00 00 00 00 00
         d1 07 00 00 04 00 00 00 00 00 01 00
         d0 08 00 00 09 00 00 00 34 51 39 64 58 71 31 61 42
@@ -48,7 +48,7 @@ fn circuit_start() {
 
 #[test]
 fn data_and_its_ack() {
-    // data-plane 13
+    // docs/protocol/data-plane.md 13
     let wire = decode(&hex("03 06 09 0c 4c 04 00 00 09 00 00 00 37 00 00 00 05 00 00 00
         d0 08 00 00 09 00 00 00 34 51 39 64 58 71 31 61 42
         d2 08 00 00 04 00 00 00 02 00 00 00
@@ -74,7 +74,7 @@ fn data_and_its_ack() {
 
 #[test]
 fn traceroute() {
-    // data-plane 13
+    // docs/protocol/data-plane.md 13
     let wire = decode(&hex("03 06 09 0c 4e 04 00 00 06 00 00 00 28 00 00 00 0a 00 00 00
         14 00 00 00 04 00 00 00 03 00 00 00
         17 00 00 00 08 00 00 00 00 00 2a 36 fe 9c 97 17
@@ -94,7 +94,7 @@ fn traceroute() {
 
 #[test]
 fn payload_and_ack_of_an_sdk() {
-    // sdk 17, F14 and F15
+    // docs/protocol/sdk.md 17, F14 and F15
     let wire = decode(&hex("03 06 09 0c 4c 04 00 00 04 00 00 00 4a 00 00 00
         00 00 00 00 e8 03 00 00 04 00 00 00 01 00 00 00
         d0 08 00 00 04 00 00 00 63 72 63 31 d1 08 00 00

@@ -42,8 +42,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::control::{Acked, Congestion, SentMark};
 use super::rate::{Highest, Rate, UNIT};
-use super::{Acked, Congestion, SentMark};
 use crate::{Options, PAYLOAD_SIZE, Path};
 
 const MILLI: u64 = 1_000_000;

@@ -1,11 +1,11 @@
-//! The window of the original (protocol: data-plane 7.7), for files that set its figures.
+//! The window of the original (docs/protocol/data-plane.md 7.7), for files that set its figures.
 //!
 //! Grows with what is acknowledged and shrinks when much had to be sent again. It looks at no
 //! round-trip time, so it fills the queues that it meets up to `txPortalMaxSize`.
 
 use std::time::Instant;
 
-use super::{Acked, Congestion, SentMark};
+use super::control::{Acked, Congestion, SentMark};
 use crate::{Options, Path};
 
 #[derive(Debug)]

@@ -63,7 +63,7 @@ fn what_was_asked_for_is_taken_though_the_room_is_gone() {
     assert_eq!(sent, ["first", "on its way already"]);
 }
 
-/// Protocol: data-plane 7.3 and 7.4.
+/// As in docs/protocol/data-plane.md 7.3 and 7.4.
 #[test]
 fn the_initiator_starts_and_the_terminator_answers_with_its_capabilities() {
     let now = Instant::now();

@@ -11,7 +11,8 @@ fn payload(sequence: i32, len: usize) -> Segment {
     Segment { sequence, data: Bytes::from(vec![sequence as u8; len]), ..Segment::default() }
 }
 
-/// Protocol: data-plane 13; the original sends three acks where one list says the same.
+/// As in docs/protocol/data-plane.md 13; the original sends three acks where one list says the
+/// same.
 #[test]
 fn out_of_order_is_acked_as_it_came_and_read_in_order() {
     let mut receiver = receiver(4 << 20);
@@ -26,7 +27,7 @@ fn out_of_order_is_acked_as_it_came_and_read_in_order() {
     assert_eq!(read, [0, 1, 2]);
 }
 
-/// Protocol: data-plane 13.
+/// As in docs/protocol/data-plane.md 13.
 #[test]
 fn a_duplicate_is_acked_again_and_read_once() {
     let mut receiver = receiver(4 << 20);
@@ -38,7 +39,7 @@ fn a_duplicate_is_acked_again_and_read_once() {
     assert_eq!(receiver.ack(Flags::NONE).unwrap().sequences, [1, 1, 0, 0]);
 }
 
-/// Protocol: data-plane 13.
+/// As in docs/protocol/data-plane.md 13.
 #[test]
 fn over_the_limit_gaps_are_taken_and_new_ones_refused() {
     let mut receiver = receiver(100);
@@ -48,7 +49,7 @@ fn over_the_limit_gaps_are_taken_and_new_ones_refused() {
     assert_eq!(receiver.ack(Flags::NONE).unwrap().sequences, [5, 4]);
 }
 
-/// Protocol: data-plane 13.
+/// As in docs/protocol/data-plane.md 13.
 #[test]
 fn a_report_that_halves_is_told() {
     let mut receiver = receiver(4 << 20);

@@ -1,6 +1,6 @@
-//! Circuits of this controller (protocol: operations 1.2, 1.3). They live in memory.
+//! Circuits of this controller (docs/protocol/operations.md 1.2, 1.3). They live in memory.
 
-use super::{DELETE, DETAIL, LIST};
+use super::statuses::{DELETE, DETAIL, LIST};
 use crate::body::{Body, body};
 use crate::entity::{EntityRef, detail};
 use crate::kind::{Column, Kind};

@@ -1,4 +1,4 @@
-//! Members of a cluster of controllers (protocol: operations 1.2, 10.5).
+//! Members of a cluster of controllers (docs/protocol/operations.md 1.2, 10.5).
 
 use crate::body::body;
 use crate::entity::detail;

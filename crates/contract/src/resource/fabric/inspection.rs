@@ -1,4 +1,4 @@
-//! Looking inside controllers and routers (protocol: operations 3).
+//! Looking inside controllers and routers (docs/protocol/operations.md 3).
 
 use serde_json::Value;
 

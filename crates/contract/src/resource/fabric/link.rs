@@ -1,7 +1,7 @@
-//! Links between routers, as this controller knows them (protocol: operations 1.2, 1.3). They live
-//! in memory: routers make them and report them.
+//! Links between routers, as this controller knows them (docs/protocol/operations.md 1.2, 1.3).
+//! They live in memory: routers make them and report them.
 
-use super::{DETAIL, LIST};
+use super::statuses::{DETAIL, LIST};
 use crate::body::body;
 use crate::entity::{EntityRef, detail};
 use crate::kind::{Column, Kind};

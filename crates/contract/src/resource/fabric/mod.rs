@@ -1,4 +1,4 @@
-//! The fabric API: the mesh itself, for those who operate it (protocol: operations 1).
+//! The fabric API: the mesh itself, for those who operate it (docs/protocol/operations.md 1).
 //!
 //! It shows every router, service and terminator of the network, also what the edge hides, and what
 //! lives only while the network runs: links and circuits. Everything here is for administrators;
@@ -10,16 +10,10 @@ pub mod inspection;
 pub mod link;
 pub mod router;
 pub mod service;
+mod statuses;
 pub mod terminator;
 
 use crate::operation::Operation;
-
-/// Statuses of lists and reads.
-const LIST: &[u16] = &[200, 401, 429];
-const DETAIL: &[u16] = &[200, 401, 404, 429];
-const NESTED: &[u16] = &[200, 400, 401, 429];
-/// Statuses of deletes.
-const DELETE: &[u16] = &[200, 400, 401, 409, 429, 503];
 
 /// Every operation of the API.
 pub(super) const OPERATIONS: &[&[Operation]] = &[

@@ -1,9 +1,9 @@
-//! Routers, as the fabric sees them: all of them (protocol: operations 1.2, 1.3). One that is made
-//! here brings its own certificate instead of an enrollment.
+//! Routers, as the fabric sees them: all of them (docs/protocol/operations.md 1.2, 1.3). One that
+//! is made here brings its own certificate instead of an enrollment.
 
 use std::collections::BTreeMap;
 
-use super::{DELETE, DETAIL, LIST, NESTED};
+use super::statuses::{DELETE, DETAIL, LIST, NESTED};
 use crate::body::{Body, body};
 use crate::entity::detail;
 use crate::json::Tags;

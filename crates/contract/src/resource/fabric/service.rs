@@ -1,7 +1,7 @@
-//! Services, as the fabric sees them (protocol: operations 1.2, 1.3). One that is made here is
-//! unknown to the edge; of one that the edge made, only what the fabric knows is changed here.
+//! Services, as the fabric sees them (docs/protocol/operations.md 1.2, 1.3). One that is made here
+//! is unknown to the edge; of one that the edge made, only what the fabric knows is changed here.
 
-use super::{DELETE, DETAIL, LIST, NESTED};
+use super::statuses::{DELETE, DETAIL, LIST, NESTED};
 use crate::body::{Body, FieldType, body};
 use crate::entity::detail;
 use crate::json::Tags;

@@ -1,6 +1,6 @@
-//! Terminators, as the fabric sees them (protocol: operations 1.2, 1.3).
+//! Terminators, as the fabric sees them (docs/protocol/operations.md 1.2, 1.3).
 
-use super::{DELETE, DETAIL, NESTED};
+use super::statuses::{DELETE, DETAIL, NESTED};
 use crate::body::{Body, body};
 use crate::entity::{EntityRef, Precedence, detail};
 use crate::json::Tags;

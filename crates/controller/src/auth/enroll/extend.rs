@@ -1,5 +1,5 @@
-//! `POST /enroll/extend/router`: a router gets new certificates for those it shows (protocol:
-//! auth 5.3). The old one is refused once the new one was shown.
+//! `POST /enroll/extend/router`: a router gets new certificates for those it shows
+//! (docs/protocol/auth.md 5.3). The old one is refused once the new one was shown.
 
 use futures::FutureExt as _;
 use weft_contract::resource::enrollment::{EnrollmentCerts, ExtendRouterBody};

@@ -1,6 +1,6 @@
 //! Enrollment with a token of an external signer, which makes a new identity
-//! (protocol: auth 13.6). With a signing request it gets a certificate; without one it goes on
-//! logging in with such tokens.
+//! (docs/protocol/auth.md 13.6). With a signing request it gets a certificate; without one it goes
+//! on logging in with such tokens.
 
 use std::sync::Arc;
 

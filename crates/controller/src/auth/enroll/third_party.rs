@@ -1,5 +1,5 @@
 //! Enrollment with a certificate of a third-party CA: with a ticket (`ottca`), or by the
-//! certificate alone (`ca`), which makes a new identity (protocol: auth 5.3, 14.3, 14.4).
+//! certificate alone (`ca`), which makes a new identity (docs/protocol/auth.md 5.3, 14.3, 14.4).
 
 use std::sync::Arc;
 

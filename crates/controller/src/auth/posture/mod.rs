@@ -1,5 +1,5 @@
-//! What clients say of their devices, and what follows for their access (protocol: auth 18;
-//! management-api 7.6).
+//! What clients say of their devices, and what follows for their access
+//! (docs/protocol/auth.md 18; docs/protocol/management-api.md 7.6).
 //!
 //! Clients with opaque sessions tell the controller; the others tell the routers, which judge
 //! them by themselves. Class Memory: what is known of a device is kept as long as somebody is
@@ -36,7 +36,7 @@ use crate::domain::view::Context;
 const PROCESSES: usize = 256;
 /// Bytes of what processes are like that are remembered of one identity.
 const PROCESS_BYTES: usize = 256 * 1024;
-/// The C SDK and its first version that can ask for codes (protocol: management-api 7.6).
+/// The C SDK and its first version that can ask for codes (docs/protocol/management-api.md 7.6).
 const ASKING_SDK: (&str, [u64; 3]) = ("ziti-sdk-c", [0, 25, 0]);
 
 /// Something a client said, for which check, and when.
@@ -403,7 +403,7 @@ impl Controller {
     }
 
     /// Ends the service sessions among these that are granted no more. Routers leave those of
-    /// opaque logins to the controller (protocol: edge-control-plane 12.1).
+    /// opaque logins to the controller (docs/protocol/edge-control-plane.md 12.1).
     pub(crate) fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<Session>]) {
         let now = self.now();
         let ungranted = picked.iter().filter(|session| {

@@ -1,5 +1,5 @@
 //! What the posture checks of a service ask of a client, and how it stands with each of them
-//! (protocol: auth 17.6; management-api 7.2).
+//! (docs/protocol/auth.md 17.6; docs/protocol/management-api.md 7.2).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! What an identity was refused for its posture, and what each failed check found and wanted
-//! (protocol: management-api 6, 7.1).
+//! (docs/protocol/management-api.md 6, 7.1).
 
 use serde::Serialize;
 use serde_json::Value;
@@ -23,7 +23,7 @@ use crate::{Controller, Failure};
 
 impl Controller {
     /// Remembers a refusal and makes the answer that tells of it: by policy, the checks that
-    /// failed (protocol: auth 17.7).
+    /// failed (docs/protocol/auth.md 17.7).
     pub(crate) fn refuse_for_posture(
         &self,
         snapshot: &Snapshot,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use weft_contract::resource::posture_data::FailedServiceRequest;
 use weft_model::Id;
 
-/// Refusals of one identity (protocol: management-api 7.1).
+/// Refusals of one identity (docs/protocol/management-api.md 7.1).
 const COUNT: usize = 100;
 /// Bytes of them; older ones go first.
 const BYTES: usize = 64 * 1024;

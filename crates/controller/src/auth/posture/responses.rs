@@ -1,5 +1,5 @@
 //! How clients say what their devices are like: `POST /posture-response`, one or many at once
-//! (protocol: auth 18).
+//! (docs/protocol/auth.md 18).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Sessions as routers know them (protocol: edge-control-plane 10).
+//! Sessions as routers know them (docs/protocol/edge-control-plane.md 10).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::stands;
 use crate::Controller;
 use crate::auth::resolve::is_complete;
 
-/// A session as routers know it (protocol: edge-control-plane 10.1).
+/// A session as routers know it (docs/protocol/edge-control-plane.md 10.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacySession {
     /// Its id; ids sort by creation.
@@ -25,7 +25,7 @@ pub struct LegacySession {
 
 impl Controller {
     /// Every session that some router may be told of, ordered by id
-    /// (protocol: edge-control-plane 10.2).
+    /// (docs/protocol/edge-control-plane.md 10.2).
     pub fn legacy_sessions(&self) -> Vec<LegacySession> {
         let (snapshot, now) = (self.snapshot(), self.now());
         let sessions = self.sessions().all().into_iter();

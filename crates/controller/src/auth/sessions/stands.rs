@@ -68,7 +68,7 @@ pub(crate) fn print_of(snapshot: &Snapshot, identity: &Id, authenticator: &Id) -
 /// Whether what a login rests on is still so: its identity is there and enabled, the authenticator
 /// has what was shown, the policy allows the method and the certificate's age, and the CA that
 /// vouched for the certificate still may. Deleting an authenticator is how a certificate is revoked
-/// (protocol: auth 16).
+/// (docs/protocol/auth.md 16).
 pub(crate) fn stands(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> bool {
     let identity = snapshot.get::<Identity>(&session.identity_id);
     let Some(identity) = identity.filter(|identity| !identity.is_disabled(now)) else {

@@ -1,15 +1,16 @@
-//! Events of the data model as messages carry them (protocol: edge-control-plane 4.3, 7).
+//! Events of the data model as messages carry them (docs/protocol/edge-control-plane.md 4.3, 7).
 //!
 //! The model says what happened, and in which order; here it is put into the forms of the wire. A
 //! change that routers would not see in these forms gives no event: services of the fabric alone,
-//! and configs that are for routers.
+//! and configs that are for routers, each of which is told its own beside the chain.
 
 use std::sync::Arc;
 
 use weft_model::rdm::{self, MemberKind, Subject};
 use weft_model::{ChangeSet, Kind, Snapshot, Timestamp};
 use weft_wire::edge_ctrl::data_model::{
-    Action, Event, PublicKey as PublicKeyForm, RelatedEntityType, ServicePolicyChange, event,
+    Action, Config as ConfigForm, Event, PublicKey as PublicKeyForm, RelatedEntityType,
+    ServicePolicyChange, event,
 };
 
 use super::project;
@@ -69,6 +70,19 @@ pub(crate) fn of_keys(keys: Vec<PublicKey>) -> impl Iterator<Item = Event> {
         is_synthetic: true,
         ..Event::new(Action::Create, project::public_key(key))
     })
+}
+
+/// The configs of a router. Like keys they are outside of the chain, as the chain is the same for all.
+pub(crate) fn of_managed(configs: &[ConfigForm]) -> impl Iterator<Item = Event> {
+    configs
+        .iter()
+        .map(|config| Event { is_synthetic: true, ..Event::new(Action::Create, config.clone()) })
+}
+
+/// Whether a change set may mean that a router has other configs.
+pub(crate) fn concerns_managed(set: &ChangeSet) -> bool {
+    let kinds = [Kind::Router, Kind::Config, Kind::ConfigType];
+    set.changes.iter().any(|change| kinds.contains(&change.kind()))
 }
 
 /// Deletions of public keys by their names.

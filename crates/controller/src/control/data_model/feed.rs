@@ -1,4 +1,5 @@
-//! What one router is sent of the data model, as it subscribed (protocol: edge-control-plane 6).
+//! What one router is sent of the data model, as it subscribed
+//! (docs/protocol/edge-control-plane.md 6).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +7,14 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weft_channel::{ChannelHandle, SendError};
+use weft_model::Id;
 use weft_wire::edge_ctrl::data_model::{
-    CurrentIndex, DataState, SubscribeToDataModelRequest, for_subscription,
+    ChangeSet, Config, CurrentIndex, DataState, SubscribeToDataModelRequest, for_subscription,
 };
 use weft_wire::{Message, ProtoBody};
 
 use super::log::Replay;
-use super::{Model, NotEncoded};
+use super::{Model, NotEncoded, events};
 
 /// Shortest and longest subscription.
 const DURATION: std::ops::RangeInclusive<u32> = 10..=360;
@@ -30,6 +32,8 @@ struct Position {
     timeline: String,
     /// The epoch in which it was sent that; none if it only says so.
     sent: Option<u64>,
+    /// Its configs, as they were sent; none if they were not sent for this subscription.
+    managed: Option<Vec<Config>>,
     /// The public keys that it was sent; none if it was not sent any for this subscription.
     keys: Option<u64>,
     until: Instant,
@@ -47,11 +51,13 @@ enum NotSent {
 /// Feeds one router until its channel closes.
 pub(crate) async fn run(
     model: Arc<Model>,
+    router: Id,
     channel: ChannelHandle,
     mut requests: mpsc::Receiver<SubscribeToDataModelRequest>,
     in_step: impl Fn(bool),
 ) {
     let (mut changes, mut keys) = (model.changes(), model.key_changes());
+    let mut managed = model.managed_changes();
     let mut ticks = tokio::time::interval(TELL_INDEX);
     let mut position: Option<Position> = None;
     let mut told = 0;
@@ -63,6 +69,7 @@ pub(crate) async fn run(
             },
             changed = changes.changed() => if changed.is_err() { return },
             changed = keys.changed() => if changed.is_err() { return },
+            changed = managed.changed() => if changed.is_err() { return },
             _ = ticks.tick() => {
                 let index = model.index();
                 if index > told && channel.try_send(CurrentIndex(index).to_message()).is_ok() {
@@ -72,7 +79,7 @@ pub(crate) async fn run(
         }
         let Some(position) = position.as_mut() else { continue };
         loop {
-            match push(&model, &channel, position, &in_step).await {
+            match push(&model, &router, &channel, position, &in_step).await {
                 Ok(()) => break,
                 Err(NotSent::Channel(SendError::Closed(_))) => return,
                 Err(problem) => {
@@ -99,6 +106,7 @@ fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelReque
                 index: request.current_index,
                 timeline: request.timeline_id,
                 sent: None,
+                managed: None,
                 keys: None,
                 until,
             });
@@ -109,6 +117,7 @@ fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelReque
 /// Sends what is missing, unless the subscription has run out.
 async fn push(
     model: &Model,
+    router: &Id,
     channel: &ChannelHandle,
     position: &mut Position,
     in_step: &impl Fn(bool),
@@ -145,6 +154,7 @@ async fn push(
                 position.index = full.index;
                 position.sent = Some(full.epoch);
                 position.keys = Some(full.keys);
+                position.managed = None;
             }
         }
     }
@@ -153,6 +163,21 @@ async fn push(
     if position.keys != Some(keys) {
         channel.send(model.key_set().to_message()).await?;
         position.keys = Some(keys);
+    }
+    // Those that are gone are not named any more by the event of the router itself.
+    let managed = model.managed(router);
+    if position.managed.as_ref() != Some(&managed) {
+        let told = position.managed.take().unwrap_or_default();
+        let other: Vec<Config> =
+            managed.iter().filter(|config| !told.contains(config)).cloned().collect();
+        if !other.is_empty() {
+            let changes = events::of_managed(&other).collect();
+            if let Err(problem) = channel.send(ChangeSet::synthetic(changes).to_message()).await {
+                position.managed = Some(told);
+                return Err(problem.into());
+            }
+        }
+        position.managed = Some(managed);
     }
     in_step(true);
     Ok(())

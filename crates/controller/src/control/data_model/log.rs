@@ -1,5 +1,6 @@
 //! The last changes that routers were told of, so that one that comes back, also after a restart of
-//! the controller, is sent what it lacks instead of everything (protocol: edge-control-plane 5, 6).
+//! the controller, is sent what it lacks instead of everything
+//! (docs/protocol/edge-control-plane.md 5, 6).
 //!
 //! Kept in memory, encoded once, and beside it as notes of the store, which are written behind.
 //! What a kill takes of them is noticed: a note says up to which revision they are complete, and
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_replayed_and_nothing_is_lost_in_holes() {
-        // edge-control-plane 21, with everything after the position.
+        // docs/protocol/edge-control-plane.md 21, with everything after the position.
         let store = Memory::new();
         let log = log(LogLimits::default(), store.live(), &[1, 2, 5]);
         assert_eq!(replayed(&log, 1), Some(vec![2, 5]));

@@ -1,5 +1,5 @@
 //! The router data model at the controller: what routers must know, told once in full and then
-//! change by change (protocol: edge-control-plane 4 to 7).
+//! change by change (docs/protocol/edge-control-plane.md 4 to 7).
 //!
 //! ```text
 //! published batch -> events -> one change set, encoded once -> log -> feed of each router -> channel
@@ -21,9 +21,9 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use parking_lot::RwLock;
 use tokio::sync::watch;
-use weft_model::{Kind, Revision, Snapshot, Timestamp};
+use weft_model::{Id, Kind, Revision, Snapshot, Timestamp};
 use weft_store::ReadError;
-use weft_wire::edge_ctrl::data_model::{ChangeSet, DataState};
+use weft_wire::edge_ctrl::data_model::{ChangeSet, Config, DataState};
 
 use self::log::{Log, LogLimits, Replay};
 use crate::{Controller, Notice, Published, Subscription};
@@ -45,6 +45,8 @@ pub(crate) struct Model {
     /// Makes one full state at a time.
     encoding: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
+    /// Counts changes after which routers may have other configs.
+    managed: watch::Sender<u64>,
     /// Counts changes of the public keys, which are outside of the chain of indexes.
     keys: watch::Receiver<u64>,
     /// Lets encoding fail.
@@ -117,6 +119,7 @@ impl Model {
             state: RwLock::new(state),
             encoding: tokio::sync::Mutex::new(()),
             changed,
+            managed: watch::Sender::new(0),
         };
         Ok((Arc::new(model), subscription))
     }
@@ -154,6 +157,9 @@ impl Model {
         let index = log.index();
         drop(state);
         self.changed.send_if_modified(|known| std::mem::replace(known, index) != index);
+        if sets.iter().any(|set| events::concerns_managed(set)) {
+            self.managed.send_modify(|count| *count += 1);
+        }
     }
 
     /// Changes were missed, or the indexes were made anew at the same revision: routers take
@@ -175,6 +181,7 @@ impl Model {
             state.noted = index;
         }
         self.changed.send_replace(index.0);
+        self.managed.send_modify(|count| *count += 1);
     }
 
     /// The timeline that its indexes belong to.
@@ -190,6 +197,17 @@ impl Model {
     /// Changes with the index.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
+    }
+
+    /// Changes after which routers may have other configs.
+    pub(crate) fn managed_changes(&self) -> watch::Receiver<u64> {
+        self.managed.subscribe()
+    }
+
+    /// The configs of a router.
+    fn managed(&self, router: &Id) -> Vec<Config> {
+        let snapshot = Arc::clone(&self.state.read().snapshot);
+        project::managed(&snapshot, router)
     }
 
     /// Changes of the public keys.

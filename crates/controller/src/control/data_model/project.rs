@@ -1,7 +1,7 @@
-//! Entities as routers are told of them (protocol: edge-control-plane 4.4).
+//! Entities as routers are told of them (docs/protocol/edge-control-plane.md 4.4).
 //!
 //! A projection that is none is not sent: services of the fabric alone, and configs that are for
-//! routers (routers of weft take their settings from their files).
+//! routers, which only those hear of whose configs they are ([`managed`]).
 
 use bytes::Bytes;
 use weft_identity::Certificate;
@@ -9,7 +9,7 @@ use weft_model::entity::{
     Ca, Config, ConfigTarget, ConfigType, Identity, PolicyType, PostureCheck, PostureCheckType,
     Precedence, ProcessSpec, Revocation, RevocationType, Router, Service, ServicePolicy,
 };
-use weft_model::{Semantic, Snapshot, Timestamp};
+use weft_model::{Id, Semantic, Snapshot, Timestamp};
 use weft_wire::ctrl::TerminatorPrecedence;
 use weft_wire::edge_ctrl::data_model::{
     self as wire, ALL_OF, ANY_OF, TARGET_ROUTER, TARGET_SERVICE, posture_check, posture_type,
@@ -43,13 +43,30 @@ pub(crate) fn config_type(it: &ConfigType) -> wire::ConfigType {
 }
 
 pub(crate) fn config(snapshot: &Snapshot, it: &Config) -> Option<wire::Config> {
+    (!is_for_routers(snapshot, it)?).then(|| config_form(it))
+}
+
+/// The configs of a router.
+pub(crate) fn managed(snapshot: &Snapshot, router: &Id) -> Vec<wire::Config> {
+    let ids = snapshot.get::<Router>(router).map(|router| router.configs.as_slice());
+    let configs = ids.unwrap_or_default().iter().filter_map(|id| snapshot.get::<Config>(id));
+    let own = configs.filter(|it| is_for_routers(snapshot, it) == Some(true));
+    own.map(|it| config_form(it)).collect()
+}
+
+/// Whether a config is for routers; none if its type is not known.
+fn is_for_routers(snapshot: &Snapshot, it: &Config) -> Option<bool> {
     let config_type = snapshot.get::<ConfigType>(&it.config_type_id)?;
-    (config_type.target != ConfigTarget::Router).then(|| wire::Config {
+    Some(config_type.target == ConfigTarget::Router)
+}
+
+fn config_form(it: &Config) -> wire::Config {
+    wire::Config {
         id: it.base.id.to_string(),
         type_id: it.config_type_id.to_string(),
         name: it.name.to_string(),
         data_json: it.data.to_text(),
-    })
+    }
 }
 
 pub(crate) fn identity(it: &Identity, now: Timestamp) -> wire::Identity {
@@ -112,7 +129,7 @@ pub(crate) fn router(it: &Router) -> wire::Router {
         id: it.base.id.to_string(),
         name: it.name.to_string(),
         fingerprint: it.fingerprint.as_deref().unwrap_or_default().to_owned(),
-        configs: Vec::new(),
+        configs: it.configs.iter().map(ToString::to_string).collect(),
         disabled: it.disabled,
     }
 }
@@ -167,7 +184,7 @@ pub(crate) fn posture_check(it: &PostureCheck) -> wire::PostureCheck {
     }
 }
 
-/// Empty fingerprints would never match (protocol: edge-control-plane 12.3).
+/// Empty fingerprints would never match (docs/protocol/edge-control-plane.md 12.3).
 fn process(it: &ProcessSpec) -> posture_check::Process {
     let filled = |texts: &[String]| texts.iter().filter(|text| !text.is_empty()).cloned().collect();
     posture_check::Process {

@@ -21,6 +21,7 @@ use weft_model::entity::{EdgeRouterPolicy, Identity, Router, Session};
 use weft_model::{Change, Entity, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::{AddedSessions, ApiSession, EncodedApiSession};
 
+use super::shelves::{Row, Shelves};
 use crate::auth::sessions::{LegacySession, SessionNotice, SessionSubscription};
 use crate::{Controller, Notice, Published, Subscription};
 
@@ -76,18 +77,12 @@ struct State {
     snapshot: Arc<Snapshot>,
     sessions: HashMap<Id, Known>,
     identities: HashMap<Id, Own>,
-    /// Ordinals of the identities that have sessions, and these.
-    present: RoaringBitmap,
-    sessions_at: HashMap<u32, Vec<Numbered>>,
+    shelves: Shelves,
     /// Sessions that were ever put.
     numbers: u64,
     /// By the number of the router's connection.
     feeds: HashMap<u64, Feed>,
 }
-
-/// A session with its number among all that were ever put.
-#[derive(Clone)]
-struct Numbered(u64, Arc<Told>);
 
 struct Known {
     number: u64,
@@ -180,8 +175,7 @@ impl Book {
             snapshot,
             sessions: HashMap::new(),
             identities: HashMap::new(),
-            present: RoaringBitmap::new(),
-            sessions_at: HashMap::new(),
+            shelves: Shelves::default(),
             numbers: 0,
             feeds: HashMap::new(),
         };
@@ -233,8 +227,7 @@ impl Book {
         state.feeds.clear();
         state.sessions.clear();
         state.identities.clear();
-        state.present.clear();
-        state.sessions_at.clear();
+        state.shelves.clear();
         self.controller.legacy_sessions().into_iter().for_each(|it| state.put(it.into()));
     }
 
@@ -281,15 +274,14 @@ impl State {
                 return Written::More(Place { ordinal, number: 0 });
             }
             let first = if ordinal == from.ordinal { from.number } else { 0 };
-            let sessions = self.sessions_at.get(&ordinal).map_or(&[][..], Vec::as_slice);
-            // They are in the order of their numbers.
-            let written = sessions.partition_point(|Numbered(number, _)| *number < first);
-            for Numbered(number, told) in &sessions[written..] {
+            let rows = self.shelves.at(ordinal);
+            let written = if first == 0 { 0 } else { rows.partition_point(|it| it.number < first) };
+            for row in &rows[written..] {
                 if message.sessions() >= full {
-                    return Written::More(Place { ordinal, number: *number });
+                    return Written::More(Place { ordinal, number: row.number });
                 }
-                if *number < attached.later {
-                    message.push(&told.encoded);
+                if row.number < attached.later {
+                    message.push(&row.encoded);
                 }
             }
         }
@@ -309,28 +301,22 @@ impl State {
         let own = self.identities.entry(told.identity.clone()).or_default();
         if own.sessions.is_empty() {
             own.ordinal = self.snapshot.ordinal_of::<Identity>(&told.identity);
-            self.present.extend(own.ordinal);
         }
         let ordinal = own.ordinal;
         let number = self.sessions.get(&told.id).map_or(self.numbers, |known| known.number);
         let known = Known { number, told: Arc::clone(&told), ordinal };
         let before = self.sessions.insert(told.id.clone(), known);
-        let at = ordinal.map(|ordinal| self.sessions_at.entry(ordinal).or_default());
+        if before.as_ref().is_some_and(|before| before.told.encoded == told.encoded) {
+            return;
+        }
+        if let Some(ordinal) = ordinal {
+            self.shelves.put(ordinal, Row::new(number, Arc::clone(&told)));
+        }
         let say = match before {
-            Some(before) if before.told.encoded == told.encoded => return,
-            Some(_) => {
-                let same = at.and_then(|at| at.iter_mut().find(|other| other.0 == number));
-                if let Some(same) = same {
-                    same.1 = Arc::clone(&told);
-                }
-                Say::Updated(told)
-            }
+            Some(_) => Say::Updated(told),
             None => {
                 self.numbers += 1;
                 own.sessions.push(told.id.clone());
-                if let Some(at) = at {
-                    at.push(Numbered(number, Arc::clone(&told)));
-                }
                 Say::Added([told].into())
             }
         };
@@ -340,24 +326,16 @@ impl State {
     fn remove(&mut self, ids: &[Id]) {
         for id in ids {
             let Some(known) = self.sessions.remove(id) else { continue };
-            if let Some(at) = known.ordinal.and_then(|at| self.sessions_at.get_mut(&at)) {
-                at.retain(|other| other.0 != known.number);
+            if let Some(ordinal) = known.ordinal {
+                self.shelves.remove(ordinal, known.number);
             }
             if let Some(own) = self.identities.get_mut(&known.told.identity) {
                 own.sessions.retain(|other| other != id);
                 if own.sessions.is_empty() {
-                    self.forget(&known.told.identity);
+                    self.identities.remove(&known.told.identity);
                 }
             }
             self.tell(known.ordinal, &Say::Removed([known.told].into()));
-        }
-    }
-
-    fn forget(&mut self, identity: &Id) {
-        let own = self.identities.remove(identity);
-        if let Some(ordinal) = own.and_then(|own| own.ordinal) {
-            self.present.remove(ordinal);
-            self.sessions_at.remove(&ordinal);
         }
     }
 
@@ -437,23 +415,19 @@ impl State {
     fn identity_changed(&mut self, id: &Id) {
         let Some(ordinal) = self.snapshot.ordinal_of::<Identity>(id) else { return };
         let usable = self.snapshot.routers_of_identity(id);
-        let mut sessions: Vec<Numbered> = Vec::new();
+        let mut sessions: Vec<Arc<Told>> = Vec::new();
         if let Some(own) = self.identities.get_mut(id) {
             let before = own.ordinal.replace(ordinal);
             debug_assert!(before.is_none_or(|before| before == ordinal), "ordinals stay");
-            self.present.insert(ordinal);
             for session in &own.sessions {
                 if let Some(known) = self.sessions.get_mut(session) {
                     known.ordinal = Some(ordinal);
-                    sessions.push(Numbered(known.number, Arc::clone(&known.told)));
+                    self.shelves.put(ordinal, Row::new(known.number, Arc::clone(&known.told)));
+                    sessions.push(Arc::clone(&known.told));
                 }
             }
         }
-        let named: Arc<[Arc<Told>]> = sessions.iter().map(|it| Arc::clone(&it.1)).collect();
-        if !sessions.is_empty() {
-            self.sessions_at.insert(ordinal, sessions);
-        }
-        let sessions = named;
+        let sessions: Arc<[Arc<Told>]> = sessions.into();
         self.feeds.retain(|_, feed| {
             let may = feed.ordinal.is_some_and(|router| usable.contains(router));
             let say = match (feed.allowed.contains(ordinal), may) {
@@ -474,8 +448,8 @@ impl State {
         let Some(feed) = self.feeds.get_mut(&connection) else { return };
         feed.ordinal = self.snapshot.ordinal_of::<Router>(&feed.router);
         let allowed = self.snapshot.identities_of_router(&feed.router);
-        let now = (&allowed - &feed.allowed) & &self.present;
-        let no_more = (&feed.allowed - &allowed) & &self.present;
+        let now = (&allowed - &feed.allowed) & self.shelves.filled();
+        let no_more = (&feed.allowed - &allowed) & self.shelves.filled();
         feed.allowed = allowed;
         let gone = self.sessions_of(&no_more).map(Say::Removed);
         let come = self.sessions_of(&now).map(Say::Added);
@@ -494,8 +468,7 @@ impl State {
     fn sessions_of(&self, ordinals: &RoaringBitmap) -> Option<Arc<[Arc<Told>]>> {
         let mut found = Vec::new();
         for ordinal in ordinals {
-            let at = self.sessions_at.get(&ordinal).into_iter().flatten();
-            found.extend(at.map(|Numbered(_, told)| Arc::clone(told)));
+            found.extend(self.shelves.at(ordinal).iter().map(|row| Arc::clone(&row.told)));
             if found.len() > BULK {
                 return None;
             }

@@ -243,3 +243,74 @@ async fn a_full_model_that_cannot_be_encoded_is_never_sent_as_an_empty_one() {
     position(&state, |it| matches!(it, Model::PublicKey(_)));
     until(|| status() == sync_status::DONE).await;
 }
+
+/// The next configs that a router is told of beside the chain.
+async fn managed(peer: &mut Peer) -> Vec<(String, String)> {
+    loop {
+        let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
+        let set = ChangeSet::from_message(&message).unwrap();
+        let config = |event: weft_wire::edge_ctrl::data_model::Event| match event.model {
+            Some(Model::Config(config)) => Some((config.name, config.data_json)),
+            _ => None,
+        };
+        let is_synthetic = set.is_synthetic;
+        let configs: Vec<_> = set.changes.into_iter().filter_map(config).collect();
+        assert!(is_synthetic || configs.is_empty());
+        if !configs.is_empty() {
+            return configs;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_router_hears_of_its_own_configs_and_of_no_others() {
+    let net = Net::new().await;
+    let (router, other) = (net.router("er1").await, net.router("er2").await);
+    let (mut peer, mut other_peer) = (net.connect(&router).await, net.connect(&other).await);
+    let make = async |name: &str, queue: u32| {
+        let data = json!({"payloadSenderQueueSize": queue});
+        let body = json!({"name": name, "configTypeId": "router.link.v1", "data": data});
+        net.create("createConfig", body).await
+    };
+    let (own, others) = (make("own", 1).await, make("others", 2).await);
+    let give = async |router: &str, configs: Value| {
+        net.manage("patchEdgeRouter", &[router], json!({"configs": configs})).await;
+    };
+    give(router.id.as_str(), json!([own])).await;
+    let state = full(&mut peer, "s1").await;
+    let is_config = |event: &weft_wire::edge_ctrl::data_model::Event| {
+        matches!(event.model, Some(Model::Config(_)))
+    };
+    assert!(!state.events.iter().any(is_config), "the state is the same for all");
+    let named = state.events.iter().find_map(|event| match &event.model {
+        Some(Model::Router(it)) if it.id == router.id.as_str() => Some(it.configs.clone()),
+        _ => None,
+    });
+    assert_eq!(named, Some(vec![own.clone()]));
+    let text = |queue: u32| format!("{{\"payloadSenderQueueSize\":{queue}}}");
+    assert_eq!(managed(&mut peer).await, [("own".to_owned(), text(1))]);
+
+    // The other hears of its own, and each of what changes of it.
+    full(&mut other_peer, "s2").await;
+    give(other.id.as_str(), json!([others])).await;
+    assert_eq!(managed(&mut other_peer).await, [("others".to_owned(), text(2))]);
+    let data = json!({"data": {"payloadSenderQueueSize": 3}});
+    net.manage("patchConfig", &[&others], data).await;
+    assert_eq!(managed(&mut other_peer).await, [("others".to_owned(), text(3))]);
+    let data = json!({"data": {"payloadSenderQueueSize": 4}});
+    net.manage("patchConfig", &[&own], data).await;
+    // Nothing of the other's came in between.
+    assert_eq!(managed(&mut peer).await, [("own".to_owned(), text(4))]);
+    // One that is gone is named no more.
+    net.manage("deleteConfig", &[&own], Value::Null).await;
+    loop {
+        let set = change(&mut peer).await;
+        let of_router = |event: &weft_wire::edge_ctrl::data_model::Event| match &event.model {
+            Some(Model::Router(it)) => it.id == router.id.as_str() && it.configs.is_empty(),
+            _ => false,
+        };
+        if set.changes.iter().any(of_router) {
+            break;
+        }
+    }
+}

@@ -1,5 +1,6 @@
-//! Who may run which operation, as it is documented (protocol: management-api 4, 5; auth 17;
-//! operations 1.1), tried against every operation of the tables with every kind of caller.
+//! Who may run which operation, as it is documented (docs/protocol/management-api.md 4, 5;
+//! docs/protocol/auth.md 17; docs/protocol/operations.md 1.1), tried against every operation of the
+//! tables with every kind of caller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

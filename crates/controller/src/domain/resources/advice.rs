@@ -1,4 +1,5 @@
-//! Policy advice: whether and why an identity may use a service (protocol: management-api 7.1).
+//! Policy advice: whether and why an identity may use a service
+//! (docs/protocol/management-api.md 7.1).
 
 use futures::FutureExt as _;
 use weft_contract::resource::edge_router::COLLECTION as ROUTERS;

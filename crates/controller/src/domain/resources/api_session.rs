@@ -1,5 +1,5 @@
-//! API sessions, as administrators see them (protocol: management-api 7.8). Only sessions with
-//! opaque tokens are kept anywhere; a session of a signed token is its token.
+//! API sessions, as administrators see them (docs/protocol/management-api.md 7.8). Only sessions
+//! with opaque tokens are kept anywhere; a session of a signed token is its token.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Role attributes in use (protocol: management-api 2.2): lists of texts, filtered by the one
-//! symbol `id`. Only what stands inside the filter sorts and pages them.
+//! Role attributes in use (docs/protocol/management-api.md 2.2): lists of texts, filtered by the
+//! one symbol `id`. Only what stands inside the filter sorts and pages them.
 
 use futures::FutureExt as _;
 use weft_contract::Api;

@@ -1,5 +1,5 @@
-//! Authentication policies (protocol: auth 8; management-api 7.7). The default one is seeded; it
-//! can be changed, and is never deleted.
+//! Authentication policies (docs/protocol/auth.md 8; docs/protocol/management-api.md 7.7). The
+//! default one is seeded; it can be changed, and is never deleted.
 
 use weft_contract::resource::auth_policy::{
     self as contract, AuthPolicyBody, AuthPolicyDetail, Primary, PrimaryBody, PrimaryCert,

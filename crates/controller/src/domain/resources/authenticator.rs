@@ -1,4 +1,5 @@
-//! Authenticators (protocol: auth 7; management-api 7.7): one per method and identity.
+//! Authenticators (docs/protocol/auth.md 7; docs/protocol/management-api.md 7.7): one per method
+//! and identity.
 
 use std::sync::Arc;
 
@@ -291,7 +292,7 @@ pub(crate) fn set_password(
     Ok(())
 }
 
-/// Checks a new password against the policy of its identity (protocol: auth 7.3).
+/// Checks a new password against the policy of its identity (docs/protocol/auth.md 7.3).
 pub(crate) fn check_password(
     snapshot: &Snapshot,
     identity: &Identity,
@@ -324,7 +325,7 @@ fn broken_rule(rules: &UpdbRules, password: &str) -> Option<String> {
 }
 
 /// Exactly one certificate that leads to the CA bundle or to a verified third-party CA, at the
-/// beginning of its own life (protocol: auth 7.1).
+/// beginning of its own life (docs/protocol/auth.md 7.1).
 fn one_certificate(
     controller: &Controller,
     pem: &str,
@@ -376,7 +377,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Management, "requestExtendAuthenticator", request_extend),
 ];
 
-/// Turns an authenticator back into an enrollment (protocol: auth 7.6).
+/// Turns an authenticator back into an enrollment (docs/protocol/auth.md 7.6).
 fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ReEnrollBody = call.decode(Verb::Create)?;

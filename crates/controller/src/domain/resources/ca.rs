@@ -1,7 +1,8 @@
-//! Third-party certificate authorities (protocol: auth 14; management-api 7.7). One counts only
-//! once it is verified: a certificate that it issued carries the verification token. What has the key
-//! of an authority of the network never counts: whoever asks for a certificate gets one that it
-//! issued, and controllers and routers have some.
+//! Third-party certificate authorities
+//! (docs/protocol/auth.md 14; docs/protocol/management-api.md 7.7). One counts only once it is
+//! verified: a certificate that it issued carries the verification token. What has the key of an
+//! authority of the network never counts: whoever asks for a certificate gets one that it issued,
+//! and controllers and routers have some.
 
 use std::sync::Arc;
 
@@ -278,7 +279,7 @@ fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Proof that somebody holds the key of a CA (protocol: auth 14.1).
+/// Proof that somebody holds the key of a CA (docs/protocol/auth.md 14.1).
 fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let snapshot = controller.snapshot();

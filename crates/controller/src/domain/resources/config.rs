@@ -1,4 +1,4 @@
-//! Configs (protocol: management-api 7.3).
+//! Configs (docs/protocol/management-api.md 7.3).
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -1,4 +1,4 @@
-//! Config types (protocol: management-api 7.3).
+//! Config types (docs/protocol/management-api.md 7.3).
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -112,7 +112,7 @@ impl Resource for ConfigTypes {
 }
 
 /// Configs that one entity may carry together: of this target, one per type
-/// (protocol: management-api 7.2, 7.5).
+/// (docs/protocol/management-api.md 7.2, 7.5).
 pub(crate) fn check_configs(
     decision: &Decision<'_>,
     target: ConfigTarget,

@@ -1,4 +1,4 @@
-//! Settings of controllers (protocol: management-api 5, notes): those of one controller, the
+//! Settings of controllers (docs/protocol/management-api.md 5, notes): those of one controller, the
 //! global ones, and what holds when both are taken together. Changes go to the path of what
 //! holds, as it is described.
 

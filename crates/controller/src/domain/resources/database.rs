@@ -1,5 +1,5 @@
-//! The database: snapshots of it, and whether it is in order (protocol: management-api 7.10;
-//! operations 1.2).
+//! The database: snapshots of it, and whether it is in order
+//! (docs/protocol/management-api.md 7.10; docs/protocol/operations.md 1.2).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -144,7 +144,7 @@ fn confine(path: &Path, folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// A path with its placeholders filled. Each is also known without underscores
-/// (protocol: operations 1.2).
+/// (docs/protocol/operations.md 1.2).
 fn fill(
     path: &str,
     database: Option<&Path>,

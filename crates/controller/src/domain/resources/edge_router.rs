@@ -1,5 +1,5 @@
-//! Edge routers (protocol: management-api 7.5). A router with a tunneler has an identity and a
-//! system policy of the same id, made, renamed and deleted with it.
+//! Edge routers (docs/protocol/management-api.md 7.5). A router with a tunneler has an identity and
+//! a system policy of the same id, made, renamed and deleted with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -213,7 +213,7 @@ impl Resource for EdgeRouters {
     }
 }
 
-/// Names of capability bits in bit order (protocol: management-api 6).
+/// Names of capability bits in bit order (docs/protocol/management-api.md 6).
 pub(crate) const CAPABILITIES: &[(u32, &str)] = &[
     (1, "MULTI_CHANNEL"),
     (2, "CONNECT_V2"),

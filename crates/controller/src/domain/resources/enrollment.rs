@@ -1,5 +1,6 @@
-//! Enrollments: made, read, refreshed and deleted (protocol: auth 4.3; management-api 7.7). How
-//! they are used is the subject of [`crate::auth::enroll`].
+//! Enrollments: made, read, refreshed and deleted
+//! (docs/protocol/auth.md 4.3; docs/protocol/management-api.md 7.7). How they are used is the
+//! subject of [`crate::auth::enroll`].
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -101,7 +102,7 @@ impl Readable for Enrollments {
 }
 
 /// Who holds the enrollment of an identity, or of a router with one, becomes it: enrollments of who
-/// may do more than the caller are not for him (protocol: management-api 4).
+/// may do more than the caller are not for him (docs/protocol/management-api.md 4).
 pub(crate) fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
     let whose = [&record.identity_id, &record.router_id].into_iter().flatten();
     let mut identities = whose.filter_map(|id| view.get::<Identity>(id.as_str()));
@@ -225,7 +226,7 @@ pub(crate) fn check_outstanding(
 pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
     &[(Api::Management, "refreshEnrollment", refresh)];
 
-/// A new token and more time; the id stays (protocol: management-api 5, notes).
+/// A new token and more time; the id stays (docs/protocol/management-api.md 5, notes).
 fn refresh(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: RefreshBody = call.decode(Verb::Create)?;

@@ -1,5 +1,5 @@
-//! External JWT signers (protocol: auth 13; management-api 7.7): how their keys are known, what
-//! their tokens mean, and the part that clients see before they log in.
+//! External JWT signers (docs/protocol/auth.md 13; docs/protocol/management-api.md 7.7): how their
+//! keys are known, what their tokens mean, and the part that clients see before they log in.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -352,7 +352,8 @@ static CLIENT_SYMBOLS: Table<Context, ExtJwtSigner> = symbols!("external-jwt-sig
     Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
 });
 
-/// The enabled signers, and of them what a client needs to get a token (protocol: auth 13.5).
+/// The enabled signers, and of them what a client needs to get a token
+/// (docs/protocol/auth.md 13.5).
 fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);

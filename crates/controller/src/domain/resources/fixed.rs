@@ -1,5 +1,5 @@
-//! Entities that are constants: identity types and posture check types (protocol: management-api
-//! 8).
+//! Entities that are constants: identity types and posture check types
+//! (docs/protocol/management-api.md 8).
 
 use futures::FutureExt as _;
 use serde::Serialize;

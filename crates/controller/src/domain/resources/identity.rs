@@ -1,4 +1,4 @@
-//! Identities (protocol: management-api 7.1).
+//! Identities (docs/protocol/management-api.md 7.1).
 
 use std::sync::Arc;
 
@@ -275,8 +275,9 @@ impl Resource for Identities {
     }
 }
 
-/// The member of a body that only administrators may send, if it has one (protocol: management-api
-/// 4). A new identity to which nothing is granted is like any other.
+/// The member of a body that only administrators may send, if it has one
+/// (docs/protocol/management-api.md 4). A new identity to which nothing is granted is like any
+/// other.
 fn privileged(body: &IdentityBody, verb: Verb) -> Option<&'static str> {
     let is_new = verb == Verb::Create;
     let grants = body.permissions.as_ref().is_some_and(|it| !is_new || !it.is_empty());
@@ -344,7 +345,7 @@ fn authenticators(view: View<'_>, identity: &str) -> IdentityAuthenticators {
 
 /// Its outstanding enrollments. Who may not read enrollments of an administrator does not see
 /// them here either; the tickets are for those who may read enrollments or make identities with
-/// them (protocol: management-api 4).
+/// them (docs/protocol/management-api.md 4).
 fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
     let mut found = IdentityEnrollments::default();
     let has_tickets = context.caller().may(Subject::Enrollment, Action::Read)

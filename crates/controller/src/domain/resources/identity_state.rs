@@ -1,4 +1,4 @@
-//! Disabling and enabling identities (protocol: management-api 7.1).
+//! Disabling and enabling identities (docs/protocol/management-api.md 7.1).
 
 use futures::FutureExt as _;
 use weft_contract::resource::identity::DisableBody;

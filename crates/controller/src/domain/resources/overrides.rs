@@ -1,5 +1,5 @@
 //! Configs that an identity sees for a service in place of the service's own
-//! (protocol: management-api 7.1).
+//! (docs/protocol/management-api.md 7.1).
 
 use futures::FutureExt as _;
 use weft_contract::resource::config::CONFIG_COLLECTION;

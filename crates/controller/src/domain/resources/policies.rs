@@ -1,5 +1,5 @@
 //! Service policies, edge router policies and service edge router policies
-//! (protocol: management-api 7.4). They differ in their sides only.
+//! (docs/protocol/management-api.md 7.4). They differ in their sides only.
 
 use std::ops::ControlFlow;
 

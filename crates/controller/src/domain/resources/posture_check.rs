@@ -1,4 +1,4 @@
-//! Posture checks: conditions on the devices of identities (protocol: management-api 7.6).
+//! Posture checks: conditions on the devices of identities (docs/protocol/management-api.md 7.6).
 //!
 //! A body may have members of every type; those of the check's own type count, and the others are
 //! not looked at. The type is chosen when the check is made.

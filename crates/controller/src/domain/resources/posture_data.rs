@@ -1,5 +1,6 @@
 //! What is known of the devices of an identity, what its posture refused, and the removal of its
-//! second factor by an administrator (protocol: management-api 6, 7.1; auth 11.3).
+//! second factor by an administrator
+//! (docs/protocol/management-api.md 6, 7.1; docs/protocol/auth.md 11.3).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Revocations made by an administrator (protocol: auth 16; management-api 7.8). The id is what
-//! is revoked; a second one makes the first last longer and cover more.
+//! Revocations made by an administrator
+//! (docs/protocol/auth.md 16; docs/protocol/management-api.md 7.8). The id is what is revoked; a
+//! second one makes the first last longer and cover more.
 
 use std::time::Duration;
 

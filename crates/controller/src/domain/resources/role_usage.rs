@@ -1,5 +1,6 @@
 //! What uses each role attribute: the entities that bear it and the policies that name it
-//! (protocol: management-api 6). Only what stands inside the filter sorts and pages the list.
+//! (docs/protocol/management-api.md 6). Only what stands inside the filter sorts and pages the
+//! list.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Routers of any kind, under both of their paths (protocol: management-api 7.5). The collection
-//! holds every router; only those without edge that were made here are changed here.
+//! Routers of any kind, under both of their paths (docs/protocol/management-api.md 7.5). The
+//! collection holds every router; only those without edge that were made here are changed here.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Services (protocol: management-api 7.2; auth 17.6).
+//! Services (docs/protocol/management-api.md 7.2; docs/protocol/auth.md 17.6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -180,8 +180,9 @@ pub(crate) struct WantedConfigs {
 }
 
 impl WantedConfigs {
-    /// From ids and names; unknown ones are ignored, `all` is every type (protocol: auth 9.1).
-    /// Each counts once, and so does not grow with what a client repeats.
+    /// From ids and names; unknown ones are ignored, `all` is every type
+    /// (docs/protocol/auth.md 9.1). Each counts once, and so does not grow with what a client
+    /// repeats.
     pub(crate) fn of<'t>(view: View<'_>, texts: impl IntoIterator<Item = &'t str>) -> Self {
         let mut wanted = Self::default();
         let texts = texts.into_iter().flat_map(|text| text.split(',')).map(str::trim);

@@ -1,5 +1,5 @@
-//! Service sessions, as administrators see them (protocol: management-api 7.8). Clients make them
-//! and see their own by [`crate::auth::service_session`].
+//! Service sessions, as administrators see them (docs/protocol/management-api.md 7.8). Clients make
+//! them and see their own by [`crate::auth::service_session`].
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The descriptions of the APIs, listed and fetched (protocol: management-api 5).
+//! The descriptions of the APIs, listed and fetched (docs/protocol/management-api.md 5).
 
 use futures::FutureExt as _;
 use weft_contract::entity::{Base, links};

@@ -1,5 +1,5 @@
-//! Terminators made through the API (protocol: management-api 7.8). Those that routers report
-//! come by [`crate::domain::terminators`].
+//! Terminators made through the API (docs/protocol/management-api.md 7.8). Those that routers
+//! report come by [`crate::domain::terminators`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Tracing of an identity's circuits, on and off (protocol: management-api 7.1).
+//! Tracing of an identity's circuits, on and off (docs/protocol/management-api.md 7.1).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What this controller says of itself (protocol: operations 3).
+//! What this controller says of itself (docs/protocol/operations.md 3).
 //!
 //! Only what it knows is told: in place of call stacks, which it cannot see, it names its threads and
 //! what they have done.

@@ -176,8 +176,8 @@ impl Queue {
     pub(super) fn wants_more(&self, enough: usize) -> Option<Source> {
         let source = self.sources.iter().find_map(VecDeque::front)?;
         let last = (!Wish::from(source.why).is_urgent, u64::MAX);
-        let before = self.ready.range(..=last).take(enough).count();
-        (before < enough).then(|| source.clone())
+        let are_few = || self.ready.range(..=last).take(enough).count() < enough;
+        (self.ready.len() < enough || are_few()).then(|| source.clone())
     }
 
     /// The next circuits over a link; there are no more if these are fewer than `most`.

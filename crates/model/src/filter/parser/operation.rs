@@ -1,4 +1,4 @@
-//! Single operations: a left side, an operator, a right side; and `isEmpty`.
+//! Parsing of operations: a left side, an operator, a right side; and `isEmpty`.
 
 use std::mem::discriminant;
 
@@ -51,7 +51,7 @@ impl Parser<'_> {
         )
     }
 
-    /// The word of a set function and its parenthesis, with nothing in between.
+    /// Takes the word of a set function and its parenthesis, with nothing between them.
     fn open_function(&mut self) -> Result<(), FilterError> {
         self.advance()?;
         if self.current.kind != Kind::Open || self.current.gap != 0 {
@@ -85,7 +85,7 @@ impl Parser<'_> {
         Ok(SetExpr::From(name, Box::new(query)))
     }
 
-    /// Operator and right side, and where the right side starts.
+    /// Parses operator and right side; returns them with the position of the right side.
     fn check(&mut self) -> Result<(Check, Position), FilterError> {
         if let Kind::Operator(op) = self.current.kind {
             self.advance()?;
@@ -211,7 +211,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether two values may stand in one list or range: whole numbers and fractions mix.
+/// True if two values may be in one list or range: integers and fractions mix.
 fn same_kind(a: &Literal, b: &Literal) -> bool {
     let number = |it: &Literal| matches!(it, Literal::Int(_) | Literal::Float(_));
     discriminant(a) == discriminant(b) || (number(a) && number(b))

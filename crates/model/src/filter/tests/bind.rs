@@ -130,7 +130,7 @@ fn sort_fields_must_have_one_value() {
         let error = bind_sort(&sort, &PEOPLE, Audience::Caller).expect_err(alone);
         assert_eq!((error.code(), error.offset()), (Code::Sort, offset - 8), "{alone}");
     }
-    // A dot in a name is a letter like any other.
+    // A dot may be part of a symbol's name.
     let sort = parse_sort("login.tries desc").unwrap();
     bind_sort(&sort, &PEOPLE, Audience::Caller).unwrap();
     assert_eq!(refused("size = 1").code().as_str(), "INVALID_FILTER");

@@ -1,4 +1,4 @@
-//! Which part of a plan indexes are asked for, and how a plan explains itself.
+//! The questions of plans to indexes, and explanations of plans.
 
 use super::net::{PEOPLE, plan};
 use crate::filter::{Audience, ListQuery, PageRules, Selection};

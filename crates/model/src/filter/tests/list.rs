@@ -7,7 +7,7 @@ fn select(request: ListQuery<'_>, rules: &PageRules) -> Selection {
     Selection::new(&request, &PEOPLE, Audience::Caller, rules).expect("valid")
 }
 
-/// Ids in order and the total, whichever way the list is run.
+/// Ids in order and the total, however the list is found.
 fn listed(request: ListQuery<'_>) -> (String, u64) {
     let net = net();
     let selection = select(request, &PageRules::LIST);
@@ -31,7 +31,7 @@ fn orders() {
     assert_eq!(sorted("id"), "abcd");
     assert_eq!(sorted("id desc"), "dcba");
     assert_eq!(sorted("id desc, name"), "dcba");
-    // Null first ascending, last descending; equal ones by id ascending.
+    // Null first ascending, last descending; equal values by id ascending.
     assert_eq!(sorted("name"), "dabc");
     assert_eq!(sorted("name desc"), "cbad");
     assert_eq!(sorted("age"), "dacb");

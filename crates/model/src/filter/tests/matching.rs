@@ -1,4 +1,4 @@
-//! What a filter selects.
+//! The matches of filters.
 
 use super::net::ids;
 

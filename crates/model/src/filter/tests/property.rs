@@ -9,7 +9,7 @@ use crate::filter::{
     PageRules, Position, Query, Selection, SetExpr, SortField, Test, bind, parse, parse_sort,
 };
 
-/// Pieces of the language, to hit the grammar more often than random characters do.
+/// Words of the language, which fit the grammar more often than random characters.
 const PIECES: &[&str] = &[
     "name",
     "age",
@@ -159,7 +159,7 @@ fn test(
         .prop_map(|(left, check)| Expr::Test(Test { left, check, at: Position::default() }))
 }
 
-/// Conditions that are well typed for people, so that they can be bound too.
+/// Conditions of types that fit people, so that they can be bound too.
 fn expr() -> impl Strategy<Value = Expr> {
     let plain = |names| name(names).prop_map(Operand::Symbol);
     let set = || name(&["roleAttributes", "services", "services.name"]);
@@ -218,7 +218,7 @@ fn query() -> impl Strategy<Value = Query> {
         })
 }
 
-/// What a text may do: fail with a place inside it, or print as what it says.
+/// Checks a text: it fails with a position inside it, or prints as text with the same meaning.
 fn survives(text: &str) {
     match parse(text) {
         Ok(query) => {

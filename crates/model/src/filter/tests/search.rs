@@ -92,7 +92,7 @@ fn attributes_of(numbers: &[u8]) -> Vec<Arc<str>> {
 fn identities(numbers: &[Numbers]) -> crate::Table {
     let mut table = crate::Table::new(Kind::Identity);
     for (id, name, created, roles, flags) in numbers {
-        // Without a name, though no operation makes such.
+        // Without a name, although no operation makes such an entity.
         let name = if *name == 0 { String::new() } else { format!("n{name:02}") };
         let identity = Identity {
             base: base(*id, *created),
@@ -103,7 +103,7 @@ fn identities(numbers: &[Numbers]) -> crate::Table {
             is_admin: flags[1],
             ..Identity::default()
         };
-        // Names that are taken are left out.
+        // Entities with a name that exists are left out.
         let _ = table.put(identity);
         if flags[0] && id % 7 == 0 {
             table.remove(&Id::new(&format!("i{:02}", id / 2)));
@@ -205,10 +205,10 @@ fn seen<R>(listed: Listed<Row<'_, (), R>>, id: fn(&R) -> &str) -> (Vec<String>, 
     (listed.rows.iter().map(|row| id(row.record()).to_owned()).collect(), listed.total)
 }
 
-/// The ids of a page, and how many match.
+/// The ids on a page, and the number of matches.
 type Page = (Vec<String>, u64);
 
-/// Lists twice, by index and by scan.
+/// Lists by index and by scan.
 fn both<R: crate::Record>(
     table: &crate::Table,
     symbols: &'static Table<(), R>,
@@ -274,7 +274,7 @@ proptest! {
     }
 }
 
-/// 200 identities: `i00` to `i199`, half of them `r0`, one in twenty `r1`.
+/// 200 identities: `i00` to `i199`, half of them with the attribute `r0`, one in twenty with `r1`.
 fn many() -> crate::Table {
     let mut table = crate::Table::new(Kind::Identity);
     for n in 0..200_u32 {

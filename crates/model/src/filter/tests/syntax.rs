@@ -1,4 +1,4 @@
-//! Text to tree: every production, and every way to get it wrong.
+//! Syntax: every production, and every way to get it wrong.
 
 use time::macros::datetime;
 
@@ -184,7 +184,7 @@ fn the_sort_parameter() {
 #[test]
 fn errors_point_at_the_character() {
     for (text, offset, found, expected) in [
-        // Characters that no token starts with, and names that are none.
+        // Characters that begin no token, and words that are no names.
         ("a-b = 1", 2, "b", "a digit"),
         ("_a = 1", 0, "_", "a name, a value or an operator"),
         ("a = 1.", 6, "<EOF>", "a digit"),

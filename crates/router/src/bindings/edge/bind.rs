@@ -1,4 +1,4 @@
-//! An SDK hosts a service (protocol: sdk 8, edge-control-plane 14).
+//! An SDK hosts a service (docs/protocol/sdk.md 8, docs/protocol/edge-control-plane.md 14).
 
 use std::{
     sync::{
@@ -347,7 +347,7 @@ impl EdgeBinding {
         }
     }
 
-    /// Where a bind belongs (protocol: sdk 8.3).
+    /// Where a bind belongs (docs/protocol/sdk.md 8.3).
     fn place(&self, connection: &SdkConnection, bind: &Bind, session: &Session) -> Placement {
         let new = || Placement::New(Uuid::new_v4().to_string());
         let Some(listener) = &bind.listener_id else { return new() };

@@ -1,4 +1,4 @@
-//! An SDK dials a service (protocol: sdk 7, edge-control-plane 13).
+//! An SDK dials a service (docs/protocol/sdk.md 7, docs/protocol/edge-control-plane.md 13).
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ const EARLY_BYTES: usize = 256 << 10;
 /// Dials of one host that may still be accepted although they were given up.
 const MAX_GIVEN_UP: usize = 1024;
 /// While an SDK is not read it is sent something this often, so that it does not take the
-/// connection for dead (protocol: sdk 11.4).
+/// connection for dead (docs/protocol/sdk.md 11.4).
 const PAUSED_KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// The lane of everything that is about a listener: answers to binds, dials, inspections, closes.

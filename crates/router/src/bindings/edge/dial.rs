@@ -1,4 +1,5 @@
-//! A circuit reaches a service that an SDK hosts (protocol: sdk 9, edge-control-plane 13.5).
+//! A circuit reaches a service that an SDK hosts
+//! (docs/protocol/sdk.md 9, docs/protocol/edge-control-plane.md 13.5).
 
 use std::{sync::Arc, time::Duration};
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The answer to the hello comes before the session is judged, as SDKs expect; a session that is
-//! refused shows as a closed connection (protocol: sdk 2.2 and 3).
+//! refused shows as a closed connection (docs/protocol/sdk.md 2.2 and 3).
 
 mod bind;
 mod connect;
@@ -268,9 +268,10 @@ impl EdgeBinding {
         self.control.identity_connections(&session.identity, count);
     }
 
-    /// Headers of the answer to a hello (protocol: sdk 2.2; the form of the version: channel 9.3,
-    /// Go SDKs complain about any other). Capabilities are named only where the feature is whole;
-    /// posture checks are not among them, so SDKs report posture to controllers.
+    /// Headers of the answer to a hello (docs/protocol/sdk.md 2.2; the form of the version:
+    /// docs/protocol/channel.md 9.3, Go SDKs complain about any other). Capabilities are named only
+    /// where the feature is whole; posture checks are not among them, so SDKs report posture to
+    /// controllers.
     fn hello_headers(&self) -> Headers {
         let mut headers = Headers::new();
         headers.set_str(hello::header::HELLO_VERSION, &self.options.version.to_header());

@@ -1,4 +1,4 @@
-//! Keeps native SDKs going after a burst.
+//! Keeps native SDKs going after a burst (docs/protocol/sdk.md 10.5).
 //!
 //! A native SDK (`ziti-sdk-c`, seen from 0.27.2 to 1.18.7) holds at most 32 messages at a time, and
 //! may sleep with the rest of a burst unread until something else arrives on the same connection:

@@ -1,7 +1,7 @@
 //! An SDK that is not read for a while, because circuits do not take what it sends.
 //!
 //! Its data can only be held, never dropped: a connection id that has too much waiting stops the
-//! whole channel. Meanwhile the SDK is sent something now and then (protocol: sdk 11.4).
+//! whole channel. Meanwhile the SDK is sent something now and then (docs/protocol/sdk.md 11.4).
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 

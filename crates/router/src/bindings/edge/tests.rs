@@ -490,8 +490,8 @@ impl Sdk {
         Data::from_message(&message).unwrap_or_else(|_| panic!("{message:?}: {}", message.text()))
     }
 
-    /// Waits for a connection to be closed. The end of its data may be told first (protocol: sdk 6):
-    /// whether it is depends on which end of the circuit ended first.
+    /// Waits for a connection to be closed. The end of its data may be told first
+    /// (docs/protocol/sdk.md 6): whether it is depends on which end of the circuit ended first.
     async fn closed(&mut self) -> StateClosed {
         let mut message = self.next().await;
         if let Ok(data) = Data::from_message(&message) {

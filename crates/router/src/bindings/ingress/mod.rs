@@ -1,6 +1,6 @@
 //! Listeners for programs that know nothing of the network: of each connection or conversation in
 //! datagrams a circuit is made, to the listener's service (`proxy`, `proxy_udp`) or to the one that the
-//! client names first (`transport`, `transport_udp`) (protocol: data-plane 11).
+//! client names first (`transport`, `transport_udp`) (docs/protocol/data-plane.md 11).
 //!
 //! No session stands behind such a circuit: a controller makes it if it lets this router use the
 //! service. Who reaches the port reaches what the router may dial.
@@ -154,7 +154,7 @@ impl Ingress {
         let timeout = self.options.circuit_timeout;
         let turn = tokio::time::timeout(timeout, self.making.acquire());
         let _turn = turn.await.map_err(|_| refusal("too many circuits are being made"))?;
-        let offer = Offer::new();
+        let offer = Offer::new(!datagrams);
         let mut peer_data = offer.peer_data();
         let told = [(LOCAL_ADDRESS, addresses.local), (REMOTE_ADDRESS, Some(addresses.remote))];
         peer_data.extend(

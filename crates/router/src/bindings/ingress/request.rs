@@ -1,5 +1,5 @@
 //! How a program names the service that it wants: one line of JSON, and one line in answer
-//! (protocol: data-plane 11, transport listener).
+//! (docs/protocol/data-plane.md 11, transport listener).
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
 //! Clients that were accepted at this machine, carried over circuits of the router's own identity
-//! (protocol: tunnel 5.1).
+//! (docs/protocol/tunnel.md 5.1).
 
 use std::{sync::Arc, time::Duration};
 
@@ -76,7 +76,8 @@ async fn dial(
     options: Options,
     call: &Call,
 ) -> Result<(Arc<LocalEnd>, Option<Crypto>), Refusal> {
-    let keys = call.service.encryption_required.then(Offer::new);
+    let is_stream = matches!(call.client, Client::Tcp(_));
+    let keys = call.service.encryption_required.then(|| Offer::new(is_stream));
     let timeout = call.timeout.unwrap_or(DIAL_TIMEOUT);
     let request = TunnelCircuitRequest {
         service: call.service.name.clone(),

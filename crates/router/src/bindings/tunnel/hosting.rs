@@ -1,5 +1,5 @@
 //! Services that the router itself hosts: terminators by their configs, kept as they are healthy, and
-//! applications that are dialed for circuits (protocol: tunnel 8, 9).
+//! applications that are dialed for circuits (docs/protocol/tunnel.md 8, 9).
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use weft_tunnel::{
 use weft_wire::edge::header;
 use weft_xgress::Options;
 
-use super::super::{keys, socket::Crypto, transport};
+use super::super::{keys, transport};
 use crate::{
     forwarder::{Circuit, Forwarder},
     seam::{
@@ -179,9 +179,12 @@ impl Hosting {
         let connected = match connecting.await? {
             Connected::Tcp(stream) => transport::Connected::Tcp(stream),
             Connected::Udp(socket) => transport::Connected::Udp(socket),
+            Connected::Resolver(names) => transport::Connected::Resolver(names),
         };
         let mut peer_data = connected.peer_data();
-        let crypto = keys.map(|(crypto, told)| {
+        let is_stream = matches!(connected, transport::Connected::Tcp(_));
+        let crypto = keys.map(|keys| {
+            let (crypto, told) = keys.ready(is_stream);
             peer_data.extend(told);
             crypto
         });
@@ -192,7 +195,7 @@ impl Hosting {
 
 impl Hosted {
     /// Cost and preference of the terminator: what the identity says of this service, else the
-    /// config, else what the identity says of all (protocol: tunnel 9.3).
+    /// config, else what the identity says of all (docs/protocol/tunnel.md 9.3).
     fn terms(&self) -> Terms {
         let (hosting, config) = (&self.service.hosting, &self.config);
         let said = hosting.precedence.map(preference).or(config.precedence);
@@ -226,7 +229,7 @@ impl Read {
 fn encryption(
     service: &TunnelService,
     egress: &Egress,
-) -> Result<Option<(Crypto, PeerData)>, RouteFailure> {
+) -> Result<Option<keys::Answer>, RouteFailure> {
     let keys = keys::answer(&egress.peer_data)?;
     if keys.is_none() && service.encryption_required {
         return Err(RouteFailure {

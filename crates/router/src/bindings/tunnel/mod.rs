@@ -20,7 +20,7 @@ use weft_config::router::TunnelOptions;
 use weft_tunnel::{Carrier, Interception, Ports, UdpTimes};
 use weft_xgress::Options;
 
-pub(crate) use self::takes::{FILE, interception};
+pub(crate) use self::takes::interception;
 use self::{carry::CircuitCarrier, hosting::Hosting};
 use crate::{
     forwarder::{Circuit, Forwarder},

@@ -1,5 +1,5 @@
 //! Where clients are taken in: ports of the machine, and addresses and names that services have
-//! (protocol: tunnel 2, 5.3, 5.5).
+//! (docs/protocol/tunnel.md 2, 5.3, 5.5).
 
 use std::sync::Arc;
 
@@ -13,12 +13,10 @@ use weft_tunnel::{
 
 use crate::seam::TunnelService;
 
-/// A resolver of the original's that writes names into a file; here it is no resolver.
-pub(crate) const FILE: &str = "file:";
 /// Longest name of an interceptor.
 const MAX_NAME: usize = 20;
 
-/// The ports that services are wanted at (protocol: tunnel 2, 5.5).
+/// The ports that services are wanted at (docs/protocol/tunnel.md 2, 5.5).
 pub(super) fn ports(options: &TunnelOptions, services: &[Arc<TunnelService>]) -> Vec<PortWanted> {
     let usual = match options.mode {
         TunnelMode::Host => return Vec::new(),
@@ -50,13 +48,11 @@ pub(crate) fn interception(
     router: &str,
     controllers: Vec<(String, u16)>,
 ) -> Option<InterceptOptions> {
-    if !matches!(options.mode, TunnelMode::Tproxy(_)) {
-        return None;
-    }
-    let resolver = options.resolver.iter().filter(|one| !one.starts_with(FILE));
+    let TunnelMode::Tproxy(diverter) = &options.mode else { return None };
     Some(InterceptOptions {
         name: name_of(router),
-        resolver: resolver.cloned().collect(),
+        resolver: options.resolver.clone(),
+        diverter: diverter.clone(),
         names: (options.dns_range.address, options.dns_range.prefix),
         upstream: options.dns_upstream.clone(),
         upstream_mode: match options.dns_upstream_mode {
@@ -165,11 +161,12 @@ mod tests {
     fn only_tproxy_changes_the_machine_and_by_one_name() {
         assert!(interception(&options("host"), "r1", Vec::new()).is_none());
         assert!(interception(&options("proxy"), "r1", Vec::new()).is_none());
-        let text = "tproxy, resolver: ['udp://10.0.0.1:53', 'file:///etc/hosts'], lanIf: [lo], \
+        let text = "tproxy:/bin/divert, resolver: ['udp://10.0.0.1:53', 'file:///etc/hosts'], lanIf: [lo], \
                     dnsSvcIpRange: 100.70.0.1/16, dnsUpstreamMode: random, dnsUnanswerable: servfail";
         let wanted = interception(&options(text), "a.b-c1234567890123", Vec::new()).unwrap();
         assert_eq!(wanted.name, "router-a_b-c12345678");
-        assert_eq!(wanted.resolver, ["udp://10.0.0.1:53"]);
+        assert_eq!(wanted.resolver, ["udp://10.0.0.1:53", "file:///etc/hosts"]);
+        assert_eq!(wanted.diverter, Some("/bin/divert".into()));
         assert_eq!(wanted.interfaces, ["lo"]);
         assert_eq!(wanted.names, ([100, 70, 0, 1].into(), 16));
         assert_eq!(wanted.upstream_mode, UpstreamMode::Random);

@@ -1,5 +1,5 @@
 //! What controllers answer to the making of a terminator, and what follows
-//! (protocol: edge-control-plane 14.3, 14.4).
+//! (docs/protocol/edge-control-plane.md 14.3, 14.4).
 
 use weft_wire::{
     Message, ProtoBody,

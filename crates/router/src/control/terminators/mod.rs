@@ -5,7 +5,8 @@
 //! controller comes back after its connection was lost, the terminator waits a while for the
 //! controller to ask about it, which shows that it is still known there, and is made again if that
 //! does not happen; making it twice is harmless. Removals are gathered and repeated until a
-//! controller confirms them (protocol: edge-control-plane 14, 15; control-plane 15).
+//! controller confirms them
+//! (docs/protocol/edge-control-plane.md 14, 15; docs/protocol/control-plane.md 15).
 
 mod answer;
 pub(crate) mod removal;

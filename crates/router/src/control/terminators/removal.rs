@@ -1,4 +1,4 @@
-//! Removal of terminators at controllers (protocol: control-plane 15.2).
+//! Removal of terminators at controllers (docs/protocol/control-plane.md 15.2).
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,5 +1,5 @@
 //! Requests about terminators, for SDKs and for the router itself
-//! (protocol: edge-control-plane 14, 15).
+//! (docs/protocol/edge-control-plane.md 14, 15).
 
 use std::time::SystemTime;
 

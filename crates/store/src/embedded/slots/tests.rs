@@ -40,8 +40,8 @@ fn is_damage(outcome: Result<(), Failure>) -> bool {
     matches!(outcome, Err(Failure::Damaged(_)))
 }
 
-/// What redb writes is what is read of it: a release that lays its header out otherwise is met here
-/// and not in a database.
+/// Checks the layout against the engine, so that a redb release with another one fails here and not
+/// on a database.
 #[test]
 fn the_header_is_laid_out_as_it_is_read() {
     for is_closed in [true, false] {
@@ -88,7 +88,7 @@ fn a_whole_commit_counts_again() {
         let (_folder, path, mut bytes) = file(is_closed);
         bytes[FLAGS] ^= SECOND_COUNTS;
         fs::write(&path, &bytes).unwrap();
-        // It is lost without this: what is tested here is a fact of the engine.
+        // Without this rule the commit is lost: a fact of the engine.
         let copy = path.with_extension("copy");
         fs::write(&copy, &bytes).unwrap();
         assert!(last(&copy) < 9 || is_closed);
@@ -99,14 +99,14 @@ fn a_whole_commit_counts_again() {
 
 #[test]
 fn a_refused_commit_does_not_count_at_a_later_start() {
-    // It is whole on the disk, and its writer was told that it did not happen.
+    // The commit is whole on the disk, and its writer was told that it did not happen.
     let (_folder, path, mut bytes) = file(false);
     bytes[FLAGS] ^= SECOND_COUNTS;
     fs::write(&path, &bytes).unwrap();
     assert!(is_undecided(&path).unwrap());
     let database = super::super::file::open_again(&path, CHECKING).unwrap();
     assert!(!is_undecided(&path).unwrap());
-    // A kill at this moment.
+    // The process is killed at this moment.
     let copy = path.with_extension("copy");
     fs::copy(&path, &copy).unwrap();
     settle(&copy).unwrap();
@@ -121,7 +121,7 @@ fn a_commit_that_is_not_whole_is_left_out_after_a_crash_only() {
     for is_closed in [true, false] {
         let (_folder, path, mut bytes) = file(is_closed);
         bytes[FLAGS] ^= SECOND_COUNTS;
-        // The number of the slot that would count is part of what its checksum covers.
+        // The checksum of a slot covers the number of the commit in it.
         let slot = SLOTS[usize::from(bytes[FLAGS] & SECOND_COUNTS == 0)];
         bytes[slot + NUMBER - 8] ^= 1;
         fs::write(&path, &bytes).unwrap();
@@ -173,7 +173,7 @@ fn bytes_are_laid_over_what_they_cover() {
     }
 }
 
-/// What a file is made of, step by step.
+/// One step in the history of a file.
 #[derive(Debug, Clone)]
 enum Step {
     Write(u64, Vec<u8>),
@@ -181,7 +181,7 @@ enum Step {
     Sync,
 }
 
-/// A file that remembers how it was written.
+/// A file that records how it was written.
 #[derive(Debug, Default)]
 struct Recorder {
     file: InMemoryBackend,
@@ -213,7 +213,7 @@ impl StorageBackend for Recorder {
     }
 }
 
-/// How commits were written: the steps, and after how many of them each was acknowledged.
+/// A recorded history: the steps, and the number of steps before each acknowledgement.
 struct History {
     steps: Vec<Step>,
     acknowledged: BTreeMap<usize, u64>,
@@ -229,13 +229,13 @@ impl History {
             put(&database, number);
             acknowledged.insert(steps.lock().len(), number);
         }
-        // What closing writes comes after the crash.
+        // The crash comes before what closing writes.
         let steps = steps.lock().clone();
         Self { steps, acknowledged }
     }
 
-    /// The file after a crash behind so many steps: what was synced is there, of the rest whatever
-    /// reached the disk, sector by sector.
+    /// The file after a crash behind `after` steps: synced writes are there; of the others, the
+    /// sectors for which `reached` returns true.
     fn crashed(&self, after: usize, mut reached: impl FnMut() -> bool) -> Vec<u8> {
         const SECTOR: usize = 512;
         let steps = &self.steps[..after];
@@ -275,7 +275,7 @@ proptest! {
         let first = *history.acknowledged.keys().next().unwrap();
         let after = first + after.index(history.steps.len() - first + 1);
         let mut reached = reached.into_iter().cycle();
-        // All, some or none of what was not synced.
+        // All, some or none of the writes that were not synced.
         let file = history.crashed(after, || match share {
             0 => false,
             1 => true,
@@ -288,7 +288,7 @@ proptest! {
         let (_, acknowledged) = history.acknowledged.range(..=after).next_back().unwrap();
         let found = last(&path);
         prop_assert!(found == *acknowledged || found == acknowledged + 1, "{found} of {acknowledged}");
-        // Who looks again finds the same.
+        // A second look finds the same.
         settle(&path).unwrap();
         prop_assert_eq!(last(&path), found);
     }

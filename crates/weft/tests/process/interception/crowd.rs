@@ -1,4 +1,4 @@
-//! A thousand services, and thousands of short connections: nothing is left of them.
+//! A thousand services and thousands of short connections leave nothing behind.
 
 use std::{fs, net::SocketAddr, time::Duration};
 
@@ -21,10 +21,10 @@ use crate::{
 };
 
 const SERVICES: usize = 1000;
-/// Connections in a minute, and of them at once.
+/// Connections per minute, and at the same time.
 const CONNECTIONS: usize = 10_000;
 const AT_ONCE: usize = 20;
-/// What the clients are to do, in the client's namespace.
+/// Instructions for the clients, in the client's namespace.
 const DIALS: &str = "WEFT_DIALS";
 
 #[test]
@@ -36,12 +36,12 @@ fn address(index: usize) -> String {
     format!("10.99.{}.{}", index >> 8, index & 255)
 }
 
-/// Open files of a process.
+/// Number of open files of a process.
 fn files(program: &Program) -> usize {
     fs::read_dir(format!("/proc/{}/fd", program.id())).unwrap().count()
 }
 
-/// With `WEFT_LONG=N`, so many times; each takes a minute then.
+/// With `WEFT_LONG=N` this many rounds of a minute each.
 async fn crowd(lab: Lab) {
     let bed = Bed::start().await;
     let before = lab.system().await;
@@ -73,7 +73,7 @@ async fn crowd(lab: Lab) {
         );
         lab.says(Client, &run).await.unwrap_or_else(|said| panic!("{said}"));
     };
-    // Once for what is made once: buffers, timers, threads.
+    // A first round for buffers, timers and threads that are made once.
     dial(500, Duration::ZERO).await;
     let rules = lab.system().await;
     let settled = async || {
@@ -107,7 +107,7 @@ async fn crowd(lab: Lab) {
     assert_eq!(lab.system().await, before);
 }
 
-/// No test: the clients, in their namespace.
+/// Not a test: the clients, in their namespace.
 #[test]
 fn dials() {
     let Ok(what) = std::env::var(DIALS) else { return };

@@ -1,4 +1,4 @@
-//! The namespaces, and the same test inside of one.
+//! The namespaces, and running a test inside one of them.
 
 use std::{
     future::Future,
@@ -6,9 +6,9 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Programs that the tests use.
+/// Programs that the tests need.
 const TOOLS: &[&str] = &["ip", "nft", "iptables", "ip6tables", "curl", "dig", "nc", "setpriv"];
-/// What the namespaces of the process inside are called.
+/// Environment variable with the names of the namespaces, for the process inside.
 const INSIDE: &str = "WEFT_INSIDE";
 
 /// A namespace.
@@ -18,13 +18,13 @@ pub(super) enum Place {
     Gateway,
 }
 
-/// The namespaces, as they are seen in the gateway.
+/// The namespaces, as seen from the gateway.
 pub(super) struct Lab {
     prefix: String,
 }
 
-/// Makes the namespaces and has a test, by its name in this program, run once more in the gateway;
-/// that one runs `body`.
+/// Creates the namespaces and runs a test, by its name in this program, again in the gateway, where
+/// it runs `body`.
 pub(super) fn inside<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Lab) -> F) {
     if let Ok(prefix) = std::env::var(INSIDE) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -42,14 +42,14 @@ pub(super) fn inside<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Lab) 
     assert!(ended.success(), "it failed inside the namespace");
 }
 
-/// Exists until dropped.
+/// The namespaces, deleted when dropped.
 struct Spaces(String);
 
 fn shell(script: &str) -> Output {
     Command::new("sh").args(["-c", script]).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Whether namespaces can be made here.
+/// True if namespaces can be created here.
 fn ready() -> bool {
     let missing: Vec<&str> = TOOLS
         .iter()
@@ -108,7 +108,7 @@ impl Drop for Spaces {
     fn drop(&mut self) {
         let p = &self.0;
         for letter in ["c", "g"] {
-            // What still runs in it holds it, so that has to end first.
+            // Processes inside hold the namespace and must end first.
             shell(&format!(
                 "for i in $(ip netns pids {p}{letter}); do kill -9 $i; done; \
                  ip netns del {p}{letter}; rm -rf /etc/netns/{p}{letter}"
@@ -118,7 +118,7 @@ impl Drop for Spaces {
 }
 
 impl Lab {
-    /// What a line of shell prints in a namespace, or what it says when it fails.
+    /// Output of a shell command in a namespace, or its error.
     pub(super) async fn says(&self, place: Place, script: &str) -> Result<String, String> {
         let mut command = match place {
             Place::Gateway => tokio::process::Command::new("sh"),
@@ -136,12 +136,12 @@ impl Lab {
         }
     }
 
-    /// All that interception could leave in the gateway.
+    /// Everything that interception could leave behind in the gateway.
     pub(super) async fn system(&self) -> String {
         let script = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; \
                       ip -6 route show table all; ip addr show lo";
         let all = self.says(Place::Gateway, script).await.unwrap();
-        // The system gives interfaces such addresses when it gets round to it.
+        // The system adds link-local addresses at any time.
         let telling = |line: &&str| !line.contains("fe80:") && !line.contains("ff00::");
         all.lines().filter(telling).collect::<Vec<_>>().join("\n")
     }

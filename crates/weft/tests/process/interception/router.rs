@@ -14,7 +14,7 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-/// A network whose router intercepts in this machine and on lan0.
+/// A network whose router intercepts on this machine and on lan0.
 pub(super) struct Bed {
     pub(super) operator: Operator,
     pub(super) place: Place,
@@ -43,7 +43,7 @@ impl Bed {
     }
 }
 
-/// Has the router of a quickstart intercept.
+/// Makes the router of a quickstart intercept.
 fn tproxy(place: &Place, interface: &str) {
     let file = place.home().join("router.yaml");
     let written = fs::read_to_string(&file).unwrap();
@@ -87,10 +87,10 @@ async fn intercepts(lab: Lab) {
     prints(&lab, Client, "dig @10.77.1.1 +short web.lab.example", "100.64.0.").await;
     prints(&lab, Gateway, "dig @127.0.0.1 +tcp +short x.wild.example", "100.64.0.").await;
     prints(&lab, Client, "dig @10.77.1.1 other.example", "status: REFUSED").await;
-    // Ports that the service does not have are nobody's.
+    // Other ports of the service's address are refused.
     assert!(lab.says(Client, &get("http://10.99.0.1:82/")).await.is_err());
 
-    // A service that goes takes its rules and names with it.
+    // A deleted service loses its rules and names.
     let rules = "nft list ruleset | grep -F 10.99.0.1";
     prints(&lab, Gateway, rules, "10.99.0.1").await;
     remove(operator, &id).await;
@@ -100,7 +100,7 @@ async fn intercepts(lab: Lab) {
     service(operator, &types, "web again", "tcp", &addresses, (80, 81), web).await;
     prints(&lab, Client, &get("http://web.lab.example/"), PAGE).await;
 
-    // Nobody can clean up after a kill but the next start.
+    // After a kill only the next start can clean up.
     router.kill();
     assert_ne!(lab.system().await, before);
     let router = bed.router().await;
@@ -127,7 +127,7 @@ async fn cannot(lab: Lab) {
     assert!(text(&done).contains("lanIf") && text(&done).contains("lan9"), "{}", text(&done));
     fs::write(&file, &written).unwrap();
     tproxy(&place, "lan0");
-    // Without the programs: `ip` is there, what changes rules is not.
+    // Without the programs that change rules; `ip` exists.
     let tools = place.folder().join("tools");
     fs::create_dir(&tools).unwrap();
     let ip = lab.says(Gateway, "command -v ip").await.unwrap();
@@ -136,7 +136,7 @@ async fn cannot(lab: Lab) {
     let said = lab.says(Gateway, &format!("{run} 2>&1 || [ $? = 2 ]")).await.unwrap();
     assert!(said.contains("neither `nft` nor `iptables` is installed"), "{said}");
     assert!(said.contains("mode proxy offers services at ports"), "{said}");
-    // What only shows when it begins.
+    // A problem that shows only when interception begins.
     fs::write(&file, &written).unwrap();
     tproxy(&place, "lan0]\n      dnsSvcIpRange: 127.0.0.1/8 #");
     let done = weft(place.folder(), &["router", "run", file.to_str().unwrap()]).await;

@@ -34,7 +34,7 @@ async fn intercepts(lab: Lab) {
         service(&operator, &types, "web", "tcp", &["web.lab.example", "10.99.0.1"], (80, 80), web)
             .await;
     service(&operator, &types, "echo", "udp", &["10.99.0.7"], (7, 7), echo).await;
-    // All there is, the controller's own address among it: that way stays as it was.
+    // Every address, including the controller's own, which must stay reachable directly.
     service(&operator, &types, "all", "tcp", &["0.0.0.0/0", "*"], (1, 65_535), web).await;
     let socket = folder.join("run.sock");
     let start = || -> Program {
@@ -92,7 +92,7 @@ async fn may_not(lab: Lab) {
     let place = Place::empty();
     let before = lab.system().await;
     let run = "tunnel run --identity none.json";
-    // Somebody without privileges cannot read where this program lies, perhaps.
+    // A user without privileges may not be able to read this program's folder.
     let copy = format!("/tmp/weft-{}", std::process::id());
     std::fs::copy(WEFT, &copy).unwrap();
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all";
@@ -113,7 +113,7 @@ async fn may_not(lab: Lab) {
         assert_eq!(hint, hinted, "{script}: {said}");
     }
     std::fs::remove_file(&copy).unwrap();
-    // The same without privileges and without interception begins with the file.
+    // Without privileges and without interception the command starts to read the file.
     let said = format!("{WEFT} {run} --no-intercept 2>&1 || true");
     let look = async || match lab.says(Gateway, &said).await {
         Ok(said) if said.contains("none.json") => Ok(()),

@@ -1,4 +1,4 @@
-//! Bodies that nobody has asked for.
+//! Request bodies that are too large.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ const PATHS: [&str; 4] = [
     "/edge/client/v1/authenticate?method=password",
     "/edge/client/v1/enroll?method=ott",
 ];
-/// More than anybody takes.
+/// More than any limit.
 const STATED: u64 = 10 << 30;
-/// What a chunked body may have cost before it is refused: the limit, and what was on its way in
-/// the buffers of two sockets, which the kernel lets grow.
+/// Most bytes of a chunked body before it is refused: the limit, and the growing buffers of two
+/// sockets.
 const MOST_READ: usize = 64 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ async fn a_body_over_the_limit_is_refused_before_it_is_read() {
     Operator::log_in(place.control).await;
 }
 
-/// A length that is too large is enough; the body only trickles.
+/// A too large stated length is refused, while the body only trickles.
 async fn stated(door: &Door, path: &str) {
     let mut stream = door.enter().await;
     let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {STATED}\r\n\r\n");
@@ -63,7 +63,7 @@ async fn stated(door: &Door, path: &str) {
     }
 }
 
-/// Without a length it is refused once it is too long, and not read to an end that never comes.
+/// Without a stated length, the body is refused once it is too long, before its end.
 async fn unstated(door: &Door, path: &str) {
     let mut stream = door.enter().await;
     let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Many who knock and say nothing: there is room for so many, and others still get in.
+//! Many silent connections: their number is limited, and other clients still get in.
 
 use std::{
     net::Ipv4Addr,
@@ -19,15 +19,15 @@ use crate::{
     wait::{PATIENCE, until, within},
 };
 
-/// Most half-open connections from one address: so many places, and as many wait for one.
+/// Most half-open connections of one address: its places, and as many waiting for one.
 const API_CAP: usize = 2 * 256;
 const EDGE_CAP: usize = 2 * EDGE_PLACES;
 const EDGE_PLACES: usize = 64;
-/// How many more try.
+/// Number of connections beyond that.
 const EXCESS: usize = 80;
-/// Between two attempts of one of them.
+/// Pause between two attempts of one connection.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Who takes all the room that the edge has, 64 from each address.
+/// Addresses that take all places of the edge, with 64 connections each.
 const EVERYWHERE: std::ops::Range<u8> = 10..20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,7 +55,7 @@ async fn a_crowd_at_the_doors_keeps_nobody_out() {
         };
         until(&format!("{} or more are turned away", EXCESS), PATIENCE, full).await;
         println!("crowd: {} inside, {} turned away", crowd.inside(), crowd.turned_away());
-        // What was turned away may not have noticed yet.
+        // A refused client may not have noticed yet.
         let within_cap = async || match crowd.inside() {
             count if count <= cap + EXCESS / 2 => Ok(()),
             count => Err(count),
@@ -69,8 +69,8 @@ async fn a_crowd_at_the_doors_keeps_nobody_out() {
     round_trip(&mut stream, "from one address").await.unwrap();
     drop((at_api, at_edge));
 
-    // From so many addresses that the edge has no room left: whoever comes waits for the next
-    // deadline of those who say nothing, and those inside notice nothing.
+    // From so many addresses that the edge has no place left: newcomers wait for the next deadline
+    // of a silent connection, and clients inside notice nothing.
     let crowds: Vec<Crowd> = EVERYWHERE
         .map(|last| Crowd::gather(&doors.edge, Ipv4Addr::new(127, 0, 0, last), EDGE_PLACES))
         .collect();
@@ -86,7 +86,7 @@ async fn a_crowd_at_the_doors_keeps_nobody_out() {
     round_trip(&mut circuit, "still inside").await.unwrap();
 }
 
-/// Connections that say nothing, each opened again as soon as it is cut. Gone when dropped.
+/// Silent connections, each opened again when it is cut. Closed when dropped.
 struct Crowd {
     inside: Arc<AtomicUsize>,
     turned_away: Arc<AtomicUsize>,

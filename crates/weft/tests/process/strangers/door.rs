@@ -1,4 +1,4 @@
-//! Ways into a network that no well-behaved client would take.
+//! Access to a network's ports in ways that no well-behaved client uses.
 
 use std::{
     io,
@@ -26,12 +26,11 @@ use crate::{
     wait::{PATIENCE, within},
 };
 
-/// Deadlines of a handshake and of a hello are 5 s. Sooner than this it was none; later it is late,
-/// though machines are busy.
+/// Handshakes and hellos have deadlines of 5 s. A cut before this time was not one of them.
 pub(super) const NOT_BEFORE: Duration = Duration::from_secs(2);
 pub(super) const NOT_AFTER: Duration = Duration::from_secs(40);
 
-/// A port and the protocol that is asked for there.
+/// A port, and the protocol to ask for.
 #[derive(Clone)]
 pub(super) struct Door {
     pub(super) name: &'static str,
@@ -39,7 +38,7 @@ pub(super) struct Door {
     tls: Arc<rustls::ClientConfig>,
 }
 
-/// The doors of a network: the APIs, the control plane, the edge.
+/// The doors of a network: APIs, control plane, edge.
 pub(super) struct Doors {
     pub(super) api: Door,
     pub(super) control: Door,
@@ -47,12 +46,12 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// As an enrolled identity sees them.
+    /// The doors for an enrolled identity.
     pub(super) fn of(place: &Place, identity: &IdentityFile) -> Self {
         Self::with(place, &identity.section())
     }
 
-    /// As somebody with these keys sees them.
+    /// The doors for these keys.
     pub(super) fn with(place: &Place, keys: &IdentitySection) -> Self {
         let identity = LiveIdentity::fixed(Identity::load(keys).unwrap());
         let door = |name, port, alpn: &[&[u8]]| {
@@ -66,14 +65,14 @@ impl Doors {
         }
     }
 
-    /// All of them.
+    /// All doors.
     pub(super) fn all(&self) -> [&Door; 3] {
         [&self.api, &self.control, &self.edge]
     }
 }
 
 impl Door {
-    /// The APIs as a stranger sees them who has nothing but the bundle.
+    /// The door of the APIs for a stranger who only has the bundle.
     pub(super) fn anonymous(place: &Place, bundle: TrustBundle) -> Self {
         let tls = client_config(&ClientTls::anonymous(bundle, &[b"http/1.1"])).unwrap();
         Self { name: "api", port: place.control, tls: Arc::new(tls) }
@@ -83,26 +82,26 @@ impl Door {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// A connection without a word.
+    /// A connection without any data.
     pub(super) async fn knock(&self) -> TcpStream {
         self.knock_from(Ipv4Addr::LOCALHOST).await.unwrap()
     }
 
-    /// The same from another address of this machine.
+    /// [`Door::knock`] from another address of this machine.
     pub(super) async fn knock_from(&self, source: Ipv4Addr) -> io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((source, 0).into())?;
         socket.connect(self.address()).await
     }
 
-    /// A connection whose TLS is done.
+    /// A connection after its TLS handshake.
     pub(super) async fn enter(&self) -> TlsStream<TcpStream> {
         let name = "localhost".try_into().unwrap();
         let entered = TlsConnector::from(Arc::clone(&self.tls)).connect(name, self.knock().await);
         within("TLS", PATIENCE, entered).await.unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
 
-    /// What TLS says first.
+    /// The first message of a TLS handshake.
     pub(super) fn client_hello(&self) -> Vec<u8> {
         let name = "localhost".try_into().unwrap();
         let mut tls = rustls::ClientConnection::new(Arc::clone(&self.tls), name).unwrap();
@@ -112,18 +111,18 @@ impl Door {
     }
 }
 
-/// Reads until the other side has cut the connection, however it did; tells what it said and how
-/// long that took.
+/// Reads until the server has cut the connection in any way; returns what was read and how long
+/// that took.
 pub(super) async fn until_cut(stream: &mut (impl AsyncRead + Unpin)) -> (Vec<u8>, Duration) {
     let begun = Instant::now();
     let mut said = Vec::new();
-    // A reset is as good an end as any.
+    // A reset is an end like any other.
     let _ = within("it is cut", PATIENCE, stream.read_to_end(&mut said)).await;
     (said, begun.elapsed())
 }
 
-/// Sends a piece every now and then, as if there were much to come; tells when the other side has
-/// cut the connection.
+/// Sends a byte at intervals, as if much was to come; returns when the server has cut the
+/// connection.
 pub(super) async fn trickle<S>(stream: S, bytes: &[u8], every: Duration) -> Duration
 where
     S: AsyncRead + AsyncWrite,

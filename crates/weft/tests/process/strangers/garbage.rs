@@ -1,4 +1,4 @@
-//! Bytes that are no messages, or wrong ones.
+//! Invalid bytes and messages.
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use weft_wire::{
@@ -17,7 +17,7 @@ fn head(content_type: i32, headers: u32, body: u32) -> Vec<u8> {
     head
 }
 
-/// What can be no frame, with a part of what is logged of it.
+/// Invalid frames, each with a part of its log message.
 pub(super) fn frames() -> Vec<(&'static str, Vec<u8>)> {
     let mut too_long_entry = head(60786, 12, 0);
     too_long_entry.extend_from_slice(&1_i32.to_le_bytes());
@@ -35,7 +35,7 @@ pub(super) fn frames() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What can be no hello, with a part of what is logged of it.
+/// Invalid hellos, each with a part of its log message.
 pub(super) fn hellos(hello: &Hello) -> Vec<(&'static str, Vec<u8>)> {
     let mut other = hello.to_message();
     other.content_type = 4711;
@@ -56,7 +56,7 @@ pub(super) fn hellos(hello: &Hello) -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// Random changes of a good beginning, the same in every run.
+/// Random changes of a valid beginning, the same in every run.
 pub(super) struct Noise(StdRng);
 
 impl Noise {
@@ -64,14 +64,14 @@ impl Noise {
         Self(StdRng::seed_from_u64(seed))
     }
 
-    /// Any bytes.
+    /// Random bytes.
     pub(super) fn bytes(&mut self, most: usize) -> Vec<u8> {
         let mut bytes = vec![0; self.0.random_range(1..most)];
         self.0.fill_bytes(&mut bytes);
         bytes
     }
 
-    /// Bytes that begin as they should, or nearly.
+    /// Bytes that begin like valid ones, or nearly.
     pub(super) fn like(&mut self, good: &[u8]) -> Vec<u8> {
         let mut bytes = good.to_vec();
         for _ in 0..self.0.random_range(1..8) {
@@ -87,8 +87,8 @@ impl Noise {
         bytes
     }
 
-    /// A whole frame of one of these types with any headers, some of them of these keys, and any
-    /// body.
+    /// A complete frame of one of these types with random headers, some of them of these keys, and
+    /// a random body.
     pub(super) fn message(&mut self, types: &[i32], keys: &[i32]) -> Message {
         let body = if self.0.random_bool(0.8) { self.bytes(400) } else { Vec::new() };
         let mut message = Message::new(*types.choose(&mut self.0).unwrap(), body);
@@ -96,7 +96,7 @@ impl Noise {
             let key = *keys.choose(&mut self.0).unwrap();
             let length = *[0, 1, 2, 4, 4, 4, 8, 20].choose(&mut self.0).unwrap();
             let mut value = vec![0; length];
-            // Small numbers are the more interesting ones.
+            // Small numbers are more interesting.
             if self.0.random_bool(0.5) {
                 self.0.fill_bytes(&mut value);
             } else if let Some(first) = value.first_mut() {

@@ -1,4 +1,4 @@
-//! TLS that does not get anywhere.
+//! TLS handshakes that make no progress.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut};
 use crate::{network::Place, operator::Operator, wait::PATIENCE};
 
-/// A byte now and then is no progress.
+/// Interval of single bytes, which are no progress.
 const DRIP: Duration = Duration::from_millis(400);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +21,7 @@ async fn half_open_tls_is_cut_by_a_deadline() {
     join_all(doors.all().map(cut)).await;
 }
 
-/// Everything at once: nobody waits for anybody.
+/// All at the same time.
 async fn cut(door: &Door) {
     let hello = door.client_hello();
     let (begun, _) = hello.split_at(hello.len() / 2);
@@ -32,7 +32,7 @@ async fn cut(door: &Door) {
         until_cut(&mut stream).await.1
     };
     let slow = async { trickle(door.knock().await, &hello, DRIP).await };
-    // The whole of what TLS says first, and no more after the answer.
+    // The whole first message of the handshake, and nothing after the answer.
     let whole = async {
         let mut stream = door.knock().await;
         stream.write_all(&hello).await.unwrap();

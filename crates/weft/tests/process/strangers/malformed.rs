@@ -1,5 +1,5 @@
-//! What is no frame, no hello or no message at the router's edge closes the connection it came on,
-//! and the log says why. Whoever else is there goes on.
+//! An invalid frame, hello or message at the router's edge closes its connection, and the log says
+//! why. Other clients continue.
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
@@ -29,7 +29,7 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-/// Random attempts of each kind.
+/// Random attempts of each sort.
 const ATTEMPTS: usize = 60;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,14 +69,14 @@ async fn what_is_malformed_at_the_edge_closes_its_connection_only() {
     assert!(network.stop().await.success());
 }
 
-/// A token of a session that the router knows or is about to hear of.
+/// The token of a session that the router knows or will soon know.
 async fn session(identity: &IdentityFile) -> String {
     let api = ClientApi::of_identity(identity).unwrap();
     api.login(Credentials::Certificate, Default::default()).await.unwrap();
     api.token().unwrap()
 }
 
-/// Before the hello is done.
+/// Before the hello is complete.
 async fn without_session(edge: &Door, network: &Program, hello: &Hello) {
     for (cause, bytes) in hellos(hello) {
         let (port, _) = say(edge.enter().await, &bytes).await;
@@ -98,7 +98,7 @@ async fn without_session(edge: &Door, network: &Program, hello: &Hello) {
     }
 }
 
-/// On a channel that was opened as it should be.
+/// On a channel that was opened properly.
 async fn with_session(edge: &Door, network: &Program, hello: &Hello) {
     for (cause, bytes) in frames() {
         let (port, _) = say(channel(edge, hello).await, &bytes).await;
@@ -115,8 +115,7 @@ async fn with_session(edge: &Door, network: &Program, hello: &Hello) {
     }
 }
 
-/// Frames that are well formed and make no sense: refused, ignored or reason enough to close, as
-/// the router likes.
+/// Well-formed frames without meaning: refused, ignored or a reason to close.
 async fn noise(edge: &Door, hello: &Hello) {
     let types = [
         content_type::CONNECT,
@@ -166,8 +165,7 @@ async fn channel(edge: &Door, hello: &Hello) -> TlsStream<TcpStream> {
     stream
 }
 
-/// Says something, then ends as somebody who has said it all, and waits to be cut; tells from
-/// which port.
+/// Sends bytes, ends properly, and waits to be cut; returns the local port.
 pub(super) async fn say(mut stream: TlsStream<TcpStream>, bytes: &[u8]) -> (u16, Vec<u8>) {
     let port = stream.get_ref().0.local_addr().unwrap().port();
     let _ = all(&mut stream, bytes).await;
@@ -183,7 +181,7 @@ where
     stream.shutdown().await
 }
 
-/// The log names this peer and what was wrong.
+/// Waits until the log names this peer and the cause.
 pub(super) async fn logged(network: &Program, port: u16, cause: &str) {
     let peer = format!("127.0.0.1:{port}");
     let look = async || {

@@ -1,4 +1,5 @@
-//! The same at the controller: who is no router, and a router that says what cannot be understood.
+//! Invalid peers and messages at the controller: peers that are no routers, and a router with
+//! invalid messages.
 
 use std::fs;
 
@@ -29,9 +30,9 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-/// Random attempts of each kind.
+/// Random attempts of each sort.
 const ATTEMPTS: usize = 60;
-/// No protobuf begins so: a length that is longer than any body.
+/// Invalid protobuf: a length that exceeds any body.
 const NO_PROTOBUF: [u8; 6] = [0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +66,7 @@ async fn what_is_malformed_at_the_control_plane_closes_its_connection_only() {
     assert!(network.stop().await.success());
 }
 
-/// Who has a certificate of the network and is no router is cut whatever he says.
+/// A peer with a certificate of the network that is no router's is cut, whatever it sends.
 async fn strangers(control: &Door, network: &Program) {
     let hello = Hello::new("stranger");
     let good = ("", encode(&hello.to_message()));
@@ -76,7 +77,7 @@ async fn strangers(control: &Door, network: &Program) {
     }
 }
 
-/// A router that does not say who it is.
+/// Routers that do not authenticate as themselves.
 async fn impostors(control: &Door, network: &Program) {
     let hello = Hello::new("stranger");
     for (cause, bytes) in hellos(&hello) {
@@ -93,7 +94,7 @@ async fn impostors(control: &Door, network: &Program) {
     }
 }
 
-/// A second router, enrolled and not running: its id and keys.
+/// Id and keys of a second router, enrolled and not running.
 pub(super) async fn other_router(place: &Place, operator: &Operator) -> (String, IdentitySection) {
     let id = operator.create(&edge_router::KIND, &json!({"name": "paris"})).await;
     let made: Value = operator.client.get(&edge_router::KIND, &id).await.unwrap();
@@ -115,7 +116,7 @@ pub(super) async fn other_router(place: &Place, operator: &Operator) -> (String,
     (id, section)
 }
 
-/// What a router sends after its hello.
+/// Messages of a router after its hello.
 async fn routers(control: &Door, network: &Program, hello: &Hello) {
     for (cause, bytes) in frames() {
         let (port, _) = say(channel(control, hello).await, &bytes).await;
@@ -147,7 +148,7 @@ async fn routers(control: &Door, network: &Program, hello: &Hello) {
     for content_type in types {
         let before = closed_for(network, content_type);
         let message = Message::new(content_type, NO_PROTOBUF.to_vec());
-        // It stays and listens, so that it is the controller that closes.
+        // The stream stays open, so that the controller closes it.
         let mut stream = channel(control, hello).await;
         stream.write_all(&encode(&message)).await.unwrap();
         until_cut(&mut stream).await;
@@ -159,7 +160,7 @@ async fn routers(control: &Door, network: &Program, hello: &Hello) {
     }
 }
 
-/// How often the log says that a message of this type closed a connection.
+/// Number of log records that a message of this type closed a connection.
 fn closed_for(network: &Program, content_type: i32) -> usize {
     let kind = format!("content_type={content_type} ");
     let said = network.said();
@@ -167,9 +168,9 @@ fn closed_for(network: &Program, content_type: i32) -> usize {
     lines.filter(|line| line.contains(&kind) && line.contains("closes=true")).count()
 }
 
-/// Well-formed frames that make no sense.
+/// Well-formed frames without meaning.
 async fn noise(control: &Door, hello: &Hello) {
-    // All but the farewell of a router, which would be its last.
+    // All types except the one by which a router ends its connection.
     let types: Vec<i32> = (1000..1060)
         .filter(|kind| *kind != ctrl::content_type::DECOMMISSION_ROUTER)
         .chain(20_000..20_004)
@@ -192,7 +193,7 @@ async fn noise(control: &Door, hello: &Hello) {
     }
 }
 
-/// A channel whose hello was accepted. A router that comes again at once may be told to wait.
+/// A channel whose hello was accepted. A router that connects again at once may have to wait.
 async fn channel(control: &Door, hello: &Hello) -> TlsStream<TcpStream> {
     let attempt = async || {
         let mut stream = control.enter().await;

@@ -1,9 +1,8 @@
-//! Who is not known, or does not behave: what that costs, and that nobody else notices.
+//! Strangers and misbehaving peers: what they cost, and that other clients notice nothing.
 //!
-//! A network runs as it does for anybody; here are its doors: the port of controller's APIs and
-//! control plane, told apart by the protocol that TLS agrees on, and the router's edge port.
-//! [`door`] is a way to them that says whatever bytes a test likes, [`garbage`] what nobody should
-//! say, [`witness`] somebody who must not notice.
+//! A network runs normally; its doors are the controller's port for APIs and control plane, told
+//! apart by ALPN, and the router's edge port. [`door`] connects to them with arbitrary bytes,
+//! [`garbage`] makes invalid ones, [`witness`] is a client that must not notice anything.
 
 mod door;
 mod garbage;

@@ -1,4 +1,4 @@
-//! Somebody who minds their own business meanwhile, and would notice.
+//! A well-behaved client that notices disturbances.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
 
 const PIECE: usize = 40_000;
 
-/// A circuit on which known data goes to and fro all the time and is compared.
+/// A circuit on which known data goes back and forth and is compared.
 pub(super) struct Witness {
     rounds: Arc<AtomicU64>,
     stop: CancellationToken,
@@ -27,7 +27,7 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Dials an echo and begins.
+    /// Dials an echo service and begins.
     pub(super) async fn at(context: &Context, service: &str) -> Self {
         let stream = dial(context, service).await;
         let (rounds, stop) = (Arc::<AtomicU64>::default(), CancellationToken::new());
@@ -35,7 +35,7 @@ impl Witness {
         Self { rounds, stop, task }
     }
 
-    /// Waits until some more has gone to and fro.
+    /// Waits for some more data.
     pub(super) async fn goes_on(&self) {
         let wanted = self.rounds.load(Ordering::Relaxed) + 3;
         let look = async || match self.rounds.load(Ordering::Relaxed) {
@@ -45,7 +45,7 @@ impl Witness {
         until("a circuit of somebody else goes on", PATIENCE, look).await;
     }
 
-    /// Ends it: all that was ever said arrived as it was said.
+    /// Ends the circuit: all data has arrived unchanged.
     pub(super) async fn ends(self) {
         self.goes_on().await;
         self.stop.cancel();

@@ -6,7 +6,7 @@ use crate::ctrl::TerminatorPrecedence;
 
 #[test]
 fn server_hello() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let body =
         hex("0a 06 76 32 2e 31 2e 30 12 0f 0a 07 69 6e 73 74 61 6e 74 12 04 74 72 75 65 12 13
         0a 0b 72 6f 75 74 65 72 4d 6f 64 65 6c 12 04 74 72 75 65");
@@ -39,7 +39,7 @@ fn client_hello_tells_of_the_model_only_who_has_it() {
 
 #[test]
 fn create_circuit() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let wire = decode(&hex("03 06 09 0c fa 4e 00 00 07 00 00 00 46 00 00 00 00 00 00 00
         0b 00 00 00 03 00 00 00 65 79 53
         0e 00 00 00 03 00 00 00 65 79 41
@@ -60,7 +60,7 @@ fn create_circuit() {
 
 #[test]
 fn created_circuit() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let wire = decode(&hex("03 06 09 0c fb 4e 00 00 03 00 00 00 49 00 00 00 00 00 00 00
         01 00 00 00 04 00 00 00 07 00 00 00
         0b 00 00 00 02 00 00 00 63 31
@@ -80,7 +80,7 @@ fn created_circuit() {
 
 #[test]
 fn error() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let wire = decode(&hex("03 06 09 0c 22 4e 00 00 04 00 00 00 24 00 00 00 0f 00 00 00
         01 00 00 00 04 00 00 00 07 00 00 00
         f6 03 00 00 04 00 00 00 03 00 00 00
@@ -101,7 +101,7 @@ fn error_of_an_old_controller() {
 
 #[test]
 fn create_terminator() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let body = hex("0a 02 74 31 12 03 65 79 53 28 0a 30 01 4a 03 65 79 41");
     let request = CreateTerminatorV2Request {
         address: "t1".into(),
@@ -129,7 +129,7 @@ fn create_terminator() {
 
 #[test]
 fn sync_state() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let state = SyncState { id: "cm3k2v0a80000abcd".into(), is_last: true, sequence: 0 };
     let message = ApiSessionAdded::default().to_message_at(&state);
     assert_eq!(message.headers.get_str(1013), Some("instant"));

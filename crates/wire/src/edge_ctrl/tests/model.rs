@@ -5,7 +5,7 @@ use crate::edge_ctrl::data_model::*;
 
 #[test]
 fn subscribe() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let wire = hex("03 06 09 0c 19 50 00 00 05 00 00 00 00 00 00 00 0e 00 00 00
         08 2a 10 ac 02 22 03 74 6c 31 2a 02 73 31");
     let subscribe = SubscribeToDataModelRequest {
@@ -22,7 +22,7 @@ fn subscribe() {
 
 #[test]
 fn change_set() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let wire = hex("03 06 09 0c 15 50 00 00 09 00 00 00 0a 00 00 00 1d 00 00 00
         02 04 00 00 02 00 00 00 73 31
         08 2b 1a 17 08 01 5a 13 0a 04 73 76 63 31 12 03 77 65 62 18 01 22 04 63 66 67 31 28 2a");
@@ -55,7 +55,7 @@ fn event_bytes(event: Event) -> Vec<u8> {
 
 #[test]
 fn events() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let members = ServicePolicyChange {
         policy_id: "pol1".into(),
         related_entity_ids: vec!["idA".into(), "idB".into()],
@@ -97,7 +97,7 @@ fn entities_of_a_later_release_are_no_error() {
 
 #[test]
 fn current_index() {
-    // edge-control-plane 21
+    // docs/protocol/edge-control-plane.md 21
     let wire = hex("03 06 09 0c 1a 50 00 00 0a 00 00 00 10 00 00 00 00 00 00 00
         01 04 00 00 08 00 00 00 2b 00 00 00 00 00 00 00");
     let message = Message { sequence: 10, ..CurrentIndex(43).to_message() };

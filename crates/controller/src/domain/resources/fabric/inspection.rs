@@ -1,4 +1,4 @@
-//! Looking inside this controller and its routers (protocol: operations 3).
+//! Looking inside this controller and its routers (docs/protocol/operations.md 3).
 
 use futures::FutureExt as _;
 use weft_contract::resource::fabric::inspection::{InspectBody, Inspected};

@@ -1,6 +1,6 @@
-//! The fabric API: the mesh as it is (protocol: operations 1). Services, routers and terminators
-//! are the same entities as in the management API, shown without what only the edge knows; links
-//! and circuits are looked up in the running network.
+//! The fabric API: the mesh as it is (docs/protocol/operations.md 1). Services, routers and
+//! terminators are the same entities as in the management API, shown without what only the edge
+//! knows; links and circuits are looked up in the running network.
 
 pub(crate) mod circuit;
 pub(crate) mod cluster;

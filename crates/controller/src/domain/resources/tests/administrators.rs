@@ -1,5 +1,6 @@
 //! What who is no administrator may not do to administrators, or to make one of himself, though he
-//! holds every permission there is (protocol: management-api 4): over every way that leads there.
+//! holds every permission there is (docs/protocol/management-api.md 4): over every way that leads
+//! there.
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, Subject};

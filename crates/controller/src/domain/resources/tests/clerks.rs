@@ -1,5 +1,5 @@
-//! Who was granted permissions and is no administrator: what stays shut all the same (protocol:
-//! management-api 4).
+//! Who was granted permissions and is no administrator: what stays shut all the same
+//! (docs/protocol/management-api.md 4).
 
 use serde_json::{Value, json};
 use weft_contract::ErrorCode;

@@ -1,6 +1,6 @@
-//! The rule between identities (protocol: management-api 4), tried against every operation of the
-//! tables: who is no administrator does not make, become, weaken or lock out an identity that may
-//! do more than he may; be that an administrator, or somebody with one permission more.
+//! The rule between identities (docs/protocol/management-api.md 4), tried against every operation
+//! of the tables: who is no administrator does not make, become, weaken or lock out an identity
+//! that may do more than he may; be that an administrator, or somebody with one permission more.
 
 use std::collections::BTreeSet;
 

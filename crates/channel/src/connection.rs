@@ -1,0 +1,13 @@
+//! A connection between its hello and its task.
+
+use crate::listener::ConnectionSlot;
+use crate::pump::TlsPump;
+
+/// A connection whose hello is done, before it has its task.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) pump: TlsPump,
+    pub(crate) kind: String,
+    /// Held for as long as the connection lives.
+    pub(crate) slot: Option<ConnectionSlot>,
+}

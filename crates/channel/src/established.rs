@@ -1,0 +1,117 @@
+//! A channel whose hello is done, and how its user's parts come to its connections.
+
+use crate::connection::Connection;
+use crate::error::CloseReason;
+use crate::handle::ChannelHandle;
+use crate::handler::{Behaviour, Parts};
+use crate::peer::{PeerInfo, UnderlayInfo};
+use crate::shared::{Runner, Shared};
+use crate::underlay::Underlay;
+use crate::wake::UnderlayWaker;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// What follows the start of a channel.
+pub(crate) type OnStart = Box<dyn FnOnce(&ChannelHandle) + Send>;
+
+/// A channel whose hello is done and that does not read or write yet. Dropped without
+/// [`start`](Self::start), it is closed.
+pub struct Established {
+    shared: Arc<Shared>,
+    connection: Option<Connection>,
+    /// Called once the channel runs.
+    started: Option<OnStart>,
+}
+
+impl Established {
+    pub(crate) fn new(shared: Shared, connection: Connection, started: Option<OnStart>) -> Self {
+        Self { shared: Arc::new(shared), connection: Some(connection), started }
+    }
+
+    /// The channel. Messages sent before the start wait in its lanes.
+    pub fn handle(&self) -> ChannelHandle {
+        ChannelHandle::from_shared(self.shared.clone())
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &PeerInfo {
+        &self.shared.peer
+    }
+
+    /// Begins to read and write.
+    pub fn start(mut self, behaviour: Arc<dyn Behaviour>) -> ChannelHandle {
+        self.shared.set_runner(Arc::new(ByBehaviour(behaviour)));
+        let handle = self.handle();
+        if let Some(connection) = self.connection.take() {
+            if let Err(reason) = self.shared.attach(connection) {
+                self.shared.close(reason);
+            } else if let Some(started) = self.started.take() {
+                started(&handle);
+            }
+        }
+        handle
+    }
+}
+
+impl Drop for Established {
+    fn drop(&mut self) {
+        if self.connection.is_some() {
+            self.shared.close(CloseReason::local("not accepted after the hello"));
+        }
+    }
+}
+
+impl fmt::Debug for Established {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Established")
+            .field("label", &self.shared.options.label)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs connections with the parts that the channel's user gives them.
+struct ByBehaviour(Arc<dyn Behaviour>);
+
+impl Runner for ByBehaviour {
+    fn run(
+        &self,
+        channel: &Arc<Shared>,
+        connection: Connection,
+        info: &UnderlayInfo,
+        waker: UnderlayWaker,
+    ) -> io::Result<()> {
+        let handle = ChannelHandle::from_shared(channel.clone());
+        let parts = self.0.attach(info, &waker, &handle);
+        if parts.outbox.is_some() {
+            channel.carries_data(info);
+        }
+        tracing::debug!(channel = %handle, kind = %info.kind, peer = %info.remote, "connection attached");
+        start(connection, parts, handle, info.clone(), waker)
+    }
+
+    fn closed(&self, reason: &CloseReason) {
+        self.0.closed(reason);
+    }
+}
+
+fn start(
+    connection: Connection,
+    parts: Parts,
+    handle: ChannelHandle,
+    info: UnderlayInfo,
+    waker: UnderlayWaker,
+) -> io::Result<()> {
+    match handle.shared().options.runtime.clone() {
+        None => {
+            tokio::spawn(Underlay::new(connection, parts, handle, info, waker).run());
+        }
+        Some(runtime) => {
+            let _entered = runtime.enter();
+            let pump = connection.pump.rebind()?;
+            let connection = Connection { pump, ..connection };
+            runtime.spawn(Underlay::new(connection, parts, handle, info, waker).run());
+        }
+    }
+    Ok(())
+}

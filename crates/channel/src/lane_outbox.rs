@@ -1,0 +1,55 @@
+//! What a connection writes of the lanes of its channel.
+
+use crate::batch::{Batch, Outbox};
+use crate::lanes::{Lane, Part};
+use crate::shared::Shared;
+use crate::waiters::Waiter;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The outbox that every connection has: the lanes it is responsible for.
+#[derive(Debug)]
+pub(crate) struct LaneOutbox {
+    channel: Arc<Shared>,
+    part: Part,
+    /// Those who want to know when the batch at hand has been handed to the socket.
+    written: Vec<oneshot::Sender<()>>,
+}
+
+impl LaneOutbox {
+    pub(crate) fn new(channel: Arc<Shared>, part: Part) -> Self {
+        Self { channel, part, written: Vec::new() }
+    }
+}
+
+impl Outbox for LaneOutbox {
+    fn fill(&mut self, batch: &mut Batch) {
+        let live = self.channel.live_lanes();
+        for lane in Lane::ALL {
+            if !live.empties(self.part, lane) {
+                continue;
+            }
+            let queue = self.channel.lane(lane);
+            while !batch.is_full() {
+                let Some(entry) = queue.pop() else { break };
+                if entry.waiter.as_ref().is_some_and(Waiter::is_abandoned) {
+                    continue;
+                }
+                let sequence = batch.push(entry.message);
+                if let Some(waiter) = entry.waiter {
+                    self.channel.waiters.written(waiter, sequence);
+                }
+                self.written.extend(entry.written);
+            }
+        }
+    }
+
+    fn flushed(&mut self) {
+        for written in self.written.drain(..) {
+            let _ = written.send(());
+        }
+    }
+
+    // Control messages are not sent again on another connection: peers may have seen them, and
+    // some rely on their order. Whoever waits for them learns it by the dropped sender.
+}

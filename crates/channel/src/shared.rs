@@ -1,0 +1,375 @@
+//! The state that the connections of a channel share.
+
+use crate::connection::Connection;
+use crate::error::{CloseReason, SendError};
+use crate::group::GroupPolicy;
+use crate::heartbeat::{Heartbeat, now_ns};
+use crate::lanes::{Entry, Full, Lane, LaneQueue, LiveLanes, Part};
+use crate::options::ChannelOptions;
+use crate::peer::{PeerInfo, UnderlayInfo};
+use crate::tap::Tap;
+use crate::waiters::Waiters;
+use crate::wake::UnderlayWaker;
+use parking_lot::Mutex;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use weft_wire::Message;
+
+/// Runs the connections of a channel, and hears of the channel's end.
+pub(crate) trait Runner: Send + Sync {
+    /// Starts the task of a connection that has its place in the channel.
+    fn run(
+        &self,
+        channel: &Arc<Shared>,
+        connection: Connection,
+        info: &UnderlayInfo,
+        waker: UnderlayWaker,
+    ) -> io::Result<()>;
+
+    /// The channel has ended. Called once.
+    fn closed(&self, reason: &CloseReason);
+}
+
+/// What makes several connections one channel.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) policy: GroupPolicy,
+    pub(crate) state: Mutex<GroupState>,
+    /// What the gate found the founder to be; later connections must be the same.
+    pub(crate) identity: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct GroupState {
+    pub(crate) id: String,
+    pub(crate) secret: Vec<u8>,
+}
+
+/// State shared by the connections of a channel.
+pub(crate) struct Shared {
+    pub(crate) options: ChannelOptions,
+    pub(crate) heartbeat: Heartbeat,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) group: Option<Group>,
+    pub(crate) peer: PeerInfo,
+    sequence: AtomicI32,
+    default: LaneQueue,
+    high: LaneQueue,
+    low: LaneQueue,
+    state: Mutex<State>,
+    /// Sees every message.
+    pub(crate) tap: OnceLock<Arc<dyn Tap>>,
+    is_judged: AtomicBool,
+    is_closed: AtomicBool,
+    closed: watch::Sender<Option<CloseReason>>,
+    changes: watch::Sender<u32>,
+    generation: watch::Sender<u32>,
+}
+
+#[derive(Default)]
+struct State {
+    underlays: Vec<Live>,
+    last_number: u64,
+    /// Known once the channel's user has started it.
+    runner: Option<Arc<dyn Runner>>,
+    /// Connections that ended soon after they began, since the redialer last asked.
+    short_lived: u32,
+    on_close: Vec<OnClose>,
+}
+
+impl Live {
+    fn part(&self) -> Part {
+        Part { lane: Lane::of_underlay(&self.info.kind), carries_data: self.carries_data }
+    }
+}
+
+type OnClose = Box<dyn FnOnce() + Send>;
+
+struct Live {
+    info: UnderlayInfo,
+    /// Known once the channel's user has given it its parts.
+    carries_data: bool,
+    waker: UnderlayWaker,
+    since: Instant,
+}
+
+impl Shared {
+    pub(crate) fn new(options: ChannelOptions, peer: PeerInfo, group: Option<Group>) -> Self {
+        Self {
+            heartbeat: Heartbeat::new(options.heartbeat, now_ns()),
+            waiters: Arc::new(Waiters::new(options.max_requests)),
+            group,
+            peer,
+            sequence: AtomicI32::new(1),
+            default: LaneQueue::new(options.lanes),
+            high: LaneQueue::new(options.lanes),
+            low: LaneQueue::new(options.lanes),
+            state: Mutex::default(),
+            tap: OnceLock::new(),
+            is_judged: AtomicBool::new(options.unjudged.is_none()),
+            is_closed: AtomicBool::new(false),
+            closed: watch::Sender::new(None),
+            changes: watch::Sender::new(0),
+            generation: watch::Sender::new(0),
+            options,
+        }
+    }
+
+    pub(crate) fn next_sequence(&self) -> i32 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn lane(&self, lane: Lane) -> &LaneQueue {
+        match lane {
+            Lane::Default => &self.default,
+            Lane::High => &self.high,
+            Lane::Low => &self.low,
+        }
+    }
+
+    /// The lanes that have a connection of their own.
+    pub(crate) fn live_lanes(&self) -> LiveLanes {
+        let state = self.state.lock();
+        state.underlays.iter().map(Live::part).fold(LiveLanes::default(), LiveLanes::with)
+    }
+
+    fn wake(&self, lane: Lane) {
+        let lanes = self.live_lanes();
+        for live in &self.state.lock().underlays {
+            if lanes.empties(live.part(), lane) {
+                live.waker.wake();
+            }
+        }
+    }
+
+    /// Says who runs its connections.
+    pub(crate) fn set_runner(&self, runner: Arc<dyn Runner>) {
+        self.state.lock().runner = Some(runner);
+    }
+
+    /// Adds a connection and starts its task.
+    pub(crate) fn attach(self: &Arc<Self>, connection: Connection) -> Result<(), CloseReason> {
+        let socket = connection.pump.stream();
+        let addresses = socket.and_then(|one| Ok((one.peer_addr()?, one.local_addr()?)));
+        let (remote, local) = addresses.map_err(|error| CloseReason::io(&error))?;
+        let waker = UnderlayWaker::default();
+        let (info, runner) = {
+            let mut state = self.state.lock();
+            let most = self.group.as_ref().map_or(1, |group| group.policy.max_total);
+            let runner = state.runner.clone();
+            let Some(runner) = runner.filter(|_| !self.is_closed()) else {
+                return Err(self.close_reason());
+            };
+            if state.underlays.len() >= most {
+                return Err(CloseReason::local("the channel has as many connections as it may"));
+            }
+            state.last_number += 1;
+            let kind = connection.kind.clone();
+            let info = UnderlayInfo { number: state.last_number, kind, remote, local };
+            state.underlays.push(Live {
+                info: info.clone(),
+                carries_data: false,
+                waker: waker.clone(),
+                since: Instant::now(),
+            });
+            (info, runner)
+        };
+        if let Err(error) = runner.run(self, connection, &info, waker) {
+            self.detach(&info, CloseReason::io(&error));
+            return Err(CloseReason::io(&error));
+        }
+        self.changes.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// A connection has an outbox of its own besides the lanes.
+    pub(crate) fn carries_data(&self, info: &UnderlayInfo) {
+        let mut state = self.state.lock();
+        let live = state.underlays.iter_mut().find(|live| live.info.number == info.number);
+        live.into_iter().for_each(|live| live.carries_data = true);
+    }
+
+    /// Removes a connection that has ended, and closes the channel if it cannot do without.
+    pub(crate) fn detach(&self, info: &UnderlayInfo, reason: CloseReason) {
+        let (verdict, empty) = {
+            let mut state = self.state.lock();
+            let Some(at) = state.underlays.iter().position(|l| l.info.number == info.number) else {
+                return;
+            };
+            let live = state.underlays.remove(at);
+            let stable = self.group.as_ref().and_then(|group| group.policy.redial?.min_stable);
+            if stable.is_some_and(|stable| live.since.elapsed() < stable) {
+                state.short_lived += 1;
+            }
+            let kinds: Vec<&str> = state.underlays.iter().map(|l| l.info.kind.as_str()).collect();
+            let verdict = match &self.group {
+                None => Some(reason.clone()),
+                Some(group) => group.policy.violated(&kinds).map(|missing| {
+                    if kinds.is_empty() {
+                        reason.clone()
+                    } else {
+                        CloseReason::TooFew(missing.into())
+                    }
+                }),
+            };
+            (verdict, kinds.is_empty())
+        };
+        let channel = &self.options.label;
+        if !self.is_closed() && reason.is_fault() {
+            tracing::warn!(%channel, kind = %info.kind, peer = %info.remote, %reason, "connection closed");
+        } else {
+            tracing::debug!(%channel, kind = %info.kind, peer = %info.remote, %reason, "connection closed");
+        }
+        if let Some(reason) = verdict {
+            self.close(reason);
+        }
+        if empty && self.is_closed() {
+            [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::end);
+        } else {
+            // Another connection may have to take over lanes.
+            self.state.lock().underlays.iter().for_each(|live| live.waker.wake());
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Closes the channel; only the first reason counts.
+    pub(crate) fn close(&self, reason: CloseReason) {
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::debug!(channel = %self.options.label, %reason, "channel closed");
+        [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::close);
+        self.waiters.fail_all(&reason);
+        let (runner, on_close, empty) = {
+            let mut state = self.state.lock();
+            state.underlays.iter().for_each(|live| live.waker.wake());
+            let empty = state.underlays.is_empty();
+            (state.runner.take(), std::mem::take(&mut state.on_close), empty)
+        };
+        if empty {
+            // Otherwise the last connection does it, when it has written what it could.
+            [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::end);
+        }
+        self.closed.send_replace(Some(reason.clone()));
+        on_close.into_iter().for_each(|call| call());
+        if let Some(runner) = runner {
+            runner.closed(&reason);
+        }
+    }
+
+    /// Calls when the channel closes, or now if it is closed.
+    pub(crate) fn on_close(&self, call: OnClose) {
+        let mut state = self.state.lock();
+        if !self.is_closed() {
+            state.on_close.push(call);
+            return;
+        }
+        drop(state);
+        call();
+    }
+
+    /// The peer was found to be good.
+    pub(crate) fn judged(&self) {
+        self.is_judged.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_judged(&self) -> bool {
+        self.is_judged.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn close_reason(&self) -> CloseReason {
+        self.closed.borrow().clone().unwrap_or_else(|| CloseReason::local("closed"))
+    }
+
+    /// Why it closed, as soon as it has.
+    pub(crate) fn subscribe_closed(&self) -> watch::Receiver<Option<CloseReason>> {
+        self.closed.subscribe()
+    }
+
+    /// The live connections.
+    pub(crate) fn underlays(&self) -> Vec<UnderlayInfo> {
+        self.state.lock().underlays.iter().map(|live| live.info.clone()).collect()
+    }
+
+    /// Types of the live connections.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        self.state.lock().underlays.iter().map(|live| live.info.kind.clone()).collect()
+    }
+
+    /// How many connections ended early since this was last called.
+    pub(crate) fn take_short_lived(&self) -> u32 {
+        std::mem::take(&mut self.state.lock().short_lived)
+    }
+
+    pub(crate) fn subscribe_changes(&self) -> watch::Receiver<u32> {
+        self.changes.subscribe()
+    }
+
+    pub(crate) fn subscribe_generations(&self) -> watch::Receiver<u32> {
+        self.generation.subscribe()
+    }
+
+    /// The channel got a connection again after it had none.
+    pub(crate) fn reestablished(&self) {
+        self.heartbeat.restart(now_ns());
+        self.generation.send_modify(|generation| *generation += 1);
+    }
+
+    /// Queues a message as soon as there is room, and wakes who writes it.
+    pub(crate) async fn queue(
+        &self,
+        lane: Lane,
+        entry: Entry,
+        deadline: Instant,
+    ) -> Result<(), SendError> {
+        self.check_size(&entry.message)?;
+        let pushed = self.lane(lane).push(entry, deadline).await;
+        pushed.map_err(|full| self.unsent(full, SendError::Timeout))?;
+        self.wake(lane);
+        Ok(())
+    }
+
+    /// Queues a message if there is room now, and wakes who writes it.
+    pub(crate) fn try_queue(&self, lane: Lane, entry: Entry) -> Result<(), SendError> {
+        self.check_size(&entry.message)?;
+        let pushed = self.lane(lane).try_push(entry);
+        pushed.map_err(|full| self.unsent(full, SendError::Full))?;
+        self.wake(lane);
+        Ok(())
+    }
+
+    fn unsent(&self, full: Full, no_room: SendError) -> SendError {
+        match full {
+            Full::NoRoom => no_room,
+            Full::Closed => SendError::Closed(self.close_reason()),
+        }
+    }
+
+    fn check_size(&self, message: &Message) -> Result<(), SendError> {
+        let limits = self.options.sends;
+        let body = limits.body_of(message.content_type);
+        for (length, limit) in
+            [(message.headers.wire_len(), limits.headers), (message.body.len(), body)]
+        {
+            let limit = limit as usize;
+            if length > limit {
+                return Err(SendError::TooLarge { length, limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("label", &self.options.label).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,195 @@
+//! When a router is dialed, and where (docs/protocol/control-plane.md 23). Pure: times are arguments.
+
+use std::time::{Duration, Instant};
+
+use weft_wire::Address;
+
+/// How long a router that was connected may take to come back by itself.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How dials follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) min: Duration,
+    pub(super) max: Duration,
+    pub(super) factor: f64,
+    /// A connection that ends within this time counts as a dial that failed.
+    pub(super) fast_failure: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Not connected; the next dial.
+    Waiting(Instant),
+    Dialing,
+    /// Connected, whoever dialed.
+    Up(Instant),
+}
+
+/// The attempts to reach one router.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    addresses: Vec<Address>,
+    /// Which address is next.
+    turn: usize,
+    failures: u32,
+    delay: Duration,
+    phase: Phase,
+}
+
+impl Attempts {
+    /// A router at these addresses, of which there is at least one.
+    pub(super) fn new(addresses: Vec<Address>, first: Instant) -> Self {
+        let phase = Phase::Waiting(first);
+        Self { addresses, turn: 0, failures: 0, delay: Duration::ZERO, phase }
+    }
+
+    /// The router is elsewhere now.
+    pub(super) fn set_addresses(&mut self, addresses: Vec<Address>) {
+        if self.addresses != addresses {
+            self.turn = 0;
+            self.addresses = addresses;
+        }
+    }
+
+    /// Failed dials in a row.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Takes note of whether the router is connected; `chance` is between 0 and 1. Answers since when a
+    /// dial is due, if one is.
+    pub(super) fn look(
+        &mut self,
+        is_connected: bool,
+        now: Instant,
+        pace: &Pace,
+        chance: f64,
+    ) -> Option<Instant> {
+        match self.phase {
+            Phase::Waiting(_) if is_connected => self.phase = Phase::Up(now),
+            Phase::Waiting(due) => return (due <= now).then_some(due),
+            Phase::Up(since) => {
+                let has_lasted = now.duration_since(since) >= pace.fast_failure;
+                if has_lasted {
+                    (self.turn, self.failures, self.delay) = (0, 0, Duration::ZERO);
+                }
+                match is_connected {
+                    true => {}
+                    false if has_lasted => self.phase = Phase::Waiting(now + PAUSE),
+                    false => self.failed(now, pace, chance),
+                }
+            }
+            Phase::Dialing => {}
+        }
+        None
+    }
+
+    /// A dial begins, to this address.
+    pub(super) fn begin(&mut self) -> Option<Address> {
+        let address = self.addresses.get(self.turn % self.addresses.len().max(1))?;
+        self.phase = Phase::Dialing;
+        Some(address.clone())
+    }
+
+    /// The dial under way has connected the router.
+    pub(super) fn connected(&mut self, now: Instant) {
+        self.phase = Phase::Up(now);
+    }
+
+    /// The dial under way has failed. The next one goes to the next address.
+    pub(super) fn failed(&mut self, now: Instant, pace: &Pace, chance: f64) {
+        let factor = (pace.factor + chance.clamp(0.0, 1.0) - 0.5).max(1.0);
+        let longest = pace.max.max(pace.min);
+        let grown = (self.delay.as_secs_f64() * factor).min(longest.as_secs_f64());
+        self.delay = Duration::from_secs_f64(grown).clamp(pace.min, longest);
+        self.turn = self.turn.wrapping_add(1);
+        self.failures = self.failures.saturating_add(1);
+        self.phase = Phase::Waiting(now + self.delay);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace = Pace {
+        min: Duration::from_secs(1),
+        max: Duration::from_secs(10),
+        factor: 2.0,
+        fast_failure: Duration::from_secs(5),
+    };
+
+    fn router() -> (Attempts, Instant) {
+        let now = Instant::now();
+        let addresses = ["tls:a:1", "tls:b:2"].map(|text| text.parse().unwrap());
+        (Attempts::new(addresses.into(), now), now)
+    }
+
+    fn host(attempts: &mut Attempts) -> String {
+        attempts.begin().unwrap().host
+    }
+
+    #[test]
+    fn addresses_take_turns_and_waits_grow_up_to_the_longest() {
+        let (mut router, mut now) = router();
+        let mut waits = Vec::new();
+        for expected in ["a", "b", "a", "b", "a", "b"] {
+            let due = router.look(false, now, &PACE, 0.5);
+            assert!(due.is_some_and(|due| due <= now));
+            assert_eq!(host(&mut router), expected);
+            assert_eq!(router.look(false, now + Duration::from_secs(99), &PACE, 0.5), None);
+            router.failed(now, &PACE, 0.5);
+            waits.push(router.delay.as_secs());
+            assert_eq!(router.look(false, now, &PACE, 0.5), None);
+            now += router.delay;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
+        assert_eq!(router.failures(), 6);
+    }
+
+    #[test]
+    fn a_wait_never_shrinks_by_chance() {
+        let (mut router, now) = router();
+        let pace = Pace { factor: 1.0, ..PACE };
+        for chance in [0.0, 0.0, 1.0, 0.0] {
+            router.failed(now, &pace, chance);
+        }
+        assert_eq!(router.delay, Duration::from_millis(1500));
+        // A longest wait below the shortest is as if it were that.
+        router.failed(now, &Pace { max: Duration::ZERO, ..pace }, 0.5);
+        assert_eq!(router.delay, PACE.min);
+    }
+
+    #[test]
+    fn a_connection_that_breaks_at_once_is_a_failure_and_one_that_lasted_is_none() {
+        let (mut router, now) = router();
+        host(&mut router);
+        router.failed(now, &PACE, 0.5);
+        host(&mut router);
+        router.connected(now);
+        let soon = now + Duration::from_secs(4);
+        assert_eq!(router.look(false, soon, &PACE, 0.5), None);
+        assert_eq!((router.delay.as_secs(), router.failures()), (2, 2));
+        assert!(router.look(false, soon + router.delay, &PACE, 0.5).is_some());
+
+        host(&mut router);
+        router.connected(now);
+        let later = now + PACE.fast_failure;
+        assert_eq!(router.look(true, later, &PACE, 0.5), None);
+        assert_eq!(router.look(false, later, &PACE, 0.5), None);
+        assert_eq!(router.look(false, later + PAUSE, &PACE, 0.5), Some(later + PAUSE));
+        assert_eq!((host(&mut router).as_str(), router.failures()), ("a", 0));
+    }
+
+    #[test]
+    fn who_comes_by_himself_is_not_dialed() {
+        let (mut router, now) = router();
+        assert_eq!(router.look(true, now, &PACE, 0.5), None);
+        assert_eq!(router.look(true, now + Duration::from_secs(99), &PACE, 0.5), None);
+        // Another list begins at its beginning.
+        router.turn = 1;
+        router.set_addresses(vec!["tls:c:3".parse().unwrap(), "tls:d:4".parse().unwrap()]);
+        assert_eq!(host(&mut router), "c");
+    }
+}

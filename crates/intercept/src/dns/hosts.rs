@@ -1,0 +1,127 @@
+//! Hosts of services that are asked for records of names below their wildcards.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture, future::Shared};
+use parking_lot::Mutex;
+
+use crate::{
+    carry::Carry,
+    records::{RecordQuestion, Records},
+};
+
+/// How long a host has for its answer, with the dial.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Different questions that are asked at a time.
+const MOST_QUESTIONS: usize = 256;
+
+/// The service, and what its host is asked.
+type Key = (Arc<str>, RecordQuestion);
+type Answer = Shared<BoxFuture<'static, Option<Arc<Records>>>>;
+
+/// Hosts of services, and what they are being asked.
+pub(crate) struct Hosts {
+    carry: Arc<dyn Carry>,
+    patience: Duration,
+    /// The same question is asked once at a time, whoever asks it: also by a host whose own server
+    /// is this one.
+    asking: Arc<Mutex<HashMap<Key, Answer>>>,
+}
+
+impl Hosts {
+    pub(crate) fn new(carry: Arc<dyn Carry>) -> Self {
+        Self { carry, patience: PATIENCE, asking: Arc::default() }
+    }
+
+    /// What the host of a service says; none if it says nothing in time, or too much is being asked.
+    pub(crate) async fn ask(
+        &self,
+        service: Arc<str>,
+        question: RecordQuestion,
+    ) -> Option<Arc<Records>> {
+        self.answer((service, question))?.await
+    }
+
+    fn answer(&self, key: Key) -> Option<Answer> {
+        let mut asking = self.asking.lock();
+        if let Some(answer) = asking.get(&key) {
+            return Some(answer.clone());
+        }
+        if asking.len() >= MOST_QUESTIONS {
+            return None;
+        }
+        let (carry, table, own) = (Arc::clone(&self.carry), Arc::clone(&self.asking), key.clone());
+        let patience = self.patience;
+        // A task of its own: whoever asked first may go away.
+        let task = tokio::spawn(async move {
+            let asked = carry.records(&own.0, own.1.clone());
+            let answer = tokio::time::timeout(patience, asked).await;
+            table.lock().remove(&own);
+            answer.ok().flatten().map(Arc::new)
+        });
+        let answer = async move { task.await.ok().flatten() }.boxed().shared();
+        asking.insert(key, answer.clone());
+        Some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{Arrival, Client, RecordKind};
+
+    /// Hosts that count questions, and answer none that begins with `silent`.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Carry for Counting {
+        fn carry(&self, _: Arrival, _: Client) {}
+
+        fn records(
+            &self,
+            _: &Arc<str>,
+            question: RecordQuestion,
+        ) -> BoxFuture<'static, Option<Records>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            if question.name.starts_with("silent") {
+                return std::future::pending().boxed();
+            }
+            async move {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Some(Records::none(Records::NO_NAME))
+            }
+            .boxed()
+        }
+    }
+
+    fn question(name: &str) -> RecordQuestion {
+        RecordQuestion { name: name.into(), kind: RecordKind::Mx }
+    }
+
+    #[tokio::test]
+    async fn one_question_is_asked_once_at_a_time_and_not_for_ever() {
+        let counting = Arc::new(Counting::default());
+        let mut hosts = Hosts::new(Arc::clone(&counting) as Arc<dyn Carry>);
+        let ask = |service: &str, name: &str| hosts.ask(service.into(), question(name));
+        let answers = futures::future::join_all((0..50).map(|_| ask("s", "a.example"))).await;
+        assert!(answers.iter().flatten().all(|records| records.code == Records::NO_NAME));
+        assert_eq!((answers.len(), counting.0.load(Ordering::SeqCst)), (50, 1));
+        assert!(ask("other", "a.example").await.is_some());
+        assert_eq!(counting.0.load(Ordering::SeqCst), 2, "another service has another host");
+        // What waits is bounded, and over after a while.
+        hosts.patience = Duration::from_millis(300);
+        let ask = |service: &str, name: &str| hosts.ask(service.into(), question(name));
+        let waiting: Vec<_> = (0..MOST_QUESTIONS)
+            .map(|i| hosts.answer(("s".into(), question(&format!("silent{i}")))))
+            .collect();
+        assert!(waiting.iter().all(Option::is_some));
+        assert!(ask("s", "b.example").await.is_none());
+        for answer in waiting.into_iter().flatten() {
+            assert!(answer.await.is_none());
+        }
+        assert!(hosts.asking.lock().is_empty());
+        assert!(ask("s", "b.example").await.is_some());
+    }
+}

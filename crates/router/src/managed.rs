@@ -1,0 +1,133 @@
+//! Settings of this router that a controller keeps: how it links (`managedConfig`;
+//! docs/protocol/edge-control-plane.md 6.2, docs/protocol/management-api.md 8).
+//!
+//! The file has the last word: what it does not allow, or says itself, is not taken from a controller. What is
+//! wrong is not taken either, and what was taken before it goes on.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use weft_channel::{Listeners, Registration, TlsSource};
+use weft_config::{
+    AddressKind, RouterConfig,
+    router::{LinkConfig, LinkListener as ListenerConfig},
+};
+
+use crate::{access::ManagedConfigs, control::ControlHalf, link::Links, seam::LinkListener};
+
+/// The config type of links.
+pub(crate) const LINK: &str = "router.link.v1";
+/// How often an address that is taken is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Whether a controller may say how this router links: the file allows it and says nothing itself.
+pub(crate) fn links_are_managed(config: &RouterConfig) -> bool {
+    let link = &config.link;
+    config.allows_managed(LINK) && link.listeners.is_empty() && link.dialers.is_empty()
+}
+
+/// Links as controllers say.
+pub(crate) struct ManagedLinks {
+    pub(crate) links: Arc<Links>,
+    pub(crate) control: ControlHalf,
+    pub(crate) sockets: Arc<Listeners>,
+    pub(crate) tls: TlsSource,
+    pub(crate) wanted: watch::Receiver<ManagedConfigs>,
+    /// How long a link may be silent where nothing is said of that.
+    pub(crate) unresponsive: Duration,
+    /// Nothing new is taken any more.
+    pub(crate) draining: CancellationToken,
+}
+
+/// A listener that is open.
+struct Open {
+    config: ListenerConfig,
+    told: LinkListener,
+    _registration: Registration,
+}
+
+impl ManagedLinks {
+    /// Follows what controllers say until the router drains.
+    pub(crate) async fn follow(self) {
+        let draining = self.draining.clone();
+        let _ = draining.run_until_cancelled(self.run()).await;
+    }
+
+    async fn run(mut self) {
+        let mut open = Vec::new();
+        let mut seen: Option<String> = None;
+        let mut setup = None;
+        loop {
+            let told = self.wanted.borrow_and_update().get(LINK).cloned();
+            if told != seen {
+                setup = self.read(told.as_deref()).or(setup);
+                seen = told;
+                if let Some(setup) = &setup {
+                    self.links.set_up(LinkConfig::clone(setup));
+                }
+            }
+            let is_complete = match &setup {
+                Some(setup) => self.listen(setup, &mut open).await,
+                None => true,
+            };
+            let changed = self.wanted.changed();
+            let waited = match is_complete {
+                true => changed.await,
+                false => tokio::time::timeout(RETRY, changed).await.unwrap_or(Ok(())),
+            };
+            if waited.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What a config says; none if it cannot be taken. Without a config there are no links.
+    fn read(&self, json: Option<&str>) -> Option<LinkConfig> {
+        match LinkConfig::from_managed(json.unwrap_or("{}"), self.unresponsive) {
+            Ok((config, warnings)) => {
+                let (listeners, dialers) = (config.listeners.len(), config.dialers.len());
+                tracing::info!(
+                    listeners,
+                    dialers,
+                    warnings,
+                    "links are as a controller says ({LINK})"
+                );
+                Some(config)
+            }
+            Err(problem) => {
+                tracing::error!(problem, "what a controller says of links is not taken ({LINK})");
+                None
+            }
+        }
+    }
+
+    /// Opens and closes listeners. False if one could not be opened.
+    async fn listen(&self, setup: &LinkConfig, open: &mut Vec<Open>) -> bool {
+        let wanted: Vec<_> =
+            setup.listeners.iter().filter(|one| one.bind.kind == AddressKind::Tls).collect();
+        let before = open.len();
+        open.retain(|one| wanted.contains(&&one.config));
+        let (mut is_other, mut is_complete) = (open.len() != before, true);
+        for config in wanted {
+            if open.iter().any(|one| one.config == *config) {
+                continue;
+            }
+            match self.links.listen(&self.sockets, config, self.tls.clone()).await {
+                Ok((_, told, registration)) => {
+                    open.push(Open { config: config.clone(), told, _registration: registration });
+                    is_other = true;
+                }
+                Err(problem) => {
+                    tracing::error!(%problem, "a listener that a controller wants is not open ({LINK})");
+                    is_complete = false;
+                }
+            }
+        }
+        if is_other {
+            let told = open.iter().map(|one| one.told.clone());
+            self.control.set_link_listeners(told.collect());
+        }
+        is_complete
+    }
+}

@@ -1,0 +1,140 @@
+//! Controllers that dial the router, and when the router dials them all the same.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use weft_channel::{
+    ChannelOptions, DialError, DialOptions, GroupPolicy, Listeners, Registration, TlsSource, dial,
+};
+use weft_config::{ProcessEnvironment, RouterConfig};
+use weft_identity::{
+    Purpose, San,
+    tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
+};
+use weft_wire::{
+    Address, Capabilities, ProtoBody as _, Scheme, VersionInfo,
+    ctrl::{ControllerHello, CtrlDetail, CtrlEndpoint, RouterHello, UpdateCtrlAddresses},
+    hello::{Hello, HelloResult, alpn},
+};
+
+use super::support::{Peer, Pki, TestController, TestRouter, capable, soon, until};
+
+/// A router that waits for controllers, and tries to reach one at an address.
+struct Waiting {
+    pki: Pki,
+    _home: tempfile::TempDir,
+    router: TestRouter,
+    listening: Registration,
+}
+
+impl Waiting {
+    async fn new(controller: SocketAddr) -> Self {
+        let (pki, home) = (Pki::new(), tempfile::tempdir().unwrap());
+        let router = TestRouter::start(&pki, home.path(), controller);
+        let text = "v: 3\nidentity: {cert: x, key: x}\nctrl: {endpoint: 'tls:c:1', listeners: \
+                    [{bind: 'tls:127.0.0.1:0', advertise: 'tls:localhost:0', groups: [red]}]}\n";
+        let path = home.path().join("listens.yml");
+        let config = RouterConfig::from_str(text, &path, &ProcessEnvironment).unwrap().config;
+        let server = ServerTls { alpn: &[alpn::CTRL.as_bytes()], client_auth: ClientAuth::Require };
+        let tls = Arc::new(server_config(&pki.identity("router1"), &server).unwrap());
+        let tls: TlsSource = Arc::new(move || Some(tls.clone()));
+        let (sockets, limit) = (Listeners::new(), Duration::from_secs(5));
+        let listener = &config.ctrl.listeners[0];
+        let (listening, told) =
+            router.control.listen(&sockets, listener, limit, tls).await.unwrap();
+        let port = listening.local_addr().port();
+        assert_eq!(
+            (told.address, told.groups),
+            (format!("tls:localhost:{port}"), vec!["red".into()])
+        );
+        Self { pki, _home: home, router, listening }
+    }
+
+    /// A controller of this id dials the router.
+    async fn dial(&self, id: &str, capabilities: Capabilities) -> Result<Peer, DialError> {
+        let uri = San::Uri(format!("spiffe://net/controller/{id}"));
+        let chain = self.pki.leaf(id, &[uri], Purpose::Client);
+        let identity = self.pki.client_identity(chain);
+        let tls = Arc::new(client_config(&ClientTls::of_identity(&identity, &[])).unwrap());
+        let mut hello = Hello::new(id);
+        let version = Some(VersionInfo::from(&crate::Build::default()));
+        ControllerHello { version, capabilities }.write(&mut hello.headers);
+        let address = Address::new(Scheme::Tls, "localhost", self.listening.local_addr().port());
+        let channel = ChannelOptions::control("router");
+        let options = DialOptions::new(address, tls, alpn::CTRL, hello, channel);
+        let group = Some(GroupPolicy::control_listener());
+        let established = soon(dial(DialOptions { group, ..options })).await?;
+        let headers = established.peer().headers.clone();
+        let answer = HelloResult { success: true, text: String::new(), headers };
+        Ok(Peer::start(established, RouterHello::from_result(&answer)))
+    }
+}
+
+/// Where nobody listens.
+fn nowhere() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_has_dialed_is_dialed_once_it_has_gone() {
+    let at = nowhere();
+    let waiting = Waiting::new(at).await;
+    let mut peer = waiting.dial("ctrl1", capable()).await.unwrap();
+    assert_eq!(peer.channel.peer().id.as_deref(), Some("router1"));
+    assert!(peer.hello.version.as_ref().unwrap().release().unwrap().at_least(2, 0, 0));
+    peer.is_known().await;
+    peer.give_model(Vec::new(), 7).await;
+    waiting.router.online().await;
+
+    // It could be reached now. The router tries no less often than once a second otherwise.
+    let mut reachable = TestController::at(&waiting.pki, &at.to_string(), capable()).await;
+    let dialed = tokio::time::timeout(Duration::from_secs(2), reachable.router()).await;
+    assert!(dialed.is_err() && !peer.channel.is_closed());
+    let again = waiting.dial("ctrl1", capable()).await.err().unwrap().to_string();
+    assert!(again.contains("already connected"), "{again}");
+
+    peer.channel.close("test");
+    let own = reachable.router().await;
+    assert_eq!(own.channel.peer().id.as_deref(), Some("router1"));
+    // Now it is connected, and by its own dial known by its id: no other one comes in its place.
+    until(|| waiting.router.controllers().get("ctrl1").is_some()).await;
+    assert!(waiting.dial("ctrl1", capable()).await.is_err());
+    let other = waiting.dial("ctrl2", capable()).await.err().unwrap().to_string();
+    assert!(other.contains("none of the controllers that this router knows: ctrl1"), "{other}");
+    waiting.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_of_a_controller_gives_way_to_one_of_the_router() {
+    let waiting = Waiting::new(nowhere()).await;
+    let mut peer = waiting.dial("ctrl1", capable()).await.unwrap();
+    peer.is_known().await;
+    waiting.router.controllers().give_way("ctrl2").await;
+    assert!(!peer.channel.is_closed());
+    waiting.router.controllers().give_way("ctrl1").await;
+    soon(peer.channel.closed()).await;
+    assert!(waiting.router.controllers().all().is_empty());
+    waiting.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_belongs_to_the_network_no_more_is_cut_off() {
+    let waiting = Waiting::new(nowhere()).await;
+    let mut first = waiting.dial("ctrl1", capable()).await.unwrap();
+    let mut second = waiting.dial("ctrl2", capable()).await.unwrap();
+    first.is_known().await;
+    second.is_known().await;
+    let old: Capabilities = (1..=4).collect();
+    assert!(waiting.dial("ctrl3", old).await.err().unwrap().to_string().contains("older than 2.0"));
+    let list = |index: u64, ids: &[&str]| {
+        let endpoint = CtrlEndpoint { address: format!("tls:{}", nowhere()), groups: vec![] };
+        let detail = |id: &&str| CtrlDetail { id: (*id).into(), endpoints: vec![endpoint.clone()] };
+        let controllers = ids.iter().map(detail).collect();
+        UpdateCtrlAddresses { index, controllers, ..UpdateCtrlAddresses::default() }.to_message()
+    };
+    first.send(list(5, &["ctrl1", "ctrl2"])).await;
+    // The next list counts once the one before was taken.
+    first.send(list(6, &["ctrl1"])).await;
+    soon(second.channel.closed()).await;
+    assert!(!first.channel.is_closed());
+    waiting.router.control.shutdown().await;
+}

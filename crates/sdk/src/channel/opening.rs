@@ -1,0 +1,169 @@
+//! What this program begins on a channel: dials, listeners, and circuits of dials it accepts.
+
+use super::{Arrival, Dialed, Entry, HostEvent, Hosting, RouterChannel};
+use crate::circuit::Circuit;
+use crate::error::{Failure, Refusal};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use weft_channel::Lane;
+use weft_wire::edge::{Bind, Connect, Dial, DialSuccess, StateClosed, Unbind};
+use weft_wire::{Message, TraceContext};
+use weft_xgress::Role;
+
+/// How long a host waits for the router to be ready for a connection that the host named.
+const THREE_WAY_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl RouterChannel {
+    /// Dials, as part of a trace if there is one; the answer is matched by connection id. Given up
+    /// when the future is dropped.
+    pub(crate) async fn connect(
+        &self,
+        mut connect: Connect,
+        trace: Option<TraceContext>,
+    ) -> Result<Dialed, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let conn_id = self.reserve(Entry::Dialing(answer))?;
+        connect.conn_id = Some(conn_id);
+        let mut attempt = Attempt { channel: self, conn_id, decided: false };
+        let mut message = connect.to_message();
+        if let Some(trace) = trace {
+            trace.put(&mut message.headers);
+        }
+        self.send(message).await?;
+        let answer = answered.await;
+        attempt.decided = true;
+        match answer {
+            Ok(Ok(dialed)) => Ok(dialed),
+            Ok(Err(refusal)) => Err(Failure::Refused(refusal)),
+            Err(_) => Err(self.gone()),
+        }
+    }
+
+    /// Asks to host; what the router says comes by the receiver, dials go to `dials`.
+    pub(crate) async fn host(
+        &self,
+        mut bind: Bind,
+        dials: mpsc::Sender<Arrival>,
+    ) -> Result<Hosted<'_>, Failure> {
+        // The router says at most three things about a listener.
+        let (events, receiver) = mpsc::channel(8);
+        let conn_id = self.reserve(Entry::Host(Hosting { events, dials }))?;
+        bind.conn_id = conn_id;
+        let unbind =
+            Unbind { conn_id, token: bind.token.clone(), listener_id: bind.listener_id.clone() };
+        let hosted = Hosted { channel: self, events: receiver, unbind };
+        self.send(bind.to_message()).await?;
+        Ok(hosted)
+    }
+
+    /// Accepts a dial: the circuit is there before the router hears of it.
+    pub(crate) async fn accept(
+        self: &Arc<Self>,
+        dial: &Dial,
+        request: &Message,
+        public_key: Option<Bytes>,
+    ) -> Result<Arc<Circuit>, Failure> {
+        let named = dial.new_conn_id;
+        let conn_id = match named {
+            Some(id) => id,
+            None => self.free_id()?,
+        };
+        let own = dial.xgress.is_some();
+        let circuit = self.circuit(Role::Terminator, conn_id, &dial.circuit_id, own)?;
+        let unanswered = Unanswered(Some(Arc::clone(&circuit)));
+        let success = DialSuccess { conn_id: dial.conn_id, new_conn_id: conn_id, public_key };
+        let success = success.to_message().in_reply_to(request);
+        let sent = match named {
+            Some(_) => self.send(success).await,
+            None => self.three_way(success).await,
+        };
+        sent?;
+        unanswered.keep();
+        circuit.begin();
+        Ok(circuit)
+    }
+
+    /// Old routers do not name connections: they say when they are ready for the host's name.
+    async fn three_way(&self, success: Message) -> Result<(), Failure> {
+        let answer = self.handle.request_on(Lane::High, success, THREE_WAY_TIMEOUT).await;
+        let answer = answer.map_err(|error| Failure::Channel(error.to_string()))?;
+        match StateClosed::from_message(&answer) {
+            Ok(closed) => Err(Failure::Refused(Refusal::of(&closed))),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// A dial on its way; gives it up if nobody waits any more.
+struct Attempt<'a> {
+    channel: &'a RouterChannel,
+    conn_id: u32,
+    decided: bool,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.decided {
+            return;
+        }
+        let entry = {
+            let mut conns = self.channel.conns.lock();
+            match conns.by_id.get(&self.conn_id) {
+                Some(Entry::Circuit(circuit)) => Some(Entry::Circuit(Arc::clone(circuit))),
+                Some(Entry::Dialing(_)) => conns.by_id.remove(&self.conn_id),
+                _ => None,
+            }
+        };
+        match entry {
+            Some(Entry::Circuit(circuit)) => circuit.abort(),
+            // Whatever the router makes of it later is given back then.
+            Some(_) => self.channel.give_back(self.conn_id, None),
+            None => {}
+        }
+    }
+}
+
+/// The circuit of a dial that is being accepted; forgotten unless it is kept.
+struct Unanswered(Option<Arc<Circuit>>);
+
+impl Unanswered {
+    /// The router knows.
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(circuit) = self.0.take() {
+            circuit.lost();
+        }
+    }
+}
+
+/// A listener on a channel; unbinds when dropped.
+pub(crate) struct Hosted<'a> {
+    channel: &'a RouterChannel,
+    /// What the router says; ends with the listener or its channel.
+    pub(crate) events: mpsc::Receiver<HostEvent>,
+    unbind: Unbind,
+}
+
+impl Hosted<'_> {
+    /// The listener's name on its channel.
+    pub(crate) fn conn_id(&self) -> u32 {
+        self.unbind.conn_id
+    }
+}
+
+impl Drop for Hosted<'_> {
+    fn drop(&mut self) {
+        let entry = self.channel.conns.lock().by_id.remove(&self.unbind.conn_id);
+        // Absent: the router has closed it.
+        if entry.is_some() {
+            let _ = self.channel.handle.try_send_on(Lane::High, self.unbind.to_message());
+        }
+    }
+}

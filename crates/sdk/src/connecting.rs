@@ -1,0 +1,213 @@
+//! Connecting to routers: when first wanted, then kept, and again with backoff when they are lost.
+
+use crate::channel::RouterChannel;
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::jitter::jittered;
+use crate::routers::{DRAIN_LIMIT, Slot, first_connected};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use weft_channel::{ChannelOptions, DialOptions, RequestError, dial};
+use weft_contract::resource::service_session::SessionEdgeRouter;
+use weft_identity::tls::{ALPN_EDGE, ClientTls, client_config};
+use weft_wire::edge::header;
+use weft_wire::hello::{self, Hello};
+use weft_wire::{Address, Message, content_type};
+
+/// Without flow control of its own an SDK is not read while circuits catch up with it.
+const UNREAD: Duration = Duration::from_secs(300);
+/// The first wait before a router is tried again.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest wait: a host is to be back within 10 s after its router is.
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
+/// A channel that lived so long was a good one, whatever the router said on it.
+const GOOD_LIFE: Duration = Duration::from_secs(10);
+/// How often a router is asked whether it is there, and how long it may take to answer.
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+
+impl Inner {
+    /// The routers of this list, being connected to; those without a usable address are left out.
+    pub(crate) fn want(self: &Arc<Self>, routers: &[SessionEdgeRouter]) -> Vec<Arc<Slot>> {
+        let wanted = routers.iter().filter_map(|router| {
+            let url = ["tls", "tcp", "wss"].iter().find_map(|known| router.address(known))?;
+            let address = parse(url).or_else(|| {
+                tracing::debug!(router = %router.router.name, url, "not an address of a router");
+                None
+            })?;
+            self.slot(&router.router.name, address)
+        });
+        wanted.collect()
+    }
+
+    fn slot(self: &Arc<Self>, name: &str, address: Address) -> Option<Arc<Slot>> {
+        let (slot, is_new) = self.routers.slot(name, address, &self.cancel)?;
+        if is_new {
+            tokio::spawn(Arc::clone(self).keep(Arc::clone(&slot)));
+        }
+        Some(slot)
+    }
+
+    /// The channel to the nearest router that is connected, or to the first that will be.
+    pub(crate) async fn pick(
+        self: &Arc<Self>,
+        service: &str,
+        routers: &[SessionEdgeRouter],
+        deadline: Instant,
+    ) -> Result<Arc<RouterChannel>> {
+        let slots = self.want(routers);
+        let none = |reason| Err(Error::NoEdgeRouters { service: service.to_owned(), reason });
+        if slots.is_empty() {
+            return none("the controller names none; check its edge router policies".to_owned());
+        }
+        let nearest = slots
+            .iter()
+            .filter_map(|slot| Some((slot.rtt(), slot.channel()?)))
+            .min_by_key(|(rtt, _)| *rtt);
+        if let Some((_, channel)) = nearest {
+            return Ok(channel);
+        }
+        match tokio::time::timeout_at(deadline, first_connected(&slots)).await {
+            Ok(Some(channel)) => Ok(channel),
+            Ok(None) if self.cancel.is_cancelled() => {
+                Err(Error::Closed("the context is closed".to_owned()))
+            }
+            Ok(None) | Err(_) => {
+                let problems: Vec<_> = slots.iter().map(|slot| slot.problem()).collect();
+                none(problems.join("; "))
+            }
+        }
+    }
+
+    /// Keeps a router connected until it is not wanted any more.
+    async fn keep(self: Arc<Self>, slot: Arc<Slot>) {
+        let mut failures = 0;
+        loop {
+            let connected = tokio::select! {
+                () = slot.dropped() => break,
+                connected = self.connect(&slot) => connected,
+            };
+            match connected {
+                Ok(channel) => {
+                    tracing::debug!(router = %slot.name(), "connected");
+                    let good = self.use_channel(&slot, &channel).await;
+                    if slot.is_dropped() {
+                        break;
+                    }
+                    if good {
+                        failures = 0;
+                    } else {
+                        failures += 1;
+                        // A router that does not know the session says so by closing.
+                        if let Err(problem) = self.account.check_session().await {
+                            tracing::debug!(%problem, "the session was not checked");
+                        }
+                    }
+                }
+                Err(problem) => {
+                    tracing::debug!(router = %slot.name(), %problem, "not connected");
+                    failures += 1;
+                    slot.not_connected(problem);
+                }
+            }
+            tokio::select! {
+                () = slot.dropped() => break,
+                () = tokio::time::sleep(wait(failures)) => {}
+            }
+        }
+        slot.left();
+    }
+
+    /// Lets a channel be used until it is closed; true if it was a good one.
+    async fn use_channel(&self, slot: &Slot, channel: &Arc<RouterChannel>) -> bool {
+        let since = Instant::now();
+        slot.up(channel);
+        let reason = tokio::select! {
+            reason = channel.handle().closed() => reason.to_string(),
+            () = probe(slot, channel) => "the router does not answer".to_owned(),
+            () = slot.dropped() => {
+                let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
+                "this program leaves".to_owned()
+            }
+        };
+        channel.handle().close(reason.clone());
+        tracing::debug!(router = %slot.name(), %reason, "disconnected");
+        slot.down(reason);
+        channel.is_proved() || since.elapsed() >= GOOD_LIFE
+    }
+
+    async fn connect(&self, slot: &Slot) -> Result<Arc<RouterChannel>, String> {
+        let text = |error: Error| error.to_string();
+        self.account.ensure_login().await.map_err(text)?;
+        let token = self.account.token().ok_or("not logged in")?;
+        let mut hello = Hello::new(self.identity_token());
+        hello.headers.set(header::SESSION_TOKEN, token.as_bytes());
+        hello.headers.set_bool(header::SUPPORTS_INSPECT, true);
+        let tls = ClientTls::of_identity(&self.identity, &[ALPN_EDGE]);
+        let tls = client_config(&tls).map_err(|error| error.to_string())?;
+        let address = slot.address();
+        let mut channel = ChannelOptions::edge(slot.name());
+        if !self.settings.own_flow_control {
+            channel.write_timeout = Some(UNREAD);
+        }
+        let options = DialOptions {
+            timeout: self.settings.connect_timeout,
+            ..DialOptions::new(address, Arc::new(tls), hello::alpn::EDGE, hello, channel)
+        };
+        let established = dial(options).await.map_err(|error| error.to_string())?;
+        Ok(RouterChannel::start(established, self.figures.clone()))
+    }
+
+    /// What the hello names: the id in the certificate. It proves nothing.
+    fn identity_token(&self) -> String {
+        self.identity.current().name().unwrap_or_default().to_owned()
+    }
+}
+
+/// Measures the round trip now and then; ends when the router does not answer any more.
+async fn probe(slot: &Slot, channel: &RouterChannel) {
+    loop {
+        let since = Instant::now();
+        let mut message = Message::new(content_type::LATENCY, bytes::Bytes::new());
+        message.headers.set_u64(hello::header::REFLECTED, rand::random());
+        match channel.handle().request(message, PROBE_INTERVAL).await {
+            Ok(_) => slot.set_rtt(since.elapsed()),
+            // While the application holds the channel up, answers are not read.
+            Err(RequestError::Timeout) if !channel.is_held_back() => return,
+            Err(_) => {}
+        }
+        tokio::time::sleep(jittered(PROBE_INTERVAL)).await;
+    }
+}
+
+/// How long to wait after so many failures in a row.
+fn wait(failures: u32) -> Duration {
+    let doubled = FIRST_WAIT.saturating_mul(1 << failures.min(10));
+    jittered(doubled.min(LONGEST_WAIT))
+}
+
+/// `tls://host:port`, as controllers name routers, or `tls:host:port`.
+fn parse(url: &str) -> Option<Address> {
+    url.replacen("://", ":", 1).trim_end_matches('/').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_both_spellings() {
+        let address = parse("tls://router.example:3022").unwrap();
+        assert_eq!((address.host.as_str(), address.port), ("router.example", 3022));
+        assert_eq!(parse("tls:router.example:3022"), Some(address));
+        assert_eq!(parse("tls://[::1]:3022/").unwrap().host, "::1");
+        assert_eq!(parse("wss://router.example:443").unwrap().scheme, weft_wire::Scheme::Wss);
+        assert_eq!(parse("router"), None);
+    }
+
+    #[test]
+    fn waits_stay_short_enough_to_be_back_in_time() {
+        assert!(wait(0) < Duration::from_millis(120));
+        assert!((0..99).all(|failures| wait(failures) < Duration::from_secs(5)));
+    }
+}

@@ -1,0 +1,115 @@
+//! What the tasks of a context share.
+
+use crate::account::Account;
+use crate::channel::Figures;
+use crate::circuit::Timers;
+use crate::jitter::jittered;
+use crate::routers::Routers;
+use crate::settings::Settings;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use weft_identity::LiveIdentity;
+use weft_limits::Budget;
+
+/// Stickiness tokens that are remembered.
+const MAX_STICKY: usize = 4096;
+
+/// Everything there is of a context; ends it when dropped.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.inner.cancel.cancel();
+    }
+}
+
+/// What the tasks of a context share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) settings: Settings,
+    pub(crate) account: Account,
+    pub(crate) identity: Arc<LiveIdentity>,
+    pub(crate) routers: Routers,
+    pub(crate) figures: Figures,
+    pub(crate) cancel: CancellationToken,
+    sticky: Mutex<HashMap<(String, String), Bytes>>,
+}
+
+impl Inner {
+    /// What the context of an account that is logged in has besides; its services and routers are
+    /// kept fresh.
+    pub(crate) fn start(
+        settings: Settings,
+        account: Account,
+        identity: Arc<LiveIdentity>,
+    ) -> Arc<Self> {
+        let figures = Figures {
+            options: settings.options.clone(),
+            budget: Budget::new(settings.memory_limit),
+            timers: Timers::start(&tokio::runtime::Handle::current()),
+            spans: settings.spans.clone(),
+        };
+        let inner = Arc::new(Self {
+            settings,
+            account,
+            identity,
+            routers: Routers::default(),
+            figures,
+            cancel: CancellationToken::new(),
+            sticky: Mutex::default(),
+        });
+        tokio::spawn(Arc::clone(&inner).keep_fresh());
+        inner
+    }
+
+    /// Keeps session and services fresh, and forgets routers that are gone.
+    async fn keep_fresh(self: Arc<Self>) {
+        loop {
+            let interval = jittered(self.settings.refresh_interval);
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                () = tokio::time::sleep(interval) => {}
+            }
+            let work = async {
+                self.account.refresh().await?;
+                if self.routers.any_lost() {
+                    let listed = self.account.edge_routers().await?;
+                    self.routers.forget_unlisted(&listed);
+                }
+                Ok::<_, crate::Error>(())
+            };
+            let done = tokio::select! {
+                () = self.cancel.cancelled() => return,
+                done = work => done,
+            };
+            if let Err(problem) = done {
+                tracing::debug!(%problem, "services were not refreshed");
+            }
+        }
+    }
+
+    /// What leads back to the host of the last dial.
+    pub(crate) fn stickiness(&self, service: &str, instance: &str) -> Option<Bytes> {
+        self.sticky.lock().get(&(service.to_owned(), instance.to_owned())).cloned()
+    }
+
+    /// Keeps what leads back to the host of this dial.
+    pub(crate) fn set_stickiness(&self, service: &str, instance: &str, token: Option<Bytes>) {
+        let mut sticky = self.sticky.lock();
+        let key = (service.to_owned(), instance.to_owned());
+        match token {
+            Some(token) if sticky.len() < MAX_STICKY || sticky.contains_key(&key) => {
+                sticky.insert(key, token);
+            }
+            _ => {
+                sticky.remove(&key);
+            }
+        }
+    }
+}

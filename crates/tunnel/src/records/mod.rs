@@ -1,0 +1,120 @@
+//! Records of names besides addresses, asked of the host of a service over the network
+//! (docs/protocol/tunnel.md 7).
+//!
+//! A dial with the application data `{"connType":"resolver"}` opens a conversation: each payload of the
+//! dialer is a JSON object with one question, each of the host's one with what was found. The host asks
+//! the servers of its own machine, for names that its config allows and for no others.
+
+mod answering;
+#[cfg(target_os = "linux")]
+mod asking;
+
+use serde::{Deserialize, Serialize};
+use weft_intercept::{Record, RecordData, RecordKind, Records};
+
+pub(crate) use self::answering::Resolver;
+pub use self::answering::find_records_by;
+#[cfg(target_os = "linux")]
+pub(crate) use self::asking::Asker;
+
+/// What the application data of such a dial says of the connection.
+pub(crate) const CONNECTION: &str = "resolver";
+/// Largest message that is read, and written.
+const MAX_MESSAGE: usize = 16 * 1024;
+
+/// A message of either side.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Message {
+    /// Tells the questions of a connection apart; the answer has the question's.
+    #[serde(default)]
+    id: i64,
+    /// What DNS calls the response code.
+    #[serde(default)]
+    status: i64,
+    #[serde(default)]
+    question: Vec<Question>,
+    /// Hosts of Go write null for none.
+    #[serde(default)]
+    answer: Option<Vec<Answer>>,
+    /// Why nothing was found, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Question {
+    name: String,
+    #[serde(rename = "type")]
+    kind: i64,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    name: String,
+    #[serde(rename = "type")]
+    kind: i64,
+    #[serde(default)]
+    ttl: i64,
+    #[serde(default)]
+    data: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    priority: u16,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    weight: u16,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    port: u16,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &u16) -> bool {
+    *number == 0
+}
+
+impl Answer {
+    fn of(question: &Question, record: &Record) -> Self {
+        let Question { name, kind } = question.clone();
+        let plain = Self { name, kind, ttl: record.ttl.into(), ..Self::default() };
+        match &record.data {
+            RecordData::Mx { preference, host } => {
+                Self { data: host.clone(), priority: *preference, ..plain }
+            }
+            RecordData::Txt(text) => {
+                Self { data: String::from_utf8_lossy(text).into_owned(), ..plain }
+            }
+            RecordData::Srv { priority, weight, port, host } => {
+                let (priority, weight, port) = (*priority, *weight, *port);
+                Self { data: host.clone(), priority, weight, port, ..plain }
+            }
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn record(self) -> Option<Record> {
+        let Self { data, priority, weight, port, .. } = self;
+        let data = match RecordKind::of(u16::try_from(self.kind).ok()?)? {
+            RecordKind::Mx => RecordData::Mx { preference: priority, host: data },
+            RecordKind::Txt => RecordData::Txt(data.into_bytes()),
+            RecordKind::Srv => RecordData::Srv { priority, weight, port, host: data },
+        };
+        Some(Record { ttl: u32::try_from(self.ttl).unwrap_or_default(), data })
+    }
+}
+
+impl Message {
+    /// A message that came; none if it is none.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > MAX_MESSAGE {
+            return None;
+        }
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// What an answer says.
+    #[cfg(target_os = "linux")]
+    fn records(self) -> Records {
+        let Ok(code) = u8::try_from(self.status) else { return Records::none(Records::FAILED) };
+        let answers = self.answer.into_iter().flatten();
+        Records { code, found: answers.filter_map(Answer::record).collect() }
+    }
+}

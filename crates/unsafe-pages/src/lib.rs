@@ -1,0 +1,56 @@
+//! Gives pages of program code that only a start needed back to the system.
+//!
+//! A start runs code that is never needed again: reading files, making keys, building tables of
+//! commands. The kernel maps 16 pages around each one that is touched, so that after a start more than
+//! half of the program is resident. [`release_code`] takes these mappings out of the process. The pages
+//! stay in the page cache of the system, and what is still needed is mapped again when it is touched
+//! next, without a read from the disk.
+//!
+//! On systems other than Linux nothing happens.
+
+#[cfg(target_os = "linux")]
+mod mapping;
+
+use std::io;
+
+/// Gives the resident pages of the program and of its libraries back that are the same as in their
+/// files. Gives the number of bytes that were resident.
+///
+/// # Errors
+/// The system does not say what is mapped, or refuses.
+#[cfg(target_os = "linux")]
+pub fn release_code() -> io::Result<u64> {
+    let known = std::fs::read_to_string("/proc/self/smaps")?;
+    let mut released = 0;
+    for mapping in mapping::unchanged(&known) {
+        release(&mapping)?;
+        released += mapping.resident;
+    }
+    tracing::debug!(bytes = released, "pages of program code that the start needed are given back");
+    Ok(released)
+}
+
+/// Nothing happens on this system.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn release_code() -> io::Result<u64> {
+    Ok(0)
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "madvise may change what memory holds: here it cannot")]
+fn release(mapping: &mapping::Mapping) -> io::Result<()> {
+    use rustix::mm::{Advice, madvise};
+
+    let start = std::ptr::with_exposed_provenance_mut(mapping.start);
+    // SAFETY: `LinuxDontNeed` drops pages of a private mapping. Those that the process has changed would
+    // be lost, and be as in the file when they are touched next; the mapping has none of these: it
+    // cannot be written to (`r--p`, `r-xp`), and the system counts no anonymous page in it. All others
+    // are pages of the file, and are so again. Programs and libraries that run are not changed in their
+    // place (`ETXTBSY`, and packages replace files by others), so the file holds what it held. No
+    // mapping of a program or library goes away while this runs: weft unloads none.
+    unsafe { madvise(start, mapping.end - mapping.start, Advice::LinuxDontNeed) }?;
+    Ok(())
+}

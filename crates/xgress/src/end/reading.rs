@@ -1,0 +1,126 @@
+//! What payloads that arrived mean to the application, and what it reads of them.
+
+use weft_wire::payload::{Flags, payload_header};
+
+use super::told::{CloseReason, Delivery};
+use super::{End, Receiving};
+use crate::Segment;
+use crate::chunk::Reassembly;
+use crate::segment::{has_fin, without_fin};
+
+impl End {
+    /// What the application gets next.
+    pub fn read(&mut self) -> Option<Delivery> {
+        loop {
+            if let Some(delivery) = self.next_delivery.take() {
+                return Some(delivery);
+            }
+            if self.receiving == Receiving::Done {
+                break;
+            }
+            let Some(segment) = self.receiver.pop() else { break };
+            let flags = segment.flags;
+            let delivery = self.delivery_of(segment);
+            self.after_reading(flags);
+            if self.fin_read {
+                self.discard();
+            }
+            if delivery.is_some() && self.receiving != Receiving::Discarding {
+                return delivery;
+            }
+        }
+        let reason = self.closed.filter(|_| !self.closed_read)?;
+        self.closed_read = true;
+        Some(Delivery::Closed(reason))
+    }
+
+    /// True if [`read`](Self::read) may have something to give.
+    #[must_use]
+    pub fn wants_read(&self) -> bool {
+        self.next_delivery.is_some()
+            || (self.receiving != Receiving::Done && self.receiver.peek().is_some())
+            || (self.closed.is_some() && !self.closed_read)
+    }
+
+    /// Throws away payloads at the front that are not for the application, so that they do not
+    /// count as unread.
+    pub(super) fn skip_bare(&mut self) {
+        let marks = Flags::EOF | Flags::CIRCUIT_END | Flags::CHUNK;
+        while self.receiver.peek().is_some_and(|segment| {
+            let is_mark = segment.flags.without(marks) != segment.flags;
+            let is_control = segment.capabilities().is_some()
+                || segment.flags.has(Flags::CIRCUIT_START)
+                || segment.flags.has(Flags::WRITE_FAILED);
+            segment.is_bare() && is_control && !is_mark
+        }) {
+            self.receiver.pop();
+        }
+    }
+
+    pub(super) fn discard(&mut self) {
+        while let Some(segment) = self.receiver.pop() {
+            self.after_reading(segment.flags);
+        }
+    }
+
+    /// What a payload means to the application.
+    fn delivery_of(&mut self, segment: Segment) -> Option<Delivery> {
+        let flags = segment.flags;
+        let (mut headers, mut data) = (segment.headers, segment.data);
+        if self.chunks.is_some() || flags.has(Flags::CHUNK) {
+            let segment = Segment { flags, headers, data, ..Segment::default() };
+            let budget = self.receiver.budget();
+            (headers, data) = match Reassembly::take(&mut self.chunks, segment, budget) {
+                Ok(whole) => whole?,
+                Err(_) => {
+                    self.end(CloseReason::Protocol);
+                    return None;
+                }
+            };
+        }
+        let over = Flags::EOF | Flags::CIRCUIT_END;
+        let ends = flags.without(over) != flags;
+        let fin = has_fin(&headers);
+        let control = flags.without(Flags::CIRCUIT_START | Flags::WRITE_FAILED) != flags;
+        let before = headers.len();
+        headers.retain(|(key, _)| *key != payload_header::CAPABILITIES);
+        let control = control || headers.len() < before;
+        let empty = data.is_empty() && (ends || fin || control || !self.datagrams);
+        if self.fin_read {
+            return None;
+        }
+        if !fin && !ends {
+            return (!empty).then_some(Delivery::Data { headers, data });
+        }
+        self.fin_read = true;
+        let headers = without_fin(headers);
+        if empty {
+            return Some(Delivery::Fin { headers });
+        }
+        self.next_delivery = Some(Delivery::Fin { headers: Vec::new() });
+        Some(Delivery::Data { headers, data })
+    }
+
+    /// What the end marks mean once everything before them is read.
+    fn after_reading(&mut self, flags: Flags) {
+        let end_of_circuit = flags.has(Flags::CIRCUIT_END);
+        if !end_of_circuit && !flags.has(Flags::EOF) {
+            return self.settle();
+        }
+        // The end of the circuit may mean one direction only: a peer falls back to it when it does
+        // not know, or does not know yet, whether this end understands the milder flag
+        // (docs/protocol/data-plane.md 7.3). Said again, or with a refusal of data, it is meant.
+        let again = std::mem::replace(&mut self.receiving, Receiving::Done) == Receiving::Done;
+        let meant = again || flags.has(Flags::WRITE_FAILED);
+        if end_of_circuit && meant && self.closed.is_none() {
+            self.end(CloseReason::PeerClosed);
+            self.goodbye = false;
+        }
+        self.settle();
+    }
+
+    /// The peer's data has ended, by a flag or in an SDK's way.
+    pub(super) fn is_receiving_over(&self) -> bool {
+        self.receiving != Receiving::Open || self.fin_read
+    }
+}

@@ -1,0 +1,59 @@
+//! Which files of the repository are looked at.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Folders that hold nothing of ours, wherever they are.
+const PASSED_OVER: &[&str] = &["target", "node_modules", "__pycache__", ".venv", ".git"];
+/// How names of text files end.
+const TEXT: &[&str] = &["rs", "proto", "toml", "md", "py", "go", "sh", "yml", "yaml"];
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A file, with its path from the root.
+pub struct File {
+    /// From the root, with `/`.
+    pub path: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Every text file below the root, those without an ending included: they are scripts.
+///
+/// # Errors
+/// When a folder or a file cannot be read.
+pub fn all() -> io::Result<Vec<File>> {
+    let (root, mut found) = (root(), Vec::new());
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            let (name, kind) = (entry.file_name(), entry.file_type()?);
+            let path = entry.path();
+            if kind.is_dir() && !PASSED_OVER.iter().any(|it| name == *it) {
+                folders.push(path);
+            } else if kind.is_file() && is_text(&path) {
+                let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+                let from_root = path.strip_prefix(&root).unwrap_or(&path);
+                found.push(File { path: from_root.to_string_lossy().replace('\\', "/"), text });
+            }
+        }
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(found)
+}
+
+fn is_text(path: &Path) -> bool {
+    match path.extension() {
+        Some(ending) => TEXT.iter().any(|it| ending == *it),
+        None => path.file_name().is_some_and(|name| name == "run"),
+    }
+}
+
+/// The line of a place in a text, from 1.
+pub fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}

@@ -1,0 +1,12 @@
+//! What this repository says of itself: citations of the pages on protocols, links between
+//! documents, and which files of a crate use each other.
+//!
+//! A citation is a path and sections: a page of `docs/protocol`, a blank, and one or more numbers
+//! of headings, as in `auth.md 9.6, 9.7` or `channel.md 4 to 6`. Code and documents cite a page by
+//! its path from the root, the pages each other by name; `section 4` or `§4` in a page is its own.
+
+pub mod circle;
+pub mod citation;
+pub mod files;
+pub mod link;
+pub mod source;

@@ -1,0 +1,164 @@
+//! Files of a crate do not use each other in circles.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::collections::BTreeMap;
+
+use weft_pages::circle::Crate;
+use weft_pages::files::{self, File};
+use weft_pages::source::Reader;
+
+/// Two files may use each other.
+const MOST_FILES: usize = 2;
+
+/// Crates that have larger circles, with the number of files of each. This list only shrinks: a
+/// circle that is untied or has become smaller has to be written here, too.
+const EXCEPTIONS: &[(&str, &[usize])] = &[
+    ("bench", &[6, 3]),
+    ("crates/api", &[3, 3]),
+    ("crates/config", &[3]),
+    ("crates/controller", &[118, 4, 3]),
+    ("crates/identity", &[10]),
+    ("crates/intercept", &[5, 5, 3]),
+    ("crates/model", &[3, 3]),
+    ("crates/router", &[18, 9, 8, 4, 3]),
+    ("crates/store", &[5]),
+    ("crates/tunnel", &[7]),
+    ("crates/weft", &[9, 7, 7, 7, 4, 3]),
+];
+
+/// What is wrong with circles of these sizes where others are excepted, both the largest first.
+fn problem(sizes: &[usize], excepted: &[usize]) -> Option<String> {
+    let over = |(size, most): (&usize, &usize)| size > most;
+    if sizes.len() > excepted.len() || sizes.iter().zip(excepted).any(over) {
+        return Some(format!(
+            "circles of {sizes:?} files where at most {excepted:?} are excepted: move what ties the \
+             files to where it belongs"
+        ));
+    }
+    (sizes != excepted).then(|| {
+        format!("circles of {sizes:?} files are left of {excepted:?}: write that into EXCEPTIONS")
+    })
+}
+
+/// Circles of a crate `x` of these files.
+fn circles(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let files: Vec<File> = files
+        .iter()
+        .map(|(path, text)| File { path: format!("x/src/{path}"), text: (*text).to_owned() })
+        .collect();
+    let by_path = files.iter().map(|file| (file.path.as_str(), file)).collect();
+    let read = Crate::read(&Reader::new().unwrap(), &by_path, "x/src/lib.rs");
+    assert_eq!(read.len(), files.iter().filter(|file| !file.path.contains("test")).count());
+    let found = read.circles(1).unwrap();
+    found.into_iter().map(|circle| circle.0.into_keys().collect()).collect()
+}
+
+#[test]
+fn no_circle_has_more_than_two_files() {
+    let (reader, files) = (Reader::new().unwrap(), files::all().unwrap());
+    let by_path: BTreeMap<&str, &File> =
+        files.iter().map(|file| (file.path.as_str(), file)).collect();
+    let roots = by_path.keys().filter_map(|path| {
+        let folder = path.strip_suffix("/src/lib.rs").or_else(|| path.strip_suffix("/src/main.rs"));
+        folder.map(|folder| (folder, *path))
+    });
+    let (mut count, mut wrong, mut folders) = (0, Vec::new(), Vec::new());
+    for (folder, root) in roots {
+        folders.push(folder);
+        let read = Crate::read(&reader, &by_path, root);
+        count += read.len();
+        let found = read.circles(MOST_FILES).unwrap();
+        let sizes: Vec<usize> = found.iter().map(|circle| circle.0.len()).collect();
+        let excepted = EXCEPTIONS.iter().find(|(name, _)| *name == folder);
+        let allowed = excepted.map_or(&[][..], |(_, sizes)| *sizes);
+        if let Some(problem) = problem(&sizes, allowed) {
+            let shown: Vec<_> = found.iter().map(|circle| circle.to_string()).collect();
+            wrong.push(format!("{folder}: {problem}\n{}", shown.join("")));
+        }
+    }
+    assert!(count > 800, "{count} files: are they still found?");
+    for (folder, _) in EXCEPTIONS {
+        if !folders.contains(folder) {
+            wrong.push(format!("{folder} is excepted and there is no such crate"));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_file_uses_the_file_that_defines_what_it_names() {
+    let lib = "mod a; mod b; pub use b::{Made, self as again};";
+    let both = [vec!["x/src/a.rs".to_owned(), "x/src/b.rs".to_owned()]];
+    for used in [
+        "use crate::Made;",
+        "use super::b::Made as Other;",
+        "use crate::{b::{Made, more}, c};",
+        "use crate::b; fn f() -> b::Made {}",
+        "use crate::b::{self, x}; fn f() { b::f() }",
+        "fn f() { crate::b::f() }",
+        "fn f() { super::again::f() }",
+        "mod inner { use super::super::Made; }",
+        "impl X { fn f() { let x: crate :: b :: Made; } }",
+    ] {
+        let b = "use crate::a::It; pub struct Made;";
+        assert_eq!(circles(&[("lib.rs", lib), ("a.rs", used), ("b.rs", b)]), both, "{used}");
+    }
+    for not in [
+        "// use crate::Made;\n/* crate::b::f() */ const A: &str = \"use crate::Made;\";",
+        "const A: &str = r#\"\" crate::b::f() \"#; const Q: char = '\"'; const R: char = '\\'';",
+        "#[cfg(test)] mod tests { use crate::Made; fn f() {} } fn f() {}",
+        "#[cfg(test)] use crate::{Made};",
+        "pub(in crate::b) fn f<'a>(x: &'a str) {}",
+        "use crate::b;",
+        "mod inner { use super::Made; }",
+        "use other::b::Made; fn f() { other::b::f() }",
+    ] {
+        let b = "use crate::a::It; pub struct Made;";
+        let none: [Vec<String>; 0] = [];
+        assert_eq!(circles(&[("lib.rs", lib), ("a.rs", not), ("b.rs", b)]), none, "{not}");
+    }
+}
+
+#[test]
+fn exceptions_are_neither_exceeded_nor_left_behind() {
+    assert_eq!(problem(&[7, 3], &[7, 3]), None);
+    assert_eq!(problem(&[], &[]), None);
+    for more in [&[8, 3][..], &[7, 4], &[7, 3, 3], &[9]] {
+        assert!(problem(more, &[7, 3]).unwrap().contains("move what ties"), "{more:?}");
+    }
+    for less in [&[6, 3][..], &[7], &[]] {
+        assert!(problem(less, &[7, 3]).unwrap().contains("write that"), "{less:?}");
+    }
+}
+
+#[test]
+fn a_parent_uses_what_it_names_and_not_what_it_hands_on() {
+    let child = "use super::Parent; pub struct Child;";
+    let circle = |parent: &str| {
+        circles(&[("lib.rs", "pub mod p;"), ("p/mod.rs", parent), ("p/c.rs", child)]).len()
+    };
+    assert_eq!(circle("mod c; pub use c::Child; pub struct Parent;"), 0);
+    assert_eq!(circle("mod c; pub(crate) use self::c::*; pub struct Parent;"), 0);
+    assert_eq!(circle("mod c; pub use c::Child; pub struct Parent(Child);"), 1);
+    assert_eq!(circle("mod c; use c::Child; pub struct Parent;"), 1);
+    assert_eq!(circle("mod c; pub struct Parent(c::Child);"), 1);
+    assert_eq!(circle("mod c; use other::Parent; fn f() -> c::Child {}"), 0, "from elsewhere");
+}
+
+#[test]
+fn names_are_followed_through_those_who_hand_them_on() {
+    let files = |a: &'static str| {
+        circles(&[
+            ("lib.rs", "#[macro_use] mod a; mod p; pub use p::*;"),
+            ("a.rs", a),
+            ("p/mod.rs", "mod c; mod d; pub use c::*; pub use d::Far;"),
+            ("p/c.rs", "pub struct Near; use crate::a::A;"),
+            ("p/d.rs", "pub struct Far; use crate::a::A; #[macro_export] macro_rules! made {}"),
+        ])
+    };
+    assert_eq!(files("use crate::Far;"), [["x/src/a.rs", "x/src/p/d.rs"]]);
+    assert_eq!(files("use crate::p::Near;"), [["x/src/a.rs", "x/src/p/c.rs"]]);
+    assert_eq!(files("use crate::made;"), [["x/src/a.rs", "x/src/p/d.rs"]]);
+    let all = [["x/src/a.rs", "x/src/p/c.rs", "x/src/p/d.rs"]];
+    assert_eq!(files("use crate::{Near, Far};"), all, "one circle through a file of both");
+}
