@@ -7,9 +7,7 @@ use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, SERVER};
 use hyper::{Response, StatusCode};
-use serde::Serialize;
-use serde_json::value::RawValue;
-use weft_contract::{ErrorCode, ErrorEnvelope, Meta, Timestamp, headers};
+use weft_contract::{ErrorCode, ErrorEnvelope, Timestamp, headers};
 use weft_controller::{Caller, Content, Controller, Failure, Reply};
 
 use crate::files::FileBody;
@@ -48,17 +46,12 @@ impl From<ErrorCode> for Refused {
 
 /// A reply with its envelope.
 pub(crate) fn done(reply: Reply) -> Result<Answer, Failure> {
-    #[derive(Serialize)]
-    struct Enveloped<'a> {
-        data: &'a RawValue,
-        meta: &'a Meta,
-    }
     let (media, body) = match reply.content {
         Content::Raw { media, body } => (media, body),
         Content::Data { data, meta } => {
-            let enveloped = Enveloped { data: &data, meta: &meta };
-            let text = serde_json::to_vec(&enveloped)
+            let meta = serde_json::to_string(&meta)
                 .map_err(|error| Failure::unhandled(error.to_string()))?;
+            let text = [r#"{"data":"#, &data, r#","meta":"#, &meta, "}"].concat();
             (headers::JSON, text.into())
         }
     };

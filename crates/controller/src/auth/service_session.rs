@@ -2,7 +2,6 @@
 //! (docs/protocol/auth.md 17.7; docs/protocol/edge-control-plane.md 11.5, 13.2, 14.3). The token is
 //! signed; a stored record stands behind it and ends with the login.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,23 +107,21 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let key = keys.of_tokens().key().algorithm();
         let token = controller.sign_in_turn(&caller, key, sign).await?;
         let text = controller.0.router_texts.of(&context, edge_routers)?;
-        Reply::created_with(&with_routers(&shown_with(&context, &session, token), text)?)
+        Ok(Reply::created_as(with_routers(&shown_with(&context, &session, token), &text)?))
     }
     .boxed()
 }
 
-/// The members of a service session, with these routers in the place of its own.
-fn with_routers(
-    detail: &SessionDetail,
-    routers: Arc<RawValue>,
-) -> Result<BTreeMap<String, Arc<RawValue>>, Failure> {
-    let written = || {
-        let text = serde_json::to_string(detail)?;
-        let mut members: BTreeMap<String, Arc<RawValue>> = serde_json::from_str(&text)?;
-        members.insert("edgeRouters".to_owned(), routers);
-        Ok(members)
-    };
-    written().map_err(|error: serde_json::Error| Failure::unhandled(error.to_string()))
+/// A service session as JSON, with these routers in the place of its own.
+fn with_routers(detail: &SessionDetail, routers: &RawValue) -> Result<String, Failure> {
+    const NONE: &str = r#""edgeRouters":[]"#;
+    let text = serde_json::to_string(detail);
+    let text = text.map_err(|error| Failure::unhandled(error.to_string()))?;
+    // No text of a member can look like this: quotes inside of it are escaped.
+    let (before, after) = text
+        .split_once(NONE)
+        .ok_or_else(|| Failure::unhandled("a service session shows routers of its own"))?;
+    Ok([before, r#""edgeRouters":"#, routers.get(), after].concat())
 }
 
 /// The stored session: one for each login, type and service; asked for again it is the same.

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
 use weft_contract::envelope::Envelope;
 use weft_contract::{Body, Created, Empty, Meta, Operation, Pagination, Verb, body, headers};
 
@@ -124,8 +123,8 @@ pub struct Reply {
 pub enum Content {
     /// The usual envelope.
     Data {
-        /// `data`.
-        data: Box<RawValue>,
+        /// `data`, as JSON.
+        data: String,
         /// `meta`.
         meta: Meta,
     },
@@ -140,8 +139,15 @@ pub enum Content {
 
 impl Reply {
     fn envelope(data: &impl Serialize, meta: Meta, status: u16) -> Result<Self, Failure> {
-        let data = to_raw_value(data).map_err(|error| Failure::unhandled(error.to_string()))?;
+        let data =
+            serde_json::to_string(data).map_err(|error| Failure::unhandled(error.to_string()))?;
         Ok(Self { status, content: Content::Data { data, meta }, headers: Vec::new() })
+    }
+
+    /// Something new whose body is JSON already.
+    pub(crate) fn created_as(data: String) -> Self {
+        let content = Content::Data { data, meta: Meta::versions() };
+        Self { status: 201, content, headers: Vec::new() }
     }
 
     /// One thing.
@@ -209,7 +215,7 @@ impl Reply {
     /// `data` as a value; null for bodies without envelope.
     pub fn data(&self) -> serde_json::Value {
         match &self.content {
-            Content::Data { data, .. } => serde_json::from_str(data.get()).unwrap_or_default(),
+            Content::Data { data, .. } => serde_json::from_str(data).unwrap_or_default(),
             Content::Raw { .. } => serde_json::Value::Null,
         }
     }

@@ -1,7 +1,9 @@
 //! Live state: kept in memory until a thread has written it, within 250 ms.
+//!
+//! The thread writes to the journal when a caller waits for the disk, and to the database otherwise.
+//! Values of the journal are brought into the database 2 s later at the latest.
 
 use std::{
-    collections::BTreeMap,
     io,
     ops::{
         Bound::{Excluded, Included},
@@ -20,41 +22,70 @@ use tokio::sync::watch;
 use weft_model::{Entity, Id, Kind};
 
 use super::{
-    LIVE, NOTES,
+    LIVE, META, NOTES,
     failure::Failure,
     file::{self, Shared},
+    journal::{Batch, Journal, Values},
 };
-use crate::{CommitError, Live, OpenError, ReadError, Space, codec};
+use crate::{CommitError, Damage, Live, OpenError, ReadError, Space, codec};
 
 /// Longest wait of a write for others to join it.
 const DELAY: Duration = Duration::from_millis(250);
+/// Longest time for which values are only in the journal.
+const FOLD: Duration = Duration::from_secs(2);
 /// Shortest pause after a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Sealed values by key; `None` removes the key.
-type Values = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+/// Key in `meta` of the journal's generation that the database contains.
+const FOLDED: &str = "live";
 
 /// Values that the thread has not taken yet.
 #[derive(Debug, Default)]
 struct Pending {
-    entities: Values,
-    notes: Values,
+    values: Batch,
     /// Number of writes so far.
     put: u64,
     /// True if a caller waits for the disk.
     hurry: bool,
+    /// True if a caller waits until the database contains everything.
+    fold: bool,
+    /// True if the journal is given up, because the store is closed.
+    close: bool,
     stop: bool,
+}
+
+/// Values that the thread has taken. Reads look here, too.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Values in the journal that the database does not contain yet.
+    journaled: Batch,
+    /// Values that are being written.
+    writing: Batch,
+}
+
+/// Results so far. Writes are counted as in [`Pending::put`].
+#[derive(Debug, Clone)]
+struct Settled {
+    /// Writes that were tried.
+    tried: u64,
+    /// Writes that are on the disk.
+    on_disk: u64,
+    /// Writes that the database contains.
+    in_database: u64,
+    /// The result of the last try.
+    outcome: Result<(), CommitError>,
+    /// True if the journal takes values.
+    can_append: bool,
+    /// True if the journal was given up, because the store was closed.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
 struct Queue {
     /// Values since the thread last took them.
     pending: Mutex<Pending>,
-    /// Values that the thread is writing. Reads look here too.
-    writing: Mutex<(Values, Values)>,
+    taken: Mutex<Taken>,
     wake: Condvar,
-    /// Number of writes that were tried on the disk, and the result.
-    settled: watch::Sender<(u64, Result<(), CommitError>)>,
+    settled: watch::Sender<Settled>,
 }
 
 /// Writes live state in the background.
@@ -65,18 +96,43 @@ pub(crate) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A step of the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Append to the journal.
+    Append,
+    /// Bring everything into the database.
+    Fold,
+    /// The same; the journal is not used any more.
+    Close,
+    /// The same; the thread ends.
+    Stop,
+}
+
 impl Writer {
-    pub(super) fn start(shared: Arc<Shared>) -> Result<Self, OpenError> {
+    /// Starts the thread. A store that is not a file in a folder has no journal.
+    pub(super) fn start(shared: Arc<Shared>, has_journal: bool) -> Result<Self, OpenError> {
+        let io = |error: io::Error| OpenError::Io { path: shared.path().to_owned(), error };
+        let (journal, journaled) = match has_journal {
+            true => open_journal(&shared)?,
+            false => (None, Batch::default()),
+        };
         let queue = Arc::new(Queue {
             pending: Mutex::default(),
-            writing: Mutex::default(),
+            taken: Mutex::new(Taken { journaled, writing: Batch::default() }),
             wake: Condvar::new(),
-            settled: watch::Sender::new((0, Ok(()))),
+            settled: watch::Sender::new(Settled {
+                tried: 0,
+                on_disk: 0,
+                in_database: 0,
+                outcome: Ok(()),
+                can_append: journal.is_some(),
+                is_closed: false,
+            }),
         });
         let run = { (shared.clone(), queue.clone()) };
         let thread = thread::Builder::new().name("weft-store-live".into());
-        let thread = thread.spawn(move || run.1.run(&run.0));
-        let io = |error: io::Error| OpenError::Io { path: shared.path().to_owned(), error };
+        let thread = thread.spawn(move || run.1.run(&run.0, journal));
         Ok(Self { thread: Some(thread.map_err(io)?), queue, shared })
     }
 
@@ -87,24 +143,23 @@ impl Writer {
         self.queue.wake.notify_one();
     }
 
-    /// Values of a range of keys: from the table, overridden by those being written, overridden by
-    /// those that wait.
+    /// Values of a range of keys: from the table, overridden by those that the thread has taken,
+    /// overridden by those that wait.
     fn values(
         &self,
         table: TableDefinition<'_, &'static [u8], &'static [u8]>,
         range: Range<&[u8]>,
-        pick: impl Fn(&(Values, Values)) -> &Values,
-        waiting: impl Fn(&Pending) -> &Values,
+        pick: impl Fn(&Batch) -> &Values,
     ) -> Result<Values, Failure> {
-        let within = |values: &Values| -> Values {
-            let within = values.range::<[u8], _>((Included(range.start), Excluded(range.end)));
+        let within = |batch: &Batch| -> Values {
+            let within = pick(batch).range::<[u8], _>((Included(range.start), Excluded(range.end)));
             within.map(|(key, value)| (key.clone(), value.clone())).collect()
         };
         // Locked in the order in which values move, so that none is missed.
         let pending = self.queue.pending.lock();
-        let writing = self.queue.writing.lock();
-        let (written, newest) = (within(pick(&writing)), within(waiting(&pending)));
-        drop((pending, writing));
+        let taken = self.queue.taken.lock();
+        let newer = [within(&taken.journaled), within(&taken.writing), within(&pending.values)];
+        drop((pending, taken));
         let mut all = Values::new();
         self.shared.read(|database| {
             let transaction = database.begin_read()?;
@@ -114,8 +169,7 @@ impl Writer {
             }
             Ok(())
         })?;
-        all.extend(written);
-        all.extend(newest);
+        all.extend(newer.into_iter().flatten());
         all.retain(|_, value| value.is_some());
         Ok(all)
     }
@@ -123,91 +177,273 @@ impl Writer {
     /// The sealed value of one note.
     fn sealed_note(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let pending = self.queue.pending.lock();
-        let writing = self.queue.writing.lock();
-        if let Some(newer) = pending.notes.get(key).or_else(|| writing.1.get(key)) {
+        let taken = self.queue.taken.lock();
+        let newest_first = [&pending.values, &taken.writing, &taken.journaled];
+        if let Some(newer) = newest_first.into_iter().find_map(|batch| batch.notes.get(key)) {
             return Ok(newer.clone());
         }
-        drop((pending, writing));
+        drop((pending, taken));
         self.shared.read(|database| {
             let transaction = database.begin_read()?;
             let found = transaction.open_table(NOTES)?.get(key)?;
             Ok(found.map(|sealed| sealed.value().to_vec()))
         })
     }
+
+    /// Waits until `is_done`, or until a try has failed that was `asked` for with these writes.
+    async fn settled(
+        &self,
+        ask: impl FnOnce(&mut Pending),
+        is_done: impl Fn(&Settled, u64) -> bool,
+    ) -> Result<(), CommitError> {
+        let mut settled = self.queue.settled.subscribe();
+        let put = {
+            let mut pending = self.queue.pending.lock();
+            if is_done(&settled.borrow_and_update(), pending.put) {
+                return Ok(());
+            }
+            ask(&mut pending);
+            self.queue.wake.notify_one();
+            pending.put
+        };
+        // While writing pauses, the caller gets the failure at once.
+        let now = settled.borrow().clone();
+        if now.outcome.is_err() && !now.can_append && !self.shared.writing_pause().is_zero() {
+            return now.outcome;
+        }
+        loop {
+            if settled.changed().await.is_err() {
+                return Err(CommitError::Unavailable("the store was closed".into()));
+            }
+            let now = settled.borrow_and_update().clone();
+            if is_done(&now, put) {
+                return Ok(());
+            }
+            if now.tried >= put && now.outcome.is_err() {
+                return now.outcome;
+            }
+        }
+    }
+
+    /// Waits until the database contains everything put so far.
+    pub(super) async fn fold(&self) -> Result<(), CommitError> {
+        self.settled(|pending| pending.fold = true, |now, put| now.in_database >= put).await
+    }
+
+    /// [`Writer::fold`], after which the journal is not touched any more.
+    pub(super) async fn close(&self) -> Result<(), CommitError> {
+        let folded = self.fold().await;
+        let ask = |pending: &mut Pending| pending.close = true;
+        let closed = self.settled(ask, |now, _| now.is_closed).await;
+        folded.and(closed)
+    }
+}
+
+/// Opens the journal of a database. Without it the store works, if more slowly.
+fn open_journal(shared: &Shared) -> Result<(Option<Journal>, Batch), OpenError> {
+    let read = || {
+        shared.read(|database| {
+            let transaction = database.begin_read()?;
+            let head = file::read_head(&transaction)?;
+            let head = head.ok_or_else(|| Damage::new("head", "it is missing"))?;
+            let sealed = transaction.open_table(META)?.get(FOLDED)?;
+            let folded = match sealed {
+                None => 0,
+                Some(sealed) => {
+                    let bytes = codec::unseal(FOLDED, FOLDED.as_bytes(), sealed.value())?;
+                    let damage = || Damage::new("the generation of live state", "it is cut short");
+                    u64::from_le_bytes(*bytes.first_chunk().ok_or_else(damage)?)
+                }
+            };
+            Ok((head.timeline, folded))
+        })
+    };
+    let (timeline, folded) = read().map_err(|failure| failure.open(shared.path()))?;
+    let path = Journal::path_of(shared.path());
+    match Journal::open(&path, &timeline, folded) {
+        Ok((journal, found)) => Ok((Some(journal), found)),
+        Err(error) => {
+            let file = path.display();
+            tracing::warn!(%file, %error, "no journal: sessions are written to the database");
+            Ok((None, Batch::default()))
+        }
+    }
+}
+
+/// When the thread has to do something.
+#[derive(Debug, Default)]
+struct Times {
+    /// Latest time of the next fold, while values are only in the journal.
+    fold: Option<Instant>,
+    /// End of the pause after a failure.
+    pause: Option<Instant>,
 }
 
 impl Queue {
-    /// The thread's loop: wait for values, let more gather, write them.
-    fn run(&self, shared: &Shared) {
+    /// The thread's loop.
+    fn run(&self, shared: &Shared, mut journal: Option<Journal>) {
+        let mut times = Times::default();
+        if !self.taken.lock().journaled.is_empty() {
+            times.fold = Some(Instant::now() + DELAY);
+        }
         loop {
-            let mut pending = self.pending.lock();
-            while pending.is_empty() && !pending.hurry && !pending.stop {
-                self.wake.wait(&mut pending);
+            let can_append = journal.as_ref().is_some_and(Journal::takes_more);
+            let (step, put, values) = self.next(&times, can_append);
+            if let (Step::Append, Some(journal)) = (step, &mut journal)
+                && self.append(journal, put, &values)
+            {
+                times.fold.get_or_insert_with(|| Instant::now() + FOLD);
+                continue;
             }
-            let deadline = Instant::now() + DELAY;
-            while !pending.hurry && !pending.stop {
-                if self.wake.wait_until(&mut pending, deadline).timed_out() {
-                    break;
-                }
+            let is_last = matches!(step, Step::Stop | Step::Close);
+            let done = self.fold(shared, journal.as_mut(), values, is_last);
+            if step == Step::Close {
+                journal = None;
             }
-            let (put, stop) = (pending.put, pending.stop);
-            pending.hurry = false;
-            let mut writing = self.writing.lock();
-            *writing = (std::mem::take(&mut pending.entities), std::mem::take(&mut pending.notes));
-            let values = writing.clone();
-            drop((pending, writing));
-            // The last write is tried regardless of the pause.
-            let done = write(shared, &values, stop).map_err(CommitError::from);
-            self.settle(put, done, stop, shared.writing_pause().max(RETRY));
-            if stop {
+            let failed = done.is_err();
+            let can_append = journal.as_ref().is_some_and(Journal::takes_more);
+            self.settle(put, done, (can_append, step == Step::Close));
+            if step == Step::Stop {
                 return;
             }
+            let now = Instant::now();
+            times = Times {
+                fold: failed.then_some(now),
+                pause: failed.then(|| now + shared.writing_pause().max(RETRY)),
+            };
         }
     }
 
-    /// Reports the result of a write. Values that could not be written wait again, unless newer
-    /// ones replace them.
-    fn settle(&self, put: u64, outcome: Result<(), CommitError>, stop: bool, pause: Duration) {
+    /// Waits for something to do, and takes the values that are there.
+    fn next(&self, times: &Times, can_append: bool) -> (Step, u64, Batch) {
         let mut pending = self.pending.lock();
-        let (entities, notes) = std::mem::take(&mut *self.writing.lock());
-        if let Err(error) = &outcome {
-            tracing::warn!(%error, "live state is not on the disk yet");
-            for (key, value) in entities {
-                pending.entities.entry(key).or_insert(value);
+        let mut gathered = None;
+        let step = loop {
+            let now = Instant::now();
+            let is_empty = pending.values.is_empty();
+            if pending.stop {
+                break Step::Stop;
             }
-            for (key, value) in notes {
-                pending.notes.entry(key).or_insert(value);
+            if pending.close {
+                break Step::Close;
             }
+            // Values that are not here any more are on the disk: another caller has waited, too.
+            pending.hurry &= !is_empty;
+            let pause = times.pause.filter(|until| now < *until);
+            if pending.hurry && can_append {
+                let is_due = pending.fold || times.fold.is_some_and(|due| due <= now);
+                break if is_due && pause.is_none() { Step::Fold } else { Step::Append };
+            }
+            let due = match pause {
+                // New values do not shorten the pause after a failure.
+                Some(until) => Some(until),
+                None => {
+                    if !is_empty {
+                        gathered.get_or_insert(now + DELAY);
+                    }
+                    let due = [gathered, times.fold].into_iter().flatten().min();
+                    if pending.fold || pending.hurry || due.is_some_and(|due| due <= now) {
+                        break Step::Fold;
+                    }
+                    due
+                }
+            };
+            match due {
+                Some(due) => drop(self.wake.wait_until(&mut pending, due)),
+                None => self.wake.wait(&mut pending),
+            }
+        };
+        pending.hurry = false;
+        if step != Step::Append {
+            (pending.fold, pending.close) = (false, false);
         }
-        let failed = outcome.is_err();
-        drop(self.settled.send_replace((put, outcome)));
-        // New values do not shorten the pause after a failure.
-        let until = Instant::now() + pause;
-        while failed && !stop && !pending.stop {
-            if self.wake.wait_until(&mut pending, until).timed_out() {
-                break;
-            }
-        }
+        let values = std::mem::take(&mut pending.values);
+        self.taken.lock().writing = values.clone();
+        (step, pending.put, values)
     }
-}
 
-impl Pending {
-    fn is_empty(&self) -> bool {
-        self.entities.is_empty() && self.notes.is_empty()
+    /// Appends values to the journal, and is true if they are on the disk.
+    fn append(&self, journal: &mut Journal, put: u64, values: &Batch) -> bool {
+        if let Err(error) = journal.append(values) {
+            tracing::warn!(%error, "the journal of live state cannot be written");
+            return false;
+        }
+        {
+            let mut taken = self.taken.lock();
+            let written = std::mem::take(&mut taken.writing);
+            taken.journaled.extend(written);
+        }
+        self.settled.send_modify(|settled| {
+            (settled.tried, settled.on_disk, settled.outcome) = (put, put, Ok(()));
+        });
+        true
+    }
+
+    /// Brings the values of the journal and these into the database.
+    fn fold(
+        &self,
+        shared: &Shared,
+        mut journal: Option<&mut Journal>,
+        values: Batch,
+        is_last: bool,
+    ) -> Result<(), CommitError> {
+        let mut all = self.taken.lock().journaled.clone();
+        all.extend(values);
+        let generation = journal.as_deref().map(Journal::generation);
+        let done = write(shared, &all, generation, is_last).map_err(CommitError::from);
+        match (&done, &mut journal) {
+            (Ok(()), Some(journal)) => journal.folded(),
+            // The journal may be readable where the database is not.
+            (Err(_), Some(journal)) if is_last => drop(journal.append(&all)),
+            _ => {}
+        }
+        done
+    }
+
+    /// Reports the result of a fold. Values that could not be written wait again, unless newer ones
+    /// replace them.
+    fn settle(
+        &self,
+        put: u64,
+        outcome: Result<(), CommitError>,
+        (can_append, is_closed): (bool, bool),
+    ) {
+        {
+            let mut pending = self.pending.lock();
+            let mut taken = self.taken.lock();
+            let written = std::mem::take(&mut taken.writing);
+            match &outcome {
+                Ok(()) => taken.journaled = Batch::default(),
+                Err(error) => {
+                    tracing::warn!(%error, "live state is not in the database yet");
+                    pending.values.extend_older(written);
+                }
+            }
+        }
+        self.settled.send_modify(|settled| {
+            settled.tried = put;
+            settled.can_append = can_append;
+            settled.is_closed |= is_closed;
+            if outcome.is_ok() {
+                (settled.on_disk, settled.in_database) = (put, put);
+            }
+            settled.outcome = outcome;
+        });
     }
 }
 
 fn write(
     shared: &Shared,
-    (entities, notes): &(Values, Values),
+    values: &Batch,
+    generation: Option<u64>,
     is_last: bool,
 ) -> Result<(), Failure> {
-    if entities.is_empty() && notes.is_empty() {
+    if values.is_empty() {
         return Ok(());
     }
     let put = |database: &Database| {
         let transaction = file::begin(database)?;
-        for (table, values) in [(LIVE, entities), (NOTES, notes)] {
+        for (table, values) in [(LIVE, &values.entities), (NOTES, &values.notes)] {
             let mut table = transaction.open_table(table)?;
             for (key, value) in values {
                 match value {
@@ -215,6 +451,10 @@ fn write(
                     None => table.remove(key.as_slice())?,
                 };
             }
+        }
+        if let Some(generation) = generation {
+            let sealed = codec::seal(FOLDED.as_bytes(), &generation.to_le_bytes());
+            transaction.open_table(META)?.insert(FOLDED, sealed.as_slice())?;
         }
         Ok(transaction.commit()?)
     };
@@ -226,20 +466,20 @@ impl Live for Writer {
         let key = codec::row_key(entity.kind(), entity.id());
         let sealed = codec::seal_row(&key, &entity);
         self.push(|pending| {
-            pending.entities.insert(key, Some(sealed));
+            pending.values.entities.insert(key, Some(sealed));
         });
     }
 
     fn delete(&self, kind: Kind, id: &Id) {
         let key = codec::row_key(kind, id);
         self.push(|pending| {
-            pending.entities.insert(key, None);
+            pending.values.entities.insert(key, None);
         });
     }
 
     fn load(&self, entities: &mut dyn FnMut(Entity)) -> Result<(), ReadError> {
         let all = &[][..]..&[u8::MAX; 3][..];
-        let values = self.values(LIVE, all, |writing| &writing.0, |pending| &pending.entities)?;
+        let values = self.values(LIVE, all, |batch| &batch.entities)?;
         for (key, sealed) in values {
             let sealed = sealed.unwrap_or_default();
             entities(codec::unseal_row(&key, &sealed).map_err(Failure::from)?);
@@ -251,7 +491,7 @@ impl Live for Writer {
         let key = codec::note_key(space.0, key);
         let sealed = value.map(|value| codec::seal(&key, &value));
         self.push(|pending| {
-            pending.notes.insert(key, sealed);
+            pending.values.notes.insert(key, sealed);
         });
     }
 
@@ -267,8 +507,7 @@ impl Live for Writer {
         // No key has this byte, so that the last space has an end too.
         let behind = [high, low, u8::MAX];
         let of_space = &first[..]..&behind[..];
-        let values =
-            self.values(NOTES, of_space, |writing| &writing.1, |pending| &pending.notes)?;
+        let values = self.values(NOTES, of_space, |batch| &batch.notes)?;
         let read = |(key, sealed): (Vec<u8>, Option<Vec<u8>>)| {
             let sealed = sealed.unwrap_or_default();
             let value = codec::unseal("note", &key, &sealed).map_err(Failure::from)?;
@@ -279,34 +518,7 @@ impl Live for Writer {
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), CommitError>> {
-        async move {
-            let mut settled = self.queue.settled.subscribe();
-            let put = {
-                let mut pending = self.queue.pending.lock();
-                pending.hurry = true;
-                self.queue.wake.notify_one();
-                pending.put
-            };
-            // An earlier result counts only if it covers this write and was a success.
-            let (done, outcome) = settled.borrow_and_update().clone();
-            if done >= put && outcome.is_ok() {
-                return Ok(());
-            }
-            // While writing pauses, the caller gets the failure at once.
-            if outcome.is_err() && !self.shared.writing_pause().is_zero() {
-                return outcome;
-            }
-            loop {
-                if settled.changed().await.is_err() {
-                    return Err(CommitError::Unavailable("the store was closed".into()));
-                }
-                let (done, outcome) = settled.borrow_and_update().clone();
-                if done >= put {
-                    return outcome;
-                }
-            }
-        }
-        .boxed()
+        self.settled(|pending| pending.hurry = true, |now, put| now.on_disk >= put).boxed()
     }
 }
 

@@ -1,6 +1,6 @@
-//! The embedded engine: one redb file.
+//! The embedded engine: one redb file, and a journal of live state beside it.
 //!
-//! The file holds seven tables: `meta` (the head), `rows`, `tallies` (count and hash of each kind),
+//! The database holds seven tables: `meta` (the head), `rows`, `tallies` (count and hash of each kind),
 //! `cold` (cold fields), `log` (the last change sets), `live` and `notes`. One commit is one
 //! transaction over them and one fsync. Commits have two phases (redb: quick repair), so that a bad
 //! page of the last commit is known to be damage, not an unfinished commit. Opening verifies the
@@ -18,6 +18,7 @@ pub(crate) mod examine;
 mod failure;
 mod file;
 mod hold;
+mod journal;
 mod live;
 mod load;
 mod slots;
@@ -95,12 +96,17 @@ impl Embedded {
             Opening::First => file::open_checked(&opened, cache),
             Opening::Again => file::open_again(&opened, cache),
         };
-        Self::open_with(path, options, Box::new(open))
+        Self::open_with(path, options, Box::new(open), true)
     }
 
-    fn open_with(path: &Path, options: Options, open: file::Opener) -> Result<Self, OpenError> {
+    fn open_with(
+        path: &Path,
+        options: Options,
+        open: file::Opener,
+        has_journal: bool,
+    ) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared::open(path, options, open)?);
-        let writer = Arc::new(Writer::start(shared.clone())?);
+        let writer = Arc::new(Writer::start(shared.clone(), has_journal)?);
         let io = |error| OpenError::Io { path: shared.path().to_owned(), error };
         let commits = Arc::new(CommitThread::start().map_err(io)?);
         Ok(Self { shared, writer, commits })
@@ -117,7 +123,13 @@ impl Embedded {
             builder.set_check_integrity_on_open(opening == Opening::First);
             Ok(builder.create_with_backend(backend(opening))?)
         };
-        Self::open_with(Path::new("test"), Options::default(), Box::new(open))
+        Self::open_with(Path::new("test"), Options::default(), Box::new(open), false)
+    }
+
+    /// Brings all live state into the database, for tests that look at the file.
+    #[cfg(test)]
+    pub(crate) async fn fold(&self) -> Result<(), CommitError> {
+        self.writer.fold().await
     }
 
     /// Runs work that writes to the disk, on the thread of commits.
@@ -203,8 +215,8 @@ impl Store for Embedded {
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>> {
         let to = to.to_owned();
         async move {
-            let flushed = self.writer.flush().await;
-            flushed.map_err(|error| ReadError::Unavailable(error.to_string()))?;
+            let folded = self.writer.fold().await;
+            folded.map_err(|error| ReadError::Unavailable(error.to_string()))?;
             let shared = self.shared.clone();
             let done = tokio::task::spawn_blocking(move || shared.backup(&to)).await;
             done.map_err(|error| ReadError::Unavailable(error.to_string()))?
@@ -214,10 +226,10 @@ impl Store for Embedded {
 
     fn close(&self) -> BoxFuture<'_, Result<(), CommitError>> {
         async move {
-            let flushed = self.writer.flush().await;
+            let folded = self.writer.close().await;
             let shared = self.shared.clone();
             let closed = tokio::task::spawn_blocking(move || shared.close()).await;
-            flushed?;
+            folded?;
             closed.map_err(|error| CommitError::Unavailable(error.to_string()))
         }
         .boxed()

@@ -72,7 +72,7 @@ async fn fill(path: &Path) -> Sample {
     commit(&store, vec![ChangeSet::of([change]).into()]).await;
     (0..20).for_each(|n| store.live().put(session(n)));
     store.live().put_note(NOTES, "who", Some(Bytes::from("what it told".repeat(20))));
-    store.live().flush().await.unwrap();
+    store.fold().await.unwrap();
     let copy = path.with_extension("copy");
     fs::copy(path, &copy).unwrap();
     let mut sample = Sample {

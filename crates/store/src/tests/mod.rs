@@ -4,6 +4,8 @@ mod damage;
 mod examine;
 mod file;
 mod full_disk;
+#[cfg(unix)]
+mod journal;
 mod suite;
 
 use std::sync::Arc;

@@ -1,0 +1,233 @@
+//! The journal of live state: what was acknowledged outlives a kill at any moment.
+
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::{FileExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use weft_model::{Base, Entity, Id, Kind, Timestamp, entity::ApiSession};
+
+use super::{commit, put, service};
+use crate::{Embedded, Options, Space, Store, restore};
+
+const NOTES: Space = Space(7);
+
+fn open(path: &Path) -> Embedded {
+    Embedded::open(path, Options::default()).unwrap()
+}
+
+fn session(number: u32) -> Entity {
+    let base = Base::new(Id::new(&format!("s{number:04}")), Timestamp(1));
+    let token_hash = format!("{number}").into();
+    ApiSession { base, token_hash, ..ApiSession::default() }.into()
+}
+
+fn journal(path: &Path) -> PathBuf {
+    path.with_extension("live")
+}
+
+/// The files as a kill would leave them now, under another name.
+fn killed(path: &Path, to: &Path) {
+    // Not while the database is being written.
+    let (database, records) = loop {
+        let (before, records) = (fs::read(path).unwrap(), fs::read(journal(path)).unwrap());
+        if fs::read(path).unwrap() == before {
+            break (before, records);
+        }
+    };
+    fs::write(to, database).unwrap();
+    fs::write(journal(to), records).unwrap();
+}
+
+/// The numbers of the sessions.
+fn sessions(store: &Embedded) -> Vec<u32> {
+    let mut found = Vec::new();
+    let number = |entity: Entity| entity.id().as_str()[1..].parse().unwrap();
+    store.live().load(&mut |entity| found.push(number(entity))).unwrap();
+    found
+}
+
+/// Waits until the database itself, without its journal, holds this many sessions.
+async fn folded(path: &Path, folder: &Path, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let copy = folder.join("alone");
+    loop {
+        fs::copy(path, &copy).unwrap();
+        if Embedded::open(&copy, Options::default()).is_ok_and(|it| sessions(&it).len() == count) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the database does not get the values");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_flushed_is_there_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a"), folder.path().join("b"));
+    let store = open(&path);
+    let mode = fs::metadata(journal(&path)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    for number in 0..40 {
+        store.live().put(session(number));
+        store.live().put_note(NOTES, "last", Some(Bytes::from(format!("{number}"))));
+        if number % 3 == 0 {
+            store.live().delete(Kind::ApiSession, session(number).id());
+        }
+        store.live().flush().await.unwrap();
+        killed(&path, &copy);
+        let again = open(&copy);
+        let expected: Vec<u32> = (0..=number).filter(|it| it % 3 != 0).collect();
+        assert_eq!(sessions(&again), expected);
+        let last = again.live().note(NOTES, "last").unwrap().unwrap();
+        assert_eq!(last, format!("{number}"));
+        // It is written to, killed and opened once more.
+        again.live().put(session(9000 + number));
+        again.live().flush().await.unwrap();
+        let third = folder.path().join("c");
+        killed(&copy, &third);
+        assert_eq!(sessions(&open(&third)).len(), expected.len() + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_fold_brings_everything_and_nothing_old_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let store = open(&path);
+    for number in 0..5 {
+        store.live().put(session(number));
+    }
+    store.live().flush().await.unwrap();
+    let unfolded = fs::read(journal(&path)).unwrap();
+    folded(&path, folder.path(), 5).await;
+    // Deleted without anybody who waits: only the database hears of it.
+    store.live().delete(Kind::ApiSession, session(0).id());
+    folded(&path, folder.path(), 4).await;
+    assert_eq!(fs::read(journal(&path)).unwrap(), unfolded, "the journal is not cleared");
+    let copy = folder.path().join("b");
+    killed(&path, &copy);
+    assert_eq!(sessions(&open(&copy)), [1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn a_closed_store_needs_no_journal_and_leaves_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let store = open(&path);
+    store.live().put(session(1));
+    store.live().flush().await.unwrap();
+    store.close().await.unwrap();
+    let again = open(&path);
+    again.live().put(session(2));
+    again.live().flush().await.unwrap();
+    let written = fs::read(journal(&path)).unwrap();
+    store.live().put(session(3));
+    assert!(store.live().flush().await.is_err());
+    drop(store);
+    assert_eq!(fs::read(journal(&path)).unwrap(), written);
+    drop(again);
+    fs::remove_file(journal(&path)).unwrap();
+    assert_eq!(sessions(&open(&path)), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_write_that_was_cut_off_takes_nothing_before_it_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a"), folder.path().join("b"));
+    let store = open(&path);
+    let empty = fs::metadata(journal(&path)).unwrap().len();
+    store.live().put(session(1));
+    store.live().flush().await.unwrap();
+    let first = fs::read(journal(&path)).unwrap();
+    store.live().put(session(2));
+    store.live().flush().await.unwrap();
+    let both = fs::read(journal(&path)).unwrap();
+    let source = folder.path().join("d");
+    killed(&path, &source);
+    let differs = first.iter().zip(&both).position(|(a, b)| a != b).unwrap() as u64;
+    let end = both.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    assert!(empty < differs && differs < end);
+    for cut in (differs..=end).step_by(3) {
+        killed(&source, &copy);
+        let torn = OpenOptions::new().write(true).open(journal(&copy)).unwrap();
+        torn.write_all_at(&vec![0; (end - cut + 1) as usize], cut).unwrap();
+        let again = open(&copy);
+        assert_eq!(sessions(&again), [1], "cut at {cut}");
+        again.live().put(session(3));
+        again.live().flush().await.unwrap();
+        let third = folder.path().join("c");
+        killed(&copy, &third);
+        assert_eq!(sessions(&open(&third)), [1, 3], "cut at {cut}");
+    }
+    // Shorter than its own records.
+    for length in [0, 5, empty, empty + 4, differs + 3, end] {
+        killed(&source, &copy);
+        let torn = OpenOptions::new().write(true).open(journal(&copy)).unwrap();
+        torn.set_len(length).unwrap();
+        assert!(sessions(&open(&copy)).len() <= 1, "{length} bytes");
+    }
+}
+
+#[tokio::test]
+async fn the_journal_of_another_database_does_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, backup, into) =
+        (folder.path().join("a"), folder.path().join("backup"), folder.path().join("b"));
+    let store = open(&path);
+    commit(&store, vec![put(service("a", "a"))]).await;
+    store.backup(&backup).await.unwrap();
+    store.live().put(session(1));
+    store.live().flush().await.unwrap();
+    fs::copy(journal(&path), journal(&into)).unwrap();
+    restore(&backup, &into).unwrap();
+    let restored = open(&into);
+    assert!(sessions(&restored).is_empty(), "a session from before a restore is back");
+    restored.live().put(session(2));
+    restored.live().flush().await.unwrap();
+    let copy = folder.path().join("c");
+    killed(&into, &copy);
+    assert_eq!(sessions(&open(&copy)), [2]);
+    // Neither does something that is no journal.
+    fs::copy(&backup, &copy).unwrap();
+    fs::write(journal(&copy), vec![0xa5; 3 << 20]).unwrap();
+    assert!(sessions(&open(&copy)).is_empty());
+}
+
+#[tokio::test]
+async fn a_store_without_a_place_for_its_journal_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    fs::create_dir(journal(&path)).unwrap();
+    let store = open(&path);
+    store.live().put(session(1));
+    store.live().flush().await.unwrap();
+    let copy = folder.path().join("b");
+    fs::copy(&path, &copy).unwrap();
+    assert_eq!(sessions(&open(&copy)), [1]);
+}
+
+#[tokio::test]
+async fn more_than_the_journal_takes_goes_to_the_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a"), folder.path().join("b"));
+    let store = open(&path);
+    for number in 0..24 {
+        let large = Bytes::from(vec![number; 1 << 20]);
+        store.live().put_note(NOTES, &format!("{number:02}"), Some(large));
+        if number % 2 == 0 || number > 18 {
+            store.live().flush().await.unwrap();
+            killed(&path, &copy);
+            assert_eq!(open(&copy).live().notes(NOTES).unwrap().len(), usize::from(number) + 1);
+        }
+    }
+    let large = Bytes::from(vec![1; 12 << 20]);
+    store.live().put_note(NOTES, "larger", Some(large.clone()));
+    store.live().flush().await.unwrap();
+    killed(&path, &copy);
+    assert_eq!(open(&copy).live().note(NOTES, "larger").unwrap().unwrap(), large);
+    assert!(fs::metadata(journal(&path)).unwrap().len() <= 17 << 20);
+}
