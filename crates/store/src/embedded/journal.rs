@@ -224,6 +224,13 @@ impl Journal {
         }
     }
 
+    /// Cuts a journal whose records have been folded, which nobody writes any more.
+    pub(super) fn cut(&self) {
+        if let Err(error) = self.file.set_len(header_of(&self.timeline).len() as u64) {
+            tracing::debug!(%error, "the journal cannot be cut");
+        }
+    }
+
     fn checksum(&self, body: &[u8]) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(self.timeline.0.as_bytes());

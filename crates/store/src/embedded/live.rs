@@ -297,6 +297,9 @@ impl Queue {
             }
             let is_last = matches!(step, Step::Stop | Step::Close);
             let done = self.fold(shared, journal.as_mut(), values, is_last);
+            if is_last && done.is_ok() {
+                journal.iter().for_each(Journal::cut);
+            }
             if step == Step::Close {
                 journal = None;
             }

@@ -121,6 +121,7 @@ async fn a_closed_store_needs_no_journal_and_leaves_it_alone() {
     store.live().put(session(1));
     store.live().flush().await.unwrap();
     store.close().await.unwrap();
+    assert!(fs::metadata(journal(&path)).unwrap().len() < 100, "it is cut");
     let again = open(&path);
     again.live().put(session(2));
     again.live().flush().await.unwrap();

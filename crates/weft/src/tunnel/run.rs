@@ -2,12 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use weft_tunnel::{NamedPort, Protocol, UdpTimes, config::ListenAt};
 use weft_tunneler::{Options, Tunneler};
@@ -20,8 +21,13 @@ use super::{
 use crate::{
     cli::{Intercepting, Running, TunnelProxyArgs, TunnelRunArgs},
     failure::Failure,
-    output, signals,
+    output,
+    service::Manager,
+    signals,
 };
+
+/// Time that the end of a tunneler may take beyond the drain.
+const STOPPING: Duration = Duration::from_secs(10);
 
 /// First and longest wait after a failed login.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -33,6 +39,7 @@ pub(super) async fn run(
     intercepting: Option<Intercepting>,
 ) -> Result<(), Failure> {
     let stop = signals::first()?;
+    let drain = seconds(args.running.drain);
     let files = tokio::select! {
         biased;
         () = stop.cancelled() => return Err(Failure::interrupted()),
@@ -49,13 +56,33 @@ pub(super) async fn run(
     let tunnelers = Arc::<Mutex<Vec<Arc<Tunneler>>>>::default();
     let served = Served::start(args.running.socket.as_deref(), Arc::clone(&tunnelers));
     let ended = match &served {
-        Ok(_) => all(files, &args.running, &options, &tunnelers, &stop).await,
+        Ok(_) => {
+            let tunnelers = all(files, &args.running, &options, &tunnelers, &stop);
+            managed(tunnelers, drain, &stop).await
+        }
         Err(_) => Ok(()),
     };
     if let Some(intercept) = intercept {
         intercept.stop().await;
     }
     served.and(ended)
+}
+
+/// Runs tunnelers and reports to the service manager meanwhile.
+async fn managed<T>(
+    tunnelers: impl Future<Output = T>,
+    drain: Duration,
+    stop: &CancellationToken,
+) -> T {
+    let mut manager = Manager::of_process();
+    manager.up(vec![Handle::current()]);
+    let mut tunnelers = pin!(tunnelers);
+    tokio::select! {
+        ended = &mut tunnelers => return ended,
+        () = stop.cancelled() => {}
+    }
+    manager.stopping(drain + STOPPING);
+    tunnelers.await
 }
 
 /// Runs a tunneler for each identity. Returns the failure of the last one if all have failed.
