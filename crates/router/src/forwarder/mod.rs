@@ -218,7 +218,7 @@ impl Forwarder {
         }
     }
 
-    /// Takes a circuit down once it is quiet: true if that is done.
+    /// Takes a circuit down once it has been quiet for this long: true if it was taken down.
     pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> bool {
         let Some(circuit) = self.circuit(id) else { return true };
         let is_end = |address: &Arc<str>| {

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::seam;
 
-/// Headers that an SDK's message brings and that stay here.
+/// Headers of an SDK's message that are not passed on.
 const STRIP: [i32; 5] = {
     let [reply_for, heartbeat, answered, raw] = NOT_FORWARDED;
     [header::CONN_ID, reply_for, heartbeat, answered, raw]
