@@ -75,7 +75,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Circ
     })
 }
 
-/// Has a circuit made for the router's own identity.
+/// Asks for a circuit for the router's own identity.
 pub(crate) async fn for_tunnel(
     core: &Core,
     request: TunnelCircuitRequest,

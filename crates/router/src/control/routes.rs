@@ -1,5 +1,6 @@
 //! Routes of circuits through this router: set up, taken down, and reported when a controller comes
-//! back. 4-14
+//! back.
+//!
 //! # What a controller learns when it comes back
 //!
 //! A controller that restarts knows no circuit, while this router still carries those that it made. The
@@ -11,18 +12,6 @@
 //! and ends those that it believes to go over this router and that the report does not name. It must
 //! not answer an idle circuit that it does not know with an unroute before the last part has come.
 //! Other controllers are sent no report, because they would take the circuits down.
-//!
-//! # What a controller learns when it comes back
-//!
-//! A controller that restarts knows no circuit, while this router still carries those it made. The
-//! router therefore keeps the routes it applied, without peer data, and repeats them to every
-//! controller that says it adopts circuits
-//! ([`controller_capability::ADOPTS_CIRCUITS`](weft_wire::controller_capability)): as
-//! [`CarriedCircuits`], directly after the connection is there and before anything else about
-//! circuits, in parts, the last of which says so. The controller takes up those it does not know,
-//! and ends those it believes to go over this router that are not named. It must not answer an idle
-//! circuit it does not know with an unroute before the last part has come. Other controllers are
-//! told nothing, for they would take the circuits down.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -5,13 +5,13 @@
 //! done, it stops reading and sleeps until one of its timers ends, for 10 to 20 s
 //! (`ziti_channel_prepare` and `ztx_prep_deadlines` of `openziti/ziti-sdk-c` 1.18). Messages of more
 //! than 2 KiB are never that many.
+//!
 //! At most [`HELD`] small messages are therefore under way that the SDK may have read and not handed
 //! on. The SDK shows what it has handed on by answering a question that follows the messages. On a
 //! path with a long delay more messages may be under way, as many each millisecond, because those
 //! that travel are not in the SDK's buffer. A delay counts only beyond the time that a busy machine
 //! adds to every answer ([`BUSY`]), and the SDK is asked some times before it is busy
 //! ([`FIRST_QUESTIONS`]).
-//! asked a few times before it has anything to do ([`FIRST_QUESTIONS`]).
 
 use std::time::{Duration, Instant};
 
