@@ -1,6 +1,7 @@
-//! An external program that diverts packets in place of rules of ours (docs/protocol/tunnel.md 5.3): called
-//! once for each of a service's networks, protocols, ranges of ports, sources and interfaces, and once
-//! more to take that out. What it was told is written down before, for the next start after a crash.
+//! An external program that diverts packets in place of weft's own rules (docs/protocol/tunnel.md 5.3). It
+//! is called once for each combination of a service's networks, protocols, ranges of ports, sources and
+//! interfaces, and once more to undo that call. Each call is recorded before it is made, so that the next
+//! start after a crash can undo it.
 
 use std::{
     collections::BTreeMap,
@@ -21,16 +22,16 @@ use super::{
 };
 use crate::{ports::Range, service::Protocol};
 
-/// How long one call has.
+/// Time limit of one call.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest list of an earlier run that is read.
+/// Largest record of an earlier run that is read, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
-/// Bits of a file's mode with which others than its owner may write.
+/// Bits of a file's mode that let other users than its owner write.
 const OTHERS_WRITE: u32 = 0o022;
-/// A folder in which only owners of files may rename them.
+/// The bit of a folder's mode with which only owners of files may rename them.
 const STICKY: u32 = 0o1000;
 
-/// What the program is asked to divert.
+/// One call of the program.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Diversion {
     pub(crate) net: Ipv4Net,
@@ -40,14 +41,14 @@ pub(crate) struct Diversion {
     pub(crate) interface: Option<Arc<str>>,
 }
 
-/// All of it, with the service that it is for.
+/// All calls, each with its service.
 pub(crate) type Diversions = BTreeMap<Diversion, Arc<str>>;
 
 impl Diversion {
-    /// Every source.
+    /// The network of all sources.
     pub(crate) const ANY: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0);
 
-    /// The arguments of a call; with a port and a service to divert, without to end it.
+    /// The arguments of a call: with a port and a service to divert, without them to undo the call.
     fn arguments(&self, divert: Option<(u16, &str)>) -> Vec<String> {
         let verb = if divert.is_some() { "-I" } else { "-D" };
         let (low, high) = self.ports;
@@ -71,19 +72,19 @@ impl Diversion {
     }
 }
 
-/// The program, and what it was told.
+/// The program, and the calls that were made.
 #[derive(Debug)]
 pub(crate) struct Diverter {
     program: PathBuf,
     tcp: u16,
     udp: u16,
-    /// Where what it was told is written down.
+    /// The file of the record.
     record: PathBuf,
     told: Diversions,
 }
 
 impl Diverter {
-    /// Asks the program for its version, which shows that it can be run.
+    /// Asks the program for its version, which shows that the program can be run.
     pub(super) async fn open(
         program: &Path,
         listeners: Listeners,
@@ -100,7 +101,7 @@ impl Diverter {
         Ok(Self { program, tcp, udp, record, told: Diversions::new() })
     }
 
-    /// Tells the program what is new and what is over. What fails is told and done with the next call.
+    /// Makes new calls and undoes old ones. A call that fails is logged and repeated with the next change.
     pub(super) async fn set(&mut self, wanted: &Diversions) -> Result<(), CommandError> {
         let mut failed = None;
         let differs = |(diversion, service): &(&Diversion, &Arc<str>)| {
@@ -135,7 +136,7 @@ impl Diverter {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Takes everything out.
+    /// Undoes all calls.
     pub(super) async fn remove(&mut self) -> Result<(), CommandError> {
         self.set(&Diversions::new()).await?;
         let _ = std::fs::remove_file(&self.record);
@@ -148,7 +149,7 @@ async fn call(program: &Path, arguments: &[String]) -> Result<String, CommandErr
     run_for(PATIENCE, &program.display().to_string(), &arguments, "").await
 }
 
-/// Takes out what an earlier run had diverted and did not end in order.
+/// Undoes the calls of an earlier run that did not end in order.
 pub(super) async fn clean_up(record: &Path) {
     let text = match read(record) {
         Ok(text) => text,
@@ -165,7 +166,7 @@ pub(super) async fn clean_up(record: &Path) {
             tracing::info!(program = %program.display(), "ending what an earlier run had diverted");
             for line in lines.filter(|line| line.starts_with("-D ")) {
                 let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
-                // What it was not told, or has forgotten since, is not there.
+                // A call that was never made, or is forgotten, needs no undoing.
                 if let Err(problem) = call(&program, &arguments).await {
                     tracing::info!(%problem, "what an earlier run diverted is not taken out");
                 }
@@ -178,8 +179,8 @@ pub(super) async fn clean_up(record: &Path) {
     let _ = std::fs::remove_file(record);
 }
 
-/// What an earlier run of the same user wrote down. What somebody else put there is not done in this
-/// user's name.
+/// Reads the record of an earlier run of the same user. A record that another user may have written is not
+/// used.
 fn read(record: &Path) -> io::Result<String> {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
@@ -195,7 +196,7 @@ fn read(record: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes down what the program is told: the program, then a call for each that takes it out.
+/// Writes the record: the program, then the arguments that undo each call.
 fn write<'a>(
     record: &Path,
     program: &Path,
@@ -213,11 +214,10 @@ fn write<'a>(
     std::fs::rename(&beside, record)
 }
 
-/// The program where it really is, if nobody but root and the user of this process can put another one
-/// there.
+/// The program's real path, if only root and the user of this process can replace the program.
 ///
 /// # Errors
-/// Why it is not run.
+/// The reason why the program is not run.
 pub fn trusted_program(program: &Path) -> Result<PathBuf, String> {
     if !program.is_absolute() {
         return Err("the path has to be absolute".into());
