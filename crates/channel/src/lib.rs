@@ -10,14 +10,14 @@
 //!            socket <- TLS <- Batch <- control lanes first, then the Outbox of the user
 //! ```
 //!
-//! The writer *pulls*: nothing stands between a message and the socket but the batch at hand, so
-//! whoever schedules fairly does so in its [`Outbox`]. Ordinary users need none: they send through
-//! [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive through an
+//! The writer *pulls*: the only buffer between a message and the socket is the present batch, so that
+//! an [`Outbox`] that schedules fairly needs no more than that. Most users need no outbox: they send
+//! through a [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive through an
 //! [`Inbox`].
 //!
-//! What may arrive is limited before it costs anything: pending handshakes in all and per source,
-//! time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS is carried
-//! by a TCP socket or, for programs in browsers, by the messages of a WebSocket.
+//! Everything that a peer can cause is limited before it costs anything: pending handshakes in all and
+//! per source, time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS
+//! is carried by a TCP socket or, for programs in browsers, by the messages of a WebSocket.
 
 mod accept;
 mod batch;

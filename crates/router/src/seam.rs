@@ -460,8 +460,8 @@ pub struct TunnelService {
     pub hosting: Hosting,
 }
 
-/// Cost and precedence that an identity sets for services that it hosts (docs/protocol/tunnel.md
-/// 9.3).
+/// Cost and precedence that an identity sets for services that it hosts
+/// (docs/protocol/tunnel.md 9.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosting {
     /// The cost of services without one of their own.

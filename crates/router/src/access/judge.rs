@@ -1,5 +1,5 @@
-//! The rights of an SDK: service session tokens and decisions (docs/protocol/edge-control-plane.md
-//! 11.5, 12).
+//! The rights of an SDK: service session tokens and decisions
+//! (docs/protocol/edge-control-plane.md 11.5, 12).
 
 use std::time::SystemTime;
 

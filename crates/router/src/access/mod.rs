@@ -290,8 +290,8 @@ impl AccessHalf {
         self.0.first_party.rcu(|known| known.learn(identity.ca(), chain, now));
     }
 
-    /// Checks that the chain of an SDK may complete a TLS handshake (docs/protocol/edge-control-plane.md
-    /// 11.1).
+    /// Checks that the chain of an SDK may complete a TLS handshake
+    /// (docs/protocol/edge-control-plane.md 11.1).
     pub(crate) fn admits_chain(&self, chain: &[CertificateDer<'_>]) -> weft_identity::Result<()> {
         let identity = self.0.identity.current();
         let intermediates: Vec<_> = identity.ca().intermediates().cloned().collect();

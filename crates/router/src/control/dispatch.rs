@@ -118,8 +118,8 @@ impl FromController {
         }
     }
 
-    /// Answers the greeting of a controller to an edge router (docs/protocol/edge-control-plane.md
-    /// 3).
+    /// Answers the greeting of a controller to an edge router
+    /// (docs/protocol/edge-control-plane.md 3).
     fn on_server_hello(&self, message: &Message) {
         let listens = self.core.listens.get();
         let listeners = listens.map(|listens| listens.edge.as_slice()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Dials to services that SDKs host (docs/protocol/sdk.md 9, docs/protocol/edge-control-plane.md
-//! 13.5).
+//! Dials to services that SDKs host (docs/protocol/sdk.md 9,
+//! docs/protocol/edge-control-plane.md 13.5).
 
 use std::{sync::Arc, time::Duration};
 

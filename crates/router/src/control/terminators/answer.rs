@@ -1,5 +1,5 @@
-//! The answers of controllers to requests for terminators (docs/protocol/edge-control-plane.md
-//! 14.3, 14.4).
+//! The answers of controllers to requests for terminators
+//! (docs/protocol/edge-control-plane.md 14.3, 14.4).
 
 use weft_wire::{
     Message, ProtoBody,
