@@ -1,8 +1,8 @@
 //! Bytes to messages: channel frames, hello, control, edge, SDK, link and payload messages.
 //!
-//! This crate knows what the wires look like and nothing else: no I/O, no clocks, no async. Bytes
-//! enter through [`frame::Decoder`], which yields [`Message`]s with their headers still in wire
-//! form; the modules for each wire give a message its meaning:
+//! This crate knows the wire formats and nothing else: no I/O, no clocks, no async. Bytes enter
+//! through [`frame::Decoder`], which yields [`Message`]s with their headers still in wire form; the
+//! modules for each wire parse these messages:
 //!
 //! | module | wire |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | [`payload`] | circuit data on links and SDK connections |
 //! | [`metrics`] | what a router measures |
 //!
-//! Everything here is total over outside bytes: any input yields a value or an error, never a panic,
-//! and lengths are checked before memory is spent on them.
+//! All functions are total over bytes from outside: any input yields a value or an error, never a
+//! panic, and lengths are checked before memory is spent on them.
 
 mod address;
 mod capability;
