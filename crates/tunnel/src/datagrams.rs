@@ -40,7 +40,7 @@ pub struct UdpTimes {
 }
 
 impl UdpTimes {
-    /// The times of a file; values that are too short become the shortest allowed.
+    /// The times of a file; a value that is too short is replaced by its default.
     #[must_use]
     pub fn of(idle: Option<Duration>, check: Option<Duration>) -> Self {
         let usual = Self::default();
