@@ -6,9 +6,11 @@
 //!  application <- read  <- End <- on_segment, on_ack
 //! ```
 //!
-//! An end has one lock, which is held for short computations and never together with another lock.
-//! A change of the end determines under the lock what follows (tasks to wake, messages to send);
-//! the caller does that after the lock is released.
+//! An end has one lock, which is held for short computations. Inside it two others are taken, both
+//! rarely: the tables of the circuit, for reading, when the ways have changed since the last look-up;
+//! and the measurement of waiting times ([`weft_circuit::Probe`]). A change of the end determines under
+//! the lock what follows (tasks to wake, messages to send); the caller does that after the lock is
+//! released.
 
 use std::{
     sync::{Arc, Weak},
