@@ -87,7 +87,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     opened(path, OpenOptions::new().read(true))?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
-        let text = format!("is larger than {MOST_BYTES} bytes, and no hosts file");
+        let text =
+            format!("is larger than {MOST_BYTES} bytes, so that it is not taken for a hosts file");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(bytes)

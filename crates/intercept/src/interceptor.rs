@@ -133,7 +133,11 @@ impl Interceptor {
             note = format!("{note}{HOSTS}{}", hosts.path().display());
         }
         if let Err(problem) = lock.remember(&note) {
-            tracing::warn!(%problem, "what has to be removed after a crash is not written down");
+            tracing::warn!(
+                %problem,
+                "the lock file cannot be written: after a crash, the next start may not remove \
+                 all rules"
+            );
         }
         drop(alone);
 
@@ -348,7 +352,7 @@ fn check(options: &mut Options) -> Result<(), Error> {
         ("udpCheckInterval", &mut options.udp_check, 1, 30),
     ] {
         if *value < Duration::from_secs(least) {
-            tracing::warn!("{what} is less than {least}s: {instead}s is taken");
+            tracing::warn!("{what} is less than {least}s; {instead}s is used");
             *value = Duration::from_secs(instead);
         }
     }
@@ -391,7 +395,10 @@ fn hosts_file(options: &Options, remembered: &str) -> Result<Option<HostsFile>, 
         && let Err(problem) = HostsFile::open(before, &options.instance)
     {
         let path = before.display();
-        tracing::warn!(%path, %problem, "names that an earlier run wrote may be there still");
+        tracing::warn!(
+            %path, %problem,
+            "names of an earlier run could not be removed from the hosts file"
+        );
     }
     let Some(path) = &options.hosts_file else { return Ok(None) };
     let opened = HostsFile::open(path, &options.instance);
@@ -457,7 +464,7 @@ impl Keeper {
                 Ok(()) = exclude.changed() => self.leave_alone(&mut exclude).await,
                 _ = look.tick() => {
                     if self.broken || !self.firewall.is_intact().await {
-                        tracing::warn!("rules of the firewall are gone or not whole: put in again");
+                        tracing::warn!("rules of the firewall are missing; all are added again");
                         self.broken = !self.put_in_anew().await;
                     }
                     self.tell_others(true).await;
@@ -494,7 +501,7 @@ impl Keeper {
             && !pending.changes.is_empty()
             && let Err(error) = self.firewall.apply(&pending.changes, everything.as_ref()).await
         {
-            tracing::warn!(%error, "the firewall did not take a change: all is put in anew");
+            tracing::warn!(%error, "the firewall refused a change; all rules are added again");
             known = false;
         }
         if !known {
@@ -542,7 +549,11 @@ impl Keeper {
                 });
             }
             if let Err(error) = self.firewall.divert(&diversions).await {
-                tracing::warn!(%error, "not all is diverted; tried again in {LOOK:?}");
+                tracing::warn!(
+                    %error,
+                    "the diverting program failed for some packets; it is called again in \
+                     {LOOK:?}"
+                );
                 diverted = false;
             }
         }
@@ -564,7 +575,10 @@ impl Keeper {
         if let Ok((hosts, written)) = writing.await {
             if let Err(problem) = written {
                 let path = hosts.path().display();
-                tracing::warn!(%path, %problem, "the hosts file does not have what it should");
+                tracing::warn!(
+                    %path, %problem,
+                    "the hosts file could not be updated with the names of services"
+                );
             }
             self.hosts = Some(hosts);
         }
@@ -573,7 +587,7 @@ impl Keeper {
     async fn leave_alone(&mut self, exclude: &mut watch::Receiver<Excluded>) {
         let wanted = exclude.borrow_and_update().clone();
         if let Err(error) = self.firewall.exclude(wanted, own_addresses()).await {
-            tracing::warn!(%error, "cannot change which destinations are left alone");
+            tracing::warn!(%error, "the excluded destinations could not be changed");
         }
     }
 }

@@ -141,7 +141,7 @@ impl Plan {
         let mut ranges = Vec::new();
         for &(low, high) in service.ports.iter().take(MOST_ENTRIES) {
             if low > high || high == 0 {
-                problem(&format!("{low}-{high}"), "is no range of ports");
+                problem(&format!("{low}-{high}"), "is not a range of ports");
             } else {
                 ranges.push((low.max(1), high));
             }
@@ -211,7 +211,7 @@ fn read_sources(
     for text in entries.iter().take(MOST_ENTRIES) {
         match net(text) {
             Some(net) => nets.push(net),
-            None => problem(text, "is no IP address or network, so no client comes from there"),
+            None => problem(text, "is not an IP address or a network, so that no client has it"),
         }
     }
     if nets.is_empty() {
@@ -297,12 +297,13 @@ pub(crate) fn hostname(text: &str) -> Result<String, &'static str> {
         idna::domain_to_ascii(text).map_err(|_| "is no host name")?
     };
     if name.is_empty() || name.len() > 253 {
-        return Err("is no host name: it has 1 to 253 characters");
+        return Err("is not a host name: these have 1 to 253 characters");
     }
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !name.split('.').all(|label| (1..=63).contains(&label.len()) && label.chars().all(legal)) {
         return Err(
-            "is no host name, IP address or network: labels have 1 to 63 letters, digits, - and _",
+            "is not a host name, an IP address or a network: labels have 1 to 63 letters, digits, \
+             - and _",
         );
     }
     let last = name.rsplit('.').next().unwrap_or_default();

@@ -103,7 +103,9 @@ impl Shared {
         let now = Instant::now();
         let room = self.pending.lock().waiting.len() < MOST_WAITING;
         if !room || !self.naming.lock().try_take(1, now) {
-            self.complain(|| tracing::warn!("clients ask for too many names at once"));
+            self.complain(|| {
+                tracing::warn!("clients ask for too many names at once; some questions are refused")
+            });
             return None;
         }
         let (assigned, known) = self.change(|state| state.assign(name, now));
@@ -141,7 +143,7 @@ impl Shared {
         say();
         let quiet = self.kept_quiet.swap(0, Ordering::Relaxed);
         if quiet > 0 {
-            tracing::warn!(quiet, "so many warnings were not written");
+            tracing::warn!(quiet, "warnings were left out of the log");
         }
     }
 }

@@ -198,11 +198,14 @@ impl State {
     fn refusal(&self, plan: &Plan) -> Option<Cow<'static, str>> {
         let Limits { services, groups, .. } = self.limits;
         if self.plans.len() >= services {
-            return Some(format!("is one service too many: at most {services}").into());
+            return Some(format!("exceeds the limit of {services} services").into());
         }
         let known = plan.sources.is_none() || self.groups.contains_key(&plan.sources);
         (!known && self.groups.len() >= groups).then(|| {
-            format!("has yet another list of allowed sources: at most {groups} of them").into()
+            format!(
+                "has a list of allowed sources that exceeds the limit of {groups} different ones"
+            )
+            .into()
         })
     }
 

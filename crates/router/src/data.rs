@@ -243,7 +243,9 @@ impl DataHalf {
         if let Some(tunneling) = tunneling
             && tokio::time::timeout(CLEAN_UP, tunneling).await.is_err()
         {
-            tracing::warn!("rules of the firewall may be left; the next start removes them");
+            tracing::warn!(
+                "rules of the firewall could not all be removed; the next start removes them"
+            );
         }
     }
 
@@ -338,7 +340,11 @@ impl DataHalf {
                     }
                     Ok(Err(problem)) if problem.to_string() != complaint => {
                         complaint = problem.to_string();
-                        tracing::warn!(%problem, "changed files of transport.wss.identity are not used yet");
+                        tracing::warn!(
+                            %problem,
+                            "the changed files of transport.wss.identity cannot be used; the \
+                             certificates of before stay in use"
+                        );
                     }
                     _ => {}
                 }

@@ -91,12 +91,15 @@ impl ManagedLinks {
                     listeners,
                     dialers,
                     warnings,
-                    "links are as a controller says ({LINK})"
+                    "settings for links of a controller are in use ({LINK})"
                 );
                 Some(config)
             }
             Err(problem) => {
-                tracing::error!(problem, "what a controller says of links is not taken ({LINK})");
+                tracing::error!(
+                    problem,
+                    "settings for links of a controller have a mistake and are not used ({LINK})"
+                );
                 None
             }
         }
@@ -119,7 +122,11 @@ impl ManagedLinks {
                     is_other = true;
                 }
                 Err(problem) => {
-                    tracing::error!(%problem, "a listener that a controller wants is not open ({LINK})");
+                    tracing::error!(
+                        %problem,
+                        "a listener for links that a controller set could not be opened; it is \
+                         tried again ({LINK})"
+                    );
                     is_complete = false;
                 }
             }

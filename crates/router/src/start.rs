@@ -491,7 +491,8 @@ impl Router {
             if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
                 tracing::warn!(
                     advertise = %listener.advertise, %problem,
-                    "link.listeners.advertise: other routers will not believe the certificate"
+                    "link.listeners.advertise: the server certificate does not have this name, so \
+                     that other routers will refuse it"
                 );
             }
             let listened = self.data.listen_links(sockets, listener, server.clone()).await;
@@ -521,7 +522,8 @@ impl Router {
             if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
                 tracing::warn!(
                     advertise = %listener.advertise, %problem,
-                    "ctrl.listeners.advertise: controllers will not believe the certificate"
+                    "ctrl.listeners.advertise: the server certificate does not have this name, so \
+                     that controllers will refuse it"
                 );
             }
             let listened = self.control.listen(sockets, listener, handshake, server.clone()).await;
@@ -638,7 +640,10 @@ impl Router {
                 return;
             }
             if passed >= grace {
-                tracing::info!(circuits, "circuits are cut: the grace period is over");
+                tracing::info!(
+                    circuits,
+                    "the grace period is over: the circuits that are left are cut"
+                );
                 return;
             }
             if told != circuits {

@@ -143,7 +143,11 @@ impl WebServers {
             let files = Arc::clone(identity);
             let looked = tokio::task::spawn_blocking(move || files.reload_if_changed()).await;
             if let Ok(Err(problem)) = looked {
-                tracing::warn!(%problem, "changed identity files are not used yet");
+                tracing::warn!(
+                    %problem,
+                    "the changed identity files cannot be used; the certificates of before stay \
+                     in use"
+                );
             }
         }
     }

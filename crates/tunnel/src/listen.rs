@@ -70,7 +70,10 @@ impl Way {
         let template = |text: Option<&String>| {
             let text = text.map(String::as_str).unwrap_or_default();
             Template::new(text, identity).unwrap_or_else(|problem| {
-                tracing::warn!(service = %service.name, %problem, "a template is not used");
+                tracing::warn!(
+                    service = %service.name, %problem,
+                    "a template of the service's config has a mistake and is not used"
+                );
                 Template::default()
             })
         };

@@ -46,7 +46,7 @@ impl PortWanted {
         usual: &ListenAt,
     ) -> Vec<Self> {
         let own = ProxyPort::read(configs).unwrap_or_else(|problem| {
-            tracing::warn!(service = %service.name, %problem, "a service has no port");
+            tracing::warn!(service = %service.name, %problem, "no port is opened for a service");
             None
         });
         let ports: Vec<(Protocol, u16, ListenAt)> = match own {
@@ -64,7 +64,10 @@ impl PortWanted {
         let wanted = ports.into_iter().map(|(protocol, port, at)| {
             let way =
                 Way::new(Arc::clone(service), configs, identity, port).unwrap_or_else(|problem| {
-                    tracing::warn!(service = %service.name, %problem, "a config is not used");
+                    tracing::warn!(
+                        service = %service.name, %problem,
+                        "a config of a service has a mistake and is not used"
+                    );
                     Way::plain(Arc::clone(service))
                 });
             Self { protocol, port, at, way }
@@ -163,7 +166,10 @@ impl Ports {
                     let problem =
                         format!("cannot listen at {protocol}:{}:{port}: {error}", wanted.at);
                     if problems.get(&(protocol, port)) != Some(&problem) {
-                        tracing::error!(service = %service.name, problem, "a service has no port");
+                        tracing::error!(
+                            service = %service.name, problem,
+                            "no port is opened for a service"
+                        );
                     }
                     Err(problem)
                 }

@@ -73,7 +73,10 @@ fn remove(network: &Network) {
     let added = known.added;
     wanted.remove(network);
     if added && let Err(problem) = change("del", network) {
-        tracing::warn!(%network, problem, "an address of the loopback interface stays");
+        tracing::warn!(
+            %network, problem,
+            "an address of the loopback interface could not be removed"
+        );
     }
 }
 

@@ -78,7 +78,7 @@ impl DnsOptions {
                 "clients" => {
                     for text in value.split(',') {
                         let net = text.parse::<IpNet>().map(|net| net.trunc());
-                        let net = net.map_err(|_| format!("{text:?} is no network"))?;
+                        let net = net.map_err(|_| format!("{text:?} is not a network"))?;
                         for &at in at {
                             self.clients.entry(at).or_default().push(net);
                         }
@@ -111,7 +111,7 @@ async fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
         return Ok(vec![SocketAddr::new(address, PORT)]);
     }
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse().map_err(|_| format!("{port:?} is no port"))?),
+        Some((host, port)) => (host, port.parse().map_err(|_| format!("{port:?} is not a port"))?),
         None => (text, PORT),
     };
     let found = tokio::net::lookup_host((host, port)).await;

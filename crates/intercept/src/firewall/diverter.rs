@@ -156,24 +156,31 @@ pub(super) async fn clean_up(record: &Path) {
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => return,
         Err(problem) => {
             let record = record.display();
-            return tracing::warn!(%record, %problem, "what was diverted is not known");
+            return tracing::warn!(
+                %record, %problem,
+                "the record of diverted packets cannot be read; diversions of an earlier run may \
+                 be left"
+            );
         }
     };
     let mut lines = text.lines();
     let program = lines.next().unwrap_or_default();
     match trusted_program(Path::new(program)) {
         Ok(program) => {
-            tracing::info!(program = %program.display(), "ending what an earlier run had diverted");
+            tracing::info!(
+                program = %program.display(),
+                "undoing the diversions of an earlier run"
+            );
             for line in lines.filter(|line| line.starts_with("-D ")) {
                 let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
                 // A call that was never made, or is forgotten, needs no undoing.
                 if let Err(problem) = call(&program, &arguments).await {
-                    tracing::info!(%problem, "what an earlier run diverted is not taken out");
+                    tracing::info!(%problem, "a diversion of an earlier run could not be undone");
                 }
             }
         }
         Err(why) => {
-            tracing::warn!(program, why, "what an earlier run diverted cannot be taken out");
+            tracing::warn!(program, why, "the diversions of an earlier run cannot be undone");
         }
     }
     let _ = std::fs::remove_file(record);
@@ -188,7 +195,7 @@ fn read(record: &Path) -> io::Result<String> {
     let known = file.metadata()?;
     let own = known.uid() == rustix::process::geteuid().as_raw();
     if !known.is_file() || !own || known.mode() & OTHERS_WRITE != 0 {
-        let text = "it is not this user's alone";
+        let text = "other users may have written it";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     let mut text = String::new();
@@ -225,11 +232,11 @@ pub fn trusted_program(program: &Path) -> Result<PathBuf, String> {
     let shown = |path: &Path| path.display().to_string();
     let path = program.canonicalize().map_err(|problem| problem.to_string())?;
     if path.to_str().is_none_or(|text| text.contains('\n')) {
-        return Err("the path has characters that cannot be written down".into());
+        return Err("the path has control characters or is not UTF-8".into());
     }
     let known = path.metadata().map_err(|problem| problem.to_string())?;
     if !known.is_file() || known.mode() & 0o111 == 0 {
-        return Err("it is no program, which is a file that may be executed".into());
+        return Err("it is not an executable file".into());
     }
     let user = rustix::process::geteuid().as_raw();
     for (place, part) in path.ancestors().enumerate() {
@@ -288,7 +295,7 @@ mod tests {
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         assert!(refused(&path).contains("may write"), "the folder");
         assert!(refused(Path::new("bin/sh")).contains("absolute"));
-        assert!(refused(folder.path()).contains("no program"));
+        assert!(refused(folder.path()).contains("not an executable"));
         assert!(!refused(&folder.path().join("missing")).is_empty());
     }
 

@@ -130,7 +130,10 @@ impl Firewall {
         let v6 = setup.listeners.v6.is_some();
         remove_others(&rules, &setup, remembered).await;
         if let Some(note) = rules.note().await?.or_else(|| Note::find(remembered)) {
-            tracing::info!(%note, instance = %setup.instance, "removing what an earlier run left");
+            tracing::info!(
+                %note, instance = %setup.instance,
+                "removing rules, routes and addresses of an earlier run"
+            );
             Routes::of(note, v6).by_destination(remembered.contains(DIVERTER)).remove().await;
             rules.remove().await?;
         }
@@ -264,9 +267,9 @@ async fn remove_others(rules: &Rules, setup: &Setup, remembered: &str) {
         Rules::Iptables(_) => Rules::Nft(Nft::new(&setup.instance)),
     };
     match others.remove().await {
-        Ok(()) => tracing::info!(kind = others.kind(), "removed rules that an earlier run left"),
+        Ok(()) => tracing::info!(kind = others.kind(), "removed rules of an earlier run"),
         Err(error) if error.is_absent() => {}
-        Err(error) => tracing::warn!(%error, "rules that an earlier run left may be there still"),
+        Err(error) => tracing::warn!(%error, "rules of an earlier run could not be removed"),
     }
 }
 

@@ -26,7 +26,7 @@ impl State {
                 Some("is not diverted: the program of mode tproxy:<path> does it for IPv4 only")
             }
             Address::Net(net) if self.diverted && net.prefix_len() == 0 => {
-                Some("is not diverted: this machine would reach nothing else any more")
+                Some("is not diverted: this machine would not reach any other destination")
             }
             _ => None,
         }
@@ -42,9 +42,9 @@ impl State {
         if !self.diverted {
             None
         } else if !legal(&told.id, MOST_ID) {
-            Some("has an id that a program is not told")
+            Some("has an id that cannot be passed to the diverting program")
         } else if !told.interfaces.iter().flatten().all(interface) {
-            Some("names an interface in its interfaces.v1 that there cannot be")
+            Some("names an interface in its interfaces.v1 that cannot exist")
         } else {
             None
         }

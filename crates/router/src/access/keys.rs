@@ -25,7 +25,10 @@ impl Keys {
         let mut clients = Vec::new();
         for key in model.keys.values() {
             if let Err(problem) = add(key, &mut tokens, &mut clients) {
-                tracing::warn!(kid = %key.kid, %problem, "public key of the data model left out");
+                tracing::warn!(
+                    kid = %key.kid, %problem,
+                    "a public key of the data model cannot be read and is left out"
+                );
             }
         }
         Self { tokens, clients: TrustBundle::new(clients) }

@@ -347,7 +347,8 @@ fn load(options: &AccessOptions) -> Model {
             let path = path.display();
             tracing::warn!(
                 %problem, %path,
-                "the file of the data model is left as it is, and the model fetched anew"
+                "the file of the data model cannot be read; it stays as it is, and the model is \
+                 fetched from a controller"
             );
             Model::default()
         }
@@ -362,7 +363,8 @@ fn load(options: &AccessOptions) -> Model {
                 ),
                 Err(not_moved) => tracing::warn!(
                     %problem, %path, %not_moved,
-                    "the file of the data model cannot be used: the model is fetched anew"
+                    "the file of the data model cannot be used; the model is fetched from a \
+                     controller"
                 ),
             }
             Model::default()
@@ -420,7 +422,10 @@ impl Inner {
         match file::save(path, &state) {
             Ok(()) => *saved = now,
             Err(problem) => {
-                tracing::warn!(%problem, path = %path.display(), "data model not written");
+                tracing::warn!(
+                    %problem, path = %path.display(),
+                    "the data model could not be written to its file"
+                );
             }
         }
     }

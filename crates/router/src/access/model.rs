@@ -218,7 +218,10 @@ impl Model {
         let kind = change.related_entity_type();
         let Some(policy) = self.policies.get_mut(&change.policy_id) else {
             if change.add {
-                tracing::warn!(policy = %change.policy_id, "members of an unknown policy ignored");
+                tracing::warn!(
+                    policy = %change.policy_id,
+                    "members of an unknown policy were ignored"
+                );
             }
             return;
         };

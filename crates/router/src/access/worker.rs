@@ -89,7 +89,7 @@ impl Inner {
         if due(&mut times.save, self.options.save_interval, now) {
             let inner = self.clone();
             if let Err(problem) = tokio::task::spawn_blocking(move || inner.save()).await {
-                tracing::error!(%problem, "data model not written");
+                tracing::error!(%problem, "the data model could not be written to its file");
             }
         }
     }
@@ -123,7 +123,10 @@ impl Inner {
         // A full state always has a timeline: an empty message is one that its sender could not
         // encode. The present model stays in use, and the next check asks for it again.
         if message.body.is_empty() {
-            tracing::error!(controller = %from.id, "an empty data model is not taken");
+            tracing::error!(
+                controller = %from.id,
+                "the controller sent an empty data model; the present one stays in use"
+            );
             self.subscription.lock().begin_anew();
             return Ok(());
         }
@@ -136,7 +139,7 @@ impl Inner {
             *model = fresh;
             self.taken.fetch_add(1, Ordering::Release);
         }
-        tracing::info!(controller = %from.id, index, timeline, "data model taken");
+        tracing::info!(controller = %from.id, index, timeline, "data model received");
         self.timeline.send_if_modified(|known| {
             let changed = *known != timeline;
             *known = timeline;
@@ -164,7 +167,11 @@ impl Inner {
             Fit::Old => tracing::debug!(index = change.index, "change known already"),
             Fit::Gap => {
                 let (index, previous) = (change.index, change.previous_index);
-                tracing::warn!(index, previous, "changes of the data model are missing, asked for");
+                tracing::warn!(
+                    index,
+                    previous,
+                    "changes of the data model are missing; the router asks for them"
+                );
                 self.subscription.lock().begin_anew();
                 self.check_subscription();
             }
@@ -182,7 +189,7 @@ impl Inner {
             tracing::debug!(controller = %from.id, %problem, "answer not sent");
         }
         if wrong && request.fix {
-            tracing::warn!(controller = %from.id, "data model replaced on request");
+            tracing::warn!(controller = %from.id, "data model replaced, as the controller asked");
             {
                 let mut model = self.model.write();
                 wanted.caches = std::mem::take(&mut model.caches);

@@ -296,7 +296,8 @@ async fn deliver_stream(
                         written = async { stream.write_all(&data).await?; stream.flush().await } => written,
                         () = closed_for(end, patience) => {
                             tracing::debug!(
-                                "an application does not take what is left of its circuit: reset"
+                                "an application does not read the rest of its circuit: its \
+                                 connection is reset"
                             );
                             return stream.reset();
                         }
@@ -312,7 +313,7 @@ async fn deliver_stream(
             Delivery::Data { .. } => {}
             // Data is missing, so that the application must not see a regular end.
             Delivery::Fin { .. } | Delivery::Closed(_) if opening.is_cut() => {
-                tracing::debug!(?end, "what the peer sent was cut off on the way");
+                tracing::debug!(?end, "the peer's data was cut off on the way");
                 end.close();
                 return stream.reset();
             }

@@ -80,7 +80,7 @@ impl HelloGate for Gate {
         };
         if peer.hello.token != id {
             return Err(no(format!(
-                "it calls itself {:?}, and its certificate {id:?}",
+                "its hello has the id {:?}, its certificate {id:?}",
                 peer.hello.token
             )));
         }
@@ -148,7 +148,11 @@ fn proved(identity: &Identity, chain: &[CertificateDer<'static>]) -> Result<Stri
     let own = identity.client().and_then(|client| spiffe(client.leaf()).ok());
     controller_of(&leaf, own.map(|own| own.trust_domain).as_deref()).inspect_err(|reason| {
         let name = leaf.common_name().unwrap_or_default();
-        tracing::warn!(name, reason, "who is no controller connects as one");
+        tracing::warn!(
+            name,
+            reason,
+            "a program that is no controller of this network connected as one"
+        );
     })
 }
 
@@ -157,7 +161,7 @@ fn controller_of(leaf: &Certificate, trust_domain: Option<&str>) -> Result<Strin
     let named = spiffe(leaf)?;
     let id = match &named.subject {
         SpiffeSubject::Controller(id) => id.clone(),
-        _ => return Err(format!("its certificate is that of {named}, which is no controller")),
+        _ => return Err(format!("its certificate is that of {named}, which is not a controller")),
     };
     if trust_domain.is_some_and(|own| own != named.trust_domain) {
         let own = trust_domain.unwrap_or_default();
@@ -169,7 +173,7 @@ fn controller_of(leaf: &Certificate, trust_domain: Option<&str>) -> Result<Strin
     // The certificate of every controller has its id as common name (docs/protocol/config.md 5.1).
     match leaf.common_name() == Some(id.as_str()) {
         true => Ok(id),
-        false => Err(format!("its certificate names controller {id}, and not as its common name")),
+        false => Err(format!("its certificate names controller {id}, but its common name differs")),
     }
 }
 

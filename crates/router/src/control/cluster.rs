@@ -124,7 +124,7 @@ fn addresses<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Address> {
     let parse = |text: &str| match text.parse::<Address>() {
         Ok(address) => Some(address),
         Err(problem) => {
-            tracing::warn!(%problem, "the address of a controller is ignored");
+            tracing::warn!(%problem, "the address of a controller has a mistake and is ignored");
             None
         }
     };
@@ -174,7 +174,10 @@ fn on_list(core: &Arc<Core>, from: &Arc<Controller>, update: &UpdateCtrlAddresse
 fn on_settings(core: &Arc<Core>, from: &Arc<Controller>, settings: &Settings) {
     for (key, value) in &settings.data {
         if *key != SETTING_NEW_CTRL_ADDRESS {
-            tracing::info!(controller = %from.id, key, "unknown setting ignored");
+            tracing::info!(
+                controller = %from.id, key,
+                "an unknown setting of the controller is ignored"
+            );
             continue;
         }
         let parsed = std::str::from_utf8(value).ok().map(|text| addresses(std::iter::once(text)));
@@ -254,9 +257,16 @@ fn save(core: &Arc<Core>) {
     // The folder may not exist yet.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(Err(problem)) = folder.map(std::fs::create_dir_all) {
-        tracing::warn!(%problem, path = %path.display(), "no folder for the addresses of controllers");
+        tracing::warn!(
+            %problem, path = %path.display(),
+            "the folder of the endpoints file (ctrl.endpointsFile) cannot be made"
+        );
     }
     if let Err(problem) = write_private(path, text.as_bytes()) {
-        tracing::warn!(%problem, "the addresses of the controllers are not remembered");
+        tracing::warn!(
+            %problem,
+            "the endpoints file (ctrl.endpointsFile) cannot be written; addresses of controllers \
+             are lost at the next start"
+        );
     }
 }

@@ -83,11 +83,13 @@ impl Target {
 enum ConnectError {
     #[error(transparent)]
     Dial(#[from] DialError),
-    #[error("there is no interface or address {0} here to dial from (ctrl.bind)")]
+    #[error("this machine has no interface or address {0} to dial from (ctrl.bind)")]
     Bind(String),
-    #[error("the controller at {0} says neither its id nor a common name")]
+    #[error(
+        "the controller at {0} has neither an id in its hello nor a common name in its certificate"
+    )]
     Nameless(Address),
-    #[error("the controller at {0} does not say its version")]
+    #[error("the hello of the controller at {0} has no version")]
     NoVersion(Address),
     #[error(
         "the controller at {0} does not issue signed service sessions: it is older than 2.0, which \
@@ -162,9 +164,9 @@ fn is_here(core: &Core, target: &Target) -> bool {
 /// Logs the first failure in a row, and later ones at growing intervals.
 fn complain(problem: &ConnectError, failures: u32) {
     if failures == 0 || failures.is_multiple_of(60) {
-        tracing::warn!(%problem, failures, "no connection to a controller");
+        tracing::warn!(%problem, failures, "cannot connect to a controller");
     } else {
-        tracing::debug!(%problem, failures, "no connection to a controller");
+        tracing::debug!(%problem, failures, "cannot connect to a controller");
     }
 }
 
@@ -291,9 +293,15 @@ pub(super) async fn run(
     );
     let reason = channel.closed().await;
     if core.stop.is_cancelled() {
-        tracing::debug!(controller = %controller.id, %reason, "connection to controller ended");
+        tracing::debug!(
+            controller = %controller.id, %reason,
+            "the connection to a controller ended"
+        );
     } else {
-        tracing::warn!(controller = %controller.id, %reason, "connection to controller ended");
+        tracing::warn!(
+            controller = %controller.id, %reason,
+            "the connection to a controller ended"
+        );
     }
     drop(ended);
 }
@@ -313,7 +321,7 @@ impl Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.controller.channel.close("the router lets go of this controller");
+        self.controller.channel.close("the router is not connected to this controller any more");
         self.core.controllers.remove(&self.controller);
         self.core.disconnected(&self.controller);
     }

@@ -93,7 +93,10 @@ async fn send(channel: &ChannelHandle, message: Message) -> bool {
             Ok(()) => return true,
             Err(SendError::Timeout) => {}
             Err(problem @ SendError::TooLarge { .. }) => {
-                tracing::warn!(%channel, %problem, "the controller is not told of circuits");
+                tracing::warn!(
+                    %channel, %problem,
+                    "reports about circuits could not be sent to the controller"
+                );
                 return true;
             }
             Err(_) => return false,

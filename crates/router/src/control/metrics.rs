@@ -51,7 +51,10 @@ pub(super) async fn run(core: Arc<Core>) {
         let lost = waiting.trim(options.queue.max(1));
         if lost > 0 {
             data.reports_lost(lost);
-            tracing::warn!(lost, "reports of metrics were given up: no controller takes them");
+            tracing::warn!(
+                lost,
+                "reports of metrics were dropped, because no controller accepts them"
+            );
         }
     }
 }

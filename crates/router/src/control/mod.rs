@@ -281,7 +281,7 @@ impl Core {
     /// Runs the answer to a question, unless too many are being answered.
     fn spawn_side(&self, work: impl Future<Output = ()> + Send + 'static) {
         let Ok(permit) = self.side_tasks.clone().try_acquire_owned() else {
-            tracing::warn!("too many questions of controllers at once, one is not answered");
+            tracing::warn!("too many questions of controllers at once; this one is not answered");
             return;
         };
         self.spawn(async move {
@@ -293,7 +293,10 @@ impl Core {
     /// Queues a message about controllers, so that these keep their order.
     fn queue_cluster(&self, from: &Arc<Controller>, message: Message) {
         if self.cluster_messages.try_send((from.clone(), message)).is_err() {
-            tracing::warn!(controller = %from.id, "too many lists of controllers, one is ignored");
+            tracing::warn!(
+                controller = %from.id,
+                "too many lists of controllers at once; this one is ignored"
+            );
         }
     }
 
@@ -344,8 +347,11 @@ fn tell_of_listeners(controller: &Controller, listeners: &[LinkListener]) {
     let message = connect::listeners(listeners).to_message();
     if let Err(problem) = controller.channel.try_send(message) {
         // The controller knows the listeners from the router's hello, so that another hello is needed.
-        tracing::warn!(controller = %controller.id, %problem, "listeners for links not told");
-        controller.channel.close("the router cannot tell where it takes links");
+        tracing::warn!(
+            controller = %controller.id, %problem,
+            "the controller could not be sent the listeners for links; its channel is closed"
+        );
+        controller.channel.close("the listeners for links could not be sent");
     }
 }
 
@@ -394,7 +400,11 @@ async fn look_at_identity(core: &Arc<Core>, complaint: &mut String) {
         }
         Ok(Err(problem)) if problem.to_string() != *complaint => {
             *complaint = problem.to_string();
-            tracing::warn!(%problem, "changed identity files are not used yet");
+            tracing::warn!(
+                %problem,
+                "the changed identity files cannot be used; the certificates of before stay in \
+                 use"
+            );
         }
         _ => {}
     }

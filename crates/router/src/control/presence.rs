@@ -174,7 +174,10 @@ pub(crate) async fn validate_service_sessions(
         let Some(controller) = core.controllers.get(&controller) else { return };
         let request = ValidateSessionsRequest { session_tokens: part.to_vec() };
         if let Err(problem) = controller.channel.send(request.to_message()).await {
-            tracing::warn!(controller = %controller.id, %problem, "service sessions not asked about");
+            tracing::warn!(
+                controller = %controller.id, %problem,
+                "the controller could not be asked about service sessions"
+            );
             return;
         }
     }

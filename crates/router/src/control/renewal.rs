@@ -59,7 +59,7 @@ enum RenewalError {
     NoController,
     #[error("the identity has no {0} certificate")]
     Incomplete(&'static str),
-    #[error("the certificate ended already; enroll the router again")]
+    #[error("the certificate has expired; enroll the router again")]
     TooLate,
     #[error("the controller issued no certificates in time")]
     NotIssued,
@@ -81,7 +81,12 @@ impl Renewal {
         match (waiting, EnrollmentCertsResponse::from_message(&message)) {
             // The task that waited may have given up.
             (Some(waiting), Ok(certs)) => drop(waiting.send(certs)),
-            (None, _) => tracing::debug!(controller = %from.id, "certificates nobody waits for"),
+            (None, _) => {
+                tracing::debug!(
+                    controller = %from.id,
+                    "certificates came that the router did not ask for"
+                )
+            }
             (_, Err(problem)) => from.not_understood(&message, &problem),
         }
     }
@@ -96,7 +101,10 @@ pub(crate) async fn run(core: Arc<Core>) {
         return;
     }
     if !in_files(&core) {
-        tracing::warn!("certificates are not renewed: they are not in files of their own");
+        tracing::warn!(
+            "certificates are not renewed: `cert`, `server_cert` and `key` of the identity have \
+             to be files"
+        );
         return;
     }
     loop {

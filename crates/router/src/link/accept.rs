@@ -155,7 +155,11 @@ impl LinkGate {
             }
             Err(Unverified::NotAsked(reason)) => {
                 if links.confirmed.holds(router, &fingerprint, Instant::now()) {
-                    tracing::info!(%router, "link accepted on the word of a controller of earlier");
+                    tracing::info!(
+                        %router,
+                        "link accepted: a controller confirmed the router within a day, and none \
+                         can be asked now"
+                    );
                     return Ok(());
                 }
                 Err(format!("no controller could be asked about router {router}: {reason}"))
@@ -181,7 +185,10 @@ impl LinkGate {
             && other.hello.router_id == half.hello.router_id
             && other.hello.iteration == half.hello.iteration;
         if !same || other.part == half.part {
-            tracing::warn!(router = %half.hello.router_id, "the halves of a split link do not match");
+            tracing::warn!(
+                router = %half.hello.router_id,
+                "the two connections of a split link do not match; both are closed"
+            );
             return None;
         }
         Some(if half.part == SplitPart::Payload { (half, other) } else { (other, half) })

@@ -346,7 +346,10 @@ impl Links {
     /// Takes an opened link, unless another one with its key stays. True if it is taken.
     fn opened(self: &Arc<Self>, opened: Opened) -> bool {
         if opened.dialed.is_none() && self.links_with(&opened.peer) >= MAX_PER_PEER {
-            tracing::warn!(peer = %opened.peer, "a link is refused: it has {MAX_PER_PEER} already");
+            tracing::warn!(
+                peer = %opened.peer,
+                "a link is refused: its peer has {MAX_PER_PEER} links already"
+            );
             return false;
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);

@@ -263,7 +263,7 @@ impl HostConfig {
             // There is no client yet whose values could fill the template.
             Ok(template) => template.constant().unwrap_or(&self.instance).to_owned(),
             Err(problem) => {
-                tracing::warn!(%problem, "listenOptions.identity is not used");
+                tracing::warn!(%problem, "listenOptions.identity has a mistake and is not used");
                 String::new()
             }
         }

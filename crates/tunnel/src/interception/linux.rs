@@ -228,7 +228,10 @@ impl Carry for Passages {
         let service = Arc::clone(&way.service);
         tokio::spawn(async move {
             if let Err(problem) = carried.await {
-                tracing::warn!(service = %service.name, client = %remote, %problem, "an intercepted client gets nowhere");
+                tracing::warn!(
+                    service = %service.name, client = %remote, %problem,
+                    "an intercepted client was not connected to its service"
+                );
             }
             drop(place);
         });

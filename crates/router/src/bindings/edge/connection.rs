@@ -437,7 +437,10 @@ impl SdkConnection {
     /// hole.
     fn malformed(&self, problem: &WireError) {
         let peer = self.channel.peer().remote;
-        tracing::info!(%peer, channel = %self.channel, %problem, "an SDK is cut off");
+        tracing::info!(
+            %peer, channel = %self.channel, %problem,
+            "an SDK is disconnected: it sent a malformed message"
+        );
         self.channel.close(format!("malformed message: {problem}"));
     }
 

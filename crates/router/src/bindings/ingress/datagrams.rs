@@ -194,7 +194,7 @@ pub(crate) async fn serve_datagrams(
             }
         };
         let Some(grant) = draw(&memory, &data) else {
-            ingress.complain(peer, "too much waits for circuits already");
+            ingress.complain(peer, "too many bytes wait for circuits already");
             continue;
         };
         let data = Waiting { data, grant };

@@ -128,7 +128,7 @@ async fn serve(
         };
         Ok::<_, String>((stream, wanted))
     });
-    let begun = begun.await.map_err(|_| "it did not say in time what it wants".to_owned());
+    let begun = begun.await.map_err(|_| "it did not send its request in time".to_owned());
     let (mut stream, wanted) = begun??;
     let opened = match wanted {
         Ok((client, service, rest)) => {
@@ -178,7 +178,9 @@ async fn ask(stream: &mut Stream) -> Result<(String, String, Bytes), String> {
             Stream::Tls(stream) => stream.read(&mut buffer).await,
         };
         let data = match count {
-            Ok(0) => return Err("it left without saying what it wants".to_owned()),
+            Ok(0) => {
+                return Err("it closed the connection before its request was complete".to_owned());
+            }
             Ok(count) => buffer.get(..count).unwrap_or_default(),
             Err(error) => return Err(error.to_string()),
         };

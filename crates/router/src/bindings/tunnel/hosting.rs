@@ -130,7 +130,11 @@ impl Hosting {
                 precedence: precedence(terms.precedence),
             };
             if let Err(refusal) = self.control.create_terminator(request).await {
-                tracing::warn!(service = %service.name, %refusal, "a service cannot be hosted");
+                tracing::warn!(
+                    service = %service.name, %refusal,
+                    "a service cannot be hosted; it is tried again when the service, its config \
+                     or a policy changes"
+                );
                 // Tried again only after a change of the service, its config or the policies.
                 self.hosted.lock().remove(&id);
                 return;
@@ -211,11 +215,17 @@ impl Read {
     /// The terminators that a service's configs ask for. A config with a mistake hosts nothing.
     fn new(service: Arc<TunnelService>) -> Self {
         let configs = HostConfig::read(&service.configs).unwrap_or_else(|problem| {
-            tracing::warn!(service = %service.name, %problem, "a service is not hosted");
+            tracing::warn!(
+                service = %service.name, %problem,
+                "a service is not hosted, because its config has a mistake"
+            );
             Vec::new()
         });
         for problem in configs.iter().filter_map(|config| config.checks_problem.as_ref()) {
-            tracing::warn!(service = %service.name, %problem, "no health checks are made");
+            tracing::warn!(
+                service = %service.name, %problem,
+                "health checks of a service are not made, because their config has a mistake"
+            );
         }
         let terminators = configs.into_iter().map(|config| (config, None)).collect();
         Self { service, terminators }

@@ -57,7 +57,12 @@ pub(super) fn read(reply: &Message) -> Option<Answer> {
         _ => CreateTerminatorV2Response::from_message(reply).map(Answer::from),
     };
     answer
-        .inspect_err(|problem| tracing::warn!(%problem, "the answer about a terminator is not one"))
+        .inspect_err(|problem| {
+            tracing::warn!(
+                %problem,
+                "the answer of a controller about a terminator cannot be read"
+            )
+        })
         .ok()
 }
 

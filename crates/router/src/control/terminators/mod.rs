@@ -378,7 +378,10 @@ async fn keep_for_ever(core: &Arc<Core>, entry: &Arc<Entry>, told: Told) {
 /// The controller refuses a terminator that was established.
 fn lost(core: &Core, entry: &Entry, refusal: &Refusal) {
     let state = entry.state.lock();
-    tracing::warn!(terminator = %state.request.id, %refusal, "terminator lost");
+    tracing::warn!(
+        terminator = %state.request.id, %refusal,
+        "the controller no longer accepts the terminator"
+    );
     if let Host::Sdk { grant, .. } = &state.request.host {
         core.access.end_service_session(&grant.service_session);
     }
@@ -417,7 +420,10 @@ async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> 
             Verdict::Busy => failures = 0,
             Verdict::Failed(refusal) | Verdict::Refused(refusal) if is_tunnel(entry) => {
                 let id = entry.state.lock().request.id.clone();
-                tracing::warn!(terminator = %id, %refusal, "terminator refused, it is asked for again later");
+                tracing::warn!(
+                    terminator = %id, %refusal,
+                    "terminator refused; the router asks for it again later"
+                );
                 failures += 1;
                 wait = if failures < MAX_FAILURES { WAITS.0 * 4 } else { REFUSED_WAIT };
             }

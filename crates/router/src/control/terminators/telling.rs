@@ -124,7 +124,10 @@ async fn attempt(
         match controller.channel.request(message, core.options.request_timeout).await {
             Ok(reply) if reply.content_type == content_type::ERROR => {
                 let problem = EdgeError::from_message(&reply).map(|error| error.text);
-                tracing::warn!(controller = %controller.id, ?problem, "terminator not changed");
+                tracing::warn!(
+                    controller = %controller.id, ?problem,
+                    "a change of the terminator could not be sent"
+                );
                 return Err(Failure::Refused);
             }
             Ok(_) => {}
