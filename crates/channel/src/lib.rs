@@ -18,6 +18,23 @@
 //! Everything that a peer can cause is limited before it costs anything: pending handshakes in all and
 //! per source, time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS
 //! is carried by a TCP socket or, for programs in browsers, by the messages of a WebSocket.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use weft_channel::{DialOptions, InboxLimits, dial, inbox};
+//! use weft_wire::Message;
+//!
+//! # async fn example(options: DialOptions, request: Message) -> Result<(), Box<dyn std::error::Error>> {
+//! let (behaviour, mut inbox) = inbox(InboxLimits::default());
+//! let channel = dial(options).await?.start(behaviour);
+//! let reply = channel.request(request, Duration::from_secs(5)).await?;
+//! println!("reply of {} bytes", reply.body.len());
+//! while let Some(message) = inbox.recv().await {
+//!     println!("message of type {}", message.content_type);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod accept;
 mod batch;

@@ -11,6 +11,15 @@
 //!
 //! The crate uses no other crate of weft: values are plain, and a caller that loads a certificate
 //! checks that it fits its host.
+//!
+//! ```
+//! use weft_config::{ProcessEnvironment, RouterConfig};
+//!
+//! let text = "v: 3\nctrl:\n  endpoint: tls:controller.example:6262\n";
+//! let read = RouterConfig::from_str(text, "router.yaml".as_ref(), &ProcessEnvironment);
+//! let mistakes = read.unwrap_err().to_string();
+//! assert!(mistakes.contains("identity section not found"), "{mistakes}");
+//! ```
 
 mod address;
 mod channel_options;

@@ -12,6 +12,15 @@
 //!  configs of a service ─┬─> Intercept, ProxyPort ──> listener ──> Call ──> Carrier ──> network
 //!                        └─> HostConfig ──(AppData of a dial)──> Target ──> socket
 //! ```
+//!
+//! ```
+//! use weft_tunnel::{AppData, HostConfig, Protocol};
+//!
+//! let config = HostConfig::fixed(Protocol::Tcp, "127.0.0.1", 8080);
+//! let dial = AppData::parse(br#"{"dst_port": "22"}"#).unwrap();
+//! let target = config.target(&dial).unwrap();
+//! assert_eq!(target.port, 8080, "the config does not leave the port to the dialer");
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

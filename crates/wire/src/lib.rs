@@ -16,6 +16,19 @@
 //!
 //! All functions are total over bytes from outside: any input yields a value or an error, never a
 //! panic, and lengths are checked before memory is spent on them.
+//!
+//! ```
+//! use weft_wire::frame::{Decoder, encode};
+//! use weft_wire::{FrameLimits, Message, content_type};
+//!
+//! let bytes = encode(&Message::new(content_type::LATENCY, "ping"));
+//! let mut decoder = Decoder::new(FrameLimits::MESSAGES);
+//! let (mut first, mut rest) = bytes.split_at(7);
+//! assert!(decoder.decode(&mut first)?.is_none(), "the frame is not complete");
+//! let message = decoder.decode(&mut rest)?.unwrap();
+//! assert_eq!(message.body_str()?, "ping");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod address;
 mod capability;
