@@ -7,7 +7,7 @@ use weft_wire::{FrameError, WireError};
 /// Why a connection or a channel ended.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CloseReason {
-    /// This side closed it.
+    /// This side closed the channel.
     #[error("closed by this side: {0}")]
     Local(Arc<str>),
     /// The peer closed its connection.

@@ -48,7 +48,7 @@ impl ChannelOptions {
         Self::read_with(section, OutOfBounds::Refused)
     }
 
-    /// The same for channels whose options the original does not check.
+    /// Reads the options of channels that the original does not check.
     pub(crate) fn read_lenient(section: &Section<'_>) -> Self {
         Self::read_with(section, OutOfBounds::Clamped)
     }

@@ -82,7 +82,7 @@ impl Cover {
         changes
     }
 
-    /// The same, but changed in part if there is no room.
+    /// As [`Self::change`], but leaves a part of the change in place if there is no room.
     fn step(
         &mut self,
         net: IpNet,

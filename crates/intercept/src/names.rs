@@ -17,7 +17,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(60);
 const QUARANTINE: Duration = Duration::from_secs(3 * TTL.as_secs());
 /// The time without use after which a name below a wildcard is given back.
 const UNUSED: Duration = Duration::from_secs(3600);
-/// The same time while all places for names are taken.
+/// The time without use after which such a name is given back while all places for names are taken.
 const UNUSED_WHEN_FULL: Duration = Duration::from_secs(10 * TTL.as_secs());
 
 /// Why a name was not assigned an address.

@@ -3,7 +3,7 @@
 /// First and last port.
 pub(crate) type Range = (u16, u16);
 
-/// The same ports in as few ranges as possible, in order. A range whose last port is before its
+/// The ports of `ranges` in as few ranges as possible, in order. A range whose last port is before its
 /// first is empty.
 pub(crate) fn merged(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     let mut ranges: Vec<Range> = ranges.into_iter().filter(|(low, high)| low <= high).collect();

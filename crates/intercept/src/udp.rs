@@ -38,7 +38,7 @@ const QUEUE: usize = 16;
 /// Sessions that may begin per second, and at once. Each session costs a circuit, and the source
 /// address of a datagram proves nothing.
 const RATE: (f64, u32) = (1_000.0, 2_000);
-/// The same limit for one client.
+/// Sessions that one client may begin per second, and at once.
 const RATE_OF_ONE: (f64, u32) = (500.0, 1_000);
 /// Times of silence after which sessions give their places to others, when all places are taken.
 /// Sessions of clients that have not reacted to an answer come first.

@@ -47,7 +47,7 @@ impl Host {
         }
     }
 
-    /// The same for a machine with these addresses of its own.
+    /// The addresses of this host that a machine may dial which has the addresses `own`.
     fn judge_from(
         &self,
         found: Vec<SocketAddr>,

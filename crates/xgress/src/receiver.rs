@@ -52,7 +52,7 @@ pub(crate) struct Receiver {
     highest: i32,
     /// Bytes of data in the slots.
     buffered: u64,
-    /// The same bytes with bookkeeping, drawn from the budget.
+    /// These bytes and those of bookkeeping, drawn from the budget.
     held: Grant,
     /// Payloads beyond this many bytes are refused.
     limit: u64,

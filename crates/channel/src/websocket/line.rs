@@ -32,7 +32,7 @@ const SENT_AT_ONCE: usize = 16 * 1024;
 pub(crate) enum Arrived {
     /// Data, and the number of bytes read from the socket for it.
     Data(Bytes, usize),
-    /// This many bytes were read, without any data yet; there may be more to read.
+    /// The number of bytes that were read, without any data yet; there may be more to read.
     Nothing(usize),
     /// There is nothing to read now.
     Blocked,

@@ -32,8 +32,8 @@ use crate::{
 
 /// Most questions that wait at once, in all and of one client.
 const WAITING: (usize, usize) = (1_024, 256);
-/// The same limit for this machine, whose resolver asks for all of its programs; other clients have
-/// the rest.
+/// Most questions of this machine that wait at once. Its resolver asks for all of its programs;
+/// other clients have the rest of [`WAITING`].
 const OWN_WAITING: usize = 768;
 /// Questions of one client per second, and at once. This machine has no such limit, because its
 /// resolver asks for all of its programs.

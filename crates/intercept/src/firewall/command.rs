@@ -40,7 +40,7 @@ pub(crate) async fn run(program: &str, args: &[&str], input: &str) -> Result<Str
     run_for(PATIENCE, program, args, input).await
 }
 
-/// The same with another time limit.
+/// Runs a program within a time limit, and returns its output.
 pub(crate) async fn run_for(
     patience: Duration,
     program: &str,

@@ -1,6 +1,6 @@
-//! The same rules by `iptables` and `ip6tables`, for machines without `nft`: chains of their own, a
-//! rule for each network with ports, and changes by `iptables-restore`, which applies each table of
-//! each family as a whole.
+//! The rules of the firewall by `iptables` and `ip6tables`, for machines without `nft`: chains of
+//! their own, a rule for each network with ports, and changes by `iptables-restore`, which applies
+//! each table of each family as a whole.
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 

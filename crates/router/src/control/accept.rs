@@ -214,7 +214,7 @@ mod tests {
         KeyedChain::new(vec![by.issue(&leaf).unwrap()], key).unwrap()
     }
 
-    /// What a router of this certificate makes of a chain.
+    /// The controller of which a router with this certificate takes a chain to be, or the refusal.
     fn taken(
         router: &KeyedChain,
         root: &Authority,

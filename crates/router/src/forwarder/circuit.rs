@@ -25,7 +25,7 @@ use crate::{
 /// Most former ways and most former links of hops that a circuit remembers.
 const LEFT: usize = 8;
 
-/// What the circuit has waiting for one neighbouring router.
+/// The messages of the circuit that wait for one neighbouring router.
 pub(crate) type Hop = weft_circuit::Hop<FlowRef>;
 
 /// A circuit.

@@ -29,7 +29,7 @@ impl Head {
         Ok(Self::seen(message.content_type, &View::of(message)?))
     }
 
-    /// The same from headers that were parsed already.
+    /// Reads a message of a circuit whose headers were parsed already.
     pub(super) fn seen(content_type: i32, view: &View<'_>) -> Self {
         let is_payload = content_type == payload::content_type::PAYLOAD;
         let class = if is_payload { Class::Payload } else { Class::Ack };

@@ -64,7 +64,7 @@ impl ConfigError {
         Self { config, member: member.into(), problem: problem.into() }
     }
 
-    /// The same mistake, for a member of `outer`.
+    /// This mistake with a longer name: its member is a member of `outer`.
     fn within(mut self, outer: &str) -> Self {
         let dot = if self.member.is_empty() { "" } else { "." };
         self.member = format!("{outer}{dot}{}", self.member);

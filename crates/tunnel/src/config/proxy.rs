@@ -22,9 +22,9 @@ pub struct ProxyPort {
 /// An address of this machine to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListenAt {
-    /// This address.
+    /// An IP address.
     Address(IpAddr),
-    /// The first address of this interface.
+    /// The first address of an interface, by its name.
     Interface(String),
 }
 

@@ -62,7 +62,7 @@ const NO_CARRIER: &str = "the connection that carries data is gone";
 
 /// The bytes that were read before the session was judged.
 enum Early {
-    /// This many bytes.
+    /// The number of bytes so far.
     Bytes(usize),
     /// More than [`EARLY_BYTES`]: the rest waits in the connections.
     Full,
@@ -219,13 +219,14 @@ impl SdkConnection {
         self.send_on(Lane::Default, message).await
     }
 
-    /// The same for messages about a listener. They share a lane with the dials and inspections of
-    /// the listener, so that none of these overtakes the answer to the bind.
+    /// Queues a message about a listener for the SDK, and waits for room. Such messages share a lane
+    /// with the dials and inspections of the listener, so that none of these overtakes the answer to
+    /// the bind.
     pub(super) async fn send_hosting(&self, message: Message) -> bool {
         self.send_on(HOSTING, message).await
     }
 
-    /// The same without waiting; if there is no room, a task waits for it.
+    /// Queues a message about a listener without waiting; if there is no room, a task waits for it.
     pub(super) fn tell_hosting(&self, message: Message) {
         self.count_written();
         let sent = self.channel.try_send_on(HOSTING, message.clone());

@@ -17,7 +17,7 @@ use crate::seam::{Circuit, Refusal, Session};
 
 /// Dials per second, and at once, that all SDKs together may have recorded by their claims.
 const ALL: u32 = 100;
-/// The same limit for one identity.
+/// Dials per second, and at once, that one identity may have recorded by its claims.
 const ONE: u32 = 10;
 /// Most identities that are remembered; another one replaces the oldest.
 const IDENTITIES: usize = 4096;

@@ -47,9 +47,9 @@ const REMOTE_ADDRESS: u32 = 1113;
 const MAX_MAKING: usize = 256;
 /// Most of these circuits for one source.
 const MAX_MAKING_OF_SOURCE: usize = 64;
-/// The same reason is logged once in this time, another one after [`COMPLAIN_ANEW`].
+/// The time after which a listener logs a reason again that it has logged.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
-/// See [`COMPLAIN_EVERY`].
+/// The time after which a listener logs another reason than the last.
 const COMPLAIN_ANEW: Duration = Duration::from_secs(1);
 
 /// The options of a listener.

@@ -86,7 +86,7 @@ struct State {
 /// The state of a terminator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It is being made.
+    /// The terminator is being made.
     Establishing,
     /// A controller has it.
     Established,
