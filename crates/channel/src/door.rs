@@ -20,7 +20,7 @@ const KNOWN_SOURCES: usize = 4096;
 /// The interval at which waiting peers are given the places of peers whose time is over.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
 
-/// How long a place is safe from peers of its own source, if so many of them arrive that not all can wait.
+/// How long a place is safe from peers of its own source, if more of them arrive than can wait.
 pub(crate) const SAFE: Duration = Duration::from_millis(250);
 
 /// The limits of a [`Door`].

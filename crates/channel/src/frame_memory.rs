@@ -223,7 +223,7 @@ mod tests {
         assert!(greedy[1].check().is_ok() && modest.check().is_ok());
         greedy.remove(0);
         assert_eq!(memory.used(), 7 << 20);
-        // Whoever is the greediest itself is the one that goes.
+        // A peer that asks for memory and itself holds the most is refused.
         modest.hold(7 * MIB, true).unwrap_err();
         drop((greedy, modest));
         assert_eq!(memory.used(), 0);

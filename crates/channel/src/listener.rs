@@ -386,7 +386,7 @@ async fn open(bind: &str) -> io::Result<TcpListener> {
     }
 }
 
-/// The same settings with exactly this protocol, or none.
+/// A copy of these TLS settings with one ALPN protocol, or with none if the name is empty.
 fn with_alpn(config: &Arc<rustls::ServerConfig>, name: &[u8]) -> Arc<rustls::ServerConfig> {
     let mut config = rustls::ServerConfig::clone(config);
     config.alpn_protocols = if name.is_empty() { Vec::new() } else { vec![name.to_vec()] };

@@ -159,8 +159,8 @@ mod tests {
     use std::time::Instant;
     use tokio::net::TcpListener;
 
-    /// An address where nobody answers: the listener's queue is full, so that the system leaves
-    /// whoever comes without a word.
+    /// An address that does not answer: the listener's queue is full, so that the system ignores
+    /// further connections.
     async fn dead() -> (SocketAddr, Vec<TcpStream>, TcpListener) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -57,7 +57,7 @@ impl<T: Timed> Timers<T> {
 
     /// Has `waiting` called at this time.
     pub fn arm(&self, at: Instant, waiting: Weak<T>) {
-        // After the end of the runtime nobody waits any more.
+        // Sending fails only after the runtime has ended, when no deadline matters.
         let _ = self.arm.send((at, waiting));
     }
 }

@@ -12,7 +12,7 @@ pub struct XgressOptions {
     pub mtu: u32,
     /// True if payloads are dropped at random, for tests.
     pub random_drops: bool,
-    /// One payload of so many is dropped.
+    /// One in this number of payloads is dropped, if `random_drops` is set.
     pub drop_1_in_n: u32,
     /// Most payloads that wait to be sent.
     pub tx_queue_size: u32,

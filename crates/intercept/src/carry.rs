@@ -1,4 +1,4 @@
-//! The interface to whoever carries intercepted clients.
+//! The interface to the program that carries the connections of intercepted clients.
 
 use std::{io, net::SocketAddr, sync::Arc};
 

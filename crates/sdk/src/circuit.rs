@@ -81,7 +81,7 @@ struct Inner {
     left: bool,
 }
 
-/// What follows from a change, done after the lock is released.
+/// The steps that follow from a change, done after the lock is released.
 #[derive(Default)]
 struct Follows {
     list_ack: bool,

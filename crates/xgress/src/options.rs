@@ -62,8 +62,8 @@ pub struct Options {
     pub circuit_start_timeout: Duration,
     /// The congestion control.
     pub window: WindowKind,
-    /// `randomDrops`, `drop1InN`: the owner of the end loses one of so many arriving payloads, for
-    /// tests; 0 loses none. The end itself uses no random numbers.
+    /// `randomDrops`, `drop1InN`: the owner of the end drops one in this number of arriving
+    /// payloads, for tests; 0 drops none. The end itself uses no random numbers.
     pub lost_one_in: u32,
     /// True if the application exchanges datagrams: empty payloads are then delivered.
     pub datagrams: bool,

@@ -247,7 +247,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
-    /// A flow with so many frames of each class, all of one cost.
+    /// A flow with a number of frames of each class, all of one cost.
     struct Fake {
         name: usize,
         cost: u64,

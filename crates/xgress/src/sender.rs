@@ -422,7 +422,7 @@ impl Sender {
         out.path = self.window.path();
     }
 
-    /// True if so many bytes more fit the window. One payload alone always does.
+    /// True if this number of bytes still fits the window. One payload alone always does.
     fn fits(&self, bytes: u64) -> bool {
         self.on_the_way == 0 || self.on_the_way + bytes <= self.window.size()
     }

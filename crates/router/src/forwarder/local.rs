@@ -48,7 +48,7 @@ const EXCHANGE_BATCH: usize = 16;
 /// Batches moved in one turn; the rest waits for the next turn.
 const EXCHANGE_TURN: usize = 128;
 
-/// What is on the application's side of an end.
+/// The application's side of an end: a task with a socket, or an SDK.
 #[derive(Debug)]
 pub(crate) enum App {
     /// A task that reads and writes a socket.
@@ -136,7 +136,7 @@ struct Inner {
     fin: HeldFin,
 }
 
-/// What follows from a change of the end, done after its lock is released.
+/// The steps that follow from a change of the end, done after its lock is released.
 #[derive(Default)]
 struct Follows {
     list_ack: bool,
@@ -792,7 +792,7 @@ impl Inner {
     }
 
     fn push(&mut self, item: FromSdk) {
-        // Nobody reads the delivery after the circuit is closed.
+        // A closed circuit has no reader for what the SDK sends.
         if self.end.closed().is_none() {
             self.backlog.push(item);
         }

@@ -104,8 +104,8 @@ impl SetUp {
             self.circuit.close_hops();
             return Err(failed("the circuit was unrouted while its route was set up"));
         }
-        // Until now nobody was told of an end that had closed. A reroute also serves ends that
-        // drain.
+        // The controller has not been told yet of an end that had closed before. A reroute also
+        // serves ends that drain.
         let end_of = |way: &Way| self.forwarder.destination(&way.destination);
         let is_new = self.attempt.is_some();
         if is_new && ways.iter().filter_map(end_of).any(|end| end.is_closed()) {

@@ -573,7 +573,7 @@ mod tests {
         assert_eq!(registry.register(link(1, "A", true)), Verdict::Taken);
         registry.set_dialers(Vec::new(), now, ids());
         assert!(registry.is_live(&key, 1) && registry.next_due().is_none());
-        // When it ends nobody dials it, until somebody wants it again.
+        // When the link ends it is not dialed again, until a dialer for it is set.
         registry.closed(&key, 1, now);
         assert!(registry.next_due().is_none());
         registry.set_dialers(self::registry().dialers, now, ids());

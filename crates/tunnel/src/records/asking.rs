@@ -198,7 +198,8 @@ mod tests {
     use super::*;
     use crate::{Refusal, Service};
 
-    /// A host that answers in reverse order of two, and ends the connection after so many answers.
+    /// A host that answers every two questions in reverse order, and ends the connection after
+    /// `most` pairs of answers.
     struct Hosts {
         dials: AtomicUsize,
         most: usize,

@@ -53,7 +53,7 @@ pub struct StructuredError {
     pub message: String,
     /// The code.
     pub code: ErrorCode,
-    /// What to do.
+    /// The advice to the client: whether and how to try again.
     pub retry_hint: RetryHint,
     /// Posture checks that failed, sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]

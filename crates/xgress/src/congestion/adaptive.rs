@@ -413,7 +413,7 @@ impl Adaptive {
         self.slack = slack.clamp(PAYLOAD, most);
     }
 
-    /// True if so much was lost that the queue of some router must be full.
+    /// True if the losses are so many that the queue of some router must be full.
     fn judge_losses(&mut self, round: &Round, high: u64) -> bool {
         let (lost, all) = (round.lost, round.arrived + round.lost);
         let queue = round.rtt.is_some_and(|rtt| rtt > high);
@@ -492,7 +492,7 @@ impl Adaptive {
         let had_queue = std::mem::take(&mut self.queued) >= LOOK_ROUNDS;
         self.min_seen = t;
         let Some(seen) = look.rtt else { return self.enter_cruise() };
-        // Sending less for so long would have shortened a queue, whichever circuits fill it.
+        // This long look would have shortened a queue, whichever circuits fill it.
         let steady = seen.abs_diff(self.queued_rtt) <= self.queued_rtt / 8;
         if had_queue && steady {
             self.min_rtt = Some(seen);

@@ -66,7 +66,7 @@ pub(super) fn read(reply: &Message) -> Option<Answer> {
         .ok()
 }
 
-/// What to do after an answer.
+/// The consequence of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Established,
