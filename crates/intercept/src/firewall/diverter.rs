@@ -287,7 +287,9 @@ mod tests {
         let path = program(folder.path(), "#!/bin/sh\n");
         assert_eq!(trusted_program(&path).unwrap(), path.canonicalize().unwrap());
         let refused = |path: &Path| trusted_program(path).unwrap_err();
-        for (mode, why) in [(0o775, "may write"), (0o757, "may write"), (0o644, "no program")] {
+        for (mode, why) in
+            [(0o775, "may write"), (0o757, "may write"), (0o644, "not an executable")]
+        {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             assert!(refused(&path).contains(why), "{mode:o}: {}", refused(&path));
         }

@@ -255,7 +255,7 @@ mod tests {
             let problem = |name: &&str| Problem {
                 service: (*name).to_owned(),
                 entry: String::new(),
-                why: "is one service too many".into(),
+                why: "exceeds the limit of 1 services".into(),
             };
             self.claims.note(&step, &refused.iter().map(problem).collect::<Vec<_>>());
             let claims = step.claims.iter().map(|claim| claim.id.clone()).collect();
@@ -317,7 +317,7 @@ mod tests {
         let mut lab = Lab::new();
         lab.put("a", Some(&at("a.example")));
         assert_eq!(lab.step(false, &["a"]).0, claim("a"));
-        let why = ("a".to_owned(), "is one service too many".to_owned());
+        let why = ("a".to_owned(), "exceeds the limit of 1 services".to_owned());
         assert_eq!(lab.problems(), std::slice::from_ref(&why));
         // In part it is taken.
         assert_eq!(lab.step(true, &[]), (vec![], vec![]));
