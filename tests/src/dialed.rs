@@ -230,7 +230,7 @@ async fn only_a_controller_commands_a_router_that_waits_for_one() {
     // The controller itself is no other one, and there is one channel with it.
     let controller = network.controller_identity();
     let other = command(port, &controller, "ctrl2").await.unwrap_err().to_string();
-    assert!(other.contains("calls itself"), "{other}");
+    assert!(other.contains("its hello has the id"), "{other}");
     let again = command(port, &controller, "ctrl1").await.unwrap_err().to_string();
     assert!(again.contains("already connected to controller ctrl1"), "{again}");
     assert_eq!(was_dialed(&network, &router), Some(true));

@@ -23,7 +23,7 @@ const BEFORE: u32 = 100;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How the lines of the logs begin that are waited for.
 const ENCODED: &str = "full data model encoded";
-const TAKEN: &str = "data model taken";
+const TAKEN: &str = "data model received";
 
 /// Measures the encoding, and writes while it goes on.
 pub(crate) async fn measure(bed: &Bed, place: &Place) -> io::Result<Vec<Figure>> {

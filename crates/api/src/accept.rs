@@ -1,4 +1,4 @@
-//! Which media types a client takes (`Accept`).
+//! The media types that a client accepts (`Accept`).
 
 use hyper::header::{ACCEPT, AsHeaderName, HeaderMap};
 use weft_controller::Failure;

@@ -1,5 +1,5 @@
-//! Request bodies: bounded in size, in time, and all together, before anybody is asked who sent
-//! them (docs/protocol/management-api.md 1; docs/protocol/auth.md 19).
+//! Request bodies: bounded in size, in time, and all together, before a session is looked up
+//! (docs/protocol/management-api.md 1; docs/protocol/auth.md 19).
 
 use std::time::Duration;
 

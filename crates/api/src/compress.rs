@@ -1,8 +1,8 @@
-//! Compressing: what is worth it, and how it is done beside the tasks that serve connections.
+//! Compression of answers that are large enough, beside the tasks that serve connections.
 //!
-//! Work on large bodies goes to the threads for blocking work, on as many of them as there are
-//! cores. When all of these are busy an answer goes out as it is: a flood costs bandwidth then, and
-//! not everybody's time.
+//! Large bodies are compressed on the threads for blocking work, on as many of them as there are
+//! cores. While all of these are busy an answer goes out uncompressed: a flood then costs
+//! bandwidth, and does not delay other clients.
 
 use std::io::{self, Cursor, Read, Write};
 use std::num::NonZero;

@@ -1,7 +1,8 @@
-//! What browsers ask before scripts of one origin may call another (docs/protocol/auth.md 1.2).
+//! The rules for scripts of other origins, for which browsers ask before such a script may call the
+//! API (docs/protocol/auth.md 1.2).
 //!
-//! Only origins that the configuration names get leave. Where it names all of them the answer is
-//! `*`, and the origin is not repeated: a page of anybody must not be able to log in with the
+//! Only origins that the configuration names are allowed. If it names all of them the answer is `*`
+//! instead of the origin of the request: a page of any origin must not be able to log in with the
 //! certificate of the browser it runs in.
 
 use bytes::Bytes;

@@ -1,7 +1,8 @@
-//! What an API says of itself to anybody: its descriptions, and a page to browse them.
+//! The descriptions of an API, which need no login, and a page to browse them.
 //!
-//! `swagger.json` is where existing tools look (docs/protocol/management-api.md 1); `openapi.json`
-//! is the newer form of the same, and `docs` shows it. The page loads nothing from elsewhere.
+//! `swagger.json` is the file that existing tools read (docs/protocol/management-api.md 1);
+//! `openapi.json` is its newer form, and `docs` is a page that shows it. The page loads nothing
+//! from other servers.
 
 use bytes::Bytes;
 use hyper::Method;

@@ -1,4 +1,4 @@
-//! Which encodings a client takes (`Accept-Encoding`).
+//! The encodings that a client accepts (`Accept-Encoding`).
 
 use hyper::header::{ACCEPT_ENCODING, HeaderMap};
 

@@ -1,5 +1,5 @@
-//! Compressed forms that are kept: made once for all who ask, within a budget that also counts
-//! those which are still being sent.
+//! Compressed answers that are kept: made once for all clients, within a budget that also counts
+//! answers which are still being sent.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

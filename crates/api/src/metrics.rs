@@ -1,8 +1,7 @@
-//! `/metrics`: everything that is measured, as Prometheus reads it
-//! (docs/protocol/operations.md 5.3).
+//! `/metrics`: all measurements, in the form for Prometheus (docs/protocol/operations.md 5.3).
 //!
-//! Who has no certificate to show may be anybody. A text is made and compressed once for all who
-//! ask, few are sent it at once, and who does not take it is cut.
+//! A client without a certificate may be a stranger. A text is therefore made and compressed once
+//! for all clients, is sent to few at once, and a client that does not read it is disconnected.
 
 use std::sync::Arc;
 use std::time::SystemTime;

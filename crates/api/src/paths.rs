@@ -1,4 +1,4 @@
-//! Request paths and queries as clients really send them.
+//! Request paths and queries in the forms that clients send.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Which operation a path and method mean: an index over the rows of the contract.
+//! The operation of a path and a method: an index over the rows of the contract.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Which APIs are served where, as clients are told.
+//! The URLs of the APIs, as clients are told.
 
 use std::collections::BTreeMap;
 

@@ -31,44 +31,44 @@ const GROUP_WAIT: Duration = Duration::from_secs(1);
 /// A hello that waits for its answer.
 #[derive(Debug)]
 pub struct PeerHello {
-    /// What the dialer said. Its token proves nothing.
+    /// The dialer's hello. Its token proves nothing.
     pub hello: Hello,
-    /// The certificates it presented, leaf first. TLS proved the key of the leaf and nothing about
-    /// the others; whether the leaf may be trusted is for the gate to decide.
+    /// The dialer's certificates, leaf first. TLS has proved that the dialer has the key of the
+    /// leaf, and nothing about the others; the gate decides whether the leaf is trusted.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// Its address.
+    /// The address of the dialer.
     pub remote: SocketAddr,
-    /// Our address.
+    /// The address of this side.
     pub local: SocketAddr,
-    /// The protocol it was routed by.
+    /// The protocol that the dialer chose by ALPN.
     pub protocol: String,
-    /// The open channel it wants to join. Whether it may is decided by secret and identity after
+    /// The open channel that the connection wants to join. Secret and identity decide on that after
     /// the gate has admitted it.
     pub joining: Option<ChannelHandle>,
 }
 
-/// What the gate lets in.
+/// The gate's answer to an admitted hello.
 #[derive(Debug)]
 pub struct Admission {
-    /// What this side calls itself.
+    /// The id of this side.
     pub listener_id: String,
-    /// Who the dialer was found to be. A further connection of a group must be found the same;
-    /// empty compares the leaf certificates.
+    /// The identity of the dialer. A further connection of a group must have the same; empty
+    /// compares the leaf certificates.
     pub identity: Vec<u8>,
     /// Headers added to the answer.
     pub headers: Headers,
-    /// Settings of the channel.
+    /// The options of the channel.
     pub channel: ChannelOptions,
-    /// The connections the channel may have; `None` answers as if grouping were unknown.
+    /// The connections that the channel may have; `None` answers like a listener without groups.
     pub group: Option<GroupPolicy>,
 }
 
-/// What the gate keeps out.
+/// The gate's refusal.
 #[derive(Debug)]
 pub struct Refusal {
-    /// Why, for the log and, if it is sent, for the dialer.
+    /// The reason, for the log and for an answer.
     pub reason: String,
-    /// The class to answer with; `None` closes without an answer, as original listeners do.
+    /// The class of the answer; `None` closes without an answer, as original listeners do.
     pub answer: Option<RejectClass>,
 }
 
@@ -84,21 +84,21 @@ impl Refusal {
     }
 }
 
-/// Decides on hellos and takes the channels they make.
+/// Decides on hellos and takes over the resulting channels.
 pub trait HelloGate: Send + Sync + 'static {
-    /// Looks at the certificates before anything is read: whom none of the network's can be is cut
-    /// at once.
+    /// Checks the certificates before anything is read, so that a peer without one of the network
+    /// is disconnected at once.
     fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
         let _ = certificates;
         Ok(())
     }
 
-    /// Decides before anything is answered. Called for every connection, further ones of a group
-    /// included: nothing in a hello exempts it.
+    /// Decides on a hello before it is answered. Called for every connection, also for further ones
+    /// of a group: nothing in a hello exempts it.
     fn check(&self, peer: &PeerHello) -> impl Future<Output = Result<Admission, Refusal>> + Send;
 
-    /// A new channel: the answer is sent, nothing is read yet. Dropping it closes it. What follows
-    /// the start belongs into a task of its own.
+    /// Takes over a new channel: the answer is sent, nothing is read yet. Dropping the channel
+    /// closes it. Work after its start belongs into a task of its own.
     fn established(&self, channel: Established) -> impl Future<Output = ()> + Send;
 }
 
@@ -109,8 +109,8 @@ pub struct AcceptOptions {
     pub hello_timeout: Duration,
     /// Largest hello.
     pub hello_limits: FrameLimits,
-    /// Whether whom the gate admits is known for good, so that its source has places of its own
-    /// from then on that strangers cannot take.
+    /// True if an admitted peer counts as known, so that its source gets places of its own that
+    /// unknown peers cannot take.
     pub vouches: bool,
 }
 
@@ -149,7 +149,7 @@ impl<G> Clone for ChannelAcceptor<G> {
 }
 
 impl<G: HelloGate> ChannelAcceptor<G> {
-    /// Makes a channel of a connection, or part of one.
+    /// Makes a channel of a connection, or adds it to one.
     pub(crate) async fn take<S>(self, connection: Accepted<S>)
     where
         S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin + Send,
@@ -191,7 +191,7 @@ enum AcceptError {
     Attach(CloseReason),
 }
 
-/// Where a connection belongs.
+/// The place of a connection.
 enum Place {
     Alone,
     First { id: String, reservation: Reservation },
@@ -266,7 +266,7 @@ impl<G: HelloGate> Inner<G> {
         Ok(())
     }
 
-    /// Reads the hello. A peer of another frame version is told which ones are spoken.
+    /// Reads the hello. A peer with another version of frames is sent the supported ones.
     async fn read_hello<S>(&self, stream: &mut TlsStream<S>) -> Result<Hello, AcceptError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -296,7 +296,7 @@ impl<G: HelloGate> Inner<G> {
                 Lookup::Unknown => return Err(AcceptError::NoGroup),
                 Lookup::Creating(mut decided) => {
                     let decision = tokio::time::timeout(GROUP_WAIT, decided.changed());
-                    // The sender is dropped when the group is open or given up: look again.
+                    // The sender is dropped when the group is opened or given up: look it up again.
                     let _ = decision.await.map_err(|_| AcceptError::GroupWait)?;
                 }
             }
@@ -334,7 +334,7 @@ impl<G: HelloGate> Inner<G> {
     }
 }
 
-/// The answer with what the gate adds. What the gate adds cannot replace what the channel says.
+/// The answer with the gate's headers, which cannot replace those of the channel.
 fn answer(admission: &Admission, hello: &Hello, id: &str) -> HelloResult {
     let mut answer = HelloResult::accept(hello, id, &admission.listener_id);
     for (key, value) in &admission.headers {

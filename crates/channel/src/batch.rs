@@ -1,4 +1,4 @@
-//! What one connection writes next: messages become frames, gathered without copying their bodies.
+//! The messages that one connection writes next: frames, collected without copying their bodies.
 
 use crate::heartbeat::now_ns;
 use crate::shared::Shared;
@@ -13,36 +13,37 @@ pub const BATCH_BYTES: usize = 64 * 1024;
 /// Messages after which a batch is full.
 pub const BATCH_FRAMES: usize = 64;
 
-/// Bodies up to this length are copied next to their heads: cheaper than a slice of their own.
+/// Longest body, in bytes, that is copied after its headers; longer ones are written from their own
+/// memory.
 const INLINE_BODY: usize = 256;
 
 /// Gives one connection messages when it has room for them.
 ///
-/// The connection asks on its own task whenever it can write; an outbox that got something after
-/// it had nothing wakes the connection through its [`UnderlayWaker`](crate::UnderlayWaker).
+/// The connection asks on its own task whenever it can write. An outbox that was empty and gets a
+/// message wakes the connection through its [`UnderlayWaker`](crate::UnderlayWaker).
 pub trait Outbox: Send {
-    /// Takes note of what is ready. Every outbox is asked before the first one fills a batch: what
-    /// becomes ready later must wait for the next batch. Otherwise it could overtake a message that
-    /// was queued before it on one of the channel's lanes, which had been emptied already. It is
-    /// flows that are ordered so, not messages: a flow that was noticed may hand out what became
-    /// ready in it since. What must follow a message on a lane therefore belongs to a flow that is
-    /// listed only after that message was queued.
+    /// Takes note of ready flows. Every outbox is asked before the first one fills a batch: a flow
+    /// that becomes ready later waits for the next batch. Otherwise it could overtake a message
+    /// that was queued earlier on one of the channel's lanes, when that lane had been emptied
+    /// already. The order holds for flows, not for messages: a noticed flow may hand out messages
+    /// that it got since. A message that must follow another one on a lane therefore belongs to a
+    /// flow that is listed only after that one was queued.
     fn notice(&mut self) {}
 
     /// Puts messages into `batch` until it is full or there are none.
     fn fill(&mut self, batch: &mut Batch);
 
-    /// Everything taken by the last [`fill`](Self::fill) has been handed to the socket.
+    /// Called when everything taken by the last [`fill`](Self::fill) has been handed to the socket.
     fn flushed(&mut self) {}
 
-    /// The connection ended before these messages, in order, were known to be written whole. They
-    /// carry the sequences they were given. Peers may have seen some of them.
+    /// Called when the connection closed before these messages, in order, were known to be written
+    /// completely. They have their sequence numbers. Peers may have received some of them.
     fn give_back(&mut self, unsent: Vec<Message>) {
         let _ = unsent;
     }
 }
 
-/// A bounded run of frames under way to the socket.
+/// The frames that are on their way to the socket, limited in number and bytes.
 #[derive(Debug)]
 pub struct Batch {
     channel: Arc<Shared>,
@@ -59,7 +60,7 @@ pub struct Batch {
 #[derive(Debug)]
 enum Segment {
     Arena(Range<usize>),
-    /// The body of a frame, by its place.
+    /// The body of the frame with this index.
     Body(usize),
 }
 
@@ -76,19 +77,20 @@ impl Batch {
         }
     }
 
-    /// Bytes that may be put in before the batch is full. A message longer than this may still be
-    /// put in while the batch is not full.
+    /// Bytes that may be added before the batch is full. A longer message may still be added while
+    /// the batch is not full.
     pub fn room(&self) -> usize {
         if self.frames.len() >= BATCH_FRAMES { 0 } else { BATCH_BYTES.saturating_sub(self.bytes) }
     }
 
-    /// True if nothing more should be put in.
+    /// True if nothing more should be added.
     pub fn is_full(&self) -> bool {
         self.room() == 0
     }
 
-    /// Puts a message in: gives it its sequence and, when due, heartbeat headers. Returns the
-    /// sequence. Nothing of it reaches the peer before the outbox has returned from filling.
+    /// Adds a message: gives it its sequence number and, when due, heartbeat headers. Returns the
+    /// sequence number. Nothing of the message reaches the peer before the outbox has returned from
+    /// filling.
     pub fn push(&mut self, mut message: Message) -> i32 {
         message.sequence = self.channel.next_sequence();
         let extra = self.channel.heartbeat.stamp(self.now_ns);
@@ -117,7 +119,7 @@ impl Batch {
         }
     }
 
-    /// Empties the batch for the next filling.
+    /// Empties the batch for the next use.
     pub(crate) fn reset(&mut self) {
         self.arena.clear();
         self.frames.clear();
@@ -127,7 +129,7 @@ impl Batch {
         self.now_ns = now_ns();
     }
 
-    /// Gives its memory back while it is empty.
+    /// Frees its memory while it is empty.
     pub(crate) fn give_back(&mut self) {
         if self.frames.is_empty() {
             self.arena = Vec::new();
@@ -140,27 +142,27 @@ impl Batch {
         self.now_ns
     }
 
-    /// How many messages are in it.
+    /// The number of messages in the batch.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// The messages from this place on.
+    /// The messages from this index on.
     pub fn from(&self, place: usize) -> &[Message] {
         self.frames.get(place..).unwrap_or_default()
     }
 
-    /// True if there is none.
+    /// True if the batch has no messages.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// True if TLS has taken all of it.
+    /// True if TLS has taken the whole batch.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken == self.bytes
     }
 
-    /// What TLS has not taken yet.
+    /// The bytes that TLS has not taken yet.
     pub(crate) fn rest(&self) -> SmallVec<[IoSlice<'_>; 2 * BATCH_FRAMES + 1]> {
         let mut skip = self.taken;
         let mut slices = SmallVec::new();
@@ -179,12 +181,12 @@ impl Batch {
         slices
     }
 
-    /// TLS has taken this many more bytes.
+    /// Notes that TLS has taken this many more bytes.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.taken += bytes;
     }
 
-    /// The messages in it, for giving them back.
+    /// Takes out the messages, to give them back.
     pub(crate) fn take_frames(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.frames)
     }

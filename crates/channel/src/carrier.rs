@@ -1,4 +1,4 @@
-//! What carries the TLS of a connection.
+//! The connection below the TLS of a channel.
 
 use std::io::{self, IoSlice, Write};
 
@@ -6,7 +6,7 @@ use tokio::{io::Interest, net::TcpStream, time::Instant};
 
 use crate::websocket::WebSocketLine;
 
-/// What carries the TLS of a connection.
+/// The connection below the TLS of a channel.
 #[derive(Debug)]
 pub(crate) enum Carrier {
     Tcp(TcpStream),
@@ -26,7 +26,7 @@ impl From<WebSocketLine> for Carrier {
 }
 
 impl Carrier {
-    /// The socket below.
+    /// The TCP socket.
     pub(crate) fn tcp(&self) -> io::Result<&TcpStream> {
         match self {
             Self::Tcp(socket) => Ok(socket),
@@ -34,14 +34,14 @@ impl Carrier {
         }
     }
 
-    /// The peer's session was found good: what carries its messages may be larger.
+    /// The peer's session was accepted: larger messages are allowed.
     pub(crate) fn judged(&mut self) {
         if let Self::WebSocket(line) = self {
             line.judged();
         }
     }
 
-    /// Bytes that were read and are held until the rest of their message comes.
+    /// Bytes that were read and are held until the rest of their message arrives.
     pub(crate) fn held(&self) -> usize {
         match self {
             Self::Tcp(_) => 0,
@@ -49,7 +49,7 @@ impl Carrier {
         }
     }
 
-    /// Moves the socket to the runtime that is entered at the moment.
+    /// Moves the socket to the runtime that the caller has entered.
     pub(crate) fn rebind(self) -> io::Result<Self> {
         match self {
             Self::Tcp(socket) => Ok(Self::Tcp(TcpStream::from_std(socket.into_std()?)?)),
@@ -65,7 +65,8 @@ impl Carrier {
         self.tcp()?.ready(interest).await.map(|_| ())
     }
 
-    /// Writes what was taken and is not written yet; `WouldBlock` if not all of it can be.
+    /// Writes the bytes that were taken and not written yet; `WouldBlock` if the socket does not
+    /// take all.
     pub(crate) fn push(&mut self) -> io::Result<()> {
         match self {
             Self::Tcp(_) => Ok(()),
@@ -73,14 +74,14 @@ impl Carrier {
         }
     }
 
-    /// Says that this side ends the connection, if the socket takes it at once.
+    /// Tells the peer that this side closes the connection, if the socket takes it at once.
     pub(crate) fn say_goodbye(&mut self) {
         if let Self::WebSocket(line) = self {
             line.say_goodbye();
         }
     }
 
-    /// When to call [`keep_alive`](Self::keep_alive).
+    /// The time at which [`keep_alive`](Self::keep_alive) is to be called.
     pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
         match self {
             Self::Tcp(_) => None,
@@ -88,7 +89,7 @@ impl Carrier {
         }
     }
 
-    /// Does what keeps the connection alive, when it is time to. An error is that the peer is gone.
+    /// Sends a keep-alive message when it is due. An error means that the peer is gone.
     pub(crate) fn keep_alive(&mut self, now: Instant) -> io::Result<()> {
         match self {
             Self::Tcp(_) => Ok(()),

@@ -8,6 +8,6 @@ use crate::pump::TlsPump;
 pub(crate) struct Connection {
     pub(crate) pump: TlsPump,
     pub(crate) kind: String,
-    /// Held for as long as the connection lives.
+    /// Held while the connection lives.
     pub(crate) slot: Option<ConnectionSlot>,
 }

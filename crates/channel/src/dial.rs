@@ -1,4 +1,5 @@
-//! Connecting to a listener: TCP, TLS, hello; with a WebSocket between TCP and TLS if the address says so.
+//! Connecting to a listener: TCP, TLS and hello; with a WebSocket between TCP and TLS if the address asks
+//! for one.
 
 use crate::carrier::Carrier;
 use crate::connection::Connection;
@@ -27,26 +28,26 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use weft_wire::hello::{Hello, HelloResult, negotiation};
 use weft_wire::{Address, FrameError, FrameLimits, Scheme};
 
-/// Where to connect, as whom, and what to be then.
+/// The options of a dial.
 #[derive(Debug, Clone)]
 pub struct DialOptions {
-    /// Where to.
+    /// The address to dial.
     pub address: Address,
-    /// The name the server's certificate must bear; `None` is the host of the address.
+    /// The name that the server's certificate must have; `None` means the host of the address.
     pub server_name: Option<String>,
-    /// Trust and client certificate.
+    /// Trusted authorities and client certificate.
     pub tls: Arc<rustls::ClientConfig>,
-    /// Protocols offered; none offers no ALPN.
+    /// Protocols that are offered; without any, ALPN is not used.
     pub alpn: Vec<String>,
-    /// What to say; grouping headers are added here.
+    /// The hello; headers for groups are added to it.
     pub hello: Hello,
-    /// Limit for all of it.
+    /// Time limit for TCP, TLS and hello together.
     pub timeout: Duration,
     /// Local address to connect from.
     pub bind: Option<IpAddr>,
     /// A proxy through which the listener is reached.
     pub proxy: Option<HttpProxy>,
-    /// Settings of the channel.
+    /// The options of the channel.
     pub channel: ChannelOptions,
     /// The connections the channel wants; `None` for a single one without grouping.
     pub group: Option<GroupPolicy>,
@@ -54,11 +55,11 @@ pub struct DialOptions {
     pub connection_id: Option<String>,
 }
 
-/// Limit of a dial where nothing else is said.
+/// The default time limit.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 impl DialOptions {
-    /// One connection to `address`, with the defaults for everything else.
+    /// Dials one connection to `address`, with defaults for all other options.
     pub fn new(
         address: Address,
         tls: Arc<rustls::ClientConfig>,
@@ -86,8 +87,8 @@ impl DialOptions {
     }
 }
 
-/// Connects. The channel does not read or write before [`Established::start`]; then, if it is a
-/// group, further connections are dialed as its policy says.
+/// Connects. The channel does not read or write before [`Established::start`]. After that, the further
+/// connections of a group are dialed by its policy.
 pub async fn dial(options: DialOptions) -> Result<Established, DialError> {
     let hello = match options.group.as_ref().and_then(|policy| policy.types.first()) {
         Some(first) => {
@@ -109,7 +110,7 @@ pub async fn dial(options: DialOptions) -> Result<Established, DialError> {
     Ok(Established::new(shared, dialed.connection, started))
 }
 
-/// A connection and what its listener answered.
+/// A connection and its listener's answer.
 #[derive(Debug)]
 pub(crate) struct Dialed {
     pub(crate) connection: Connection,
@@ -124,7 +125,7 @@ pub(crate) async fn connect(options: &DialOptions, hello: &Hello) -> Result<Dial
         address: options.error_address(),
         seconds: options.timeout.as_secs_f32(),
     };
-    // Boxed: what the caller awaits stays small.
+    // Boxed, so that the future of the caller stays small.
     let connected = Box::pin(connect_now(options, hello));
     tokio::time::timeout_at(deadline, connected).await.map_err(|_| timeout())?
 }
@@ -169,13 +170,13 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     Ok(Dialed { connection: Connection { pump, kind, slot: None }, result, peer })
 }
 
-/// Host and port, as requests name them.
+/// Host and port in the form for requests.
 fn authority(options: &DialOptions) -> String {
     let Address { host, port, .. } = &options.address;
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Says hello and makes a connection of the stream.
+/// Sends the hello and makes a connection of the stream.
 async fn greet<S>(
     options: &DialOptions,
     mut stream: TlsStream<S>,
@@ -217,7 +218,7 @@ async fn say_hello(
     Err(DialError::Refused { address: address(), text: result.text, class })
 }
 
-/// Connects to the first address of the host that answers. A proxy looks for the host itself.
+/// Connects to the first address of the host that answers. A proxy resolves the host itself.
 async fn tcp(options: &DialOptions) -> io::Result<TcpStream> {
     let (host, port) = (options.address.host.as_str(), options.address.port);
     let proxy = options.proxy.as_ref();

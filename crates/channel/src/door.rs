@@ -1,9 +1,10 @@
-//! Places for those who have not shown yet who they are.
+//! Places for peers that are not authenticated yet.
 //!
-//! A place is held from the moment a connection comes until its peer has done what lets it in. Who
-//! holds one for longer than the grace and still has shown nothing makes room when others come: the
-//! greediest source first. Of a source that has taken all that it may a place is taken back sooner,
-//! whichever it hits: who shares its address may be somebody else. Sources from which a known peer came have places of their own beside.
+//! A peer has a place from its arrival until it has done what admits it. A place is safe for the grace
+//! time. After that, its peer makes room when others arrive: a peer of the source with most places
+//! first. If a source has taken all of its places, one of them is taken back sooner, chosen at random,
+//! because another user may share the address. Sources of known peers have additional places of their
+//! own.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -13,18 +14,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 use weft_limits::{BoundedTable, Caps, TableFull, WhenFull, source_of};
 
-/// Sources that are remembered as those of known peers.
+/// Most sources of known peers that are remembered.
 const KNOWN_SOURCES: usize = 4096;
 
-/// How often it is looked whether somebody who waits gets a place because another has had his for
-/// long enough.
+/// The interval at which waiting peers are given the places of peers whose time is over.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
 
-/// How long a place is safe from others of its own source, if so many of them come that they find
-/// no room to wait either.
+/// How long a place is safe from peers of its own source, if more of them arrive than can wait.
 pub(crate) const SAFE: Duration = Duration::from_millis(250);
 
-/// Bounds of a [`Door`].
+/// The limits of a [`Door`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoorLimits {
     pub(crate) places: usize,
@@ -33,7 +32,7 @@ pub(crate) struct DoorLimits {
     pub(crate) grace: Duration,
 }
 
-/// Sources from which peers came that proved to be known.
+/// The sources of known peers.
 #[derive(Debug)]
 pub(crate) struct KnownSources(Mutex<BoundedTable<IpAddr, (), ()>>);
 
@@ -49,7 +48,7 @@ impl KnownSources {
     }
 
     fn add(&self, source: IpAddr) {
-        // There is always room: the source that was longest not seen makes it.
+        // There is always room, because the source that was not seen for longest is removed.
         let _ = self.0.lock().insert(source, (), (), Instant::now());
     }
 
@@ -58,10 +57,10 @@ impl KnownSources {
     }
 }
 
-/// The places.
+/// The places of one socket or protocol.
 pub(crate) struct Door {
     anybody: Mutex<Places>,
-    /// For known sources only.
+    /// Places for known sources only.
     reserved: Mutex<Places>,
     known: Arc<KnownSources>,
     freed: Notify,
@@ -70,11 +69,11 @@ pub(crate) struct Door {
 struct Places {
     held: BoundedTable<u64, oneshot::Sender<()>, IpAddr>,
     next: u64,
-    /// How long one is safe from its own source.
+    /// How long a place is safe from its own source.
     safe: Duration,
 }
 
-/// A place; free again when dropped.
+/// A place; released when dropped.
 pub struct PendingSlot {
     door: Arc<Door>,
     source: IpAddr,
@@ -103,28 +102,28 @@ impl Places {
         if let weft_limits::Inserted::Evicted(_, evicted) =
             self.held.insert(key, sender, source, Instant::now())?
         {
-            // Whoever holds it may be gone at this moment.
+            // The peer may have gone at this moment.
             let _ = evicted.send(());
         }
         self.next += 1;
         Ok((key, taken_back))
     }
 
-    /// Takes a place of a source back, by chance: whoever opens many keeps nobody in particular
-    /// out. False if none is old enough.
+    /// Takes a place of a source back, chosen at random, so that a peer that opens many keeps no particular peer out.
+    /// False if no place is old enough.
     fn make_way(&mut self, source: IpAddr) -> bool {
         let any = |of: usize| rand::random_range(0..of.max(1));
         let Some((_, evicted)) = self.held.take_of(&source, self.safe, Instant::now(), any) else {
             return false;
         };
-        // Whoever holds it may be gone at this moment.
+        // The peer may have gone at this moment.
         let _ = evicted.send(());
         true
     }
 }
 
 impl Door {
-    /// So many places for anybody, and a quarter as many more for known sources.
+    /// The places of `limits` for all peers, and a quarter as many more for known sources.
     pub(crate) fn new(limits: DoorLimits, known: Arc<KnownSources>) -> Arc<Self> {
         let reserved = DoorLimits {
             places: limits.places.div_ceil(4),
@@ -139,7 +138,7 @@ impl Door {
         })
     }
 
-    /// A place for a peer, or why there is none.
+    /// Takes a place for a peer; an error says why there is none.
     pub(crate) fn enter(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -156,13 +155,13 @@ impl Door {
         self.anybody.lock().enter(source).map(|entered| slot(false, entered))
     }
 
-    /// Whether known peers came from where this one comes from.
+    /// True if known peers came from this source before.
     pub(crate) fn knows(&self, peer: IpAddr) -> bool {
         self.known.has(source_of(peer))
     }
 
-    /// The same for a peer whose source has taken all that it may and cannot wait: another one of
-    /// its source makes room.
+    /// Takes a place for a peer whose source has taken all of its places and that cannot wait: another peer of the
+    /// source makes room.
     pub(crate) fn press_in(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -176,8 +175,8 @@ impl Door {
         }
     }
 
-    /// The same, waiting for a place if none is free. Meanwhile the peer keeps the one it has: it
-    /// waits for this side.
+    /// Takes a place, waiting if none is free. Meanwhile the peer keeps its present place, because it waits for this
+    /// side.
     pub(crate) async fn enter_in_turn(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -193,12 +192,12 @@ impl Door {
                 return entered;
             }
             kept.renew();
-            // Somebody may have had his place for long enough, too.
+            // The time of another place may be over meanwhile, too.
             let _ = tokio::time::timeout(PACE, self.freed()).await;
         }
     }
 
-    /// Waits until a place may have become free.
+    /// Waits until a place may have been released.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
@@ -209,17 +208,16 @@ impl PendingSlot {
         if self.is_reserved { &self.door.reserved } else { &self.door.anybody }
     }
 
-    /// The place is as safe as a new one.
+    /// Makes the place as safe as a new one.
     fn renew(&self) {
         let mut places = self.places().lock();
         if let Some(sender) = places.held.remove(&self.key) {
-            // There is room: the same entry has just left it.
+            // There is room, because the same entry has just been removed.
             let _ = places.held.insert(self.key, sender, self.source, Instant::now());
         }
     }
 
-    /// The peer has proved to be one that is known here: its source has places that strangers
-    /// cannot take from now on.
+    /// Notes that the peer is known here: its source has places that unknown peers cannot take from now on.
     pub(crate) fn vouch(&self) {
         self.door.known.add(self.source);
     }

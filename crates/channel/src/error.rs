@@ -1,4 +1,4 @@
-//! What can go wrong with a channel, and why one ended.
+//! Errors of channels, and reasons for their end.
 
 use std::sync::Arc;
 use weft_wire::hello::RejectClass;
@@ -7,13 +7,13 @@ use weft_wire::{FrameError, WireError};
 /// Why a connection or a channel ended.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CloseReason {
-    /// This side closed it.
+    /// This side closed the channel.
     #[error("closed by this side: {0}")]
     Local(Arc<str>),
     /// The peer closed its connection.
     #[error("closed by the peer")]
     Peer,
-    /// The peer sent something that is no frame, or one over the limits.
+    /// The peer sent bytes that are no frame, or a frame over the limits.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// TLS failed.
@@ -25,19 +25,20 @@ pub enum CloseReason {
     /// The peer did not answer heartbeats in time.
     #[error("the peer did not answer heartbeats in time")]
     Unresponsive,
-    /// The peer took nothing for longer than the write timeout.
+    /// The peer accepted no bytes for longer than the write timeout.
     #[error("the peer took no data for longer than the write timeout")]
     WriteTimeout,
-    /// The peer did not send the rest of a large message, and the memory for such was needed.
+    /// The peer did not send the rest of a large message, and the memory for such messages was
+    /// needed.
     #[error("a message that was not whole had to make room for others")]
     FrameMemory,
-    /// A group lost a connection that it cannot do without.
+    /// A group lost a connection that it needs.
     #[error("too few connections left: {0}")]
     TooFew(Arc<str>),
 }
 
 impl CloseReason {
-    /// This side closed it, for this reason.
+    /// The reason of a close by this side.
     pub fn local(reason: impl Into<Arc<str>>) -> Self {
         Self::Local(reason.into())
     }
@@ -50,7 +51,7 @@ impl CloseReason {
         Self::Tls(error.to_string().into())
     }
 
-    /// True if the peer is to blame and an operator should hear of it.
+    /// True if the peer caused the end and an operator should be told.
     pub fn is_fault(&self) -> bool {
         matches!(
             self,
@@ -75,15 +76,15 @@ pub enum SendError {
     /// There was no room before the deadline.
     #[error("no room in the send queue before the deadline")]
     Timeout,
-    /// The connection that had taken the message ended before it was known to be written.
+    /// The connection that had taken the message closed before the message was known to be written.
     #[error("the connection ended before the message was known to be written")]
     Lost,
-    /// The message is over the limits of frames.
+    /// The message is larger than frames may be.
     #[error("message of {length} bytes is over the limit of {limit}")]
     TooLarge {
-        /// Length of the headers or the body.
+        /// Length of the headers or the body, in bytes.
         length: usize,
-        /// The limit in force.
+        /// The limit, in bytes.
         limit: usize,
     },
 }
@@ -91,7 +92,7 @@ pub enum SendError {
 /// Why a request got no reply.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RequestError {
-    /// It was not sent.
+    /// The request was not sent.
     #[error(transparent)]
     Send(#[from] SendError),
     /// The reply did not arrive before the deadline.
@@ -113,10 +114,10 @@ pub enum DialError {
     Address {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         problem: String,
     },
-    /// No TCP connection.
+    /// The TCP connection failed.
     #[error("cannot connect to {address}: {source}")]
     Connect {
         /// The address.
@@ -124,7 +125,7 @@ pub enum DialError {
         /// The last error.
         source: std::io::Error,
     },
-    /// No TLS.
+    /// The TLS handshake failed.
     #[error("TLS with {address} failed: {source}")]
     Tls {
         /// The address.
@@ -132,7 +133,7 @@ pub enum DialError {
         /// The error.
         source: std::io::Error,
     },
-    /// The connection broke during the hello; listeners refuse that way.
+    /// The connection closed during the hello; listeners refuse in this way.
     #[error("connection to {address} closed during the hello: {source}")]
     Hello {
         /// The address.
@@ -140,36 +141,36 @@ pub enum DialError {
         /// The error.
         source: std::io::Error,
     },
-    /// The peer answered something else than a hello result.
+    /// The peer's answer is not a result of the hello.
     #[error("{address} answered the hello with something else: {source}")]
     Protocol {
         /// The address.
         address: String,
-        /// What was wrong.
+        /// The error of the answer.
         source: WireError,
     },
-    /// The peer speaks other versions of the frame.
+    /// The peer supports other versions of frames.
     #[error("{address}: server did not support requested channel version")]
     Version {
         /// The address.
         address: String,
     },
-    /// The peer refused, and said why.
+    /// The peer refused, with a reason.
     #[error("{address} refused the connection: {text}")]
     Refused {
         /// The address.
         address: String,
-        /// What it said.
+        /// The reason.
         text: String,
-        /// The class it gave.
+        /// The class of the refusal.
         class: RejectClass,
     },
-    /// It took too long.
+    /// The dial took too long.
     #[error("no connection to {address} in {seconds} s")]
     Timeout {
         /// The address.
         address: String,
-        /// The limit.
+        /// The time limit, in seconds.
         seconds: f32,
     },
 }

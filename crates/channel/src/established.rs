@@ -1,4 +1,4 @@
-//! A channel whose hello is done, and how its user's parts come to its connections.
+//! A channel after its hello, and how its connections get the parts that its user supplies.
 
 use crate::connection::Connection;
 use crate::error::CloseReason;
@@ -12,10 +12,10 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// What follows the start of a channel.
+/// Called after the start of a channel.
 pub(crate) type OnStart = Box<dyn FnOnce(&ChannelHandle) + Send>;
 
-/// A channel whose hello is done and that does not read or write yet. Dropped without
+/// A channel after its hello, which does not read or write yet. Dropped without
 /// [`start`](Self::start), it is closed.
 pub struct Established {
     shared: Arc<Shared>,
@@ -29,17 +29,17 @@ impl Established {
         Self { shared: Arc::new(shared), connection: Some(connection), started }
     }
 
-    /// The channel. Messages sent before the start wait in its lanes.
+    /// The handle of the channel. Messages sent before the start wait in its lanes.
     pub fn handle(&self) -> ChannelHandle {
         ChannelHandle::from_shared(self.shared.clone())
     }
 
-    /// Who is at the other end.
+    /// The peer of the channel.
     pub fn peer(&self) -> &PeerInfo {
         &self.shared.peer
     }
 
-    /// Begins to read and write.
+    /// Starts to read and write.
     pub fn start(mut self, behaviour: Arc<dyn Behaviour>) -> ChannelHandle {
         self.shared.set_runner(Arc::new(ByBehaviour(behaviour)));
         let handle = self.handle();
@@ -70,7 +70,7 @@ impl fmt::Debug for Established {
     }
 }
 
-/// Runs connections with the parts that the channel's user gives them.
+/// Runs connections with the parts of the channel's user.
 struct ByBehaviour(Arc<dyn Behaviour>);
 
 impl Runner for ByBehaviour {

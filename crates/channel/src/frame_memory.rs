@@ -1,10 +1,10 @@
-//! Memory of frames that are not whole yet: one budget for all connections of a process.
+//! Memory of incomplete frames: one budget for all connections of a process.
 //!
-//! What has come of a frame is held until the rest comes, which may be never. Frames of ordinary
-//! size are counted and never refused, for connections are bounded in number. Large ones have to
-//! find room: if there is none, the connection is closed that has held a large one for longest, of
-//! the source whose large frames hold the most. Peers that nobody has judged yet share a small part
-//! of their own.
+//! The part of a frame that has arrived is held until the rest arrives, which may be never. Frames of
+//! ordinary size are counted and never refused, because the number of connections is limited. A large
+//! frame has to find room: if there is none, a connection is closed, namely the one that has held a large
+//! frame for longest, of the source whose large frames hold the most bytes. Peers that are not judged
+//! yet share a small part of the budget.
 
 use crate::error::CloseReason;
 use crate::wake::UnderlayWaker;
@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use weft_limits::{Budget, Grant, source_of};
 
-/// Bytes for all connections of a process.
+/// The budget of a process, in bytes.
 const PROCESS: u64 = 256 << 20;
-/// The part of it that peers draw from whom nobody has judged.
+/// The fraction of it that unjudged peers share: an eighth.
 const UNJUDGED_SHARE: u64 = 8;
-/// What a connection may hold without being counted.
+/// Bytes that a connection may hold without being counted.
 const FREE: u64 = 4 << 10;
-/// Frames above this have to find room.
+/// Longest frame, in bytes, that needs not find room.
 const ORDINARY: u64 = 64 << 10;
 
 static OF_PROCESS: LazyLock<FrameMemory> = LazyLock::new(|| FrameMemory::new(PROCESS));
 
-/// The budget. Clones are the same.
+/// The budget. Clones share it.
 #[derive(Debug, Clone)]
 pub struct FrameMemory(Arc<Inner>);
 
@@ -37,7 +37,7 @@ struct Inner {
     large: Mutex<Large>,
 }
 
-/// Large frames that are not whole, in the order they were begun.
+/// Incomplete large frames, in the order in which they began.
 #[derive(Debug, Default)]
 struct Large {
     begun: BTreeMap<u64, Holder>,
@@ -58,32 +58,32 @@ struct Cut {
 }
 
 impl FrameMemory {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(bytes: u64) -> Self {
         let budget = Budget::new(bytes);
         let unjudged = budget.child(bytes / UNJUDGED_SHARE);
         Self(Arc::new(Inner { budget, unjudged, large: Mutex::default() }))
     }
 
-    /// The one of this process.
+    /// The budget of this process.
     pub fn of_process() -> Self {
         OF_PROCESS.clone()
     }
 
-    /// Bytes of frames that are not whole.
+    /// Bytes of incomplete frames.
     pub fn used(&self) -> u64 {
         self.0.budget.used()
     }
 }
 
-/// The frame of one connection that is not whole.
+/// The incomplete frame of one connection.
 #[derive(Debug)]
 pub(crate) struct Partial {
     memory: FrameMemory,
     source: IpAddr,
     grant: Grant,
     is_judged: bool,
-    /// Its place among the large ones.
+    /// Its number among the large frames.
     large: Option<u64>,
     cut: Arc<Cut>,
 }
@@ -95,7 +95,7 @@ impl Partial {
         Self { memory, source: source_of(peer), grant, is_judged: false, large: None, cut }
     }
 
-    /// The connection is to be closed in favour of others.
+    /// An error if the connection is to be closed in favour of others.
     pub(crate) fn check(&self) -> Result<(), CloseReason> {
         match self.cut.is_cut.load(Ordering::Relaxed) {
             true => Err(CloseReason::FrameMemory),
@@ -103,7 +103,7 @@ impl Partial {
         }
     }
 
-    /// A frame has come to its end.
+    /// Notes that the frame is complete.
     pub(crate) fn whole(&mut self) {
         if self.large.is_some() {
             self.note_large(0);
@@ -111,7 +111,7 @@ impl Partial {
         }
     }
 
-    /// The connection holds so many bytes of a frame now.
+    /// Notes that the connection holds this many bytes of a frame.
     pub(crate) fn hold(&mut self, bytes: usize, is_judged: bool) -> Result<(), CloseReason> {
         let bytes = bytes as u64;
         if is_judged && !self.is_judged {
@@ -140,7 +140,7 @@ impl Partial {
         }
     }
 
-    /// Takes the frame out of the large ones if it is none any more.
+    /// Removes the frame from the large ones if it is not large any more.
     fn note_large(&mut self, bytes: u64) {
         if bytes <= ORDINARY
             && let Some(order) = self.large.take()
@@ -160,7 +160,7 @@ impl Partial {
         let mut coming_free = 0;
         while !self.grant.try_grow(more) {
             if coming_free >= more {
-                // Those that were cut give it back at once.
+                // Connections that were closed release their bytes at once.
                 self.grant.grow_anyway(more);
                 break;
             }
@@ -179,7 +179,7 @@ impl Partial {
 }
 
 impl Large {
-    /// Takes out the oldest of the source that holds the most.
+    /// Removes the oldest frame of the source that holds the most bytes.
     fn give_up(&mut self) -> Option<(u64, Holder)> {
         let mut of_source: HashMap<IpAddr, (u64, u64)> = HashMap::new();
         for (order, holder) in &self.begun {
@@ -223,7 +223,7 @@ mod tests {
         assert!(greedy[1].check().is_ok() && modest.check().is_ok());
         greedy.remove(0);
         assert_eq!(memory.used(), 7 << 20);
-        // Whoever is the greediest itself is the one that goes.
+        // A peer that asks for memory and itself holds the most is refused.
         modest.hold(7 * MIB, true).unwrap_err();
         drop((greedy, modest));
         assert_eq!(memory.used(), 0);

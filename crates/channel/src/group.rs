@@ -3,43 +3,43 @@
 use std::time::Duration;
 use weft_wire::hello::underlay;
 
-/// How many connections of one type a channel has.
+/// The number of connections of one type in a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypePolicy {
     /// The type.
     pub kind: String,
-    /// How many the dialer keeps up.
+    /// The number that the dialer maintains.
     pub desired: usize,
-    /// With fewer the channel closes.
+    /// The channel closes with fewer.
     pub min: usize,
 }
 
 impl TypePolicy {
-    /// A type with these counts.
+    /// A type with these numbers.
     pub fn new(kind: impl Into<String>, desired: usize, min: usize) -> Self {
         Self { kind: kind.into(), desired, min }
     }
 }
 
-/// How a dialer adds connections to its channel.
+/// The times of a dialer that adds connections to its channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedialPolicy {
-    /// Wait after the first connection before further ones are dialed.
+    /// The wait after the first connection before further ones are dialed.
     pub start_delay: Duration,
-    /// Least time between dials.
+    /// Shortest time between dials.
     pub min_interval: Duration,
-    /// A connection that lives shorter counts as a failed dial; `None` counts none.
+    /// A connection that closes sooner counts as a failed dial; `None` counts none.
     pub min_stable: Option<Duration>,
-    /// Wait after the first failure; doubled by each further one.
+    /// The wait after the first failure; doubled by each further one.
     pub backoff: Duration,
     /// Longest wait.
     pub max_backoff: Duration,
-    /// Whether the channel lives on without connections and dials until it has one again.
+    /// True if the channel lives on without connections, and dials until it has one again.
     pub survive: bool,
 }
 
 impl RedialPolicy {
-    /// Settings of a link or SDK dialer.
+    /// The settings of dialers of links and of SDKs.
     pub const LINK: Self = Self {
         start_delay: Duration::from_secs(3),
         min_interval: Duration::ZERO,
@@ -48,7 +48,7 @@ impl RedialPolicy {
         max_backoff: Duration::from_secs(60),
         survive: false,
     };
-    /// Settings of a router's control dialer.
+    /// The settings of a router's dialer of controllers.
     pub const CONTROL: Self = Self {
         start_delay: Duration::from_secs(5),
         min_interval: Duration::from_secs(1),
@@ -67,32 +67,32 @@ impl RedialPolicy {
     }
 }
 
-/// The connections a channel may and must have.
+/// The connections that a channel may have and must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupPolicy {
-    /// By type; the first one is what a dialer begins with.
+    /// The types; a dialer begins with the first one.
     pub types: Vec<TypePolicy>,
-    /// With fewer in all the channel closes.
+    /// The channel closes with fewer connections in all.
     pub min_total: usize,
-    /// More are refused.
+    /// Further connections are refused.
     pub max_total: usize,
-    /// How a dialer adds connections; a listener has none.
+    /// The times of a dialer that adds connections; `None` for a listener.
     pub redial: Option<RedialPolicy>,
 }
 
-/// Most connections that a listener takes into one group.
+/// Most connections that a listener accepts into one group.
 const MAX_TOTAL: usize = 200;
 
 impl GroupPolicy {
-    /// What a listener expects of a control channel. What was under way on a default connection
-    /// that is lost cannot be sent again, and what comes after it would be taken without it: the
-    /// channel closes, and both sides begin anew. A channel may begin with another type.
+    /// The group of a control channel, for the listener. Messages under way on a default connection
+    /// that is lost cannot be sent again, and later ones would be handled without them. The channel
+    /// closes instead, and both sides begin again. A channel may begin with another type.
     pub fn control_listener() -> Self {
         let types = vec![TypePolicy::new(underlay::CTRL_DEFAULT, 0, 1)];
         Self { types, min_total: 1, max_total: 16, redial: None }
     }
 
-    /// What a router wants of its control channel; `high` if the controller knows groups.
+    /// The group of a control channel, for the router; `high` if the controller supports groups.
     pub fn control_dialer(high: bool) -> Self {
         let types = vec![
             TypePolicy::new(underlay::CTRL_DEFAULT, 1, 0),
@@ -101,13 +101,13 @@ impl GroupPolicy {
         Self { types, min_total: 0, max_total: 16, redial: Some(RedialPolicy::CONTROL) }
     }
 
-    /// What the accepting side of a link expects.
+    /// The group of a link, for the listener.
     pub fn link_listener() -> Self {
         let types = vec![TypePolicy::new(underlay::LINK_DEFAULT, 0, 1)];
         Self { types, min_total: 1, max_total: MAX_TOTAL, redial: None }
     }
 
-    /// What the dialing side of a link wants.
+    /// The group of a link, for the dialer.
     pub fn link_dialer(default: usize, ack: usize, start_delay: Duration) -> Self {
         let types = vec![
             TypePolicy::new(underlay::LINK_DEFAULT, default.max(1), 1),
@@ -117,13 +117,13 @@ impl GroupPolicy {
         Self { types, min_total: 1, max_total: MAX_TOTAL, redial: Some(redial) }
     }
 
-    /// What a router expects of an SDK.
+    /// The group of an SDK's channel, for the router.
     pub fn edge_listener() -> Self {
         let types = vec![TypePolicy::new(underlay::EDGE_DEFAULT, 0, 1)];
         Self { types, min_total: 1, max_total: 32, redial: None }
     }
 
-    /// What an SDK wants of a router.
+    /// The group of an SDK's channel, for the SDK.
     pub fn edge_dialer(default: usize, control: usize) -> Self {
         let types = vec![
             TypePolicy::new(underlay::EDGE_DEFAULT, default.max(1), 1),
@@ -137,7 +137,8 @@ impl GroupPolicy {
         Self { types, min_total: 1, max_total: 32, redial: Some(redial) }
     }
 
-    /// What is missing, if the channel must close: `live` are the types of its connections.
+    /// The reason for closing a channel whose connections have the types `live`; `None` if it may
+    /// go on.
     pub(crate) fn violated(&self, live: &[&str]) -> Option<String> {
         if live.len() < self.min_total {
             return Some(format!("{} of at least {}", live.len(), self.min_total));
@@ -149,7 +150,7 @@ impl GroupPolicy {
         })
     }
 
-    /// The type a dialer should dial next.
+    /// The type that a dialer should dial next.
     pub(crate) fn missing(&self, live: &[&str]) -> Option<&str> {
         if live.len() >= self.max_total {
             return None;
@@ -161,8 +162,7 @@ impl GroupPolicy {
     }
 }
 
-/// Compares secrets in a time that does not depend on where they differ. An empty secret never
-/// matches.
+/// Compares secrets in constant time. An empty secret never matches.
 pub(crate) fn secrets_match(ours: &[u8], theirs: &[u8]) -> bool {
     if ours.is_empty() || ours.len() != theirs.len() {
         return false;

@@ -1,4 +1,4 @@
-//! A channel as its users see it.
+//! The handle of a channel.
 
 use crate::error::{CloseReason, RequestError, SendError};
 use crate::heartbeat::{Liveness, now_ns};
@@ -14,8 +14,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use weft_wire::Message;
 
-/// A channel. Clones are the same channel; it closes by [`close`](Self::close), by its peer or by a
-/// fault, not by dropping handles.
+/// The handle of a channel. Clones are handles of the same channel. A channel is closed by
+/// [`close`](Self::close), by its peer or by an error, and not by dropping handles.
 #[derive(Clone)]
 pub struct ChannelHandle(Arc<Shared>);
 
@@ -85,8 +85,8 @@ impl ChannelHandle {
         self.request_on(Lane::Default, message, timeout).await
     }
 
-    /// Sends a request on a lane and waits for its reply. Dropping the future gives up; a reply
-    /// that comes later goes to the handler.
+    /// Sends a request on a lane and waits for its reply. Dropping the future cancels the wait; a
+    /// later reply goes to the handler.
     pub async fn request_on(
         &self,
         lane: Lane,
@@ -101,7 +101,7 @@ impl ChannelHandle {
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => Err(RequestError::Closed(self.0.close_reason())),
             Err(_) => {
-                // A reply may have come at this moment; from here on the handler gets it.
+                // A reply may have come at this moment; the handler gets it from here on.
                 pending.reply.close();
                 pending.reply.try_recv().unwrap_or(Err(RequestError::Timeout))
             }
@@ -113,13 +113,13 @@ impl ChannelHandle {
         self.send(reply.in_reply_to(request)).await
     }
 
-    /// The peer was found to be good: from now on it may send what the options allow. To be called
+    /// The peer was accepted: from now on it may send as much as the options allow. To be called
     /// before the peer is told anything that makes it send more.
     pub fn judged(&self) {
         self.0.judged();
     }
 
-    /// Closes the channel. What is queued is still written, for a moment.
+    /// Closes the channel. Queued messages are still written, within a second.
     pub fn close(&self, reason: impl Into<Arc<str>>) {
         self.0.close(CloseReason::local(reason));
     }
@@ -135,7 +135,7 @@ impl ChannelHandle {
         }
     }
 
-    /// Why the channel is closed, if it is.
+    /// The reason, if the channel is closed.
     pub fn closed_because(&self) -> Option<CloseReason> {
         self.0.is_closed().then(|| self.0.close_reason())
     }
@@ -145,17 +145,17 @@ impl ChannelHandle {
         self.0.is_closed()
     }
 
-    /// Lets somebody see every message from now on. False if somebody does already.
+    /// Shows every message to a tap from now on. False if there is a tap already.
     pub fn tap(&self, tap: Arc<dyn Tap>) -> bool {
         self.0.tap.set(tap).is_ok()
     }
 
-    /// Who is at the other end.
+    /// The peer of the channel.
     pub fn peer(&self) -> &PeerInfo {
         &self.0.peer
     }
 
-    /// What the channel is called in logs.
+    /// The name of the channel in logs.
     pub fn label(&self) -> &str {
         &self.0.options.label
     }
@@ -165,17 +165,17 @@ impl ChannelHandle {
         self.0.underlays()
     }
 
-    /// Changes whenever a connection is added or removed; the value counts the changes.
+    /// Changes whenever a connection is added or removed; the value counts these changes.
     pub fn underlay_changes(&self) -> watch::Receiver<u32> {
         self.0.subscribe_changes()
     }
 
-    /// Changes when the channel got a connection again after it had lost all.
+    /// Changes when the channel gets a connection after it had lost all of them.
     pub fn generations(&self) -> watch::Receiver<u32> {
         self.0.subscribe_generations()
     }
 
-    /// How the peer answers heartbeats.
+    /// The peer's answers to heartbeats.
     pub fn liveness(&self) -> Liveness {
         self.0.heartbeat.liveness(now_ns())
     }
@@ -185,7 +185,7 @@ impl ChannelHandle {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Id of the group, if the channel may have several connections.
+    /// The id of the group, if the channel may have several connections.
     pub fn group_id(&self) -> Option<String> {
         self.0.group.as_ref().map(|group| group.state.lock().id.clone())
     }

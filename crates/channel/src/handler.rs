@@ -1,4 +1,4 @@
-//! What a user of a channel brings: where messages go, and where further ones come from.
+//! The interface to a user of a channel: a handler of messages, and an outbox for more of them.
 
 use crate::batch::Outbox;
 use crate::error::CloseReason;
@@ -12,48 +12,49 @@ use weft_wire::Message;
 /// Whether a connection goes on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// Give me the next message.
+    /// The connection reads the next message.
     Continue,
-    /// Give me nothing more until [`UnderlayWaker::resume`] is called. The connection stays up and
+    /// The connection reads nothing until [`UnderlayWaker::resume`] is called. It stays open and
     /// goes on writing.
     Pause,
 }
 
-/// Takes the messages of one connection, on its task. It must not block: what takes long goes to a
-/// task of its own, and what awaits a reply of the same channel must, or the reply is never read.
+/// Handles the messages of one connection, on its task. It must not block. Slow work goes to a task
+/// of its own; so must everything that waits for a reply of the same channel, or the reply is never
+/// read.
 ///
-/// Replies that somebody waits for, heartbeats and latency probes do not come here.
+/// Replies to waiting requests, heartbeats and latency probes are not passed to a handler.
 pub trait Handler: Send {
-    /// A message has arrived.
+    /// Called for each message.
     fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Flow;
 
-    /// What was readable has been read, or the turn's share of it.
+    /// Called when the readable bytes, or a turn's share of them, have been read.
     fn on_turn_end(&mut self, channel: &ChannelHandle) {
         let _ = channel;
     }
 
-    /// The connection was resumed after [`Flow::Pause`].
+    /// Called when the connection was resumed after [`Flow::Pause`].
     fn on_resume(&mut self, channel: &ChannelHandle) -> Flow {
         let _ = channel;
         Flow::Continue
     }
 
-    /// The peer answered a heartbeat.
+    /// Called when the peer answered a heartbeat.
     fn on_heartbeat(&mut self, rtt: Duration) {
         let _ = rtt;
     }
 
-    /// The connection has ended; the channel may live on.
+    /// Called when the connection has closed; the channel may live on.
     fn on_detach(&mut self, reason: &CloseReason) {
         let _ = reason;
     }
 }
 
-/// What a user gives one connection.
+/// The parts that a user gives one connection.
 pub struct Parts {
-    /// Takes its messages.
+    /// Handles its messages.
     pub handler: Box<dyn Handler>,
-    /// Gives it messages beyond those sent through the handle.
+    /// Supplies messages beyond those sent through the handle.
     pub outbox: Option<Box<dyn Outbox>>,
 }
 
@@ -63,10 +64,10 @@ impl std::fmt::Debug for Parts {
     }
 }
 
-/// What a user gives a channel: parts for each of its connections.
+/// Supplies the parts for each connection of a channel.
 pub trait Behaviour: Send + Sync + 'static {
-    /// A connection joins the channel, at first the one that founds it. Called before it reads or
-    /// writes.
+    /// Called when a connection joins the channel, and first for the one that founds it. Called
+    /// before the connection reads or writes.
     fn attach(
         &self,
         underlay: &UnderlayInfo,
@@ -74,7 +75,7 @@ pub trait Behaviour: Send + Sync + 'static {
         channel: &ChannelHandle,
     ) -> Parts;
 
-    /// The channel has ended. Called once.
+    /// Called once, when the channel has closed.
     fn closed(&self, reason: &CloseReason) {
         let _ = reason;
     }

@@ -6,7 +6,7 @@ use tokio_rustls::TlsStream;
 use weft_wire::frame::{self, Decoder};
 use weft_wire::{FrameError, FrameLimits, Message};
 
-/// Why no first message was read.
+/// Why a first message could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]
@@ -15,7 +15,7 @@ pub(crate) enum ReadError {
     Frame(#[from] FrameError),
 }
 
-/// Reads one message and not a byte more: what follows belongs to the connection's task.
+/// Reads one message and not a byte more, because later bytes belong to the connection's task.
 pub(crate) async fn read_message<S>(
     stream: &mut S,
     limits: FrameLimits,
@@ -35,7 +35,7 @@ where
         if let Some(message) = decoder.decode(&mut input)? {
             return Ok(message);
         }
-        // Headers and body may both be absent: then the frame is complete without another byte.
+        // A frame without headers and body is complete without another byte.
         if decoder.missing() == 0
             && let Some(message) = decoder.decode(&mut &[][..])?
         {
@@ -53,7 +53,7 @@ where
     stream.flush().await
 }
 
-/// Takes a TLS stream apart.
+/// Takes a TLS stream apart: the socket, and the state of TLS.
 pub(crate) fn into_parts<S>(stream: TlsStream<S>) -> (S, rustls::Connection) {
     match stream {
         TlsStream::Client(stream) => {

@@ -1,8 +1,8 @@
-//! Heartbeats: whether the peer is alive, and how far away (docs/protocol/channel.md 11.1).
+//! Heartbeats: whether the peer is alive, and the round-trip time to it
+//! (docs/protocol/channel.md 11.1).
 //!
-//! A heartbeat is a header on whatever message goes out next. The newest one received is answered
-//! on the next message out. Times are nanoseconds of one clock of this process; the peer only gives
-//! them back.
+//! A heartbeat is a header of any message that is sent. The newest one received is answered with the next
+//! message that is sent. Times are nanoseconds of one clock of this process; the peer only returns them.
 
 use parking_lot::Mutex;
 use std::sync::LazyLock;
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weft_wire::Headers;
 use weft_wire::hello::header;
 
-/// When heartbeats are sent, and what happens without answers.
+/// The times of heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatOptions {
     /// Time between heartbeats.
     pub send_interval: Duration,
-    /// How often an idle connection looks whether one is due.
+    /// The interval at which an idle connection checks if a heartbeat is due.
     pub check_interval: Duration,
-    /// Closes the channel when no answer came for this long; `None` never.
+    /// Closes the channel after this time without an answer; `None` never does.
     pub close_unresponsive: Option<Duration>,
     /// Added to the first `close_unresponsive` of a new channel.
     pub grace: Duration,
@@ -40,7 +40,7 @@ impl HeartbeatOptions {
     };
 }
 
-/// How the peer answers heartbeats.
+/// The peer's answers to heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Liveness {
     /// Round trip of the last answered heartbeat.
@@ -56,21 +56,22 @@ pub struct Liveness {
 pub(crate) struct Heartbeat {
     options: Option<HeartbeatOptions>,
     state: Mutex<State>,
-    /// Before this time no message carries anything, so that most messages take no lock.
+    /// The time before which messages carry no heartbeat headers, so that most of them take no
+    /// lock.
     attention: AtomicU64,
 }
 
 #[derive(Debug)]
 struct State {
-    /// When the last heartbeat was sent.
+    /// The time at which the last heartbeat was sent.
     sent: Option<u64>,
-    /// The oldest heartbeat without answer.
+    /// The oldest heartbeat without an answer.
     unanswered: Option<u64>,
-    /// The peer's newest heartbeat, not yet answered.
+    /// The peer's newest heartbeat that is not answered yet.
     to_answer: Option<u64>,
-    /// When the last answer came, or the channel began.
+    /// The time of the last answer, or of the start of the channel.
     responded: u64,
-    /// The channel is not closed for silence before this.
+    /// The time before which the channel is not closed for silence.
     grace_until: u64,
     rtt: Option<Duration>,
 }
@@ -107,7 +108,7 @@ impl Heartbeat {
         self.options.map(|options| options.check_interval)
     }
 
-    /// The headers the next message carries: a heartbeat if one is due, and an answer.
+    /// The headers of the next message: a heartbeat if one is due, and an answer.
     pub(crate) fn stamp(&self, now: u64) -> Headers {
         let mut headers = Headers::new();
         if now < self.attention.load(Ordering::Relaxed) {
@@ -138,7 +139,7 @@ impl Heartbeat {
         self.attention.store(attention, Ordering::Relaxed);
     }
 
-    /// True if a message should go out now for the sake of its heartbeat headers.
+    /// True if a message should be sent now because of its heartbeat headers.
     pub(crate) fn wants_message(&self, now: u64) -> bool {
         now >= self.attention.load(Ordering::Relaxed)
     }
@@ -148,14 +149,15 @@ impl Heartbeat {
         state.sent.is_none_or(|sent| now.saturating_sub(sent) > nanos(options.send_interval))
     }
 
-    /// The peer sent a heartbeat.
+    /// Notes a heartbeat of the peer.
     pub(crate) fn received(&self, value: u64) {
         let mut state = self.state.lock();
         state.to_answer = Some(value);
         self.update_attention(&state);
     }
 
-    /// The peer answered a heartbeat: the round trip. Answers to times we never gave are ignored.
+    /// Notes an answer of the peer; returns the round-trip time. Answers to times that were never
+    /// sent are ignored.
     pub(crate) fn answered(&self, value: u64, now: u64) -> Option<Duration> {
         let mut state = self.state.lock();
         if state.sent.is_none_or(|sent| value > sent) {
@@ -177,7 +179,7 @@ impl Heartbeat {
         now.saturating_sub(state.responded.max(state.grace_until)) > nanos(limit)
     }
 
-    /// Begins the countdown anew, after the channel was without a connection.
+    /// Starts the time of silence again, after the channel had no connection.
     pub(crate) fn restart(&self, now: u64) {
         let mut state = self.state.lock();
         state.responded = now;

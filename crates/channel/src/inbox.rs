@@ -1,4 +1,4 @@
-//! Receiving messages with an async call, for users that need no handler of their own.
+//! Receiving messages by an async call, for users without a handler of their own.
 
 use crate::error::CloseReason;
 use crate::handle::ChannelHandle;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use weft_wire::Message;
 
-/// Bounds of an [`Inbox`]. Beyond them the connections are not read.
+/// The limits of an [`Inbox`]. While they are reached, the connections are not read.
 #[derive(Debug, Clone, Copy)]
 pub struct InboxLimits {
     /// Most messages that wait.
@@ -28,8 +28,8 @@ impl Default for InboxLimits {
 
 /// The receiving half of [`inbox`].
 ///
-/// While it is full, nothing of the channel is read, replies included: whoever empties it must not
-/// wait for a reply of the same channel while doing so.
+/// While it is full, nothing of the channel is read, replies included: a task that empties it must
+/// not wait for a reply of the same channel.
 #[derive(Debug)]
 pub struct Inbox(Arc<Shelf>);
 
@@ -44,7 +44,7 @@ struct Shelf {
 struct State {
     messages: VecDeque<Message>,
     bytes: usize,
-    /// Connections to resume when there is room.
+    /// Connections that are resumed when there is room.
     paused: Vec<UnderlayWaker>,
     closed: bool,
     abandoned: bool,
@@ -57,7 +57,7 @@ pub fn inbox(limits: InboxLimits) -> (Arc<dyn Behaviour>, Inbox) {
 }
 
 impl Inbox {
-    /// The next message; `None` when the channel has ended and everything was taken.
+    /// The next message; `None` when the channel has closed and all messages were taken.
     pub async fn recv(&mut self) -> Option<Message> {
         loop {
             let filled = self.0.filled.notified();
@@ -68,7 +68,7 @@ impl Inbox {
         }
     }
 
-    /// The next message if one is there.
+    /// The next message, if there is one.
     pub fn try_recv(&mut self) -> Option<Message> {
         self.0.pop().flatten()
     }
@@ -86,7 +86,7 @@ impl Drop for Inbox {
 }
 
 impl Shelf {
-    /// Adds a message, or keeps the waker to call when there is room.
+    /// Adds a message, or keeps the waker to be called when there is room.
     fn push(&self, message: Message, waker: &UnderlayWaker) -> Result<(), Message> {
         let mut state = self.state.lock();
         if state.abandoned {
@@ -105,7 +105,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// `Some(None)` is the end, `None` is nothing yet.
+    /// `Some(None)` is the end; `None` means that nothing has arrived yet.
     fn pop(&self) -> Option<Option<Message>> {
         let mut state = self.state.lock();
         let Some(message) = state.messages.pop_front() else {

@@ -1,4 +1,4 @@
-//! What a connection writes of the lanes of its channel.
+//! The messages of a channel's lanes, for one connection.
 
 use crate::batch::{Batch, Outbox};
 use crate::lanes::{Lane, Part};
@@ -7,12 +7,12 @@ use crate::waiters::Waiter;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// The outbox that every connection has: the lanes it is responsible for.
+/// The outbox that every connection has: the lanes that the connection empties.
 #[derive(Debug)]
 pub(crate) struct LaneOutbox {
     channel: Arc<Shared>,
     part: Part,
-    /// Those who want to know when the batch at hand has been handed to the socket.
+    /// Senders that are told when the present batch has been handed to the socket.
     written: Vec<oneshot::Sender<()>>,
 }
 
@@ -50,6 +50,6 @@ impl Outbox for LaneOutbox {
         }
     }
 
-    // Control messages are not sent again on another connection: peers may have seen them, and
-    // some rely on their order. Whoever waits for them learns it by the dropped sender.
+    // Control messages are not sent again on another connection: peers may have received them, and
+    // some rely on their order. A dropped sender tells waiting tasks.
 }

@@ -1,9 +1,9 @@
-//! The bounded send queues every channel has, and which connection empties which.
+//! The bounded send queues of every channel, and the connections that empty them.
 //!
-//! There are three lanes. A channel of one connection sends them all over it; in a group each
-//! special connection has its own lane, and the default connection takes what has no connection of
-//! its own
-//! (docs/protocol/channel.md 15.1, docs/protocol/control-plane.md 1.1, docs/protocol/sdk.md 2.1).
+//! There are three lanes. A channel of one connection sends all of them over it. In a group each special
+//! connection has its own lane, and the default connection empties the lanes without a connection of
+//! their own (docs/protocol/channel.md 15.1, docs/protocol/control-plane.md 1.1,
+//! docs/protocol/sdk.md 2.1).
 
 use crate::options::LaneLimits;
 use crate::waiters::Waiter;
@@ -15,23 +15,23 @@ use tokio::time::Instant;
 use weft_wire::Message;
 use weft_wire::hello::underlay;
 
-/// Which queue a message waits in.
+/// The queue of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Lane {
-    /// Everything else.
+    /// All other messages.
     #[default]
     Default,
-    /// Circuits and routes on control channels, requests on SDK connections.
+    /// Circuits and routes on control channels; requests on SDK channels.
     High,
-    /// Inspection.
+    /// Inspections.
     Low,
 }
 
 impl Lane {
-    /// In the order in which a connection empties them.
+    /// The lanes in the order in which a connection empties them.
     pub(crate) const ALL: [Self; 3] = [Self::High, Self::Default, Self::Low];
 
-    /// The lane that a connection of this type is for.
+    /// The lane of connections of this type.
     pub(crate) fn of_underlay(kind: &str) -> Self {
         match kind {
             underlay::CTRL_HIGH | underlay::EDGE_CONTROL => Self::High,
@@ -49,20 +49,20 @@ impl Lane {
     }
 }
 
-/// What a connection of a channel is for.
+/// The part of a connection in its channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Its own lane.
+    /// The connection's own lane.
     pub(crate) lane: Lane,
-    /// It has an outbox of its own besides the lanes.
+    /// True if it has an outbox of its own besides the lanes.
     pub(crate) carries_data: bool,
 }
 
-/// The lanes that have a connection of their own right now.
+/// The lanes that have a connection of their own at the moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LiveLanes(u8);
 
-/// A default connection carries data.
+/// The bit for a default connection that carries data.
 const CARRIER: u8 = 8;
 
 impl LiveLanes {
@@ -75,9 +75,9 @@ impl LiveLanes {
         self.0 & lane.bit() != 0
     }
 
-    /// True if a connection empties `lane`: its own one, and those without a connection if it is
-    /// the default one or there is none. Of several default connections only those that carry data
-    /// count, if one does: data must not overtake the message that it depends on.
+    /// True if a connection empties `lane`: its own lane; and if it is the default one, or there is
+    /// none, the lanes without a connection. If a default connection carries data, only those that
+    /// do count, so that data does not overtake a message that it depends on.
     pub(crate) fn empties(self, part: Part, lane: Lane) -> bool {
         if part.lane == Lane::Default && self.0 & CARRIER != 0 && !part.carries_data {
             return false;
@@ -92,9 +92,9 @@ impl LiveLanes {
 pub(crate) struct Entry {
     pub(crate) message: Message,
     pub(crate) waiter: Option<Waiter>,
-    /// Told when the message has been handed to the socket.
+    /// Notified when the message has been handed to the socket.
     pub(crate) written: Option<oneshot::Sender<()>>,
-    /// The room it takes, given back when it leaves the queue.
+    /// The room that the message takes, released when it leaves the queue.
     pub(crate) room: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
 }
 
@@ -107,7 +107,7 @@ impl Entry {
 #[derive(Debug, Default)]
 struct Entries {
     queue: VecDeque<Entry>,
-    /// Nobody writes them any more.
+    /// True if the entries are not written any more.
     is_over: bool,
 }
 
@@ -148,7 +148,7 @@ impl LaneQueue {
         self.take_in(entry)
     }
 
-    /// Queues an entry as soon as there is room.
+    /// Queues an entry when there is room.
     pub(crate) async fn push(&self, mut entry: Entry, deadline: Instant) -> Result<(), Full> {
         let room = async {
             let message = self.messages.clone().acquire_owned().await.map_err(|_| Full::Closed)?;
@@ -169,13 +169,14 @@ impl LaneQueue {
         Ok(())
     }
 
-    /// Takes no more entries; those in it can still be written.
+    /// Accepts no more entries; queued ones can still be written.
     pub(crate) fn close(&self) {
         self.messages.close();
         self.bytes.close();
     }
 
-    /// The channel is closed and has no connection: whoever waits for an entry in it learns that.
+    /// The channel is closed and has no connection: drops the entries, which tells tasks that wait
+    /// for them.
     pub(crate) fn end(&self) {
         let unwritten = {
             let mut entries = self.entries.lock();

@@ -10,14 +10,31 @@
 //!            socket <- TLS <- Batch <- control lanes first, then the Outbox of the user
 //! ```
 //!
-//! The writer *pulls*: nothing stands between a message and the socket but the batch at hand, so
-//! whoever schedules fairly does so in its [`Outbox`]. Ordinary users need none: they send through
-//! [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive through an
+//! The writer *pulls*: the only buffer between a message and the socket is the present batch, so that
+//! an [`Outbox`] that schedules fairly needs no more than that. Most users need no outbox: they send
+//! through a [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive through an
 //! [`Inbox`].
 //!
-//! What may arrive is limited before it costs anything: pending handshakes in all and per source,
-//! time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS is carried
-//! by a TCP socket or, for programs in browsers, by the messages of a WebSocket.
+//! Everything that a peer can cause is limited before it costs anything: pending handshakes in all and
+//! per source, time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS
+//! is carried by a TCP socket or, for programs in browsers, by the messages of a WebSocket.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use weft_channel::{DialOptions, InboxLimits, dial, inbox};
+//! use weft_wire::Message;
+//!
+//! # async fn example(options: DialOptions, request: Message) -> Result<(), Box<dyn std::error::Error>> {
+//! let (behaviour, mut inbox) = inbox(InboxLimits::default());
+//! let channel = dial(options).await?.start(behaviour);
+//! let reply = channel.request(request, Duration::from_secs(5)).await?;
+//! println!("reply of {} bytes", reply.body.len());
+//! while let Some(message) = inbox.recv().await {
+//!     println!("message of type {}", message.content_type);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod accept;
 mod batch;

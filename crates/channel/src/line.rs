@@ -1,4 +1,4 @@
-//! Connections that have no place yet, in the order they came.
+//! Connections that wait for a place, in their order of arrival.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -8,20 +8,20 @@ use weft_limits::{BoundedTable, Caps, WhenFull, source_of};
 
 use crate::ListenerLimits;
 
-/// A connection that has no place yet.
+/// A connection that waits for a place.
 pub(crate) struct Waiting {
     pub(crate) socket: TcpStream,
     pub(crate) remote: SocketAddr,
 }
 
-/// Those who wait because all places are taken, and those whose own source has taken all that it
-/// may. Whoever comes when there is no room takes that of the oldest of the source that has most,
-/// which is closed.
+/// The connections that wait because all places are taken, and those whose source has taken all of
+/// its places. When the line is full, the oldest connection of the source with most in it is
+/// closed, and the new one takes its position.
 pub(crate) struct Line {
     strangers: BoundedTable<u64, Waiting, IpAddr>,
     behind_their_own: BoundedTable<u64, Waiting, IpAddr>,
     per_source: usize,
-    /// How many may wait behind others of their sources.
+    /// Most connections that wait behind others of their source.
     behind: usize,
     next: u64,
 }
@@ -37,7 +37,7 @@ impl Line {
                 when_full: WhenFull::EvictOldest,
             })
         };
-        // Few sources can have all that they may at once.
+        // Only few sources can have all of their places at once.
         let behind = per_source.max(limits.pending / 4);
         Self {
             strangers: of(limits.pending),
@@ -52,7 +52,7 @@ impl Line {
         !self.has_strangers() && self.behind_their_own.is_empty()
     }
 
-    /// Whether somebody waits because all places are taken.
+    /// True if a connection waits because all places are taken.
     pub(crate) fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()
     }
@@ -60,11 +60,11 @@ impl Line {
     pub(crate) fn push(&mut self, waiting: Waiting) {
         let source = source_of(waiting.remote.ip());
         self.next += 1;
-        // There is always room, for somebody makes it.
+        // There is always room, because another one is removed.
         let _ = self.strangers.insert(self.next, waiting, source, Instant::now());
     }
 
-    /// The address of the first.
+    /// The address of the first connection in the line.
     pub(crate) fn first(&self) -> Option<IpAddr> {
         self.strangers.oldest().map(|(_, waiting)| waiting.remote.ip())
     }
@@ -73,12 +73,12 @@ impl Line {
         self.strangers.pop_oldest().map(|(_, waiting)| waiting)
     }
 
-    /// Whether somebody waits behind others of this one's source.
+    /// True if a connection waits behind others of this source.
     pub(crate) fn has_of(&self, peer: IpAddr) -> bool {
         self.behind_their_own.held_by(&source_of(peer)) > 0
     }
 
-    /// Whether no more can wait behind others of this one's source.
+    /// True if no more connections can wait behind others of this source.
     pub(crate) fn is_full_for(&self, peer: IpAddr) -> bool {
         let line = &self.behind_their_own;
         line.held_by(&source_of(peer)) >= self.per_source || line.len() >= self.behind
@@ -87,16 +87,16 @@ impl Line {
     pub(crate) fn push_behind_its_own(&mut self, waiting: Waiting) {
         let source = source_of(waiting.remote.ip());
         self.next += 1;
-        // The same.
+        // There is always room, because another one is removed.
         let _ = self.behind_their_own.insert(self.next, waiting, source, Instant::now());
     }
 
-    /// The sources of those who wait behind others of theirs.
+    /// The sources of connections that wait behind others of their source.
     pub(crate) fn full_sources(&self) -> Vec<IpAddr> {
         self.behind_their_own.sources().copied().collect()
     }
 
-    /// The address of the first of a source.
+    /// The address of the first connection of a source.
     pub(crate) fn first_of(&self, source: IpAddr) -> Option<IpAddr> {
         self.behind_their_own.oldest_of(&source).map(|(_, waiting)| waiting.remote.ip())
     }

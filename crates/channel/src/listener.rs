@@ -1,18 +1,18 @@
 //! Listening sockets, each shared by the protocols registered on it.
 //!
-//! Several protocols may listen on one `host:port`; the ALPN of the TLS handshake decides which one
-//! a connection is for (docs/protocol/channel.md 3.1). The socket belongs to the registrations: it
+//! Several protocols may listen on one `host:port`; the ALPN of the TLS handshake decides on the
+//! protocol of a connection (docs/protocol/channel.md 3.1). The socket belongs to the registrations: it
 //! closes with the last one.
 //!
 //! ```text
-//! accept -> door of the socket: until the peer has said which protocol it is for
-//!        -> door of the protocol: until the peer has shown who it is
+//! accept -> door of the socket: until the peer has named its protocol
+//!        -> door of the protocol: until the peer is authenticated
 //!        -> connections of the protocol
 //! ```
 //!
-//! What clients of one protocol take up is therefore never taken from those of another, but for the
-//! first words. Whoever comes while the door of the socket is full waits in a line, or, if his
-//! source is known, has a place of his own (see [`crate::door`]).
+//! Clients of one protocol therefore take no places from those of another, except for the time until
+//! they have named their protocol. A connection that arrives while the door of the socket is full waits
+//! in a line, or takes a place of its own if its source is known (see [`crate::door`]).
 
 use crate::door::{Door, DoorLimits, KnownSources, PACE, PendingSlot, TakenBack};
 use crate::line::{Line, Waiting};
@@ -31,23 +31,22 @@ use tokio::time::Instant;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsStream};
 use weft_limits::TableFull;
 
-/// Gives the TLS settings for the next handshake; `None` refuses it, while there are none.
+/// The TLS settings for the next handshake; `None` refuses the handshake.
 pub type TlsSource = Arc<dyn Fn() -> Option<Arc<rustls::ServerConfig>> + Send + Sync>;
 
-/// What a listening socket, or a protocol on it, takes upon itself before anybody has proved who he
-/// is.
+/// The limits of a listening socket, or of a protocol on it, for peers that are not authenticated.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerLimits {
-    /// Most connections whose handshake or hello is not done. As many more wait in a line.
+    /// Most connections whose handshake or hello is not complete. As many more wait in a line.
     pub pending: usize,
-    /// Most of them from one source: one address of IPv4, one /64 network of IPv6.
+    /// Most of these from one source: one address of IPv4, one /64 network of IPv6.
     pub pending_per_source: usize,
-    /// How long such a connection keeps its place although others want it. Who has not got in by
-    /// then is closed when somebody needs the place.
+    /// How long such a connection keeps its place while others want one. After that it is closed when
+    /// another connection needs the place.
     pub grace: Duration,
-    /// Time for the TLS handshake.
+    /// Time limit for the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Most connections in all. More are closed at once.
+    /// Most connections in all. Further ones are closed at once.
     pub connections: usize,
 }
 
@@ -75,39 +74,39 @@ impl Default for ListenerLimits {
 pub struct Accepted<S = TcpStream> {
     /// The connection.
     pub stream: TlsStream<S>,
-    /// Its peer.
+    /// The address of the peer.
     pub remote: SocketAddr,
-    /// Our end.
+    /// The address of this side.
     pub local: SocketAddr,
-    /// The protocol it was routed by; empty if by none.
+    /// The protocol that the peer named; empty if it named none.
     pub protocol: String,
-    /// Counts as pending until dropped: to be dropped once the peer has shown who it is.
+    /// The place at the protocol's door. To be dropped when the peer is authenticated.
     pub pending: PendingSlot,
-    /// Counts as a connection until dropped: to be dropped when the connection ends.
+    /// The place among the connections. To be dropped when the connection ends.
     pub slot: ConnectionSlot,
 }
 
-/// Room among the connections.
+/// A place among the connections of a protocol.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Takes the connections of a protocol.
+/// Handles the connections of a protocol.
 pub trait ConnectionHandler: Send + Sync + 'static {
-    /// Takes one, on a task of its own.
+    /// Handles one connection, in a task of its own.
     fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()>;
 }
 
 /// Why a protocol was not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// The protocol is taken.
+    /// The protocol is registered already.
     #[error("handler for protocol[{protocol}] already exists on {bind}")]
     Taken {
         /// The protocol.
         protocol: String,
-        /// Where.
+        /// The address.
         bind: String,
     },
     /// The address cannot be listened on.
@@ -115,25 +114,25 @@ pub enum RegisterError {
     Bind {
         /// The address.
         bind: String,
-        /// The error.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// The listening sockets of a process, by exact bind text.
+/// The listening sockets of a process, by the exact text of their addresses.
 #[derive(Debug, Default)]
 pub struct Listeners {
     sockets: tokio::sync::Mutex<HashMap<String, Weak<SharedListener>>>,
 }
 
 impl Listeners {
-    /// None yet.
+    /// Without any socket.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Registers protocols on `bind` (`host:port`), opening the socket if it is not open yet. The
-    /// limits are those of the protocols; those of the socket are of whoever opened it.
+    /// Registers protocols on `bind` (`host:port`), opening the socket if it is not open. The limits
+    /// are those of the protocols; the socket has those of the first call.
     pub async fn listen(
         &self,
         bind: &str,
@@ -176,14 +175,14 @@ struct Protocol {
     connections: Arc<Semaphore>,
 }
 
-/// Protocols registered on a socket; taken away when dropped.
+/// Protocols registered on a socket; removed when dropped.
 pub struct Registration {
     listener: Arc<SharedListener>,
     protocols: Vec<String>,
 }
 
 impl Registration {
-    /// The address the socket listens on.
+    /// The address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local
     }
@@ -229,13 +228,13 @@ impl SharedListener {
         Ok(listener)
     }
 
-    /// The address the socket listens on.
+    /// The address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Registers protocols with the limits of the socket; the empty one is for connections without
-    /// ALPN. All or none.
+    /// Registers protocols with the limits of the socket; the empty name is for connections without
+    /// ALPN. All are registered, or none.
     pub fn register(
         self: &Arc<Self>,
         protocols: &[&str],
@@ -274,7 +273,7 @@ impl SharedListener {
         Ok(Registration { listener: self.clone(), protocols })
     }
 
-    /// The protocol for a client that offers these, and the name it is answered with
+    /// The protocol for a client that offers these, and the name of it in the answer
     /// (docs/protocol/channel.md 3.1, rules 2 and 3).
     fn select(&self, offered: Option<Vec<&[u8]>>) -> Option<(String, Protocol)> {
         let known = self.protocols.lock();
@@ -290,7 +289,7 @@ impl SharedListener {
         found.map(|(name, protocol)| (name.clone(), protocol.clone()))
     }
 
-    /// Gives a connection to its handler, once it has said which protocol it is for.
+    /// Passes a connection to its handler, once it has named its protocol.
     async fn serve(self: Arc<Self>, waiting: Waiting, entered: (PendingSlot, TakenBack)) {
         let (remote, bind) = (waiting.remote, self.bind.clone());
         let shaken = self.shake(waiting, entered).await;
@@ -328,7 +327,7 @@ impl SharedListener {
         let entering = protocol.door.enter_in_turn(remote.ip(), &first);
         let entering = async { Ok(entering.await) };
         let (pending, mut back) = within(deadline, &mut back, entering).await?;
-        // The next one may say for which protocol it is.
+        // The next connection may name its protocol.
         drop(first);
         let permit = protocol.connections.clone().try_acquire_owned();
         let slot = ConnectionSlot { _permit: permit.map_err(|_| NotServed::TooMany)? };
@@ -340,7 +339,7 @@ impl SharedListener {
         Ok((protocol.handler, accepted, back))
     }
 
-    /// Reads what TLS says first, which tells the protocol.
+    /// Reads the first message of TLS, which names the protocol.
     async fn first_words(
         &self,
         socket: TcpStream,
@@ -358,7 +357,7 @@ impl SharedListener {
         Err(io::Error::new(io::ErrorKind::ConnectionRefused, text))
     }
 
-    /// Lets TLS tell the peer that none of its protocols is served here.
+    /// Has TLS tell the peer that none of its protocols is served here.
     async fn refuse_alpn(&self, start: StartHandshake<TcpStream>) {
         let any = self
             .protocols
@@ -374,7 +373,8 @@ impl SharedListener {
     }
 }
 
-/// Opens a listening socket. No host is every address of the machine, of both families if it has both.
+/// Opens a listening socket. An empty host means all addresses of the machine, of both families if it
+/// has both.
 async fn open(bind: &str) -> io::Result<TcpListener> {
     match bind.strip_prefix(':').and_then(|port| port.parse().ok()) {
         Some(port) => {
@@ -386,14 +386,14 @@ async fn open(bind: &str) -> io::Result<TcpListener> {
     }
 }
 
-/// The settings with exactly this protocol, or none.
+/// A copy of these TLS settings with one ALPN protocol, or with none if the name is empty.
 fn with_alpn(config: &Arc<rustls::ServerConfig>, name: &[u8]) -> Arc<rustls::ServerConfig> {
     let mut config = rustls::ServerConfig::clone(config);
     config.alpn_protocols = if name.is_empty() { Vec::new() } else { vec![name.to_vec()] };
     Arc::new(config)
 }
 
-/// Why a connection does not get to its handler.
+/// Why a connection is not passed to its handler.
 #[derive(Debug, thiserror::Error)]
 enum NotServed {
     #[error("TLS handshake failed: {0}")]
@@ -408,7 +408,7 @@ enum NotServed {
     NoTls,
 }
 
-/// Does what has to be done by then, and while the peer has its place.
+/// Waits for `work`, but only until the deadline, and while the peer has its place.
 async fn within<T>(
     deadline: Instant,
     back: &mut TakenBack,
@@ -422,7 +422,7 @@ async fn within<T>(
     }
 }
 
-/// Returns when the place is taken back; never once it was given back.
+/// Resolves when the place is taken back; never after it was released.
 async fn taken_back(back: &mut TakenBack) {
     if back.await.is_err() {
         std::future::pending().await
@@ -449,7 +449,7 @@ async fn accept(
             None => {}
             Some(Ok((socket, remote))) => listener.take(Waiting { socket, remote }, &mut line),
             Some(Err(error)) => {
-                // Out of descriptors, or the peer is gone already: go on, but not in a hot loop.
+                // No descriptors are left, or the peer is gone already: go on after a pause.
                 tracing::warn!(%error, "cannot accept a connection");
                 drop(listener);
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -459,8 +459,8 @@ async fn accept(
 }
 
 impl SharedListener {
-    /// Takes a new connection: to a place, or behind those that wait for one. Known sources do not
-    /// wait behind strangers.
+    /// Gives a new connection a place, or a position in the line. Known sources do not wait behind
+    /// unknown ones.
     fn take(self: &Arc<Self>, waiting: Waiting, line: &mut Line) {
         let remote = waiting.remote;
         if let Err(error) = socket::prepare(&waiting.socket, Some(PEER_TIMEOUT)) {
@@ -482,8 +482,8 @@ impl SharedListener {
         }
     }
 
-    /// Takes a connection behind others of its source, which has taken all that it may. If too many
-    /// of them wait already, one that has a place makes room for the first that waits.
+    /// Puts a connection behind others of its source, which has taken all of its places. If too many
+    /// of them wait already, a connection with a place makes room for the first that waits.
     fn take_behind_its_own(self: &Arc<Self>, waiting: Waiting, line: &mut Line) {
         let peer = waiting.remote.ip();
         if line.is_full_for(peer)
@@ -499,7 +499,7 @@ impl SharedListener {
         tokio::spawn(Arc::clone(self).serve(waiting, entered));
     }
 
-    /// Gives places to those who wait in the line, as far as there are some.
+    /// Gives places to waiting connections, as far as there are some.
     fn advance(self: &Arc<Self>, line: &mut Line) {
         while let Some(first) = line.first() {
             let entered = self.door.enter(first);
@@ -509,7 +509,7 @@ impl SharedListener {
             let Some(waiting) = line.pop() else { break };
             match entered {
                 Ok(entered) => self.spawn(waiting, entered),
-                // Its source has taken all that it may meanwhile.
+                // The source has taken all of its places meanwhile.
                 Err(_) => self.take_behind_its_own(waiting, line),
             }
         }

@@ -12,17 +12,17 @@ pub trait Lookup: Send + Sync {
     fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// What finds the addresses of hosts in place of the system.
+/// The lookup that replaces that of the system.
 static INSTEAD: RwLock<Option<Arc<dyn Lookup>>> = RwLock::new(None);
 
-/// Has [`resolve`] ask this from now on, not the system. Of the process, like
-/// [`mark_connections`](crate::mark_connections): where a process intercepts names, the system's
-/// answer to its own question would be its own address for them.
+/// Makes [`resolve`] use this lookup from now on, in place of the system's. It holds for the whole
+/// process, like [`mark_connections`](crate::mark_connections): where a process intercepts names,
+/// the system would answer its questions with the addresses that the process itself has assigned.
 pub fn resolve_by(lookup: Arc<dyn Lookup>) {
     *INSTEAD.write() = Some(lookup);
 }
 
-/// The addresses of a host with a port, for whatever this process connects to. There may be none.
+/// The addresses of a host, with a port, for all connections of this process. There may be none.
 ///
 /// # Errors
 /// When the host cannot be found.

@@ -1,4 +1,4 @@
-//! What a channel is allowed to do.
+//! The options of a channel.
 
 use crate::frame_memory::FrameMemory;
 use crate::heartbeat::HeartbeatOptions;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime;
 use weft_wire::FrameLimits;
 
-/// Bounds of one send lane.
+/// The limits of one send lane.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneLimits {
     /// Most messages that wait.
@@ -22,44 +22,45 @@ impl Default for LaneLimits {
     }
 }
 
-/// Settings of a channel.
+/// The options of a channel.
 #[derive(Debug, Clone)]
 pub struct ChannelOptions {
-    /// What the channel is called in logs.
+    /// The name of the channel in logs.
     pub label: String,
-    /// How large a received message may be.
+    /// Largest received message.
     pub frames: FrameLimits,
-    /// How large it may be until [`ChannelHandle::judged`](crate::ChannelHandle::judged) is called;
-    /// `None` for a peer that the gate has judged.
+    /// Largest received message until [`ChannelHandle::judged`](crate::ChannelHandle::judged) is
+    /// called; `None` if the gate has judged the peer.
     pub unjudged: Option<FrameLimits>,
-    /// What received messages that are not whole draw on; `None` for a peer that is trusted with
-    /// the memory of this process.
+    /// The budget of incomplete messages; `None` if the peer is trusted with the memory of this
+    /// process.
     pub frame_memory: Option<FrameMemory>,
-    /// How large a sent message may be.
+    /// Largest sent message.
     pub sends: FrameLimits,
-    /// Bounds of each send lane.
+    /// The limits of each send lane.
     pub lanes: LaneLimits,
-    /// How long a send waits for room where the caller does not say.
+    /// How long a send waits for room by default.
     pub send_timeout: Duration,
     /// Most requests that wait for replies.
     pub max_requests: usize,
     /// Heartbeats; `None` sends none, but answers those of the peer.
     pub heartbeat: Option<HeartbeatOptions>,
-    /// How long the peer may take nothing while there is something to write, or leave unanswered
-    /// what was sent; `None` for as long as the system allows.
+    /// How long the peer may accept no bytes while some are to be written, or leave sent bytes
+    /// unacknowledged; `None` leaves that to the system.
     pub write_timeout: Option<Duration>,
-    /// Keeps the kernel from queueing more unsent bytes than this, so that what is to be sent can
-    /// still be scheduled here; `None` leaves the system's default.
+    /// Most unsent bytes in the kernel, so that the order of later messages can still be chosen
+    /// here; `None` leaves the system's default.
     pub unsent_low_water: Option<u32>,
-    /// Where the tasks of the channel's connections run; `None` is where it was established.
+    /// The runtime of the connections' tasks; `None` is the one on which the channel was
+    /// established.
     pub runtime: Option<runtime::Handle>,
 }
 
-/// Unsent bytes the kernel may hold on links and SDK connections.
+/// Most unsent bytes in the kernel, on links and SDK channels.
 const UNSENT_LOW_WATER: u32 = 128 * 1024;
 
 impl ChannelOptions {
-    /// Settings of a channel that carries control messages.
+    /// The options of a control channel.
     pub fn control(label: impl Into<String>) -> Self {
         Self {
             label: label.into(),
@@ -77,7 +78,7 @@ impl ChannelOptions {
         }
     }
 
-    /// Settings of a link: data, with heartbeats.
+    /// The options of a link: data, with heartbeats.
     pub fn link(label: impl Into<String>) -> Self {
         Self {
             heartbeat: Some(HeartbeatOptions::LINK),
@@ -86,7 +87,7 @@ impl ChannelOptions {
         }
     }
 
-    /// Settings of an SDK connection: data, without heartbeats.
+    /// The options of an SDK channel: data, without heartbeats.
     pub fn edge(label: impl Into<String>) -> Self {
         Self { heartbeat: None, unsent_low_water: Some(UNSENT_LOW_WATER), ..Self::control(label) }
     }

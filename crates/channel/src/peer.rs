@@ -1,29 +1,29 @@
-//! Who is at the other end.
+//! The peer of a channel, and its connections.
 
 use rustls_pki_types::CertificateDer;
 use std::net::SocketAddr;
 use weft_wire::Headers;
 
-/// What is known of the peer of a channel, from its first connection.
+/// The peer of a channel, as its first connection showed it.
 #[derive(Debug, Clone)]
 pub struct PeerInfo {
-    /// The certificates it presented, leaf first. TLS proved the key of the leaf and nothing about
-    /// the others.
+    /// The peer's certificates, leaf first. TLS has proved that the peer has the key of the leaf,
+    /// and nothing about the others.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// Its address.
+    /// The address of the peer.
     pub remote: SocketAddr,
-    /// Our address.
+    /// The address of this side.
     pub local: SocketAddr,
-    /// What it calls itself: the token of its hello, or the id of its hello result.
+    /// The id that the peer gave: the token of its hello, or the id of its result.
     pub id: Option<String>,
-    /// Headers it sent: of its hello if it dialed, of its result if it listened.
+    /// The headers of the peer: of its hello if it dialed, of its result if it listened.
     pub headers: Headers,
-    /// Whether this side dialed.
+    /// True if this side dialed.
     pub dialed: bool,
 }
 
 impl PeerInfo {
-    /// The certificate whose key the peer proved to hold.
+    /// The leaf certificate, whose key the peer has.
     pub fn leaf(&self) -> Option<&CertificateDer<'static>> {
         self.certificates.first()
     }
@@ -32,12 +32,12 @@ impl PeerInfo {
 /// One connection of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnderlayInfo {
-    /// Number of the connection on its channel, from 1.
+    /// The number of the connection in its channel, from 1.
     pub number: u64,
-    /// Type given in the hello; empty if none was given.
+    /// The type in the hello; empty without one.
     pub kind: String,
-    /// Address of the peer.
+    /// The address of the peer.
     pub remote: SocketAddr,
-    /// Our address.
+    /// The address of this side.
     pub local: SocketAddr,
 }

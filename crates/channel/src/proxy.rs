@@ -1,4 +1,4 @@
-//! Reaching a listener through an HTTP proxy: the method CONNECT (RFC 9110, 9.3.6).
+//! Dials through an HTTP proxy: the method CONNECT (RFC 9110, 9.3.6).
 
 use std::{fmt, io};
 
@@ -11,14 +11,14 @@ use tokio::{
 /// Longest answer of a proxy that is read, in bytes.
 const MAX_ANSWER: usize = 8 * 1024;
 
-/// An HTTP proxy through which listeners are reached.
+/// An HTTP proxy for dials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpProxy {
-    /// Its host.
+    /// The host of the proxy.
     pub host: String,
-    /// Its port.
+    /// The port of the proxy.
     pub port: u16,
-    /// User name and password, if it asks for them.
+    /// User name and password, if the proxy asks for them.
     pub credentials: Option<(String, String)>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn tunnel(
     }
 }
 
-/// The head of the answer. What follows it is the connection's: not a byte of it is read here.
+/// Reads the head of the answer, and not a byte of the connection that follows it.
 async fn read_answer(stream: &mut TcpStream) -> io::Result<String> {
     let mut answer = Vec::with_capacity(256);
     while !answer.ends_with(b"\r\n\r\n") {

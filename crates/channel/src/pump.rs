@@ -17,14 +17,14 @@ use tokio::time::Instant;
 
 const SMALLEST_BUFFER: usize = 4 * 1024;
 const LARGEST_BUFFER: usize = 64 * 1024;
-/// After this many reads in a row that would have fitted a fraction of the buffer it is halved.
+/// After this many reads in a row that filled only a fraction of the buffer, it is halved.
 const SMALL_READS: u8 = 64;
-/// After this time without data the read buffer is given back.
+/// The read buffer is freed after this time without data.
 const IDLE: Duration = Duration::from_secs(5);
-/// Bytes rustls may hold between the batch and the socket: a batch and one large payload.
+/// Most bytes that rustls may hold between the batch and the socket: a batch and one large payload.
 const TLS_BUFFER: usize = 96 * 1024;
 
-/// What reading the socket yielded.
+/// The result of reading the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
     Bytes(usize),
@@ -32,18 +32,18 @@ pub(crate) enum Received {
     End,
 }
 
-/// What carries a connection, and its TLS state.
+/// A connection, and the TLS state above it.
 #[derive(Debug)]
 pub(crate) struct TlsPump {
     carrier: Carrier,
     tls: rustls::Connection,
-    /// Ciphertext read but not yet given to TLS lies in `start..end`.
+    /// Ciphertext that TLS has not taken yet, in `start..end`.
     input: Vec<u8>,
     start: usize,
     end: usize,
     /// Length of the buffer at the next allocation.
     wanted: usize,
-    /// Reads in a row that needed little of the buffer.
+    /// The number of reads in a row that filled little of the buffer.
     small_reads: u8,
     last_read: Instant,
 }
@@ -63,33 +63,33 @@ impl TlsPump {
         }
     }
 
-    /// Moves the socket to the runtime that is entered at the moment.
+    /// Moves the socket to the runtime that the caller has entered.
     pub(crate) fn rebind(self) -> io::Result<Self> {
         let carrier = self.carrier.rebind()?;
         Ok(Self { carrier, ..self })
     }
 
-    /// The socket below all.
+    /// The TCP socket.
     pub(crate) fn stream(&self) -> io::Result<&TcpStream> {
         self.carrier.tcp()
     }
 
-    /// The peer's session was found good.
+    /// The peer's session was accepted.
     pub(crate) fn judged(&mut self) {
         self.carrier.judged();
     }
 
-    /// Bytes that are held below TLS until the rest of their message comes.
+    /// Bytes held below TLS until the rest of their message arrives.
     pub(crate) fn held(&self) -> usize {
         self.carrier.held()
     }
 
-    /// When to call [`keep_alive`](Self::keep_alive).
+    /// The time at which [`keep_alive`](Self::keep_alive) is to be called.
     pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
         self.carrier.keep_alive_at()
     }
 
-    /// Does what keeps the connection alive, when it is time to.
+    /// Sends a keep-alive message when it is due.
     pub(crate) fn keep_alive(&mut self, now: Instant) -> Result<(), CloseReason> {
         self.carrier.keep_alive(now).map_err(|error| CloseReason::io(&error))
     }
@@ -99,7 +99,7 @@ impl TlsPump {
         certificates.iter().map(|der| der.clone().into_owned()).collect()
     }
 
-    /// Decrypted bytes that are there already; `None` when the peer has ended TLS.
+    /// The decrypted bytes that are there; `None` when the peer has ended TLS.
     pub(crate) fn plaintext(&mut self) -> Result<Option<&[u8]>, CloseReason> {
         match self.tls.reader().into_first_chunk() {
             Ok([]) => Ok(None),
@@ -109,7 +109,7 @@ impl TlsPump {
         }
     }
 
-    /// Drops decrypted bytes from the front.
+    /// Removes decrypted bytes from the front.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.tls.reader().consume(bytes);
     }
@@ -119,24 +119,24 @@ impl TlsPump {
         self.start < self.end
     }
 
-    /// Decrypts some of the ciphertext that has been read.
+    /// Decrypts some of the ciphertext.
     pub(crate) fn decrypt(&mut self) -> Result<(), CloseReason> {
         let mut input = self.input.get(self.start..self.end).unwrap_or_default();
         let taken = self.tls.read_tls(&mut input).map_err(|error| CloseReason::io(&error))?;
         self.start += taken;
         if let Err(error) = self.tls.process_new_packets() {
-            // Tell the peer which alert ended it, if the socket takes it.
+            // Sends the peer the alert, if the socket takes it.
             let _ = self.flush();
             return Err(CloseReason::tls(&error));
         }
         if taken == 0 {
-            // TLS has ended; what follows is no part of it.
+            // Bytes after the end of TLS are not part of the connection.
             self.start = self.end;
         }
         Ok(())
     }
 
-    /// Reads the socket once. Must only be called without ciphertext left to decrypt.
+    /// Reads the socket once. Must only be called when no ciphertext is left to decrypt.
     pub(crate) fn receive(&mut self) -> Result<Received, CloseReason> {
         let stream = match &mut self.carrier {
             Carrier::Tcp(stream) => &*stream,
@@ -161,7 +161,7 @@ impl TlsPump {
         // A read that does not fill the buffer has emptied the socket: saying "would block" clears
         // its readiness and saves the read that would have found nothing.
         let outcome = stream.try_io(Interest::READABLE, || {
-            // Only now: a socket with nothing to read must not get back the buffer it gave back.
+            // Only now, because a socket with nothing to read must not get its freed buffer back.
             if input.len() != wanted {
                 *input = vec![0; wanted];
             }
@@ -191,7 +191,7 @@ impl TlsPump {
         Ok(Received::Bytes(bytes))
     }
 
-    /// Grows the buffer while reads fill it, shrinks it when they need little of it for long.
+    /// Grows the buffer when a read fills it, and shrinks it when many reads fill little of it.
     fn adapt(&mut self, bytes: usize) {
         if bytes >= self.wanted / 4 {
             self.small_reads = 0;
@@ -207,12 +207,13 @@ impl TlsPump {
         }
     }
 
-    /// When to call [`give_back`](Self::give_back); `None` if there is nothing to give back.
+    /// The time at which [`give_back`](Self::give_back) is to be called; `None` if there is no
+    /// buffer to free.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         (!self.input.is_empty() && !self.has_input()).then(|| self.last_read + IDLE)
     }
 
-    /// Gives the read buffer back if the connection has been idle, and says whether it did.
+    /// Frees the read buffer if the connection has been idle; true if it did.
     pub(crate) fn give_back(&mut self, now: Instant) -> bool {
         let idle = !self.has_input() && self.idle_at().is_some_and(|at| at <= now);
         if idle {
@@ -249,7 +250,7 @@ impl TlsPump {
         }
     }
 
-    /// Says goodbye in TLS, if the socket takes it at once.
+    /// Sends the end of TLS, if the socket takes it at once.
     pub(crate) fn say_goodbye(&mut self) {
         self.tls.send_close_notify();
         let _ = self.flush();

@@ -1,4 +1,4 @@
-//! Keeps up the connections of a dialed group.
+//! Maintains the connections of a dialed group.
 
 use crate::dial::{DialOptions, connect};
 use crate::error::CloseReason;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What starts the redialer of a channel once the channel runs.
+/// The function that starts the redialer once the channel runs.
 pub(crate) fn starter(options: DialOptions) -> OnStart {
     Box::new(move |channel| {
         let shared = channel.shared().clone();
@@ -37,9 +37,9 @@ struct Redialer {
     options: DialOptions,
     policy: RedialPolicy,
     changes: watch::Receiver<u32>,
-    /// Failures in a row.
+    /// The number of failures in a row.
     failures: u32,
-    /// Attempts to build the group again, for its id.
+    /// The number of attempts to open the group again, part of its id.
     rebuilt: u32,
     last_dial: Option<Instant>,
     last_success: Instant,
@@ -83,7 +83,7 @@ impl Redialer {
         }
     }
 
-    /// Waits before the first further connection, unless the channel has none any more.
+    /// Waits before the first further connection, unless the channel has lost all of them.
     async fn start_delay(&mut self) {
         let delay = tokio::time::sleep(self.policy.start_delay);
         let lost = async {
@@ -106,7 +106,7 @@ impl Redialer {
         policy.missing(&kinds).map(str::to_owned)
     }
 
-    /// When the next dial may happen.
+    /// The time before which no dial may happen.
     fn next_dial(&mut self) -> Instant {
         let stable = self.policy.min_stable;
         if stable.is_some_and(|stable| self.last_success.elapsed() >= stable) && self.failures > 0 {
@@ -135,7 +135,7 @@ impl Redialer {
             (base.grouped_later(kind, &known.id, &known.secret), known.id.clone())
         };
         if alone {
-            // Remembered whatever becomes of the attempt: attempts are what is counted.
+            // Set whatever the outcome, because attempts are what is counted.
             group.state.lock().id.clone_from(&id);
         }
         let dialed = connect(&self.options, &hello).await.map_err(|error| error.to_string())?;
@@ -160,7 +160,7 @@ impl Redialer {
     }
 }
 
-/// What the id of a group ends with at this attempt to build it again.
+/// The end of a group's id at this attempt to open it again.
 fn suffix(attempt: u32) -> String {
     if attempt == 0 { String::new() } else { format!("-{attempt}") }
 }

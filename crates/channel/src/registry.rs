@@ -1,7 +1,7 @@
-//! The groups a listener knows (docs/protocol/channel.md 7.3).
+//! The groups of a listener (docs/protocol/channel.md 7.3).
 //!
-//! A group is reserved before its first connection is acknowledged, since the acknowledgement is
-//! what lets the dialer open the others; those wait until the group is open or given up.
+//! A group is reserved before its first connection is answered, because the dialer opens the others as soon as
+//! it has that answer. These wait until the group is open or given up.
 
 use crate::handle::ChannelHandle;
 use parking_lot::Mutex;
@@ -21,16 +21,16 @@ enum Entry {
     Open(ChannelHandle),
 }
 
-/// What is known of a group.
+/// The state of a group.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    /// It is open.
+    /// The group is open.
     Open(ChannelHandle),
-    /// Its first connection is being accepted; the receiver changes or closes when that is decided.
+    /// The first connection is being accepted; the receiver changes or closes when that is decided.
     Creating(watch::Receiver<()>),
-    /// Nothing was known; now it is reserved.
+    /// The group was unknown and is now reserved.
     Reserved(Reservation),
-    /// Nothing is known, and nothing was reserved.
+    /// The group is unknown, and was not reserved.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Reservation {
     registry: Arc<Registry>,
     id: String,
     opened: bool,
-    /// Dropped when the reservation ends, which tells those who wait.
+    /// Dropped when the reservation ends, which tells waiting connections.
     _decided: watch::Sender<()>,
 }
 
@@ -68,7 +68,7 @@ impl Registry {
         })
     }
 
-    /// Forgets the group of a closed channel.
+    /// Removes the group of a closed channel.
     fn forget(&self, id: &str) {
         let mut groups = self.groups.lock();
         if matches!(groups.get(id), Some(Entry::Open(channel)) if channel.is_closed()) {

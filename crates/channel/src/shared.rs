@@ -19,9 +19,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use weft_wire::Message;
 
-/// Runs the connections of a channel, and hears of the channel's end.
+/// Runs the connections of a channel, and is told of the channel's end.
 pub(crate) trait Runner: Send + Sync {
-    /// Starts the task of a connection that has its place in the channel.
+    /// Starts the task of a connection that was added to the channel.
     fn run(
         &self,
         channel: &Arc<Shared>,
@@ -30,16 +30,17 @@ pub(crate) trait Runner: Send + Sync {
         waker: UnderlayWaker,
     ) -> io::Result<()>;
 
-    /// The channel has ended. Called once.
+    /// Called once, when the channel has closed.
     fn closed(&self, reason: &CloseReason);
 }
 
-/// What makes several connections one channel.
+/// The data by which connections belong to one channel.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) policy: GroupPolicy,
     pub(crate) state: Mutex<GroupState>,
-    /// What the gate found the founder to be; later connections must be the same.
+    /// The identity of the first connection, as the gate found it; later connections must have the
+    /// same.
     pub(crate) identity: Vec<u8>,
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Shared {
     high: LaneQueue,
     low: LaneQueue,
     state: Mutex<State>,
-    /// Sees every message.
+    /// The tap, which sees every message.
     pub(crate) tap: OnceLock<Arc<dyn Tap>>,
     is_judged: AtomicBool,
     is_closed: AtomicBool,
@@ -74,9 +75,9 @@ pub(crate) struct Shared {
 struct State {
     underlays: Vec<Live>,
     last_number: u64,
-    /// Known once the channel's user has started it.
+    /// The runner, known once the channel's user has started it.
     runner: Option<Arc<dyn Runner>>,
-    /// Connections that ended soon after they began, since the redialer last asked.
+    /// The number of connections that closed too soon, since the redialer last asked.
     short_lived: u32,
     on_close: Vec<OnClose>,
 }
@@ -91,7 +92,7 @@ type OnClose = Box<dyn FnOnce() + Send>;
 
 struct Live {
     info: UnderlayInfo,
-    /// Known once the channel's user has given it its parts.
+    /// True if it carries data; known once the channel's user has supplied its parts.
     carries_data: bool,
     waker: UnderlayWaker,
     since: Instant,
@@ -131,7 +132,7 @@ impl Shared {
         }
     }
 
-    /// The lanes that have a connection of their own.
+    /// The lanes with a connection of their own.
     pub(crate) fn live_lanes(&self) -> LiveLanes {
         let state = self.state.lock();
         state.underlays.iter().map(Live::part).fold(LiveLanes::default(), LiveLanes::with)
@@ -146,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Says who runs its connections.
+    /// Sets the runner of its connections.
     pub(crate) fn set_runner(&self, runner: Arc<dyn Runner>) {
         self.state.lock().runner = Some(runner);
     }
@@ -193,7 +194,7 @@ impl Shared {
         live.into_iter().for_each(|live| live.carries_data = true);
     }
 
-    /// Removes a connection that has ended, and closes the channel if it cannot do without.
+    /// Removes a connection that has closed, and closes the channel if it needs that connection.
     pub(crate) fn detach(&self, info: &UnderlayInfo, reason: CloseReason) {
         let (verdict, empty) = {
             let mut state = self.state.lock();
@@ -230,7 +231,7 @@ impl Shared {
         if empty && self.is_closed() {
             [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::end);
         } else {
-            // Another connection may have to take over lanes.
+            // Another connection may have to empty its lanes.
             self.state.lock().underlays.iter().for_each(|live| live.waker.wake());
         }
         self.changes.send_modify(|count| *count += 1);
@@ -251,7 +252,7 @@ impl Shared {
             (state.runner.take(), std::mem::take(&mut state.on_close), empty)
         };
         if empty {
-            // Otherwise the last connection does it, when it has written what it could.
+            // Otherwise the last connection does it, after it has written what it can.
             [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::end);
         }
         self.closed.send_replace(Some(reason.clone()));
@@ -261,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// Calls when the channel closes, or now if it is closed.
+    /// Calls `call` when the channel closes, or now if it is closed.
     pub(crate) fn on_close(&self, call: OnClose) {
         let mut state = self.state.lock();
         if !self.is_closed() {
@@ -272,7 +273,7 @@ impl Shared {
         call();
     }
 
-    /// The peer was found to be good.
+    /// The peer was accepted.
     pub(crate) fn judged(&self) {
         self.is_judged.store(true, Ordering::Release);
     }
@@ -289,7 +290,7 @@ impl Shared {
         self.closed.borrow().clone().unwrap_or_else(|| CloseReason::local("closed"))
     }
 
-    /// Why it closed, as soon as it has.
+    /// The reason of the close, once the channel is closed.
     pub(crate) fn subscribe_closed(&self) -> watch::Receiver<Option<CloseReason>> {
         self.closed.subscribe()
     }
@@ -299,12 +300,12 @@ impl Shared {
         self.state.lock().underlays.iter().map(|live| live.info.clone()).collect()
     }
 
-    /// Types of the live connections.
+    /// The types of the live connections.
     pub(crate) fn kinds(&self) -> Vec<String> {
         self.state.lock().underlays.iter().map(|live| live.info.kind.clone()).collect()
     }
 
-    /// How many connections ended early since this was last called.
+    /// The number of connections that closed too soon since the last call.
     pub(crate) fn take_short_lived(&self) -> u32 {
         std::mem::take(&mut self.state.lock().short_lived)
     }
@@ -317,13 +318,13 @@ impl Shared {
         self.generation.subscribe()
     }
 
-    /// The channel got a connection again after it had none.
+    /// The channel has a connection again after it had none.
     pub(crate) fn reestablished(&self) {
         self.heartbeat.restart(now_ns());
         self.generation.send_modify(|generation| *generation += 1);
     }
 
-    /// Queues a message as soon as there is room, and wakes who writes it.
+    /// Queues a message when there is room, and wakes the connection that writes it.
     pub(crate) async fn queue(
         &self,
         lane: Lane,
@@ -337,7 +338,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Queues a message if there is room now, and wakes who writes it.
+    /// Queues a message if there is room now, and wakes the connection that writes it.
     pub(crate) fn try_queue(&self, lane: Lane, entry: Entry) -> Result<(), SendError> {
         self.check_size(&entry.message)?;
         let pushed = self.lane(lane).try_push(entry);

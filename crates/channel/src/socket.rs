@@ -1,4 +1,4 @@
-//! TCP sockets: connecting, and what every one of them is set to (docs/protocol/channel.md 3.2).
+//! TCP sockets: connecting, and the options of every socket (docs/protocol/channel.md 3.2).
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
@@ -8,28 +8,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Silence after which the system asks whether the peer is there.
+/// The time of silence after which the system probes the peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// Time between two such questions.
+/// The time between two such probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// So many without an answer end the connection, where the system knows no user timeout.
+/// Unanswered probes that end the connection, on systems without a user timeout.
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Head start of an address before the next one is tried beside it (RFC 8305, section 5).
+/// The time for which an address is tried alone before the next one is tried, too (RFC 8305, section
+/// 5).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// More addresses of one host than this are not tried.
+/// Most addresses of one host that are tried.
 const MAX_ADDRESSES: usize = 32;
 
-/// The mark of sockets that connect; 0 is none.
+/// The mark of sockets that connect; 0 means no mark.
 static MARK: AtomicU32 = AtomicU32::new(0);
 
-/// Marks what this process connects to from now on (`SO_MARK`), so that rules of the system can tell
-/// it from what other programs send. Of the process, because a connection that is forgotten would
-/// be intercepted by the process itself.
+/// Marks the connections that this process opens from now on (`SO_MARK`), so that firewall rules can
+/// tell them from those of other programs. It holds for the whole process, because a connection
+/// without the mark would be intercepted by the process itself.
 pub fn mark_connections(mark: u32) {
     MARK.store(mark, Ordering::Relaxed);
 }
 
-/// Gives a socket that is going to connect the mark of this process's connections, if it has one.
+/// Gives a socket the mark of this process's connections, if there is one. To be called before it
+/// connects.
 ///
 /// # Errors
 /// When the system refuses.
@@ -41,7 +43,7 @@ pub fn mark(socket: &impl std::os::fd::AsFd) -> io::Result<()> {
     }
 }
 
-/// Gives a socket that is going to connect the mark of this process's connections: only Linux has
+/// Gives a socket the mark of this process's connections: does nothing, because only Linux has
 /// marks.
 ///
 /// # Errors
@@ -51,16 +53,16 @@ pub fn mark<S>(_socket: &S) -> io::Result<()> {
     Ok(())
 }
 
-/// How long a peer may leave unanswered what it was sent, or take nothing of it, before the system
-/// ends the connection; also the default for writing to channels.
+/// How long a peer may leave sent bytes unacknowledged, or accept none, before the system ends the
+/// connection; also the default write timeout of channels.
 pub const PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Has small messages sent at once, and a peer that is gone noticed after 30 to 35 s of silence, or
-/// after `timeout` when it was sent something. Without a `timeout` only silence counts, and a peer
-/// may take its time.
+/// Sets the options of a socket: small messages are sent at once, and a peer that is gone is noticed
+/// after 30 to 35 s of silence, or after `timeout` without an acknowledgement. Without a `timeout`
+/// only silence counts.
 ///
 /// # Errors
-/// When the system refuses; the socket is of no use then.
+/// When the system refuses; the socket cannot be used then.
 pub fn prepare(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
@@ -70,7 +72,7 @@ pub fn prepare(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> 
     set_peer_timeout(stream, timeout)
 }
 
-/// Sets how long the peer may leave unanswered what it was sent; `None` is up to the system.
+/// Sets how long the peer may leave sent bytes unacknowledged; `None` leaves it to the system.
 pub(crate) fn set_peer_timeout(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     SockRef::from(stream).set_tcp_user_timeout(timeout)?;
@@ -79,7 +81,7 @@ pub(crate) fn set_peer_timeout(stream: &TcpStream, timeout: Option<Duration>) ->
     Ok(())
 }
 
-/// Bounds what the kernel holds unsent, where the system can.
+/// Limits the unsent bytes in the kernel, on systems that can.
 pub(crate) fn set_unsent_low_water(stream: &TcpStream, bytes: u32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = SockRef::from(stream).set_tcp_notsent_lowat(bytes) {
@@ -89,12 +91,12 @@ pub(crate) fn set_unsent_low_water(stream: &TcpStream, bytes: u32) {
     let _ = (stream, bytes);
 }
 
-/// Connects to whichever of a host's addresses answers first. They are tried in turn, IPv4 and
-/// IPv6 alternately, each with a head start of 250 ms before the next, so that one that is dead does
-/// not use up the caller's time. `bind` is the local address.
+/// Connects to the address of a host that answers first. The addresses are tried in turn, IPv4 and
+/// IPv6 alternately, each 250 ms before the next, so that a dead one does not use up the caller's
+/// time. `bind` is the local address.
 ///
 /// # Errors
-/// That of the address that failed last, once all have.
+/// The error of the address that failed last, once all have.
 pub async fn connect(addresses: Vec<SocketAddr>, bind: Option<IpAddr>) -> io::Result<TcpStream> {
     let usable = |remote: &SocketAddr| bind.is_none_or(|local| local.is_ipv4() == remote.is_ipv4());
     let mut waiting = alternate(addresses.into_iter().filter(usable)).into_iter().peekable();
@@ -133,7 +135,7 @@ async fn connect_to(remote: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpS
     Ok(stream)
 }
 
-/// The addresses in their order, the families in turn.
+/// The addresses in their order, the two families alternately.
 fn alternate(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut addresses = addresses.peekable();
     let first_is_v4 = addresses.peek().is_some_and(SocketAddr::is_ipv4);
@@ -157,8 +159,8 @@ mod tests {
     use std::time::Instant;
     use tokio::net::TcpListener;
 
-    /// An address where nobody answers: the listener's queue is full, so that the system leaves
-    /// whoever comes without a word.
+    /// An address that does not answer: the listener's queue is full, so that the system ignores
+    /// further connections.
     async fn dead() -> (SocketAddr, Vec<TcpStream>, TcpListener) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

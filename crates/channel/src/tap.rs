@@ -1,15 +1,15 @@
-//! Somebody who sees every message of a channel, beside those it is for.
+//! An observer of all messages of a channel.
 
 use std::fmt;
 
 use weft_wire::Message;
 
-/// Sees the messages of a channel, those that belong to the channel itself too, on the tasks of its
+/// Sees the messages of a channel, also those that the channel handles itself, on the tasks of its
 /// connections. It must not wait.
 pub trait Tap: fmt::Debug + Send + Sync + 'static {
-    /// A message has arrived.
+    /// Called for each message that has arrived.
     fn received(&self, message: &Message);
 
-    /// A message is about to be written; it has its sequence.
+    /// Called for each message that is about to be written; it has its sequence number.
     fn sent(&self, message: &Message);
 }

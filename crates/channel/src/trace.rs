@@ -1,8 +1,8 @@
-//! Writes down which messages go over channels, for debugging (docs/protocol/channel.md 18).
+//! Records the messages of channels in a file, for debugging (docs/protocol/channel.md 18).
 //!
-//! What is written is when, where, of which type and how long a message was; never its body or its
-//! headers, for these hold tokens and the data of applications. The tasks of connections hand
-//! records to a thread; those that it does not keep up with are dropped and counted.
+//! A record has the time, the channel, the type and the length of a message; never its body or its
+//! headers, because these have tokens and data of applications. The tasks of connections pass records to a
+//! thread; records beyond what it can write are dropped and counted.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,16 +19,16 @@ use weft_wire::trace::{ChannelMessage, ChannelState, Record, name_of};
 use crate::handle::ChannelHandle;
 use crate::tap::Tap;
 
-/// Records that may wait to be written.
+/// Most records that wait to be written.
 const WAITING: usize = 16 * 1024;
 /// Longest time that a record waits for others in memory.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// How often room is looked for when the thread has fallen behind.
+/// The interval at which room is looked for when the thread has fallen behind.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A file that messages are written down in. The file ends with the last clone and tap; who ends
-/// the process before that calls [`TraceFile::flush`].
+/// A file for records of messages. It is closed with the last clone and tap; a program that ends
+/// before that calls [`TraceFile::flush`].
 #[derive(Debug, Clone)]
 pub struct TraceFile {
     identity: Arc<str>,
@@ -36,19 +36,19 @@ pub struct TraceFile {
     dropped: Arc<AtomicU64>,
 }
 
-/// What the thread is given to do.
+/// The work of the thread.
 #[derive(Debug)]
 enum Work {
     Write(Record),
-    /// Everything before it is to be in the file.
+    /// Everything before this is to be written to the file.
     Flush(oneshot::Sender<()>),
 }
 
 impl TraceFile {
-    /// Begins a file anew. `identity` is who writes.
+    /// Begins a new file. `identity` is the name of this program in the records.
     ///
     /// # Errors
-    /// When the file or a thread cannot be made.
+    /// When the file or the thread cannot be made.
     pub fn create(path: &Path, identity: &str) -> io::Result<Self> {
         let file = File::create(path)?;
         let (work, waiting) = sync_channel(WAITING);
@@ -67,13 +67,14 @@ impl TraceFile {
         Ok(Self { identity: identity.into(), work, dropped })
     }
 
-    /// Writes down the messages of a channel from now on; to be called before it is started.
+    /// Records the messages of a channel from now on; to be called before the channel is started.
     pub fn follow(&self, channel: &ChannelHandle) {
         let tap = self.tap(channel);
         channel.tap(Arc::new(tap));
     }
 
-    /// What sees the messages of a channel, for who has more to see there.
+    /// The tap that records the messages of a channel, for callers with a tap of their own around
+    /// it.
     #[must_use]
     pub fn tap(&self, channel: &ChannelHandle) -> TraceTap {
         let tap = TraceTap {
@@ -85,7 +86,7 @@ impl TraceFile {
         tap
     }
 
-    /// Waits until everything that was seen so far is in the file, as long as the limit at most.
+    /// Waits until all records so far are in the file, up to the limit.
     pub async fn flush(&self, limit: Duration) {
         let (done, is_done) = oneshot::channel();
         let flushed = async {
@@ -95,7 +96,7 @@ impl TraceFile {
                 work = back;
                 tokio::time::sleep(LOOK).await;
             }
-            // No answer comes of a file that could not be written, which was told of.
+            // There is no answer if the file could not be written, which was logged.
             let _ = is_done.await;
         };
         if tokio::time::timeout(limit, flushed).await.is_err() {
@@ -122,13 +123,13 @@ fn write(file: impl Write, work: &Receiver<Work>) -> io::Result<()> {
             }
             Ok(Work::Flush(done)) => {
                 file.flush()?;
-                // Whoever asked may have lost patience.
+                // The caller may have stopped waiting.
                 let _ = done.send(());
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return file.flush(),
         }
-        // Also while records keep coming.
+        // Checked also while records keep coming.
         if Instant::now() >= due {
             file.flush()?;
             due = Instant::now() + FLUSH;
@@ -136,7 +137,7 @@ fn write(file: impl Write, work: &Receiver<Work>) -> io::Result<()> {
     }
 }
 
-/// Writes down the messages of one channel.
+/// Records the messages of one channel.
 #[derive(Debug)]
 pub struct TraceTap {
     file: TraceFile,

@@ -24,9 +24,9 @@ use tokio::time::{Instant, Sleep};
 use weft_wire::hello::header;
 use weft_wire::{Message, Outcome, content_type, frame};
 
-/// Most bytes taken from the socket in one turn.
+/// Most bytes that are read from the socket in one turn.
 const READ_PER_TURN: usize = 256 * 1024;
-/// How long a channel closed by this side may take to write what was queued.
+/// The time for writing queued messages after this side has closed the channel.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A connection at work.
@@ -34,21 +34,21 @@ pub(crate) struct Underlay {
     pump: TlsPump,
     decoder: frame::Decoder,
     is_judged: bool,
-    /// Counts what the decoder holds.
+    /// The bytes that the decoder holds.
     partial: Option<Partial>,
     batch: Batch,
     /// The channel's lanes, then the outbox of the user.
     outboxes: Vec<Box<dyn Outbox>>,
-    /// Which frames of the batch came from which outbox.
+    /// The ranges of frames in the batch that came from each outbox.
     origins: Vec<Range<usize>>,
     handler: Box<dyn Handler>,
     channel: ChannelHandle,
     info: UnderlayInfo,
     waker: UnderlayWaker,
     paused: bool,
-    /// The answer to a latency probe. One at a time: probes meanwhile are dropped.
+    /// The answer to a latency probe. Only one waits; probes that come meanwhile are dropped.
     probe_answer: Option<Message>,
-    /// Since when the socket has taken nothing although there is something to write.
+    /// The time since which the socket takes no bytes although some are to be written.
     blocked_since: Option<Instant>,
     next_check: Option<Instant>,
     sleep: Pin<Box<Sleep>>,
@@ -56,13 +56,13 @@ pub(crate) struct Underlay {
     _slot: Option<ConnectionSlot>,
 }
 
-/// What a turn of reading ended with.
+/// The result of a turn of reading.
 enum Turn {
-    /// Nothing more to read now.
+    /// There is nothing more to read now.
     Empty,
     /// The turn's share is used up.
     More,
-    /// The peer has ended the connection.
+    /// The peer has closed the connection.
     End,
 }
 
@@ -79,7 +79,7 @@ impl Underlay {
         if let (Some(bytes), Ok(socket)) = (shared.options.unsent_low_water, &socket) {
             crate::socket::set_unsent_low_water(socket, bytes);
         }
-        // Whoever may take his time for longer may also be silent for longer.
+        // A peer that may take longer to accept bytes may also be silent for longer.
         let peer_timeout = shared.options.write_timeout.map(|limit| limit.max(PEER_TIMEOUT));
         if peer_timeout != Some(PEER_TIMEOUT)
             && let Err(error) = socket.and_then(|socket| set_peer_timeout(socket, peer_timeout))
@@ -119,8 +119,8 @@ impl Underlay {
         }
     }
 
-    /// Runs until the connection ends. Everything that must happen then happens on drop, also when
-    /// the task is cut off.
+    /// Runs until the connection closes. The steps at its end are done on drop, so that they happen
+    /// even if the task is aborted.
     pub(crate) async fn run(mut self) {
         let reason = match self.turns().await {
             Ok(never) => match never {},
@@ -203,7 +203,7 @@ impl Underlay {
         }
     }
 
-    /// Once the peer's session is found good its messages may be larger.
+    /// Allows larger messages once the peer's session is accepted.
     fn note_judged(&mut self) {
         if !self.is_judged && self.channel.shared().is_judged() {
             self.is_judged = true;
@@ -241,7 +241,7 @@ impl Underlay {
             && let Some(waiter) = shared.waiters.take(sequence)
         {
             match waiter.send(Ok(message)) {
-                // Whoever waited has just given up.
+                // The waiting task has just given up.
                 Err(Ok(unread)) => message = unread,
                 Ok(()) | Err(Err(_)) => return Flow::Continue,
             }
@@ -260,8 +260,8 @@ impl Underlay {
         }
     }
 
-    /// Writes until there is nothing, the socket is full or the turn's share is used up; true in
-    /// the last case.
+    /// Writes until there is nothing left, the socket is full, or the turn's share is used up; true
+    /// in the last case.
     fn write_turn(&mut self, now: Instant, all: bool) -> Result<bool, CloseReason> {
         let mut encrypted = 0;
         loop {
@@ -367,7 +367,7 @@ impl Underlay {
         }
     }
 
-    /// Writes what was queued before this side closed the channel, for a moment.
+    /// Writes the messages that were queued before this side closed the channel, within [`LINGER`].
     async fn linger(&mut self, reason: &CloseReason) {
         if !matches!(reason, CloseReason::Local(_)) {
             return;

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::oneshot;
 use weft_wire::Message;
 
-/// What a waiter is told.
+/// The result of a waiting request.
 pub(crate) type Reply = Result<Message, RequestError>;
 
 const NOT_WRITTEN: i64 = i64::MIN;
 const GIVEN_UP: i64 = i64::MAX;
 
-/// The waiting requests of a channel, by the sequence they were written with.
+/// The waiting requests of a channel, by their sequence numbers.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     max: usize,
@@ -24,18 +24,19 @@ pub(crate) struct Waiters {
 #[derive(Debug, Default)]
 struct Table {
     waiting: HashMap<i32, oneshot::Sender<Reply>>,
-    /// Why no reply comes any more, although requests may still be written for a moment.
+    /// The reason why no replies come any more, although requests may still be written for a
+    /// moment.
     closed: Option<CloseReason>,
 }
 
-/// The sending half of a request: travels with its message until that is written.
+/// The sending half of a request: moves with its message until that is written.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     reply: oneshot::Sender<Reply>,
     place: Arc<AtomicI64>,
 }
 
-/// The receiving half: takes the waiter out of the table when dropped.
+/// The receiving half: removes the waiter from the table when dropped.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) reply: oneshot::Receiver<Reply>,
@@ -48,7 +49,7 @@ impl Waiters {
         Self { max, table: Mutex::default() }
     }
 
-    /// A new request, not yet written.
+    /// A new request that is not written yet.
     pub(crate) fn request(self: &Arc<Self>) -> (Waiter, Pending) {
         let (sender, receiver) = oneshot::channel();
         let place = Arc::new(AtomicI64::new(NOT_WRITTEN));
@@ -56,7 +57,7 @@ impl Waiters {
         (waiter, Pending { reply: receiver, place, waiters: self.clone() })
     }
 
-    /// The request was written with this sequence.
+    /// Notes that the request was written with this sequence number.
     pub(crate) fn written(&self, waiter: Waiter, sequence: i32) {
         let mut table = self.table.lock();
         if let Some(reason) = &table.closed {
@@ -78,12 +79,12 @@ impl Waiters {
         }
     }
 
-    /// Takes the waiter for replies to `sequence`, if there is one.
+    /// Removes the waiter for replies to `sequence`, if there is one.
     pub(crate) fn take(&self, sequence: i32) -> Option<oneshot::Sender<Reply>> {
         self.table.lock().waiting.remove(&sequence)
     }
 
-    /// The channel closed: ends all waiting, also of requests that are written after this.
+    /// The channel closed: fails all requests, also those that are written later.
     pub(crate) fn fail_all(&self, reason: &CloseReason) {
         let waiting = {
             let mut table = self.table.lock();
@@ -102,7 +103,7 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// True if nobody waits any more; the request need not be written.
+    /// True if the reply is not waited for any more; the request need not be written.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
     }

@@ -1,10 +1,10 @@
-//! Waking a connection's task from elsewhere.
+//! Waking the task of a connection from other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// Wakes the task of one connection: when an outbox has something again, or to go on reading.
+/// Wakes the task of one connection: when an outbox has messages again, or to resume reading.
 #[derive(Debug, Clone, Default)]
 pub struct UnderlayWaker(Arc<State>);
 
@@ -15,12 +15,12 @@ struct State {
 }
 
 impl UnderlayWaker {
-    /// The outbox has something to write.
+    /// To be called when the outbox has something to write.
     pub fn wake(&self) {
         self.0.notify.notify_one();
     }
 
-    /// A handler that paused can take messages again.
+    /// To be called when a paused handler can take messages again.
     pub fn resume(&self) {
         self.0.resume.store(true, Ordering::Release);
         self.0.notify.notify_one();

@@ -1,8 +1,8 @@
-//! What one circuit has waiting for one neighbour.
+//! The queue of one circuit for one neighbour.
 //!
-//! The queue belongs to the circuit and not to the connection: when the circuit is given another way, or its
-//! link comes back, the hop moves to the new outlet with everything that waits. A hop is listed at most once per
-//! class; each move begins a new *listing*, and what an outlet still holds of an older one is ignored.
+//! The queue belongs to the circuit and not to the connection: when the circuit takes another path, or its link
+//! comes back, the hop moves to the new outlet with all queued messages. A hop is listed at most once per class.
+//! Each move begins a new *listing*, and an outlet's entries of an older one are ignored.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -25,7 +25,7 @@ pub trait HopFlow: Flow + Sized {
     fn of_hop(hop: Arc<Hop<Self>>, listing: u32) -> Self;
 }
 
-/// What one circuit has waiting for one neighbour.
+/// The messages of one circuit that wait for one neighbour.
 pub struct Hop<F> {
     seat: Seat,
     tally: Tally,
@@ -36,9 +36,9 @@ struct Inner<F> {
     frames: TransitQueue<Message>,
     outlet: Arc<Outlet<F>>,
     listing: u32,
-    /// Listed for acks, for payloads.
+    /// True while listed, for acks and for payloads.
     listed: [bool; 2],
-    /// The payload that is followed, by its sequence.
+    /// The sequence number of the payload whose wait is measured, and its measurement.
     sample: Option<(i32, Sample)>,
     closed: bool,
 }
@@ -65,19 +65,19 @@ impl<F: HopFlow> Hop<F> {
         Arc::new(Self { seat: Seat::default(), tally: Tally::default(), inner: Mutex::new(inner) })
     }
 
-    /// The outlet that it leads to.
+    /// The outlet that the hop leads to.
     #[must_use]
     pub fn outlet(&self) -> Arc<Outlet<F>> {
         Arc::clone(&self.inner.lock().outlet)
     }
 
-    /// How much it was served.
+    /// Time and bytes that connections have served for this hop.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Queues a message of the circuit; of a payload with its sequence.
+    /// Queues a message of the circuit; `sequence` is that of a payload.
     pub fn push(self: &Arc<Self>, class: Class, sequence: i32, message: Message) -> Pushed {
         let len = transit_len(&message);
         let (pushed, list) = {
@@ -102,8 +102,8 @@ impl<F: HopFlow> Hop<F> {
         pushed
     }
 
-    /// Puts a payload back in front that a connection took and did not write. Anything else is dropped: acks
-    /// are given again for payloads that are sent again.
+    /// Puts a payload that a connection took and did not write back in front. An ack is dropped: the payloads
+    /// that are sent again are acknowledged again.
     pub fn put_back(self: &Arc<Self>, message: Message) {
         if message.content_type != payload::content_type::PAYLOAD {
             return;
@@ -145,7 +145,7 @@ impl<F: HopFlow> Hop<F> {
         Some((message, (len + ITEM_COST) as u64))
     }
 
-    /// Nobody serves this listing any more.
+    /// The port that served this listing is gone.
     pub fn unlisted(self: &Arc<Self>, listing: u32, class: Class) {
         let list = {
             let mut inner = self.inner.lock();
@@ -161,7 +161,7 @@ impl<F: HopFlow> Hop<F> {
         self.list(class, list);
     }
 
-    /// Leads to another neighbour from now on, or to the same one over new connections; what waits moves along.
+    /// Leads the hop to another neighbour, or to the same one over new connections; queued messages move along.
     pub fn move_to(self: &Arc<Self>, outlet: &Arc<Outlet<F>>) {
         let lists = {
             let mut inner = self.inner.lock();
@@ -172,7 +172,7 @@ impl<F: HopFlow> Hop<F> {
             inner.outlet = Arc::clone(outlet);
             inner.listing = inner.listing.wrapping_add(1);
             inner.listed = [false; 2];
-            // What waits for the other neighbour now was not kept up by it.
+            // The wait of a payload that moved says nothing about the new neighbour.
             inner.sample = None;
             [Class::Ack, Class::Payload].map(|class| (class, inner.begin_listing(class)))
         };
@@ -181,18 +181,18 @@ impl<F: HopFlow> Hop<F> {
         }
     }
 
-    /// The circuit is over: what waits is dropped.
+    /// The circuit is over: drops the queued messages.
     pub fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
         inner.sample = None;
         inner.listing = inner.listing.wrapping_add(1);
         inner.frames.clear();
-        // What is left in it draws on nothing.
+        // What is left in the queue draws on no budget.
         inner.frames.move_to(&Budget::unlimited());
     }
 
-    /// Bytes that wait.
+    /// Bytes in the queue.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.inner.lock().frames.bytes()
@@ -210,7 +210,7 @@ impl<F: HopFlow> Hop<F> {
 }
 
 impl<F> Inner<F> {
-    /// A connection takes the payload of this sequence.
+    /// Notes that a connection takes the payload of this sequence number.
     fn left(&mut self, sequence: i32) {
         if self.sample.as_ref().is_some_and(|(followed, _)| *followed == sequence)
             && let Some((_, sample)) = self.sample.take()
@@ -219,7 +219,7 @@ impl<F> Inner<F> {
         }
     }
 
-    /// Where to list for a class, if there is something of it that is not listed.
+    /// Begins a listing for a class that has messages and is not listed: the outlet to list at.
     fn begin_listing(&mut self, class: Class) -> Option<(Arc<Outlet<F>>, u32)> {
         let has = match class {
             Class::Ack => self.frames.has_acks(),

@@ -1,11 +1,11 @@
 //! Circuits between queues and connections.
 //!
-//! `weft-xgress` says what stands at each place of a circuit, without I/O; `weft-channel` moves messages over
-//! connections. This crate is what lies between, for a router and for an SDK alike:
+//! `weft-xgress` is the state machine of a circuit's end, without I/O; `weft-channel` moves messages over
+//! connections. This crate lies between them, for routers and SDKs alike:
 //!
-//! * [`Hop`]: what one circuit has waiting for one neighbour. The neighbour can be exchanged while payloads wait.
-//! * [`Outlet`]: the connections to one neighbour, and which flow each of them serves next.
-//! * [`Timers`]: when somebody is to be looked at again.
+//! * [`Hop`]: the queue of one circuit for one neighbour. The neighbour can change while payloads wait.
+//! * [`Outlet`]: the connections to one neighbour, and the flow that each of them serves next.
+//! * [`Timers`]: the deadlines at which ends are looked at again.
 //!
 //! ```text
 //!  payload of another neighbour ──> Hop ──┐

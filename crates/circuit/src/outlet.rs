@@ -1,11 +1,12 @@
-//! The connections to one neighbour, and what each of them writes next.
+//! The connections to one neighbour, and the messages that each of them writes next.
 //!
-//! Anybody may list a flow; only the task of a connection serves those listed with it. Listing wakes it. An
-//! outlet has one connection or several (*ports*), of which some may be for acks alone. A flow keeps its port
-//! while it is busy, so that its payloads stay in order; one that was idle takes the port with the fewest.
+//! Any thread may list a flow; only the task of a connection serves the flows listed at its port. Listing wakes
+//! that task. An outlet has one connection or several (*ports*), of which some may be for acks alone. A flow keeps
+//! its port while it is busy, so that its payloads stay in order; a flow that was idle takes the port with the
+//! fewest flows.
 //!
-//! A port that closes hands its flows back: each is told by [`Flow::unlisted`] and lists itself again, with
-//! another port or, once the circuit has another way, with another outlet.
+//! A port that closes hands its flows back: each is told by [`Flow::unlisted`] and lists itself again, at another
+//! port or, once the circuit has another path, at another outlet.
 
 use std::{
     fmt,
@@ -25,35 +26,36 @@ use weft_xgress::{Class, Scheduler, Source};
 
 use crate::probe::Probe;
 
-/// A flow that had nothing for so many milliseconds may take another port: what it sent before has left.
+/// Milliseconds without messages after which a flow may take another port: its earlier messages have left by
+/// then.
 const SETTLED: u64 = 200;
 
 /// A flow as an outlet sees it: a handle on one direction of a circuit.
 pub trait Flow: Source<Frame = Message> + Send + 'static {
-    /// Nobody serves the flow any more where it was listed. A flow that still has something lists itself again.
+    /// The port of the flow is gone. A flow that still has messages lists itself again.
     fn unlisted(&self, class: Class);
 }
 
-/// What the connections to one neighbour serve.
+/// The connections to one neighbour, and the flows that they serve.
 pub struct Outlet<F> {
-    /// The first one; all that counts as long as there was no other.
+    /// The first port; read without the lock while it is the only one.
     first: OnceLock<Arc<Port<F>>>,
     has_several: AtomicBool,
     ports: ArcSwap<Vec<Arc<Port<F>>>>,
     numbers: AtomicU64,
     budget: Budget,
-    /// Messages for which there was no room.
+    /// Messages dropped for lack of room.
     dropped: AtomicU64,
-    /// How long messages wait.
+    /// The measurement of how long messages wait.
     probe: Arc<Probe>,
-    /// The neighbour is gone: nothing is listed any more.
+    /// True once the neighbour is gone: nothing is listed any more.
     closed: AtomicBool,
 }
 
 /// Which classes a connection takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carries {
-    /// Payloads, and acks while no connection is for these alone.
+    /// Payloads; acks too, while no connection is for acks alone.
     Payloads,
     /// Acks alone.
     Acks,
@@ -65,7 +67,7 @@ struct Port<F> {
     carries: Carries,
     ready: Mutex<Ready<F>>,
     waker: UnderlayWaker,
-    /// Flows with payloads that it serves, about.
+    /// The approximate number of flows with payloads at this port.
     flows: AtomicUsize,
 }
 
@@ -74,23 +76,25 @@ struct Ready<F> {
     closed: bool,
 }
 
-/// The port that a flow was listed with last.
+/// The port at which a flow was listed last.
 #[derive(Debug, Default)]
 pub struct Seat {
-    /// Its number; 0 is none.
+    /// The port's number; 0 is none.
     port: AtomicU64,
-    /// Milliseconds since the program's start when that was, or when it had nothing more.
+    /// The time of the last listing, or of the moment when the flow had nothing more, in milliseconds since the
+    /// program's start.
     at: AtomicU64,
 }
 
 /// Takes messages that a connection took and did not write.
 pub trait Unsent: Send + Sync {
-    /// The messages, in the order in which they would have been written. The peer may have seen some of them.
+    /// Takes the messages, in the order in which they would have been written. The peer may have received some
+    /// of them.
     fn unsent(&self, messages: Vec<Message>);
 }
 
 impl<F: Flow> Outlet<F> {
-    /// An outlet without connections. What waits for the neighbour is drawn from `budget`.
+    /// An outlet without connections. Messages that wait for the neighbour are drawn from `budget`.
     #[must_use]
     pub fn new(budget: Budget) -> Arc<Self> {
         Arc::new(Self {
@@ -105,13 +109,13 @@ impl<F: Flow> Outlet<F> {
         })
     }
 
-    /// What waits for the neighbour is drawn from this.
+    /// The budget of messages that wait for the neighbour.
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// How long messages wait for the neighbour.
+    /// The measurement of how long messages wait for the neighbour.
     #[must_use]
     pub fn probe(&self) -> &Arc<Probe> {
         &self.probe
@@ -123,12 +127,13 @@ impl<F: Flow> Outlet<F> {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Such a message was dropped.
+    /// Counts a message dropped for lack of room.
     pub(crate) fn note_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds the connection that `waker` wakes. Returns its side that serves; with that the port closes.
+    /// Adds the connection that `waker` wakes. Returns the side that serves it; the port closes when that is
+    /// dropped.
     #[must_use]
     pub fn open(self: &Arc<Self>, carries: Carries, waker: UnderlayWaker) -> DataOutbox<F> {
         let port = Arc::new(Port {
@@ -155,7 +160,7 @@ impl<F: Flow> Outlet<F> {
         }
     }
 
-    /// A flow has something. False if nobody serves it here; the flow keeps track of being listed.
+    /// Lists a flow that has messages. False if no port takes it; the flow keeps track of being listed.
     pub fn list(&self, class: Class, seat: &Seat, flow: F) -> bool {
         if self.is_closed() {
             return false;
@@ -164,7 +169,7 @@ impl<F: Flow> Outlet<F> {
             return self.first.get().is_some_and(|only| only.list(class, flow, false).is_ok());
         }
         let mut flow = flow;
-        // A port that closes has left the list before it refuses: the next look finds another one.
+        // A port that closes has left the list before it refuses, so that the next look finds another one.
         loop {
             let ports = self.ports.load();
             let port = match ports.as_slice() {
@@ -183,7 +188,7 @@ impl<F: Flow> Outlet<F> {
         }
     }
 
-    /// A flow has nothing more for now: it stays at its port for [`SETTLED`] milliseconds from here.
+    /// Notes that a flow has nothing more for now: it stays at its port for [`SETTLED`] milliseconds.
     pub fn emptied(&self, seat: &Seat) {
         if self.has_several.load(Ordering::Relaxed) {
             seat.at.store(millis(), Ordering::Relaxed);
@@ -196,7 +201,7 @@ impl<F: Flow> Outlet<F> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The neighbour is gone: what is listed is handed back, and nothing more is listed.
+    /// The neighbour is gone: hands listed flows back, and lists nothing more.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for port in self.ports.load().iter() {
@@ -205,10 +210,10 @@ impl<F: Flow> Outlet<F> {
     }
 }
 
-/// The port for a flow of an outlet that has several.
+/// Chooses the port for a flow of an outlet with several ports.
 fn choose<'a, F>(ports: &'a [Arc<Port<F>>], class: Class, seat: &Seat) -> Option<&'a Arc<Port<F>>> {
     if class == Class::Ack {
-        // Acks of one flow over one connection, those of many over all.
+        // Acks of one flow go over one connection; those of many flows over all connections for acks.
         let for_acks = || ports.iter().filter(|port| port.carries == Carries::Acks);
         let count = for_acks().count();
         if count > 0 {
@@ -238,7 +243,8 @@ fn millis() -> u64 {
 }
 
 impl<F> Port<F> {
-    /// Lists a flow, or hands it back if the port is closed. Flows are counted where ports are compared.
+    /// Lists a flow, or hands it back if the port is closed. `counts` says that flows are counted, which only
+    /// several ports need.
     fn list(&self, class: Class, flow: F, counts: bool) -> Result<(), F> {
         {
             let mut ready = self.ready.lock();
@@ -256,7 +262,7 @@ impl<F> Port<F> {
 }
 
 impl<F: Flow> Port<F> {
-    /// Takes no more flows and hands back those that wait to be noticed.
+    /// Takes no more flows and hands back those that the port has not noticed yet.
     fn close(&self) {
         let listed = {
             let mut ready = self.ready.lock();
@@ -280,26 +286,27 @@ pub struct DataOutbox<F: Flow> {
     outlet: Arc<Outlet<F>>,
     port: Arc<Port<F>>,
     scheduler: Scheduler<F>,
-    /// Swapped with the ready list, so that both keep their memory.
+    /// Exchanged with the list of ready flows, so that both keep their memory.
     arrived: Vec<(Class, F)>,
     unsent: Option<Arc<dyn Unsent>>,
 }
 
 impl<F: Flow> DataOutbox<F> {
-    /// Gives messages that were taken and not written to `taker`. Otherwise they are lost with the connection.
+    /// Gives messages that were taken and not written to `taker`. Without a taker they are lost with the
+    /// connection.
     #[must_use]
     pub fn giving_back_to(mut self, taker: Arc<dyn Unsent>) -> Self {
         self.unsent = Some(taker);
         self
     }
 
-    /// True if no flow was noticed that may have something.
+    /// True if no noticed flow may have a message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.scheduler.is_empty()
     }
 
-    /// The next message of the flows that were noticed.
+    /// The next message of the noticed flows.
     pub fn pull(&mut self, now: Instant) -> Option<Message> {
         self.scheduler.next(now)
     }

@@ -1,7 +1,8 @@
-//! How long messages wait for a neighbour, found out by following one of them at a time.
+//! How long messages wait for a neighbour, measured by following one message at a time.
 //!
-//! Who queues a message asks whether it is to be followed: one load of a cell that hardly ever changes. Who
-//! takes it out says so. Between two of them is a pause, so that a busy neighbour costs no more than a quiet one.
+//! The queueing side asks whether to follow a message: one load of a cell that hardly ever changes. The side that
+//! takes the message out ends the sample. Samples have a pause between them, so that a busy neighbour costs no
+//! more than a quiet one.
 
 use std::{
     sync::{
@@ -13,18 +14,18 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// From the end of one sample to the beginning of the next.
+/// The pause between the end of one sample and the beginning of the next.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Times that are kept until somebody asks for them.
+/// Most times that are kept until they are asked for.
 const KEPT: usize = 128;
-/// A message that waits for so long is told of before it leaves: it may never.
+/// A message that has waited for this long is reported before it leaves, because it may never leave.
 const LONG: Duration = Duration::from_secs(1);
 
 const FREE: u8 = 0;
 const TAKEN: u8 = 1;
 const PAUSING: u8 = 2;
 
-/// Follows messages to one neighbour.
+/// Measures how long messages to one neighbour wait.
 #[derive(Debug, Default)]
 pub struct Probe {
     state: AtomicU8,
@@ -34,14 +35,14 @@ pub struct Probe {
 #[derive(Debug, Default)]
 struct Inner {
     waits: Vec<Duration>,
-    /// Since when the message waits that is followed.
+    /// The time since which the followed message waits.
     since: Option<Instant>,
-    /// When the last sample ended.
+    /// The time at which the last sample ended.
     ended: Option<Instant>,
 }
 
 impl Probe {
-    /// A message begins to wait; a sample if it is to be followed.
+    /// Called when a message begins to wait: a sample if it is to be followed.
     pub fn begin(self: &Arc<Self>) -> Option<Sample> {
         if self.state.load(Ordering::Relaxed) != FREE {
             return None;
@@ -53,7 +54,7 @@ impl Probe {
         Some(Sample { probe: Arc::clone(self), since })
     }
 
-    /// A connection takes messages: the next sample may begin when the pause is over.
+    /// Called when a connection takes messages: the next sample may begin after the pause.
     pub(crate) fn rest(&self, now: Instant) {
         if self.state.load(Ordering::Relaxed) != PAUSING {
             return;
@@ -64,7 +65,7 @@ impl Probe {
         }
     }
 
-    /// How long messages waited that were followed since the last call, and one that waits for long still.
+    /// The waiting times of messages followed since the last call, and that of one that still waits for long.
     pub fn take(&self, now: Instant) -> Vec<Duration> {
         let inner = &mut *self.inner.lock();
         let mut waits = std::mem::take(&mut inner.waits);
@@ -74,7 +75,7 @@ impl Probe {
     }
 }
 
-/// A message that is followed. Dropped, it did not get anywhere, and nothing is noted.
+/// A message that is followed. If the sample is dropped, the message was not sent, and nothing is noted.
 #[derive(Debug)]
 pub struct Sample {
     probe: Arc<Probe>,
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(probe.take(now), [Duration::from_millis(3)]);
         assert!(probe.take(now).is_empty());
         probe.rest(now + PAUSE);
-        // What is lost on its way says nothing of the neighbour.
+        // A message that is lost says nothing about the neighbour.
         drop(probe.begin().unwrap());
         assert!(probe.take(now + LONG).is_empty());
     }

@@ -1,4 +1,5 @@
-//! Hops and outlets together: nothing that waits is lost or repeated, whatever closes or moves.
+//! Hops and outlets together: no payload that waits is lost or repeated when connections close and
+//! flows move.
 
 use std::{
     sync::Arc,
@@ -85,7 +86,7 @@ fn the_wait_of_a_payload_is_known_and_that_of_a_payload_that_is_lost_is_not() {
     let wait = Duration::from_millis(20);
     std::thread::sleep(wait);
     taken(&mut connection);
-    // A burst that has left is told of with the time that it took, however late one looks.
+    // The probe has the waiting time of a burst that has left, however late it is read.
     let waits = outlet.probe().take(begun + Duration::from_secs(60));
     assert_eq!(waits.len(), 1);
     assert!(waits[0] >= wait && waits[0] <= begun.elapsed(), "{waits:?}");
@@ -134,7 +135,7 @@ fn a_connection_that_closes_hands_its_flows_to_another() {
     let (mut one, mut two) = (open(&outlet, Carries::Payloads), open(&outlet, Carries::Payloads));
     let hops: Vec<_> = (0..4).map(|_| Hop::new(Arc::clone(&outlet))).collect();
     hops.iter().for_each(|hop| give(hop, 0));
-    // Half of them are noticed by the one that goes, and one payload of it was taken.
+    // The connection that closes has noticed half of the flows, and taken one payload.
     one.notice();
     let lost = one.pull(Instant::now()).unwrap();
     hops.iter().for_each(|hop| give(hop, 1));
@@ -195,7 +196,7 @@ fn an_outlet_that_is_closed_lists_nothing() {
 }
 
 proptest! {
-    /// Whatever opens, closes and moves: every payload comes out once.
+    /// Every payload is written once, while connections open and close and flows move.
     #[test]
     fn nothing_is_lost_or_repeated(steps in prop::collection::vec((0u8..6, 0usize..3), 1..200)) {
         let outlets: Vec<_> = (0..2).map(|_| Outlet::new(Budget::unlimited())).collect();
@@ -214,7 +215,7 @@ proptest! {
                 3 if ports[at].len() > 1 => drop(ports[at].swap_remove(0)),
                 3 => ports[at].push(open(&outlets[at], Carries::Payloads)),
                 4 => hops[pick].move_to(&outlets[at]),
-                // One is noticed and not taken yet.
+                // A flow is noticed, and nothing of it is taken yet.
                 _ => ports[at].iter_mut().for_each(|port| port.notice()),
             }
         }

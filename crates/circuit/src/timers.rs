@@ -1,9 +1,9 @@
-//! Deadlines.
+//! Deadlines of many ends in one task.
 //!
-//! Who waits is armed at most once at a time (see `weft_xgress::Alarm`); when the time comes it looks again
-//! whether anything is due and arms itself anew. So a deadline that moves with every ack costs nothing, and a
-//! circuit that waits for nothing costs no wake-up. A deadline that comes to lie before the armed one is armed
-//! too; the one that it overtook fires without effect.
+//! An end has at most one armed deadline at a time (see `weft_xgress::Alarm`). When the time comes, it checks whether
+//! anything is due and arms the next deadline. A deadline that moves with every ack therefore costs nothing, and an
+//! idle circuit causes no wake-up. A deadline that moves before the armed one is armed in addition; the one that it
+//! overtook fires without effect.
 
 use std::{fmt, sync::Weak, time::Instant};
 
@@ -11,20 +11,20 @@ use futures::StreamExt as _;
 use tokio::{runtime, sync::mpsc};
 use tokio_util::time::DelayQueue;
 
-/// Somebody who waits for a time.
+/// An end that waits for a time.
 pub trait Timed: Send + Sync + 'static {
-    /// The deadline that was armed for `at` has come; it is `now`.
+    /// Called when the deadline armed for `at` has come; the time is `now`.
     fn on_timer(&self, at: Instant, now: Instant);
 }
 
-/// The clock that arms those who wait. Clones share it.
+/// The clock that ends arm. Clones share it.
 pub struct Timers<T> {
-    // Unbounded, but whoever waits has one entry that counts, and those that it overtook.
+    // Unbounded, but an end has one entry that counts and the few that it overtook.
     arm: mpsc::UnboundedSender<(Instant, Weak<T>)>,
 }
 
 impl<T: Timed> Timers<T> {
-    /// Starts the task that waits on `runtime`; it ends with the last clone.
+    /// Starts the clock's task on `runtime`; it ends with the last clone.
     #[must_use]
     pub fn start(runtime: &runtime::Handle) -> Self {
         let (timers, mut armed) = Self::observed();
@@ -48,16 +48,16 @@ impl<T: Timed> Timers<T> {
         timers
     }
 
-    /// A clock that only notes what it is asked for, for tests that move time themselves.
+    /// A clock that only hands out the armed deadlines, for tests that move time themselves.
     #[must_use]
     pub fn observed() -> (Self, mpsc::UnboundedReceiver<(Instant, Weak<T>)>) {
         let (arm, armed) = mpsc::unbounded_channel();
         (Self { arm }, armed)
     }
 
-    /// Has somebody looked at when the time comes.
+    /// Has `waiting` called at this time.
     pub fn arm(&self, at: Instant, waiting: Weak<T>) {
-        // After the end of its runtime nobody waits any more.
+        // Sending fails only after the runtime has ended, when no deadline matters.
         let _ = self.arm.send((at, waiting));
     }
 }

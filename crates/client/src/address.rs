@@ -1,4 +1,4 @@
-//! The address of a controller, as people type it and as identity files and tokens hold it.
+//! The address of a controller, in the forms of command lines, identity files and tokens.
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// How an address is spoken to.
+/// The protocol of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressKind {
     /// TLS over TCP.
@@ -84,7 +84,7 @@ impl FromStr for HostPort {
 /// An address with its kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// How it is spoken to.
+    /// The protocol.
     pub kind: AddressKind,
     /// Host name or address, without brackets.
     pub host: String,
@@ -93,13 +93,13 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address of a kind.
+    /// Makes an address of these parts.
     #[must_use]
     pub fn new(kind: AddressKind, host: impl Into<String>, port: u16) -> Self {
         Self { kind, host: host.into(), port }
     }
 
-    /// Host and port alone.
+    /// Host and port, without the protocol.
     #[must_use]
     pub fn host_port(&self) -> HostPort {
         HostPort { host: self.host.clone(), port: self.port }

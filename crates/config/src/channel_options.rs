@@ -8,15 +8,16 @@ use crate::section::Section;
 /// Options of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelOptions {
-    /// Messages that may wait to be sent on one connection. Default 4 (links and edge: 64).
+    /// Most messages that wait to be sent on one connection. Default 4 (links and edge: 64).
     pub out_queue_size: usize,
-    /// Connections that may wait to be accepted. 1..=5000, default 1.
+    /// Most connections that wait to be accepted. 1..=5000, default 1.
     pub max_queued_connects: usize,
-    /// Handshakes that may be under way at once. 1..=1000, default 16.
+    /// Most handshakes under way at once. 1..=1000, default 16.
     pub max_outstanding_connects: usize,
-    /// How long a handshake may take. 30ms..=60s, default 5s.
+    /// Time limit of a handshake. 30ms..=60s, default 5s.
     pub connect_timeout: Duration,
-    /// How long the peer may take nothing of what is to be written. Default 30s; 0s = for ever.
+    /// How long the peer may accept no bytes while some are to be written. Default 30s; 0s = for
+    /// ever.
     pub write_timeout: Option<Duration>,
 }
 
@@ -32,22 +33,22 @@ impl Default for ChannelOptions {
     }
 }
 
-/// What becomes of a value that is out of its bounds.
+/// The treatment of a value outside of its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OutOfBounds {
-    /// It is a mistake.
+    /// The value is a mistake.
     Refused,
-    /// The bound is used, with a warning: the original takes it.
+    /// The bound is used instead, with a warning, because the original accepts the value.
     Clamped,
 }
 
 impl ChannelOptions {
-    /// Reads the options of a section; other keys may stand beside them.
+    /// Reads the options of a section, which may have other keys, too.
     pub(crate) fn read(section: &Section<'_>) -> Self {
         Self::read_with(section, OutOfBounds::Refused)
     }
 
-    /// The same for channels whose options the original takes as they are.
+    /// Reads the options of channels that the original does not check.
     pub(crate) fn read_lenient(section: &Section<'_>) -> Self {
         Self::read_with(section, OutOfBounds::Clamped)
     }
@@ -86,7 +87,7 @@ impl ChannelOptions {
         }
     }
 
-    /// As links and edge listeners use them: the default length of the queue is 64.
+    /// Reads the options of links and edge listeners: the default length of the queue is 64.
     pub(crate) fn read_long(section: &Section<'_>) -> Self {
         let mut options = Self::read_lenient(section);
         section.describe("outQueueSize", "integer", "64", "0..1000000");
@@ -126,11 +127,11 @@ fn connect_timeout_ms(section: &Section<'_>, out_of_bounds: OutOfBounds) -> u64 
 pub struct Heartbeats {
     /// How often one is sent. Default 10s.
     pub send_interval: Duration,
-    /// How often it is looked whether one is due. Default 1s.
+    /// The interval at which a channel checks if a heartbeat is due. Default 1s.
     pub check_interval: Duration,
-    /// The channel closes when the other end answers nothing for so long; none = never.
+    /// The channel closes when the other end has answered nothing for this long; none = never.
     pub close_unresponsive: Option<Duration>,
-    /// The other end counts as unresponsive after so long. Default 5s.
+    /// The other end counts as unresponsive after this long. Default 5s.
     pub unresponsive_after: Duration,
 }
 
@@ -146,7 +147,7 @@ impl Default for Heartbeats {
 }
 
 impl Heartbeats {
-    /// Reads heartbeats; what is absent is as in `default`.
+    /// Reads heartbeats; absent values are those of `default`.
     pub(crate) fn read(section: &Section<'_>, default: &Self) -> Self {
         const CLOSE: &str = "closeUnresponsiveTimeout";
         let close = default.close_unresponsive;
@@ -162,7 +163,7 @@ impl Heartbeats {
     }
 }
 
-/// A connection that looks all the time does nothing else.
+/// A check interval of 0 would keep a connection busy with checks.
 fn check_interval(section: &Section<'_>, default: Duration) -> Duration {
     const KEY: &str = "checkInterval";
     const LEAST: Duration = Duration::from_millis(10);

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::section::Section;
 
-/// Traces and profiles. Nothing of it is on unless its path is given.
+/// Traces and profiles. Each is on only if its path is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Debugging {
     /// File for decoded messages.
@@ -13,7 +13,7 @@ pub struct Debugging {
     pub cpu_profile: Option<PathBuf>,
     /// File for memory profiles.
     pub memory_profile: Option<PathBuf>,
-    /// How often a memory profile is written. Default 15s.
+    /// The interval of memory profiles. Default 15s.
     pub memory_interval: Duration,
 }
 

@@ -16,16 +16,16 @@ const UNITS: [(&str, f64, u64); 8] = [
 /// A duration, possibly below zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedDuration {
-    /// Whether it is below zero.
+    /// True if it is below zero.
     pub negative: bool,
-    /// How long.
+    /// Its length.
     pub length: Duration,
 }
 
 /// Reads a duration: an optional sign, then numbers with units `ns us ms s m h`; `0` needs none.
 ///
 /// # Errors
-/// Saying what is missing.
+/// The error says what is missing.
 pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let (negative, mut rest) = match text.strip_prefix('-') {

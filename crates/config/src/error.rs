@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what to do; and what is worth a word though it is not
+//! Mistakes in a file: what is wrong, where, and what to do; and warnings about things that are not
 //! wrong.
 
 use std::{
@@ -8,29 +8,29 @@ use std::{
 
 use crate::{facts::Facts, show, source::Source, yaml::Place};
 
-/// One thing in a file: its path, its place and something to say about it.
+/// A message about a key of a file, with its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyAt {
     /// Path of the key, e.g. `link.listeners[0].advertise`. Empty for the file as a whole.
     pub key: String,
-    /// Line in the file, the first being 1; 0 when it is about something that is not there.
+    /// Line in the file, the first being 1; 0 if the key is not in the file.
     pub line: usize,
     /// Column in characters, the first being 1; 0 without a line.
     pub column: usize,
-    /// Characters that it is about.
+    /// Length of the marked text, in characters.
     pub length: usize,
-    /// What there is to say.
+    /// The message.
     pub message: String,
-    /// The value that was found; none for lists, maps and what is absent.
+    /// The value in the file; none for lists, maps and absent keys.
     pub found: Option<String>,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: Option<String>,
-    /// What was probably meant.
+    /// The value or key that was probably meant.
     pub suggestion: Option<String>,
 }
 
 impl KeyAt {
-    /// Something about a key, without a place.
+    /// A message about a key, without a place.
     #[must_use]
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { key: key.into(), message: message.into(), ..Self::default() }
@@ -41,10 +41,10 @@ impl KeyAt {
         Self { line, column, length, ..self }
     }
 
-    /// The message, with the key unless the message names it.
+    /// The message, with the key unless the message has it.
     #[must_use]
     pub fn text(&self) -> String {
-        // Some messages name the path themselves, in the words operators know.
+        // Some messages have the path in them, in the words of the original.
         let named = self.key.contains('.') && self.message.contains(&self.key);
         if self.key.is_empty() || named {
             self.message.clone()
@@ -53,7 +53,7 @@ impl KeyAt {
         }
     }
 
-    /// Where it is, as `file:line:column`.
+    /// The place, as `file:line:column`.
     #[must_use]
     pub fn place(&self, file: &Path) -> String {
         match self.line {
@@ -76,15 +76,15 @@ impl fmt::Display for KeyAt {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It is larger than any configuration.
+    /// The file is larger than the limit.
     #[error("{}: larger than {limit} bytes; this is not a configuration file", path.display())]
     TooLarge {
         /// The file.
@@ -92,7 +92,7 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// It is not YAML.
+    /// The file is not YAML.
     #[error("{}:{line}:{column}: not valid YAML: {message}", path.display())]
     Syntax {
         /// The file.
@@ -101,27 +101,27 @@ pub enum Error {
         line: usize,
         /// Column, the first being 1.
         column: usize,
-        /// What is wrong.
+        /// The mistake.
         message: String,
     },
-    /// Its contents are not acceptable.
+    /// The file has mistakes.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
 
-/// Everything that is not acceptable in one file.
+/// All mistakes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
     /// The file.
     pub path: PathBuf,
-    /// Its text, to show lines of it.
+    /// The text of the file, to show lines of it.
     pub source: Source,
-    /// At least one problem, in the order of the file.
+    /// The mistakes, at least one, in the order of the file.
     pub problems: Vec<KeyAt>,
 }
 
 impl Invalid {
-    /// Every problem with the line it is about and a mark below it.
+    /// Every mistake with its line and a mark below it.
     #[must_use]
     pub fn report(&self) -> String {
         let one = |problem| show::excerpt(&self.path, &self.source, show::Severity::Error, problem);
@@ -143,16 +143,16 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// A file that was read to its end, with everything there is to say about it.
+/// A file that was read to its end, with all mistakes and warnings.
 #[derive(Debug, Clone)]
 pub struct Examined<T> {
-    /// The configuration; where the file is wrong it has defaults.
+    /// The configuration; defaults replace mistakes.
     pub config: T,
-    /// The file it came from.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its text, to show lines of it.
+    /// The text of the file, to show lines of it.
     pub source: Source,
-    /// What is not acceptable.
+    /// The mistakes.
     pub problems: Vec<KeyAt>,
     /// Unknown keys, values that were adjusted, sections without effect.
     pub warnings: Vec<KeyAt>,
@@ -163,7 +163,7 @@ pub struct Examined<T> {
 }
 
 impl<T> Examined<T> {
-    /// Something about a key, at its place in the file, or at that of the nearest section around it.
+    /// A message about a key, at its place in the file, or at that of the nearest section around it.
     #[must_use]
     pub fn about(&self, key: &str, message: impl Into<String>) -> KeyAt {
         let found = self.facts.get(key).filter(|fact| fact.origin.line_and_column().is_some());
@@ -171,7 +171,7 @@ impl<T> Examined<T> {
         KeyAt { found, ..KeyAt::new(key, message).at(self.facts.place(key)) }
     }
 
-    /// Puts problems and warnings in the order of the file; what has no place comes last.
+    /// Sorts mistakes and warnings by their places; those without a place come last.
     pub fn sort(&mut self) {
         let place =
             |one: &KeyAt| if one.line == 0 { (usize::MAX, 0) } else { (one.line, one.column) };
@@ -180,10 +180,10 @@ impl<T> Examined<T> {
         self.problems.dedup();
     }
 
-    /// The configuration, if nothing is wrong with the file.
+    /// The configuration, if the file has no mistakes.
     ///
     /// # Errors
-    /// With all problems.
+    /// All mistakes of the file.
     pub fn accept(self) -> Result<Loaded<T>, Error> {
         let Self { config, path, source, problems, warnings, not_acted_upon, .. } = self;
         if problems.is_empty() {
@@ -194,12 +194,12 @@ impl<T> Examined<T> {
     }
 }
 
-/// A configuration, with what is worth a word at start.
+/// A configuration, with warnings for the start.
 #[derive(Debug, Clone)]
 pub struct Loaded<T> {
     /// The configuration.
     pub config: T,
-    /// The file it came from.
+    /// The path of the file.
     pub path: PathBuf,
     /// Unknown keys, values that were adjusted, sections without effect.
     pub warnings: Vec<KeyAt>,

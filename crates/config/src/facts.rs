@@ -1,23 +1,24 @@
-//! What is known of each key that was asked for: what it may be, what it is, where that came from.
+//! Facts about each key that was read: its type, its default, its bounds, its value, and where that
+//! came from.
 
 use std::{collections::HashMap, fmt};
 
 use crate::yaml::{Node, Place};
 
-/// One key of a file, or one that the file could have.
+/// A key that a file has, or could have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFact {
     /// Path of the key, such as `link.listeners[0].advertise`.
     pub key: String,
-    /// What sort of value it takes, such as `integer` or `duration`.
+    /// The type of its values, such as `integer` or `duration`.
     pub kind: &'static str,
-    /// What it is where the file is silent; empty = nothing.
+    /// Its value if the file does not have it; empty = none.
     pub default: String,
-    /// Bounds or words; empty = any.
+    /// Its bounds or words; empty = any.
     pub allowed: String,
-    /// What is in effect; empty = nothing.
+    /// Its value in effect; empty = none.
     pub value: String,
-    /// Where that came from.
+    /// The source of that value.
     pub origin: Origin,
 }
 
@@ -40,7 +41,7 @@ impl KeyFact {
         out
     }
 
-    /// What the key may be, for people; nothing where any string will do.
+    /// The allowed values, for people; none if any string is allowed.
     pub(crate) fn allowed_text(&self) -> Option<String> {
         let sort = match self.kind {
             "string" | "word" => String::new(),
@@ -65,19 +66,19 @@ impl KeyFact {
     }
 }
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The file is silent.
+    /// The file does not have the key.
     Default,
-    /// The file says it.
+    /// The file has the value.
     File {
         /// Line, the first being 1.
         line: usize,
         /// Column, the first being 1.
         column: usize,
     },
-    /// The file says it with variables of the environment.
+    /// The file has the value, with variables of the environment.
     Variables {
         /// Line, the first being 1.
         line: usize,
@@ -98,7 +99,7 @@ impl Origin {
         }
     }
 
-    /// Line and column, of what the file says.
+    /// Line and column of the value, if the file has it.
     #[must_use]
     pub fn line_and_column(&self) -> Option<(usize, usize)> {
         match self {
@@ -137,13 +138,13 @@ impl Facts {
         &self.all
     }
 
-    /// What is known of one key.
+    /// The facts of one key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&KeyFact> {
         self.by_key.get(key).and_then(|index| self.all.get(*index))
     }
 
-    /// Adds a fact. What is said later of the same key is better known.
+    /// Adds facts. Later ones about the same key replace earlier ones.
     pub(crate) fn note(&mut self, fact: KeyFact) {
         match self.by_key.get(&fact.key).and_then(|index| self.all.get_mut(*index)) {
             Some(known) => *known = fact,
@@ -164,7 +165,7 @@ impl Facts {
         self.sections.insert(path.to_owned(), place);
     }
 
-    /// Where a key stands, or else the nearest section around it.
+    /// The place of a key, or of the nearest section around it.
     pub(crate) fn place(&self, key: &str) -> Place {
         if let Some((line, column)) = self.get(key).and_then(|fact| fact.origin.line_and_column()) {
             return Place { line, column, length: 1 };

@@ -1,4 +1,4 @@
-//! From a file to a configuration: read, parse, put variables in, check.
+//! From a file to a configuration: read, parse, replace variables, check.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Largest configuration file that is read, in bytes.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;
 
-/// Which file it is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A controller's.
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Router,
 }
 
-/// The text of a file.
+/// Reads the text of a file.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// Reads a text to its end and keeps everything that is to be said about it.
+/// Reads a text to its end and keeps all mistakes and warnings.
 pub(crate) fn examine<T>(
     text: &str,
     path: &Path,
@@ -124,7 +124,7 @@ fn check_version(root: &Section<'_>, kind: Kind) {
     }
 }
 
-/// Whether a value is there at all.
+/// True if a value is present.
 pub(crate) fn is_set(value: &Value) -> bool {
     *value != Value::Null
 }

@@ -7,7 +7,7 @@ use crate::section::Section;
 /// `pem:<text>`, or the text itself. Empty = absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdentitySection {
-    /// Where the section stands in the file, for messages, e.g. `web[0].identity`.
+    /// The path of the section in the file, for messages, e.g. `web[0].identity`.
     pub section: String,
     /// Client certificate chain, leaf first.
     pub cert: String,
@@ -17,7 +17,7 @@ pub struct IdentitySection {
     pub key: String,
     /// Key of `server_cert`.
     pub server_key: String,
-    /// Bundle of authorities that are believed.
+    /// Bundle of trusted authorities.
     pub ca: String,
     /// More server certificates, chosen by server name.
     pub alt_server_certs: Vec<AltServerCert>,
@@ -28,11 +28,11 @@ pub struct IdentitySection {
 pub struct AltServerCert {
     /// Chain.
     pub server_cert: String,
-    /// Its key; empty = the section's `key`.
+    /// Its key; empty = the key of the section.
     pub server_key: String,
 }
 
-/// Which values of a section must be there.
+/// The required values of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Required {
     /// Client certificate and key: root identities.

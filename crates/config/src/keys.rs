@@ -1,5 +1,5 @@
-//! The table of a router's keys: made by reading a file that has every section, so that it says
-//! what the getters say.
+//! The table of a router's keys: made by reading a file that has every section, so that it shows
+//! the facts of the getters.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use crate::{RouterConfig, facts::KeyFact};
 pub struct KeyRow {
     /// Its path, with `[]` for any element of a list.
     pub key: String,
-    /// What sort of value it takes.
+    /// The type of its values.
     pub kind: &'static str,
-    /// What it is where the file is silent; empty = nothing.
+    /// Its value if the file does not have it; empty = none.
     pub default: String,
-    /// Bounds or words; empty = any.
+    /// Its bounds or words; empty = any.
     pub allowed: String,
-    /// The bindings that have it; empty = it does not depend on one.
+    /// The bindings with this key; empty = all.
     pub bindings: Vec<&'static str>,
 }
 
-/// A file with every section and one listener and dialer of each sort. Where listeners and dialers
-/// differ their place in the list tells which binding they have.
+/// A file with every section and one listener and dialer of each binding. The number of a listener
+/// or dialer in its list determines the binding of its keys.
 pub(crate) const WHOLE: &str = "
 v: 3
 identity: {cert: a, key: b, alt_server_certs: [{server_cert: c}]}
@@ -58,7 +58,7 @@ const LISTENERS: [&str; 6] = ["edge", "tunnel", "transport", "transport_udp", "p
 /// Every key of a router's file, in the order of the sections.
 ///
 /// # Panics
-/// Never: nothing of the file it reads depends on anything.
+/// Never: the text that it reads is constant.
 #[must_use]
 pub fn router_keys() -> Vec<KeyRow> {
     let none = |_: &str| None;
@@ -84,8 +84,8 @@ pub fn router_keys() -> Vec<KeyRow> {
 }
 
 impl KeyRow {
-    /// The row as the page on the router's file has it: key, bindings, type, default, what is
-    /// allowed.
+    /// The columns of the row in the page on the router's file: key, bindings, type, default,
+    /// allowed values.
     #[must_use]
     pub fn cells(&self) -> [String; 5] {
         let plain = |text: &str| text.replace('|', "or");
@@ -98,7 +98,7 @@ impl KeyRow {
     }
 }
 
-/// Where the section of a router's key stands among the sections, as people expect them.
+/// The position of a key's section among the sections, for tables.
 #[must_use]
 pub fn section_order(key: &str) -> usize {
     const ORDER: [&str; 22] = [

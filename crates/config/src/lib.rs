@@ -1,13 +1,25 @@
 //! The configuration files of weft: a controller's and a router's.
 //!
-//! A file is YAML with variables in its strings. Reading one gives typed values with every default
-//! filled in ([`ControllerConfig`], [`RouterConfig`]), or every problem of the file at once, each
-//! with its line ([`Invalid`]). What is not wrong and yet worth a word, such as an unknown key, comes
-//! along in [`Loaded`]. The other way round, [`ControllerTemplate`] and [`RouterTemplate`] write
-//! commented files for a start.
+//! A file is YAML with variables in its strings. Reading one yields typed values with every default
+//! filled in ([`ControllerConfig`], [`RouterConfig`]), or all mistakes of the file at once, each with
+//! its line ([`Invalid`]). Warnings, for instance about unknown keys, are in [`Loaded`].
+//! [`ControllerTemplate`] and [`RouterTemplate`] write commented files for a start.
 //!
-//! The crate knows nothing of other crates: values are plain, and whether a certificate fits a host
-//! is for those who load it.
+//! ```text
+//!  text -> YAML tree with places -> variables -> sections (getters) -> config, facts, problems
+//! ```
+//!
+//! The crate uses no other crate of weft: values are plain, and a caller that loads a certificate
+//! checks that it fits its host.
+//!
+//! ```
+//! use weft_config::{ProcessEnvironment, RouterConfig};
+//!
+//! let text = "v: 3\nctrl:\n  endpoint: tls:controller.example:6262\n";
+//! let read = RouterConfig::from_str(text, "router.yaml".as_ref(), &ProcessEnvironment);
+//! let mistakes = read.unwrap_err().to_string();
+//! assert!(mistakes.contains("identity section not found"), "{mistakes}");
+//! ```
 
 mod address;
 mod channel_options;

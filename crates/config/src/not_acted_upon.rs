@@ -1,7 +1,7 @@
 //! Keys that are documented, and that weft reads and checks without doing anything with them.
 //!
-//! Programs name them at start, so that nobody waits for an effect. Whoever makes weft act upon one
-//! takes its line out of the table.
+//! Programs name them at start, so that no operator waits for an effect. A change that makes weft
+//! act upon a key removes its line from the table.
 
 use crate::{
     error::KeyAt,
@@ -9,7 +9,7 @@ use crate::{
     yaml::{Node, Place, Value},
 };
 
-/// Paths (`*` = any element or key) with what there is to say about them.
+/// Paths (`*` = any element or key), each with an explanation.
 type Table = &'static [(&'static str, &'static str)];
 
 const BOTH: Table = &[("web.*.bindPoints.*.identity", "APIs are not served over the overlay")];
@@ -40,7 +40,7 @@ const CONTROLLER: Table = &[
     ("cluster.logFile", "there is no consensus engine of its own"),
 ];
 
-/// Why a length of a queue changes nothing.
+/// Why the length of a queue has no effect.
 const BYTES: &str = "what waits is bounded in bytes";
 
 const ROUTER: Table = &[

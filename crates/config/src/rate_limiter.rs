@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::section::Section;
 
-/// An adaptive limit on work under way: it grows while work succeeds and shrinks when it does not.
+/// An adaptive limit on work under way: it grows while work succeeds and shrinks when work fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimiter {
-    /// Whether it limits.
+    /// True if it limits.
     pub enabled: bool,
     /// Smallest window.
     pub min_size: u32,
@@ -21,9 +21,9 @@ pub struct RateLimiter {
     pub increase_factor: f64,
     /// The window shrinks by this factor. Above 0 and below 1, default 0.9.
     pub decrease_factor: f64,
-    /// Pieces of work between two looks at whether to grow. Default 10.
+    /// Pieces of work between two checks for growing. Default 10.
     pub increase_check_interval: u32,
-    /// Pieces of work between two looks at whether to shrink. Default 10.
+    /// Pieces of work between two checks for shrinking. Default 10.
     pub decrease_check_interval: u32,
 }
 
@@ -43,7 +43,7 @@ impl RateLimiter {
         }
     }
 
-    /// Reads a limiter whose sizes, where they are given, lie between `low` and `high`.
+    /// Reads a limiter. Sizes in the file have to be between `low` and `high`.
     pub(crate) fn read(section: &Section<'_>, default: &Self, low: i64, high: i64) -> Self {
         let limiter = Self {
             enabled: section.flag("enabled", default.enabled),

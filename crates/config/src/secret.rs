@@ -1,33 +1,33 @@
-//! Values that are not shown.
+//! Values that must not be shown.
 
-/// What is shown in the place of a secret.
+/// The text in place of a secret.
 pub(crate) const HIDDEN: &str = "(not shown)";
 
-/// Whether a value is nobody's to read: a password, a secret, or PEM text in the file itself.
+/// True if a value must not be shown: a password, a secret, or PEM text in the file itself.
 pub(crate) fn is_secret(path: &str, value: &str) -> bool {
     let key = path.rsplit('.').next().unwrap_or(path).to_ascii_lowercase();
     let secret_key = ["password", "secret", "connectionstring"].contains(&key.as_str());
     (secret_key && !value.is_empty()) || has_credentials(value) || is_pem(value)
 }
 
-/// Whether there is a user with a password before a host.
+/// True if a text has a user with a password before a host.
 fn has_credentials(text: &str) -> bool {
     text.split_once('@').is_some_and(|(front, _)| front.contains(':'))
 }
 
-/// A message about a value without the value, and without parts of it, if nobody is to read it.
+/// A message about a value, without the value and its parts if it must not be shown.
 pub(crate) fn without(path: &str, value: &str, message: String) -> String {
     if value.is_empty() || !is_secret(path, value) {
         return message;
     }
     let behind_type = value.split_once(':').map_or("", |(_, rest)| rest);
     let mut parts = vec![value, behind_type, behind_type.trim_start_matches('/')];
-    // Whatever is shorter is in every sentence.
+    // Shorter parts occur in every sentence.
     parts.retain(|part| part.len() > 3);
     parts.iter().fold(message, |message, part| message.replace(part, HIDDEN))
 }
 
-/// Whether a line of a file holds such a value.
+/// True if a line of a file has such a value.
 pub(crate) fn is_secret_line(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     if lower.split_once("://").is_some_and(|(_, rest)| rest.contains('@')) {

@@ -1,4 +1,4 @@
-//! Problems as people read them: what, where, the line with a mark below it, what helps.
+//! Mistakes as text for people: the mistake, its place, the line with a mark below it, and help.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -7,17 +7,17 @@ use crate::{error::KeyAt, secret, source::Source};
 /// Longest part of a line that is shown, in characters.
 const WIDTH: usize = 160;
 
-/// How bad something is.
+/// The severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// It can, and something is worth a word.
+    /// The file can be used, but should be looked at.
     Warning,
 }
 
 impl Severity {
-    /// The word for it.
+    /// The severity as a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -27,12 +27,12 @@ impl Severity {
     }
 }
 
-/// One problem with the line it is about. Lines that may hold a secret are not shown.
+/// A mistake with its line. Lines that may have a secret are not shown.
 #[must_use]
 pub fn excerpt(path: &Path, source: &Source, severity: Severity, problem: &KeyAt) -> String {
     let number = problem.line.to_string();
     let margin = " ".repeat(number.len());
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let mut out = format!("{}: {}\n", severity.word(), problem.text());
     let _ = writeln!(out, "{margin}--> {}", problem.place(path));
     if let Some(line) = source.line(problem.line) {
@@ -60,8 +60,8 @@ pub fn excerpt(path: &Path, source: &Source, severity: Severity, problem: &KeyAt
     out
 }
 
-/// Characters of the quoted text that begins there, with its quotes. (The parser counts what follows
-/// on the line, too.)
+/// The length of the quoted text that begins there, with its quotes, in characters. (The parser also
+/// counts the rest of the line.)
 fn quoted(line: &str, before: usize) -> Option<usize> {
     let mut rest = line.chars().skip(before).enumerate().peekable();
     let (_, quote) = rest.next().filter(|(_, first)| matches!(first, '"' | '\''))?;

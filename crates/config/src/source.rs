@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// The text of a file. It may hold secrets and is never printed as a whole.
+/// The text of a file. It may have secrets and is never printed as a whole.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Source(Arc<str>);
 

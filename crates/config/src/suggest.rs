@@ -1,6 +1,6 @@
 //! "Did you mean": the known word nearest to an unknown one.
 
-/// The nearest of the known words, if it is near enough to be meant.
+/// The nearest of the known words, if it is near enough to be probable.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let allowed = (word.chars().count() / 3).clamp(1, 3);
@@ -12,8 +12,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions and replacements from one word to the other; anything above the limit is
-/// the limit plus one.
+/// Insertions, deletions and replacements from one word to the other; `limit` plus one if there are
+/// more than `limit`.
 fn distance(a: &str, b: &str, limit: usize) -> usize {
     let b: Vec<char> = b.chars().take(100).collect();
     let a: Vec<char> = a.chars().take(100).collect();

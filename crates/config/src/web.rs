@@ -16,9 +16,9 @@ use crate::{
 pub struct WebServer {
     /// Its name.
     pub name: String,
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub bind_points: Vec<BindPoint>,
-    /// What it serves, in the order in which APIs are asked.
+    /// The APIs that it serves, in the order in which they are asked.
     pub apis: Vec<WebApi>,
     /// Its identity; none = that of the process.
     pub identity: Option<IdentitySection>,
@@ -26,27 +26,27 @@ pub struct WebServer {
     pub options: WebOptions,
 }
 
-/// Where a server listens.
+/// An address that a server listens on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BindPoint {
     /// At a socket.
     Underlay {
-        /// Where it listens.
+        /// The address to listen on.
         interface: HostPort,
-        /// What clients are told.
+        /// The address that clients are told.
         address: HostPort,
-        /// Where clients are told to go instead.
+        /// The address that clients are told to use from now on.
         new_address: Option<HostPort>,
     },
-    /// At a service of the network.
+    /// A service of the network.
     Overlay {
         /// Identity that binds the service.
         identity: OverlayIdentity,
         /// Name of the service.
         service: String,
-        /// Client authentication, as written; the server's own policy is used.
+        /// Client authentication, as the file has it; the server's own policy is used.
         client_authentication: String,
-        /// Whether the identity's id is the terminator's instance.
+        /// True if the identity's id is the terminator's instance.
         bind_using_edge_identity: bool,
     },
 }
@@ -63,26 +63,26 @@ pub enum OverlayIdentity {
 /// Timeouts and versions of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebOptions {
-    /// How long reading a request may take. Default 5s.
+    /// Time limit for reading a request. Default 5s.
     pub read_timeout: Duration,
-    /// How long writing an answer may take. Default 10s.
+    /// Time limit for writing an answer. Default 10s.
     pub write_timeout: Duration,
-    /// How long a connection may be idle. Default 5s.
+    /// Longest time without requests on a connection. Default 5s.
     pub idle_timeout: Duration,
-    /// Lowest version. Below 1.2 is accepted in the file and never negotiated.
+    /// Lowest version of TLS. Versions below 1.2 are accepted in the file and never negotiated.
     pub min_tls: TlsVersion,
-    /// Highest version.
+    /// Highest version of TLS.
     pub max_tls: TlsVersion,
-    /// Pages of which other origins may call the APIs. Default none.
+    /// Other origins whose pages may call the APIs. Default none.
     pub allowed_origins: AllowedOrigins,
 }
 
 /// Origins whose pages may call the APIs of a server that is not their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedOrigins {
-    /// These, as browsers write them: `scheme://host[:port]` in lower case.
+    /// These origins, in the form of browsers: `scheme://host[:port]` in lower case.
     Named(Vec<String>),
-    /// Every one.
+    /// Every origin.
     Any,
 }
 
@@ -133,9 +133,10 @@ pub enum WebApi {
     HealthChecks,
     /// `metrics`.
     Metrics {
-        /// PEM file with the only client certificate that may read them; none = open to all.
+        /// PEM file with the only client certificate that may read metrics; none = every client
+        /// may.
         scrape_cert: Option<PathBuf>,
-        /// Whether samples carry timestamps.
+        /// True if samples have timestamps.
         include_timestamps: bool,
     },
     /// `spa` or `zac`: files of a single page application.
@@ -145,19 +146,19 @@ pub enum WebApi {
 /// Options of a single page application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileOptions {
-    /// First segment of the path.
+    /// The first segment of the path.
     pub path: String,
-    /// Directory with the files. It was there when the file was read.
+    /// Folder with the files. It existed when the configuration was read.
     pub location: PathBuf,
-    /// File in the directory for everything that is not there.
+    /// File of the folder that is sent for every path without a file.
     pub index_file: String,
-    /// Whether `/assets` at the root is the same as below the path: consoles that were built
+    /// True if `/assets` at the root is the same as below the path: consoles that were built
     /// without a base path ask there.
     pub assets_at_root: bool,
 }
 
 impl WebApi {
-    /// The word for it in the file.
+    /// The binding's name in the file.
     #[must_use]
     pub fn binding(&self) -> &'static str {
         match self {
@@ -176,20 +177,20 @@ impl WebApi {
 /// Options of the OIDC provider. Empty lists = the built-in ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OidcOptions {
-    /// Where logins may end.
+    /// URIs at which logins may end.
     pub redirect_uris: Vec<String>,
-    /// Where logouts may end.
+    /// URIs at which logouts may end.
     pub post_logout_uris: Vec<String>,
-    /// Secret for state; none = a random one each start.
+    /// The secret for state; none = a random one at each start.
     pub secret: Option<String>,
-    /// Names that a wildcard certificate stands for.
+    /// Host names to be used for a wildcard certificate.
     pub allowed_hostnames: Vec<String>,
 }
 
-/// Whose file is read: which APIs there are.
+/// The program whose file is read, which determines the APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// A controller, with or without `edge`.
+    /// A controller, with or without the section `edge`.
     Controller { edge: bool },
     /// A router.
     Router,
@@ -250,7 +251,7 @@ fn bind_point(item: &Item<'_>) -> Option<BindPoint> {
     Some(BindPoint::Underlay { interface: interface?, address: address?, new_address })
 }
 
-/// Host and port, both there, with the words operators know.
+/// Host and port, both required; the messages use the words of the original.
 fn checked(section: &Section<'_>, key: &'static str, what: &str) -> Option<HostPort> {
     let text = if section.has(key) { section.text(key) } else { Some(String::new()) };
     let required = if key == "newAddress" { "" } else { "required" };
@@ -316,7 +317,7 @@ fn options(section: &Section<'_>) -> WebOptions {
     options
 }
 
-/// weft's own key: the original lets the pages of any origin call.
+/// A setting of weft only: the original lets pages of any origin call.
 fn allowed_origins(section: &Section<'_>) -> AllowedOrigins {
     const KEY: &str = "allowedOrigins";
     let origins = section.texts(KEY);
@@ -377,7 +378,7 @@ fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {
         matches!(api, WebApi::EdgeOidc(_) | WebApi::Metrics { .. } | WebApi::Files(_))
     };
     if !api.as_ref().is_some_and(reads) {
-        // Generated files hold `options: {}` and more where nothing is read.
+        // Generated files have `options: {}` and more where nothing is read.
         options.allow_unknown();
     }
     api
@@ -444,8 +445,8 @@ fn files(options: &Section<'_>, binding: &str) -> Option<WebApi> {
     Some(WebApi::Files(files))
 }
 
-/// An application that is not there would be noticed by whoever opens it, and not by whoever
-/// mistyped its place.
+/// Checks that the folder exists: otherwise the mistake would be noticed only when the application
+/// is opened.
 fn check_location(options: &Section<'_>, files: &FileOptions) {
     let FileOptions { location, index_file, .. } = files;
     if location.as_os_str().is_empty() {

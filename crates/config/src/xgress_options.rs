@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use crate::section::Section;
 
-/// Flow control of a circuit's end. Sizes in bytes.
+/// Flow control of a circuit's end. Sizes are bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct XgressOptions {
-    /// Largest payload; 0 = no limit of its own.
+    /// Largest payload; 0 = no limit.
     pub mtu: u32,
-    /// Whether payloads are dropped at random, for tests.
+    /// True if payloads are dropped at random, for tests.
     pub random_drops: bool,
-    /// One of so many is dropped.
+    /// One in this number of payloads is dropped, if `random_drops` is set.
     pub drop_1_in_n: u32,
-    /// Payloads that may wait to be sent.
+    /// Most payloads that wait to be sent.
     pub tx_queue_size: u32,
-    /// A key of the window (`txPortal...`) is in the file.
+    /// True if the file has a key of the window (`txPortal...`).
     pub tx_portal_named: bool,
     /// Window at the start.
     pub tx_portal_start_size: u32,
@@ -26,35 +26,35 @@ pub struct XgressOptions {
     pub tx_portal_max_size: u32,
     /// Acknowledgments after which the window grows.
     pub tx_portal_increase_thresh: u32,
-    /// By how much of what was acknowledged.
+    /// The part of the acknowledged bytes by which it grows.
     pub tx_portal_increase_scale: f64,
     /// Retransmissions after which the window shrinks.
     pub tx_portal_retx_thresh: u32,
-    /// To which part.
+    /// The factor by which it shrinks.
     pub tx_portal_retx_scale: f64,
     /// Duplicate acknowledgments after which the window shrinks.
     pub tx_portal_dup_ack_thresh: u32,
-    /// To which part.
+    /// The factor by which it shrinks then.
     pub tx_portal_dup_ack_scale: f64,
-    /// Bytes received out of order or not yet read.
+    /// Bytes that are received out of order or not read yet.
     pub rx_buffer_size: u32,
     /// Wait before the first retransmission.
     pub retx_start: Duration,
-    /// Factor on the measured round trip.
+    /// Factor on the measured round-trip time.
     pub retx_scale: f64,
-    /// Added to it.
+    /// Time that is added to it.
     pub retx_add: Duration,
     /// Longest wait.
     pub retx_max: Duration,
     /// Bound on the factor by which the wait grows.
     pub max_rtt_scale: u32,
-    /// How long a closing end waits for what is under way.
+    /// How long a closing end waits for payloads under way.
     pub max_close_wait: Duration,
-    /// How long making a circuit may take.
+    /// Time limit for making a circuit.
     pub get_circuit_timeout: Duration,
-    /// How long a new circuit waits for its start.
+    /// How long the host's end waits for the start of a new circuit.
     pub circuit_start_timeout: Duration,
-    /// How long dialing the application may take; none = what the system does.
+    /// Time limit for dialing the application; none = that of the system.
     pub connect_timeout: Option<Duration>,
 }
 
@@ -89,7 +89,7 @@ impl Default for XgressOptions {
     }
 }
 
-/// The keys that size the window in the manner of the original.
+/// The keys of the original's window.
 const TX_PORTAL: [&str; 9] = [
     "txPortalStartSize",
     "txPortalMinSize",
@@ -102,7 +102,7 @@ const TX_PORTAL: [&str; 9] = [
     "txPortalDupAckScale",
 ];
 
-/// 0 is no bound. 1 would never wait longer; it is taken as 2.
+/// 0 means no bound. 1 would never let the wait grow, so that 2 is used.
 fn max_rtt_scale(section: &Section<'_>, default: u32) -> u32 {
     match section.int("maxRttScale", default, 0..=1000) {
         1 => {
@@ -114,7 +114,7 @@ fn max_rtt_scale(section: &Section<'_>, default: u32) -> u32 {
 }
 
 impl XgressOptions {
-    /// Reads the options of a section; other keys may stand beside them.
+    /// Reads the options of a section, which may have other keys, too.
     pub(crate) fn read(section: &Section<'_>) -> Self {
         const ANY: std::ops::RangeInclusive<i64> = 0..=u32::MAX as i64;
         let default = Self::default();
@@ -171,7 +171,8 @@ impl XgressOptions {
         options.in_order(section)
     }
 
-    /// The smallest window is not larger than the largest; who names only the largest means both.
+    /// Makes the smallest window no larger than the largest; a file with only the largest sets
+    /// both.
     fn in_order(mut self, section: &Section<'_>) -> Self {
         let most = self.tx_portal_max_size;
         if self.tx_portal_min_size <= most {
@@ -189,7 +190,7 @@ impl XgressOptions {
         self
     }
 
-    /// As [`XgressOptions::read`], for those who dial applications.
+    /// Like [`XgressOptions::read`], for dialers of applications.
     pub(crate) fn read_dialer(section: &Section<'_>) -> Self {
         let connect_timeout = section.opt_duration("connectTimeout").filter(|time| !time.is_zero());
         Self { connect_timeout, ..Self::read(section) }

@@ -1,5 +1,5 @@
-//! What people mean when they leave out a member that the API wants said, or that has no default
-//! there: the commands and the files of a network fill these in.
+//! Values that the commands and the files of a network fill in for members that their users left
+//! out and for which the API has no default.
 
 use serde_json::{Map, Value};
 

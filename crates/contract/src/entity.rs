@@ -1,4 +1,4 @@
-//! What the details of all entities have in common: base fields, links, references.
+//! The parts that the details of all entities have in common: base fields, links, references.
 
 use std::collections::BTreeMap;
 

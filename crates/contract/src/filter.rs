@@ -1,4 +1,5 @@
-//! Texts of the filter language, for those who write filters (docs/protocol/management-api.md 2.5).
+//! Texts of the filter language, for callers that write filters
+//! (docs/protocol/management-api.md 2.5).
 
 /// A text in double quotes, with everything escaped that would end it or change its meaning.
 #[must_use]

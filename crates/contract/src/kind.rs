@@ -1,4 +1,4 @@
-//! Kinds of entities as people name them: what `weft create|list|show|update|delete KIND` offers.
+//! Kinds of entities in the words of commands: `weft create|list|show|update|delete KIND`.
 
 use crate::operation::{Method, Operation};
 use crate::shape::Field;

@@ -14,6 +14,16 @@
 //! - [`permission`], [`headers`]: names.
 //!
 //! A new resource is a new file in [`resource`] and a line in its tables.
+//!
+//! ```
+//! use weft_contract::paths::{Api, dispatch};
+//!
+//! let bound = [Api::Management, Api::Client];
+//! let management = dispatch("/edge/management/v1/services", &bound);
+//! assert_eq!(management, Some((Api::Management, "/services")));
+//! // A spelling of older clients.
+//! assert_eq!(dispatch("/edge/v1/sessions", &bound), Some((Api::Client, "/sessions")));
+//! ```
 
 pub mod body;
 pub mod defaults;

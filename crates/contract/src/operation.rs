@@ -1,4 +1,4 @@
-//! One operation of an API as a row: what a router, a gate, a client and a description need.
+//! One operation of an API as a row of a table, for routing, the gate, clients and descriptions.
 
 use crate::body::{Body, Field};
 use crate::headers;

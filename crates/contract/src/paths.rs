@@ -1,8 +1,8 @@
-//! Which API a request path belongs to, and the older spellings that are still sent.
+//! The API of a request path, and the older spellings of paths that clients still send.
 //!
-//! (docs/protocol/management-api.md 1; docs/protocol/auth.md 1.1.) Several APIs share a listener.
-//! The first of them, in the order of the configuration, whose test matches takes the request; what
-//! nobody claims goes to the client API, or to the last one when that is not bound.
+//! (docs/protocol/management-api.md 1; docs/protocol/auth.md 1.1.) Several APIs share a listener. A
+//! request goes to the first of them, in the order of the configuration, that claims its path. A
+//! path that none claims goes to the client API, or to the last API if the client API is not bound.
 
 use crate::entity::words;
 

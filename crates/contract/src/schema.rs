@@ -1,4 +1,4 @@
-//! What answers hold, as constants: the API descriptions are made of it.
+//! The content of answers, as constants, from which the API descriptions are made.
 //!
 //! One row of the [`detail!`](crate::entity) macro is both a member of the type and its
 //! description, so the two cannot differ. Request bodies describe themselves by

@@ -1,5 +1,5 @@
-//! What members hold, as constants: those of request bodies, and through
-//! [`schema`](crate::schema) those of answers.
+//! The types of members, as constants: of request bodies, and through [`schema`](crate::schema) of
+//! answers.
 
 use std::collections::BTreeMap;
 

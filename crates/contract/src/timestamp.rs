@@ -1,4 +1,4 @@
-//! Points in time as the APIs write them: RFC 3339, UTC, milliseconds.
+//! Points in time in the form of the APIs: RFC 3339, UTC, milliseconds.
 //!
 //! `2026-01-02T03:04:05.678Z` (docs/protocol/management-api.md 1.2). "No time" is the first day of
 //! year 1 (docs/protocol/auth.md 1.3), which is also what [`Timestamp::default`] gives.

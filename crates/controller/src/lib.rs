@@ -1,8 +1,16 @@
 //! The controller without HTTP: domain, authentication, network and control plane.
 //!
+//! ```text
+//!  request (weft-api) -> Controller::call: gate, handler -> prepared on the caller's task
+//!                                                              |
+//!  readers <- new Snapshot <- store <- decided by the one writer
+//!                 |
+//!                 +-> subscriptions: network part and control plane -> routers, SDKs
+//! ```
+//!
 //! [`Controller`] is a cheap handle that everything else shares. Readers take a [`Snapshot`] and
 //! never lock; whatever changes the model is an operation that passes the gate, is *prepared* on
-//! the caller's task and *decided* by the one writer ([`domain::writer`]). What flows through:
+//! the caller's task and *decided* by the one writer ([`domain::writer`]):
 //!
 //! - [`Controller::call`]: an operation of an API, without HTTP: gate, handler, reply;
 //! - [`Controller::resolve`]: the credentials of a request become a [`Caller`];

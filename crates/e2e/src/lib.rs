@@ -5,6 +5,12 @@
 //! derive one key per direction. Each direction is then a libsodium secretstream: first its 24-byte
 //! [`Header`] as a payload of its own, then one sealed message per payload.
 //!
+//! ```text
+//!  dialer: KeyPair ── public key, with the dial ──> host
+//!  dialer <── public key, with the bind ── KeyPair: host
+//!  data ──> Sealer (tx) ── Header, then sealed messages ──> Opener (rx) ──> data
+//! ```
+//!
 //! ```
 //! use weft_e2e::{KeyPair, Opener, Sealer, Tag};
 //!

@@ -12,6 +12,20 @@
 //! [`TrustBundle`] verifies that a peer's leaf leads to one of its certificates. [`token`] signs
 //! and verifies the tokens that controllers issue. The crate knows neither the network's model nor
 //! HTTP nor channels; time is an argument wherever a decision depends on it.
+//!
+//! ```
+//! use serde_json::{Value, json};
+//! use weft_identity::token::{Expect, TokenSigner, verify_with};
+//! use weft_identity::{KeyAlgorithm, PrivateKey};
+//!
+//! let signer = TokenSigner::with_kid(PrivateKey::generate(KeyAlgorithm::EcP256)?, "key-1")?;
+//! let token = signer.sign(&json!({ "sub": "laptop", "exp": 4_000_000_000_u64 }))?;
+//!
+//! let now = std::time::SystemTime::now();
+//! let claims: Value = verify_with(&token, signer.public(), &Expect::unexpired(now))?;
+//! assert_eq!(claims["sub"], "laptop");
+//! # Ok::<(), weft_identity::Error>(())
+//! ```
 
 pub mod authority;
 mod ca_store;

@@ -1,4 +1,4 @@
-//! What happens to intercepted clients.
+//! The interface to the program that carries the connections of intercepted clients.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -15,12 +15,12 @@ use crate::{
 
 /// Takes intercepted clients.
 pub trait Carry: Send + Sync + 'static {
-    /// A client that wants to use a service. What takes time belongs into a task: clients that come
-    /// after this one wait.
+    /// Takes a client that wants to use a service. Slow work belongs into a task of its own, because
+    /// later clients wait for this call.
     fn carry(&self, arrival: Arrival, client: Client);
 
-    /// Asks the host of a service, by its id, for records of a name that the service has by a wildcard.
-    /// None if it gives no answer. Dropped, the question is over.
+    /// Asks the host of a service (by id) for records of a name below one of the service's wildcards.
+    /// `None` if the host gives no answer. Dropping the future ends the question.
     fn records(
         &self,
         _service: &Arc<str>,
@@ -36,18 +36,18 @@ impl<F: Fn(Arrival, Client) + Send + Sync + 'static> Carry for F {
     }
 }
 
-/// Who came, and where to.
+/// The source and the destination of an intercepted client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
     /// Id of the service.
     pub service: Arc<str>,
-    /// How.
+    /// The protocol of the client.
     pub protocol: Protocol,
-    /// The client.
+    /// The address of the client.
     pub source: SocketAddr,
-    /// Where the client wanted to go.
+    /// The address that the client wanted to reach.
     pub destination: SocketAddr,
-    /// The name that the client knows the destination by, if it is one that was handed out here.
+    /// The name of the destination, if its address was assigned to a name by this interceptor.
     pub hostname: Option<Arc<str>>,
 }
 
@@ -60,17 +60,17 @@ pub enum Client {
     Udp(UdpSession),
 }
 
-/// A connection. It counts against the limits as long as this lives.
+/// An intercepted connection. It counts against the limits as long as this value lives.
 #[derive(Debug)]
 pub struct TcpClient {
     /// The connection.
     pub stream: TcpStream,
-    /// What it counts as.
+    /// The place of the connection within the limits.
     pub place: Place,
 }
 
-/// Datagrams between a client and a destination. Dropped, it is over: the next datagram begins
-/// another.
+/// Datagrams between a client and a destination. Dropping the session ends it: the next datagram begins
+/// another one.
 #[derive(Debug)]
 pub struct UdpSession(pub(crate) udp::Session);
 
@@ -79,7 +79,7 @@ pub struct UdpSession(pub(crate) udp::Session);
 pub struct UdpReplies(pub(crate) Arc<udp::Live>);
 
 impl UdpSession {
-    /// The client's next datagram; none once the session is over. Safe to drop and call again.
+    /// The client's next datagram; `None` once the session has ended. Cancel-safe.
     pub async fn recv(&mut self) -> Option<Bytes> {
         self.0.recv().await
     }

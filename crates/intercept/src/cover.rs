@@ -1,8 +1,8 @@
-//! What the firewall has to know: destinations and ports without overlaps.
+//! The destinations and ports in the firewall's sets, without overlaps.
 //!
-//! Services may claim the same, nested networks and overlapping ports. Sets of the firewall take no
-//! overlaps, so a network keeps only those ports that no wider network has. A change concerns the
-//! network itself and those inside.
+//! Services may claim the same networks, nested networks and overlapping ports. The firewall's sets take no
+//! overlaps, so that a network keeps only those ports that no wider network has. A change concerns the network
+//! itself and the networks inside it.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,28 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::ports::{Range, merged, subtracted};
 
-/// Start of a network, and its length. Networks inside follow it in this order.
+/// First address of a network, and its prefix length. In this order, networks inside follow it.
 type Key = (u128, u8);
 
-/// Destinations of one family and protocol.
+/// The destinations of one address family and protocol.
 #[derive(Debug)]
 pub(crate) struct Cover {
     v6: bool,
     nets: BTreeMap<Key, Ports>,
-    /// How many networks there are of each length.
+    /// The number of networks of each prefix length.
     lengths: BTreeMap<u8, usize>,
 }
 
 #[derive(Debug, Default)]
 struct Ports {
-    /// Claimed ranges, with how often.
+    /// Claimed ranges of ports, with the number of claims.
     claimed: BTreeMap<Range, usize>,
     all: Vec<Range>,
-    /// Those that no wider network has.
+    /// The ranges that no wider network has.
     shown: Vec<Range>,
 }
 
-/// A network with ports that came or went.
+/// A network with ports that was added or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) net: IpNet,
@@ -66,8 +66,8 @@ impl Cover {
         }
     }
 
-    /// Claims ports of a network once more, or once less. None if more than `room` networks with
-    /// ports came with it: then it stays as it was.
+    /// Adds or removes one claim to ports of a network. `None` if that adds more than `room`
+    /// networks with ports: then nothing is changed.
     pub(crate) fn change(
         &mut self,
         net: IpNet,
@@ -82,7 +82,7 @@ impl Cover {
         changes
     }
 
-    /// The same; where there is no room it is done in part.
+    /// As [`Self::change`], but leaves a part of the change in place if there is no room.
     fn step(
         &mut self,
         net: IpNet,
@@ -136,7 +136,7 @@ impl Cover {
         Some(changes)
     }
 
-    /// Works out anew what a network shows.
+    /// Computes again which ports a network keeps.
     fn show(&mut self, key: Key, changes: &mut Vec<Change>) {
         let wider = self.lengths.keys().take_while(|length| **length < key.1);
         let wider =
@@ -152,7 +152,7 @@ impl Cover {
         ports.shown = shown;
     }
 
-    /// Everything that is shown.
+    /// All networks with the ports that they keep.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (IpNet, Range)> {
         self.nets.iter().flat_map(|(key, ports)| {
             let net = self.net(*key);

@@ -1,7 +1,7 @@
-//! Names of services in a hosts file, for machines whose programs read one and ask no DNS server of ours.
+//! Names of services in a hosts file, for machines whose programs read one and do not ask this DNS server.
 //!
-//! A line is `<address> TAB <name> TAB # NetFoundry weft_<instance>` (docs/protocol/tunnel.md 6.1, with whose it
-//! is). Lines of others are left as they are; those of this instance go when it ends, and when it starts.
+//! A line is `<address> TAB <name> TAB # NetFoundry weft_<instance>` (docs/protocol/tunnel.md 6.1, with the
+//! instance's name). Other lines stay as they are; lines of this instance are removed when it starts and ends.
 
 use std::{
     fs::{File, OpenOptions, Permissions},
@@ -12,36 +12,36 @@ use std::{
     sync::Arc,
 };
 
-/// What files of other tunnelers of OpenZiti have behind each of their lines.
+/// The mark of lines of OpenZiti's tunnelers.
 const MARK: &str = "# NetFoundry";
-/// Largest file that is taken for one with hosts.
+/// Largest hosts file that is changed, in bytes.
 const MOST_BYTES: u64 = 4 << 20;
-/// Longest path: it is written down for the next start.
+/// Longest path, in bytes: the path is recorded for the next start.
 const MOST_PATH: usize = 512;
 
 /// Names with their addresses, in order.
 pub(crate) type Names = Vec<(IpAddr, Arc<str>)>;
 
-/// A hosts file that has names of this instance.
+/// A hosts file with the names of this instance.
 #[derive(Debug, Clone)]
 pub(crate) struct HostsFile {
     path: PathBuf,
     mark: String,
-    /// What it has; none if that is not known.
+    /// The names in the file; `None` if that is unknown.
     has: Option<Names>,
 }
 
 impl HostsFile {
-    /// Takes out what an earlier run of the instance left.
+    /// Opens the file, and removes lines of an earlier run of the instance.
     ///
     /// # Errors
-    /// When the file is none that can be changed.
+    /// When the file cannot be changed.
     pub(crate) fn open(path: &Path, instance: &str) -> io::Result<Self> {
         let wrong = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         if !path.is_absolute() {
             return wrong("has to be file:///<path>");
         }
-        // A link stays one, to a file that is changed.
+        // A link stays a link; the file that it leads to is changed.
         let path = path.canonicalize()?;
         if path.to_str().is_none_or(|text| text.len() > MOST_PATH) {
             return wrong("has to be a path of at most 512 bytes of UTF-8");
@@ -60,12 +60,12 @@ impl HostsFile {
         &self.path
     }
 
-    /// Whether it has other names than these, as far as is known.
+    /// True unless the file is known to have exactly these names.
     pub(crate) fn differs(&self, names: &Names) -> bool {
         self.has.as_ref() != Some(names)
     }
 
-    /// Has these names of the instance in the file and no others; what is so already is not written.
+    /// Makes these the only names of the instance in the file; an unchanged file is not written.
     pub(crate) fn set(&mut self, names: &Names) -> io::Result<()> {
         self.has = None;
         let before = read(&self.path)?;
@@ -78,7 +78,7 @@ impl HostsFile {
     }
 }
 
-/// The file itself: no link that somebody put in its place.
+/// Opens the file itself, and not a link that another user may have put in its place.
 fn opened(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(path)
 }
@@ -87,13 +87,14 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     opened(path, OpenOptions::new().read(true))?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
-        let text = format!("is larger than {MOST_BYTES} bytes, and no hosts file");
+        let text =
+            format!("is larger than {MOST_BYTES} bytes, so that it is not taken for a hosts file");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(bytes)
 }
 
-/// A file's text with these names in place of those that have the mark.
+/// The text of the file with these names in place of the lines with the mark.
 fn with(text: &[u8], mark: &str, names: &Names) -> Vec<u8> {
     let is_own = |line: &[u8]| line.trim_ascii_end().ends_with(format!("\t{mark}").as_bytes());
     let mut out: Vec<u8> = text
@@ -111,8 +112,8 @@ fn with(text: &[u8], mark: &str, names: &Names) -> Vec<u8> {
     out
 }
 
-/// Writes a file whole or not at all: beside it, then in its place. A file that has a mount of its
-/// own, as in containers, cannot be replaced and is written over.
+/// Writes the file whole or not at all: a new file replaces the old one. A file with a mount of its own, as in
+/// containers, cannot be replaced and is overwritten.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match replace(path, bytes) {
         Ok(()) => Ok(()),
@@ -139,7 +140,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replaced
 }
 
-/// A new file with the owner and the permissions of another.
+/// Makes a new file with the owner and the permissions of another one.
 fn copy_beside(path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
     let known = opened(path, OpenOptions::new().read(true))?.metadata()?;
     let _ = std::fs::remove_file(beside);

@@ -1,4 +1,4 @@
-//! Puts the parts together: start, changes, stop.
+//! The interceptor as a whole: start, changes, stop.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -29,71 +29,71 @@ use crate::{
     tcp, udp,
 };
 
-/// How often it is looked whether the rules are still there, and which addresses this machine has.
+/// The interval at which the rules and this machine's addresses are checked.
 const LOOK: Duration = Duration::from_secs(15);
-/// What the path of the hosts file follows in the note for a later start.
+/// The word before the path of the hosts file in the note for a later start.
 const HOSTS: &str = " hosts=";
-/// How often names are given back that nobody uses.
+/// The interval at which unused names are given back.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Why nothing can be intercepted.
+/// Why interception could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An option makes no sense.
+    /// An option is not valid.
     #[error("{0}")]
     Options(String),
-    /// Another process has the name.
+    /// Another process uses the instance name.
     #[error("another process intercepts as {0:?} on this machine: end it, or choose another name")]
     Taken(String),
-    /// Another interceptor gives out the same addresses.
+    /// Another interceptor assigns addresses of the same range.
     #[error(
         "dnsSvcIpRange {range} overlaps {theirs} of the interceptor {other:?} on this machine: give \
          one of them another range (dnsSvcIpRange in a router's file, --dns-range of `weft tunnel \
          run`), 100.64.0.1/11 and 100.96.0.1/11 for example"
     )]
     Overlap {
-        /// Its range.
+        /// The range of this interceptor.
         range: IpNet,
         /// The other's name.
         other: String,
         /// The other's range.
         theirs: IpNet,
     },
-    /// The lock cannot be had.
+    /// The lock file cannot be used.
     #[error("cannot lock {folder}: {problem}")]
     Lock {
         /// The folder of the locks.
         folder: String,
-        /// Why not.
+        /// The error of the system.
         problem: io::Error,
     },
-    /// A socket cannot be opened.
+    /// A listening socket cannot be opened.
     #[error(
         "cannot open a transparent socket: {0}; intercepting needs root, or the capabilities \
          CAP_NET_ADMIN and CAP_NET_RAW"
     )]
     Socket(io::Error),
-    /// The DNS server's socket cannot be opened.
+    /// A socket of the DNS server cannot be opened.
     #[error("the DNS server cannot listen at {address}: {problem}")]
     Dns {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The error of the system.
         problem: io::Error,
     },
-    /// Rules or routes cannot be put in.
+    /// Rules or routes cannot be added.
     #[error(transparent)]
     Firewall(#[from] CommandError),
 }
 
-/// How much there is.
+/// The sizes of an interceptor's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Services.
     pub services: usize,
     /// Names with an address.
     pub names: usize,
-    /// Networks with ports that the firewall knows.
+    /// Networks with ports in the firewall.
     pub elements: usize,
     /// TCP connections.
     pub connections: usize,
@@ -101,10 +101,10 @@ pub struct Counts {
     pub sessions: usize,
 }
 
-/// Destinations that are left alone: an address, and one port or all.
+/// Destinations that are never intercepted: an address, and one port or all.
 type Excluded = BTreeSet<(IpAddr, Option<u16>)>;
 
-/// Intercepts traffic until it is stopped, or dropped, which stops it as well and waits for nothing.
+/// Intercepts traffic until it is stopped. Dropping it stops it, too, without waiting.
 pub struct Interceptor {
     shared: Arc<Shared>,
     exclude: watch::Sender<Excluded>,
@@ -113,14 +113,14 @@ pub struct Interceptor {
 }
 
 impl Interceptor {
-    /// Begins with no service. What an earlier process of the same name left is removed.
+    /// Starts without services. Leftovers of an earlier process of the same name are removed.
     pub async fn start(mut options: Options, carry: Arc<dyn Carry>) -> Result<Self, Error> {
         check(&mut options)?;
         let alone = alone(&options).await?;
         let mut lock = lock(&options, &alone)?;
         let tcp4 = socket::tcp_listener(false).map_err(Error::Socket)?;
         let udp4 = socket::udp_listener(false).map_err(Error::Socket)?;
-        // Machines without IPv6 have no such sockets, or no such address.
+        // A machine without IPv6 has no such sockets, or no such address.
         let v6 = socket::tcp_listener(true).and_then(|tcp| Ok((tcp, socket::udp_listener(true)?)));
         let v6 = v6.inspect_err(|problem| tracing::info!(%problem, "IPv6 is not intercepted")).ok();
         let exclude: Excluded = options.exclude.iter().copied().collect();
@@ -133,14 +133,18 @@ impl Interceptor {
             note = format!("{note}{HOSTS}{}", hosts.path().display());
         }
         if let Err(problem) = lock.remember(&note) {
-            tracing::warn!(%problem, "what has to be removed after a crash is not written down");
+            tracing::warn!(
+                %problem,
+                "the lock file cannot be written: after a crash, the next start may not remove \
+                 all rules"
+            );
         }
         drop(alone);
 
         let shared = Arc::new(Shared::new(&options, carry, firewall.is_per_source()));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (sender, receiver) = watch::channel(exclude);
-        // From here on rules are taken out however this ends.
+        // From here on, rules are removed whatever happens.
         let keeper = Keeper { shared: Arc::clone(&shared), firewall, hosts, broken: false };
         tasks.spawn(keeper.run(receiver, stop.clone(), lock));
         let this = Self { shared: Arc::clone(&shared), exclude: sender, tasks, stop };
@@ -165,8 +169,8 @@ impl Interceptor {
         Ok(this)
     }
 
-    /// Intercepts a service, in place of what had its id, and says what of it is left alone. Done
-    /// once the firewall knows.
+    /// Intercepts a service, in place of an earlier one with its id, and returns the entries that are
+    /// not intercepted. Resolves when the firewall has the change.
     pub async fn add(&self, service: &Service) -> Vec<Problem> {
         let now = Instant::now();
         let (problems, known) = self.shared.change(|state| {
@@ -182,7 +186,7 @@ impl Interceptor {
         problems
     }
 
-    /// Intercepts a service no longer. Connections stay, sessions end.
+    /// Stops intercepting a service. Its connections stay, its UDP sessions end.
     pub async fn remove(&self, id: &str) {
         let now = Instant::now();
         let (dropped, known) = self.shared.change(|state| {
@@ -194,7 +198,7 @@ impl Interceptor {
         self.shared.sessions.end_services(&HashSet::from([id.into()]));
     }
 
-    /// Intercepts these services and no others. Those that stay the same are not touched.
+    /// Makes these the only intercepted services. Unchanged services are not touched.
     pub async fn set_services(&self, services: &[Service]) -> Vec<Problem> {
         let wanted: HashSet<&str> = services.iter().map(|service| service.id.as_str()).collect();
         let gone = |state: &State| -> Vec<Arc<str>> {
@@ -203,14 +207,14 @@ impl Interceptor {
         self.exchange(gone, services).await
     }
 
-    /// Intercepts these services, in place of what had their ids, and those with these ids no longer;
-    /// all others stay. Says what is left alone. Done once the firewall knows.
+    /// Adds or replaces these services and removes those with the ids in `gone`; all others stay.
+    /// Returns the entries that are not intercepted. Resolves when the firewall has the change.
     pub async fn update(&self, gone: &[String], services: &[Service]) -> Vec<Problem> {
         let gone = |_: &State| gone.iter().map(|id| id.as_str().into()).collect();
         self.exchange(gone, services).await
     }
 
-    /// Whether a service is intercepted, in whole or in part.
+    /// True if a service is intercepted, in whole or in part.
     #[must_use]
     pub fn intercepts(&self, id: &str) -> bool {
         self.shared.state.lock().intercepts(id)
@@ -245,13 +249,13 @@ impl Interceptor {
         problems
     }
 
-    /// Destinations that are left alone from now on, in place of those of before.
+    /// Sets the destinations that are never intercepted, in place of the earlier ones.
     pub fn exclude(&self, destinations: impl IntoIterator<Item = (IpAddr, Option<u16>)>) {
         self.exclude.send_replace(destinations.into_iter().collect());
     }
 
-    /// Host names that no service gets from now on, in place of those of before
-    /// ([`Options::keep_names`]). Done once the firewall knows.
+    /// Sets the host names that no service gets, in place of the earlier ones
+    /// ([`Options::keep_names`]). Resolves when the firewall has the change.
     pub async fn keep_names(&self, names: impl IntoIterator<Item = String>) -> Vec<Problem> {
         let now = Instant::now();
         let (problems, known) = self.shared.change(|state| {
@@ -264,7 +268,7 @@ impl Interceptor {
         problems
     }
 
-    /// How much there is.
+    /// The sizes of the present state.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let (services, names, elements) = self.shared.state.lock().sizes();
@@ -272,7 +276,7 @@ impl Interceptor {
         Counts { services, names, elements, connections, sessions: self.shared.sessions.len() }
     }
 
-    /// Takes everything out of the system. Connections are with whoever carries them.
+    /// Removes all rules and routes from the system. Connections stay with those that carry them.
     pub async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -293,7 +297,7 @@ fn log(problems: &[Problem]) {
     }
 }
 
-/// Options that make sense.
+/// Checks the options.
 fn check(options: &mut Options) -> Result<(), Error> {
     let wrong = |text: String| Err(Error::Options(text));
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -348,7 +352,7 @@ fn check(options: &mut Options) -> Result<(), Error> {
         ("udpCheckInterval", &mut options.udp_check, 1, 30),
     ] {
         if *value < Duration::from_secs(least) {
-            tracing::warn!("{what} is less than {least}s: {instead}s is taken");
+            tracing::warn!("{what} is less than {least}s; {instead}s is used");
             *value = Duration::from_secs(instead);
         }
     }
@@ -360,14 +364,14 @@ fn no_lock(options: &Options) -> impl Fn(io::Error) -> Error {
     move |problem| Error::Lock { folder: folder.clone(), problem }
 }
 
-/// The lock of all instances: while one starts, no other does.
+/// Takes the lock of all instances: only one instance at a time starts.
 async fn alone(options: &Options) -> Result<Lock, Error> {
     let folder = options.locks.clone();
     let locking = tokio::task::spawn_blocking(move || Lock::of_all(&folder));
     locking.await.map_err(io::Error::other).and_then(|lock| lock).map_err(no_lock(options))
 }
 
-/// The lock of this instance, if no other gives out addresses of its range.
+/// Takes the lock of this instance, if no other instance assigns addresses of its range.
 fn lock(options: &Options, alone: &Lock) -> Result<Lock, Error> {
     let held = Lock::of(&options.locks, &options.instance).map_err(no_lock(options))?;
     let held = held.ok_or_else(|| Error::Taken(options.instance.clone()))?;
@@ -383,15 +387,18 @@ fn lock(options: &Options, alone: &Lock) -> Result<Lock, Error> {
     Ok(held)
 }
 
-/// The hosts file that names of services are written into, if there is one. Nothing of an earlier run
-/// is left in it, or in the one that was named then.
+/// Opens the hosts file for names of services, if there is one. Lines of an earlier run are removed,
+/// also from the file that was named then.
 fn hosts_file(options: &Options, remembered: &str) -> Result<Option<HostsFile>, Error> {
     let before = remembered.split_once(HOSTS).map(|(_, path)| Path::new(path));
     if let Some(before) = before.filter(|before| options.hosts_file.as_deref() != Some(before))
         && let Err(problem) = HostsFile::open(before, &options.instance)
     {
         let path = before.display();
-        tracing::warn!(%path, %problem, "names that an earlier run wrote may be there still");
+        tracing::warn!(
+            %path, %problem,
+            "names of an earlier run could not be removed from the hosts file"
+        );
     }
     let Some(path) = &options.hosts_file else { return Ok(None) };
     let opened = HostsFile::open(path, &options.instance);
@@ -423,13 +430,13 @@ fn setup(
     })
 }
 
-/// Owns the firewall, and the hosts file: puts changes in, looks after them, and takes them out at the
-/// end.
+/// Owns the firewall and the hosts file: applies changes, checks the rules, and removes everything at
+/// the end.
 struct Keeper {
     shared: Arc<Shared>,
     firewall: Firewall,
     hosts: Option<HostsFile>,
-    /// Whether the firewall may not have all.
+    /// True if the firewall may miss changes.
     broken: bool,
 }
 
@@ -457,7 +464,7 @@ impl Keeper {
                 Ok(()) = exclude.changed() => self.leave_alone(&mut exclude).await,
                 _ = look.tick() => {
                     if self.broken || !self.firewall.is_intact().await {
-                        tracing::warn!("rules of the firewall are gone or not whole: put in again");
+                        tracing::warn!("rules of the firewall are missing; all are added again");
                         self.broken = !self.put_in_anew().await;
                     }
                     self.tell_others(true).await;
@@ -471,12 +478,13 @@ impl Keeper {
         }
         self.write_hosts(Vec::new(), true).await;
         self.firewall.close().await;
-        // A later start has to know of names that could not be taken out.
+        // Otherwise the note stays, because names that could not be removed are left for a later
+        // start.
         if self.hosts.is_none_or(|hosts| !hosts.differs(&Vec::new())) {
             let _ = lock.remember("");
         }
         shared.sessions.end_all();
-        // Whoever waits for a change waits no longer.
+        // Ends all waits for changes.
         drop(std::mem::take(&mut *shared.pending.lock()));
         drop(lock);
     }
@@ -493,7 +501,7 @@ impl Keeper {
             && !pending.changes.is_empty()
             && let Err(error) = self.firewall.apply(&pending.changes, everything.as_ref()).await
         {
-            tracing::warn!(%error, "the firewall did not take a change: all is put in anew");
+            tracing::warn!(%error, "the firewall refused a change; all rules are added again");
             known = false;
         }
         if !known {
@@ -506,7 +514,7 @@ impl Keeper {
         }
     }
 
-    /// All of the state, with what waits; whether that went well.
+    /// Adds the whole state again, with the waiting changes; true if that succeeded.
     async fn put_in_anew(&mut self) -> bool {
         let (everything, waiting) = {
             let state = self.shared.state.lock();
@@ -524,8 +532,8 @@ impl Keeper {
         done.is_ok()
     }
 
-    /// Tells the program that diverts and the hosts file of what there is now; whether all of it is
-    /// diverted. With `surely` the file is looked at, which others write, too.
+    /// Brings the diverting program and the hosts file in line with the state; true if everything is
+    /// diverted. With `surely` the hosts file is read again, because other programs write it, too.
     async fn tell_others(&mut self, surely: bool) -> bool {
         let (diversions, names) = {
             let state = self.shared.state.lock();
@@ -541,7 +549,11 @@ impl Keeper {
                 });
             }
             if let Err(error) = self.firewall.divert(&diversions).await {
-                tracing::warn!(%error, "not all is diverted; tried again in {LOOK:?}");
+                tracing::warn!(
+                    %error,
+                    "the diverting program failed for some packets; it is called again in \
+                     {LOOK:?}"
+                );
                 diverted = false;
             }
         }
@@ -563,7 +575,10 @@ impl Keeper {
         if let Ok((hosts, written)) = writing.await {
             if let Err(problem) = written {
                 let path = hosts.path().display();
-                tracing::warn!(%path, %problem, "the hosts file does not have what it should");
+                tracing::warn!(
+                    %path, %problem,
+                    "the hosts file could not be updated with the names of services"
+                );
             }
             self.hosts = Some(hosts);
         }
@@ -572,7 +587,7 @@ impl Keeper {
     async fn leave_alone(&mut self, exclude: &mut watch::Receiver<Excluded>) {
         let wanted = exclude.borrow_and_update().clone();
         if let Err(error) = self.firewall.exclude(wanted, own_addresses()).await {
-            tracing::warn!(%error, "cannot change which destinations are left alone");
+            tracing::warn!(%error, "the excluded destinations could not be changed");
         }
     }
 }

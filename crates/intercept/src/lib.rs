@@ -1,15 +1,15 @@
-//! Intercepts traffic: what programs of this machine and its neighbours send to addresses and names
-//! of services is taken and handed to a [`Carry`].
+//! Intercepts traffic: packets of this machine's programs and of its neighbours to addresses and names of
+//! services are taken, and their connections are handed to a [`Carry`].
 //!
 //! ```text
-//!  name  -> DNS server -> address out of a range of our own
-//!  packet -> firewall (sets of destinations) -> listener here -> whose is it? -> Carry
+//!  name   -> DNS server -> address of a range for names
+//!  packet -> firewall (sets of destinations) -> listener here -> service of the client -> Carry
 //! ```
 //!
-//! What is intercepted is [`state`], which is pure: services in, changes of the firewall out, and
-//! for each client the service. One task owns the firewall and puts changes in as transactions, all
-//! that have come meanwhile at once. Nobody is told a name's address before the firewall knows it.
-//! What goes where in case of doubt is said in [`table`]. Only Linux can do it.
+//! [`state`] decides what is intercepted, and is pure: services in, changes of the firewall out, and the
+//! service for each client. One task owns the firewall and applies changes as transactions, each with all
+//! changes that have come meanwhile. A client is told a name's address only after the firewall has it.
+//! [`table`] says which service gets a client that several of them claim. Linux only.
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports, rustdoc::all))]
 

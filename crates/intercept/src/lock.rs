@@ -1,4 +1,4 @@
-//! One interceptor of a name at a time.
+//! One interceptor of each name at a time.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -9,42 +9,42 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Held while an interceptor of a name runs; the system lets go of it however the program ends.
+/// Held while an interceptor of a name runs; the system releases it however the program ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     held: File,
 }
 
-/// Files of a folder that are looked at.
+/// Most files of the folder that are looked at.
 const MOST_FILES: usize = 4_096;
 
-/// What a lock's file is called, before and after the name of its instance. Network namespaces have
-/// locks of their own, as they have tables of their own.
+/// The parts of a lock file's name before and after the instance's name. Network namespaces have
+/// locks of their own, as they have firewall tables of their own.
 fn around() -> io::Result<(&'static str, String)> {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
     Ok(("intercept-", format!("-{namespace}.lock")))
 }
 
-/// A file of an instance beside its lock, which only who has the lock touches.
+/// The path of an instance's file beside its lock; only the holder of the lock uses it.
 pub(crate) fn beside(folder: &Path, instance: &str, ending: &str) -> io::Result<PathBuf> {
     let (before, after) = around()?;
     Ok(folder.join(format!("{before}{instance}{after}")).with_extension(ending))
 }
 
-/// An advisory lock.
+/// Opens the file of a lock.
 fn open(folder: &Path, name: &str) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     let (before, after) = around()?;
     let path = folder.join(format!("{before}{name}{after}"));
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true).mode(0o600);
-    // A link that somebody put there is not followed.
+    // A link that another user put there is not followed.
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     options.open(path)
 }
 
 impl Lock {
-    /// The lock of an instance; none if another process has it.
+    /// Takes the lock of an instance; `None` if another process has it.
     pub(crate) fn of(folder: &Path, instance: &str) -> io::Result<Option<Self>> {
         let held = open(folder, instance)?;
         match flock(&held, FlockOperation::NonBlockingLockExclusive) {
@@ -54,15 +54,15 @@ impl Lock {
         }
     }
 
-    /// The lock of all instances, for the moment in which one chooses its numbers.
+    /// Takes the lock of all instances, for the moment in which one chooses its numbers.
     pub(crate) fn of_all(folder: &Path) -> io::Result<Self> {
         let held = open(folder, "")?;
         flock(&held, FlockOperation::LockExclusive)?;
         Ok(Self { held })
     }
 
-    /// The other instances that run now, with what they wrote down. Only for who has the lock of
-    /// all: whoever looks may have a lock for a moment.
+    /// The other running instances, with their notes. To be called by the holder of the lock of
+    /// all, because this function holds their locks for a moment.
     pub(crate) fn others(
         &self,
         folder: &Path,
@@ -87,12 +87,12 @@ impl Lock {
         Ok(others)
     }
 
-    /// What the one who had it before wrote down.
+    /// The note of the last holder.
     pub(crate) fn remembered(&mut self) -> String {
         text_of(&mut self.held)
     }
 
-    /// Writes something down for the next one.
+    /// Writes a note for the next holder.
     pub(crate) fn remember(&mut self, text: &str) -> io::Result<()> {
         self.held.set_len(0)?;
         self.held.rewind()?;
@@ -103,7 +103,7 @@ impl Lock {
 fn text_of(file: &mut File) -> String {
     let mut text = String::new();
     let read = file.rewind().and_then(|()| {
-        // Notes are short; what is longer is none.
+        // Notes are short; the rest of a longer file is ignored.
         Read::by_ref(file).take(1_000).read_to_string(&mut text)
     });
     if read.is_ok() { text } else { String::new() }

@@ -1,5 +1,5 @@
-//! Addresses for names: each intercepted host name has one out of a range, for as long as a service
-//! or a client needs it.
+//! Addresses for names: each intercepted host name has an address of a range, for as long as a
+//! service or a client needs it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,17 +10,17 @@ use std::{
 
 use ipnet::IpNet;
 
-/// What clients are told an address is good for.
+/// The time to live in answers to clients.
 pub(crate) const TTL: Duration = Duration::from_secs(60);
-/// An address that was given back is left alone for so long while there are others: clients may
-/// still take it for the name it had.
+/// How long an address that was given back is not assigned while there are others: clients may
+/// still use it for its former name.
 const QUARANTINE: Duration = Duration::from_secs(3 * TTL.as_secs());
-/// A name that only a wildcard has, and that nobody has used for so long, is given back.
+/// The time without use after which a name below a wildcard is given back.
 const UNUSED: Duration = Duration::from_secs(3600);
-/// The same while all places for names are taken.
+/// The time without use after which such a name is given back while all places for names are taken.
 const UNUSED_WHEN_FULL: Duration = Duration::from_secs(10 * TTL.as_secs());
 
-/// Why a name got no address.
+/// Why a name was not assigned an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoAddress {
     #[error("every address of dnsSvcIpRange is in use")]
@@ -32,7 +32,7 @@ pub(crate) enum NoAddress {
 #[derive(Debug)]
 struct Named {
     address: IpAddr,
-    /// Services that name it.
+    /// The number of services that name it.
     held: usize,
     used: Instant,
 }
@@ -42,7 +42,7 @@ struct Named {
 pub(crate) struct Names {
     range: IpNet,
     next: Option<IpAddr>,
-    /// Given back, longest ago first.
+    /// Addresses that were given back, the oldest first.
     free: VecDeque<(IpAddr, Option<Instant>)>,
     by_name: HashMap<Arc<str>, Named>,
     by_address: HashMap<IpAddr, Arc<str>>,
@@ -50,7 +50,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Names of a range; its address itself stays this machine's.
+    /// Names for a range; the address of the range itself stays this machine's.
     pub(crate) fn new(range: IpNet, most: usize) -> Self {
         let mut names = Self {
             range,
@@ -79,7 +79,7 @@ impl Names {
             next.filter(|next| self.range.contains(next) && (last.is_ipv6() || *next != last));
     }
 
-    /// The address of a name that a service names. Each call needs its [`Self::release`].
+    /// The address of a name in a service's list. Each call needs its [`Self::release`].
     pub(crate) fn hold(&mut self, name: &Arc<str>, now: Instant) -> Result<IpAddr, NoAddress> {
         let address = self.address_for(name, now, usize::MAX)?;
         if let Some(named) = self.by_name.get_mut(name) {
@@ -124,19 +124,19 @@ impl Names {
         address
     }
 
-    /// A service no longer names it. Its address stays until it is forgotten.
+    /// A service no longer names it. The name keeps its address until it is forgotten.
     pub(crate) fn release(&mut self, name: &str) {
         if let Some(named) = self.by_name.get_mut(name) {
             named.held = named.held.saturating_sub(1);
         }
     }
 
-    /// Whether a service names it.
+    /// True if a service names it.
     pub(crate) fn is_held(&self, name: &str) -> bool {
         self.by_name.get(name).is_some_and(|named| named.held > 0)
     }
 
-    /// Gives a name's address back; without a time it is one that no client was told.
+    /// Gives a name's address back; `since` is `None` if no client was told the address.
     pub(crate) fn forget(&mut self, name: &str, since: impl Into<Option<Instant>>) {
         if let Some(named) = self.by_name.remove(name) {
             self.by_address.remove(&named.address);
@@ -147,8 +147,8 @@ impl Names {
         }
     }
 
-    /// Names that only wildcards have and that were not used for a while: fewer when there is
-    /// little room.
+    /// Names below wildcards without use for a while; the while is shorter when there is little
+    /// room.
     pub(crate) fn unused_names(&self, now: Instant) -> Vec<Arc<str>> {
         let limit = if self.by_name.len() >= self.most { UNUSED_WHEN_FULL } else { UNUSED };
         let unused = |named: &Named| named.held == 0 && now.duration_since(named.used) >= limit;
@@ -167,7 +167,7 @@ impl Names {
         self.by_name.get(name).map(|named| named.address)
     }
 
-    /// The name of an address that a client goes to now.
+    /// The name of an address that a client connects to now.
     pub(crate) fn name_of(&mut self, address: IpAddr, now: Instant) -> Option<Arc<str>> {
         let name = self.by_address.get(&address)?;
         if let Some(named) = self.by_name.get_mut(name) {

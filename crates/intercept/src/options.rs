@@ -1,4 +1,4 @@
-//! How to intercept.
+//! The options of an interceptor.
 
 use std::{
     collections::BTreeMap,
@@ -9,38 +9,39 @@ use std::{
 
 use ipnet::IpNet;
 
-/// How to intercept.
+/// The options of an interceptor.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Tells this interceptor's rules from those of others on the same machine, and is what a later
-    /// start knows leftovers by. Letters, digits, `-` and `_`, at most 20.
+    /// The name of this interceptor's rules, by which a later start finds leftovers. It has to
+    /// differ from those of other interceptors on the machine: letters, digits, `-` and `_`, at most
+    /// 20.
     pub instance: String,
-    /// Where host names get their addresses; its address itself becomes this machine's. Default
+    /// The range of addresses for host names; its own address becomes this machine's. Default
     /// `100.64.0.1/10`.
     pub names: IpNet,
-    /// The DNS server; none: names get addresses that nobody is told.
+    /// The DNS server; without one, names get addresses that no client is told.
     pub dns: Option<DnsOptions>,
-    /// Whose traffic is intercepted.
+    /// The interfaces whose traffic is intercepted.
     pub interfaces: Interfaces,
-    /// Destinations that are never intercepted: an address, and one port or all. Routers and
-    /// controllers belong here.
+    /// Destinations that are never intercepted: an address, and one port or all. The addresses of
+    /// routers and controllers belong here.
     pub exclude: Vec<(IpAddr, Option<u16>)>,
-    /// Host names that no service gets, `*` included: those of controllers.
+    /// Host names that no service gets, not even by `*`: those of controllers.
     pub keep_names: Vec<String>,
-    /// A UDP session without a datagram in either direction ends after this. Default 5 min.
+    /// The time without datagrams in either direction after which a UDP session ends. Default 5 min.
     pub udp_idle: Duration,
-    /// How often that is looked at. Default 30 s.
+    /// The interval of the search for such sessions. Default 30 s.
     pub udp_check: Duration,
-    /// Bounds.
+    /// The limits.
     pub limits: Limits,
-    /// What changes the rules of the system.
+    /// The program that changes the system's rules.
     pub firewall: FirewallKind,
-    /// A program that diverts packets in their place. It intercepts IPv4 only, and decides itself over
-    /// which interfaces.
+    /// A program that diverts packets in place of rules. It diverts IPv4 only, and chooses the
+    /// interfaces itself.
     pub diverter: Option<PathBuf>,
-    /// A hosts file that gets the names that services have, without those below wildcards.
+    /// A hosts file for the names of services, without names below wildcards.
     pub hosts_file: Option<PathBuf>,
-    /// Folder for lock files. Default `/run/weft`.
+    /// The folder for lock files. Default `/run/weft`.
     pub locks: PathBuf,
 }
 
@@ -65,19 +66,19 @@ impl Default for Options {
     }
 }
 
-/// Whose traffic is intercepted. What this machine's programs send always is.
+/// The interfaces whose traffic is intercepted. Traffic of this machine's programs always is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Interfaces {
-    /// What comes in over these.
+    /// Packets that come in over these interfaces.
     Named(Vec<String>),
-    /// Whatever comes in.
+    /// Packets that come in over any interface.
     All,
 }
 
-/// What changes the rules of the system.
+/// The program that changes the system's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirewallKind {
-    /// `nft`, or `iptables` where there is no `nft`.
+    /// `nft`, or `iptables` if `nft` is not installed.
     Any,
     /// `nft`.
     Nftables,
@@ -85,24 +86,25 @@ pub enum FirewallKind {
     Iptables,
 }
 
-/// Bounds. What is past them is refused, and told.
+/// Limits. Whatever exceeds them is refused and reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Services. Default 10,000.
+    /// Most services. Default 10,000.
     pub services: usize,
-    /// Networks with ports in the firewall, for each protocol, and allowed sources. Default 65,536.
+    /// Most networks with ports in the firewall, for each protocol, and allowed sources. Default
+    /// 65,536.
     pub elements: usize,
-    /// Different lists of allowed sources; each is a rule. Default 256.
+    /// Most different lists of allowed sources; each is a rule. Default 256.
     pub groups: usize,
-    /// Names that clients made us give an address, below wildcards. Default 16,384.
+    /// Most names below wildcards with an address. Default 16,384.
     pub names: usize,
-    /// TCP connections at a time. Default 16,384.
+    /// Most TCP connections at once. Default 16,384.
     pub connections: usize,
-    /// TCP connections of one client at a time. Default 8,192.
+    /// Most TCP connections of one client at once. Default 8,192.
     pub connections_per_source: usize,
-    /// UDP sessions at a time; each is a socket. Default 4,096.
+    /// Most UDP sessions at once; each is a socket. Default 4,096.
     pub sessions: usize,
-    /// UDP sessions of one client at a time. Default 2,048.
+    /// Most UDP sessions of one client at once. Default 2,048.
     pub sessions_per_source: usize,
 }
 
@@ -121,19 +123,19 @@ impl Default for Limits {
     }
 }
 
-/// The DNS server.
+/// The options of the DNS server.
 #[derive(Debug, Clone)]
 pub struct DnsOptions {
-    /// Where it listens, over UDP and TCP.
+    /// The addresses to listen on, over UDP and TCP.
     pub listen: Vec<SocketAddr>,
-    /// Whom names that are not ours are asked of.
+    /// The DNS servers to ask for names that are not of services.
     pub upstream: Vec<Upstream>,
-    /// How several of them are used.
+    /// The order in which these are asked.
     pub mode: UpstreamMode,
-    /// What is said where there is no answer.
+    /// The answer for names that cannot be looked up.
     pub unanswerable: Unanswerable,
-    /// Who is answered, beside this machine, at each of these addresses. At others those are answered
-    /// that have a loopback, link-local, RFC 1918, RFC 6598 or unique local address.
+    /// The clients beside this machine that may ask at each of these addresses. At other addresses,
+    /// clients may ask that have a loopback, link-local, RFC 1918, RFC 6598 or unique local address.
     pub clients: BTreeMap<SocketAddr, Vec<IpNet>>,
 }
 
@@ -142,11 +144,11 @@ pub struct DnsOptions {
 pub struct Upstream {
     /// Its address.
     pub address: SocketAddr,
-    /// Whether it is always asked over TCP.
+    /// True if it is always asked over TCP.
     pub tcp: bool,
 }
 
-/// How several upstreams are used.
+/// The order in which upstreams are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpstreamMode {
     /// All at once; the first good answer counts.
@@ -155,17 +157,17 @@ pub enum UpstreamMode {
     Serial,
     /// One after the other, from the one that answered well last.
     Failover,
-    /// One after the other, from any.
+    /// One after the other, from a random one.
     Random,
 }
 
-/// What is said where there is no answer.
+/// The answer for names that cannot be looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswerable {
     /// REFUSED.
     Refused,
     /// SERVFAIL.
     Servfail,
-    /// Nothing.
+    /// No answer.
     Timeout,
 }

@@ -1,11 +1,11 @@
-//! How many connections there are, in all and of each client.
+//! Limits of connections, in all and of each client.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use weft_limits::source_of;
 
-/// Room for so many.
+/// A limited number of places.
 #[derive(Debug)]
 pub(crate) struct Places {
     most: usize,
@@ -19,7 +19,7 @@ struct Taken {
     by_source: HashMap<IpAddr, usize>,
 }
 
-/// One of them; free again when dropped.
+/// A place; released when dropped.
 #[derive(Debug)]
 pub struct Place {
     of: Arc<Places>,
@@ -31,12 +31,12 @@ impl Places {
         Arc::new(Self { most, most_of_one, taken: Mutex::default() })
     }
 
-    /// A place for a client, if there is one.
+    /// Takes a place for a client, if one is free.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
         self.take_of(client, self.most_of_one)
     }
 
-    /// A place for a client that may have so many.
+    /// Takes a place for a client that may have `most_of_one`.
     pub(crate) fn take_of(self: &Arc<Self>, client: IpAddr, most_of_one: usize) -> Option<Place> {
         let source = source_of(client);
         let mut taken = self.taken.lock();

@@ -3,7 +3,8 @@
 /// First and last port.
 pub(crate) type Range = (u16, u16);
 
-/// The same ports in as few ranges as possible, in order. Ranges that run backwards are empty.
+/// The ports of `ranges` in as few ranges as possible, in order. A range whose last port is before its
+/// first is empty.
 pub(crate) fn merged(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     let mut ranges: Vec<Range> = ranges.into_iter().filter(|(low, high)| low <= high).collect();
     ranges.sort_unstable();
@@ -17,7 +18,7 @@ pub(crate) fn merged(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     out
 }
 
-/// What `from` has and `without` does not; both merged, and so is the answer.
+/// The ports of `from` that are not in `without`; both are merged, and so is the result.
 pub(crate) fn subtracted(from: &[Range], without: &[Range]) -> Vec<Range> {
     let mut out = Vec::with_capacity(from.len());
     let mut others = without.iter().peekable();
@@ -47,7 +48,7 @@ pub(crate) fn subtracted(from: &[Range], without: &[Range]) -> Vec<Range> {
     out
 }
 
-/// The narrowest of the ranges that have a port.
+/// The width of the narrowest range with a port.
 pub(crate) fn narrowest(ranges: &[Range], port: u16) -> Option<u16> {
     let having = ranges.iter().filter(|(low, high)| (*low..=*high).contains(&port));
     having.map(|(low, high)| high - low).min()

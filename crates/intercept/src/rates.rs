@@ -1,16 +1,16 @@
-//! How often each source may do something.
+//! Limits of rates for each source.
 
 use std::{net::IpAddr, time::Instant};
 
 use parking_lot::Mutex;
 use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};
 
-/// Sources whose rates are kept.
+/// Most sources whose rates are kept.
 const MOST_SOURCES: usize = 4_096;
 
 /// A rate for each source.
 pub(crate) struct Rates {
-    /// In a second, and at once.
+    /// Per second, and at once.
     each: (f64, u32),
     known: Mutex<BoundedTable<IpAddr, TokenBucket, ()>>,
 }
@@ -26,7 +26,7 @@ impl Rates {
         Self { each, known: Mutex::new(BoundedTable::new(caps)) }
     }
 
-    /// Whether a client may do it now; then it has.
+    /// True if the client's rate allows one more now; it is then counted.
     pub(crate) fn may(&self, client: IpAddr, now: Instant) -> bool {
         let source = source_of(client);
         let mut known = self.known.lock();

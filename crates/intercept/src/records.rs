@@ -1,26 +1,26 @@
-//! Records of names besides addresses: mail servers, places of services, texts.
+//! DNS records other than addresses: mail servers, service locations, texts.
 
 use futures::future::BoxFuture;
 
-/// What a name is asked for besides its addresses.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecordKind {
-    /// Mail servers.
+    /// A mail server.
     Mx,
-    /// Texts.
+    /// A text.
     Txt,
-    /// Places of services.
+    /// The location of a service.
     Srv,
 }
 
 impl RecordKind {
-    /// The kind that DNS has this number for; none for other kinds than these.
+    /// The kind with this number in DNS; `None` for other kinds.
     #[must_use]
     pub fn of(number: u16) -> Option<Self> {
         [Self::Mx, Self::Txt, Self::Srv].into_iter().find(|kind| kind.number() == number)
     }
 
-    /// Its number in DNS.
+    /// The number of the kind in DNS.
     #[must_use]
     pub fn number(self) -> u16 {
         match self {
@@ -31,37 +31,37 @@ impl RecordKind {
     }
 }
 
-/// What somebody wants to know of a name.
+/// A question for records of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordQuestion {
     /// The name: lower case, ASCII, without a dot at its end.
     pub name: String,
-    /// What of it.
+    /// The kind of the records.
     pub kind: RecordKind,
 }
 
-/// What was found.
+/// The answer to a question for records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Records {
-    /// What DNS calls the response code.
+    /// The response code of DNS.
     pub code: u8,
-    /// The records; none with another code than [`Self::FOUND`].
+    /// The records; empty with another code than [`Self::FOUND`].
     pub found: Vec<Record>,
 }
 
 impl Records {
     /// The name is known. It may have no such records.
     pub const FOUND: u8 = 0;
-    /// The question makes no sense.
+    /// The question is malformed.
     pub const MALFORMED: u8 = 1;
-    /// Who should know failed.
+    /// The server that should know the answer failed.
     pub const FAILED: u8 = 2;
-    /// There is no such name, or it is not for whoever asks.
+    /// The name does not exist, or the client may not know it.
     pub const NO_NAME: u8 = 3;
-    /// Such records are not looked for.
+    /// Records of this kind are not looked up.
     pub const NOT_LOOKED_FOR: u8 = 4;
 
-    /// No records, and why.
+    /// An answer without records, with the reason.
     #[must_use]
     pub fn none(code: u8) -> Self {
         Self { code, found: Vec::new() }
@@ -71,29 +71,29 @@ impl Records {
 /// A record of the name that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// For how many seconds it counts.
+    /// How long the record is valid, in seconds.
     pub ttl: u32,
-    /// What it says.
+    /// The record's data.
     pub data: RecordData,
 }
 
-/// What a record says.
+/// The data of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordData {
     /// A mail server.
     Mx {
-        /// The lowest is tried first.
+        /// The preference; the lowest is tried first.
         preference: u16,
         /// Its name.
         host: String,
     },
-    /// A text; its strings in one.
+    /// A text, its strings joined.
     Txt(Vec<u8>),
-    /// A place of a service.
+    /// The location of a service.
     Srv {
-        /// The lowest is tried first.
+        /// The priority; the lowest is tried first.
         priority: u16,
-        /// Its share among those of its priority.
+        /// The share among records of the same priority.
         weight: u16,
         /// Its port.
         port: u16,
@@ -102,8 +102,8 @@ pub enum RecordData {
     },
 }
 
-/// Knows whom to ask for records.
+/// Looks records up.
 pub trait FindRecords: Send + Sync + 'static {
-    /// The records of a name; none if nobody answered.
+    /// The records of a name; `None` without an answer.
     fn find(&self, question: RecordQuestion) -> BoxFuture<'_, Option<Records>>;
 }

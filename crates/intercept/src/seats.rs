@@ -1,6 +1,6 @@
-//! Room for so many that nobody takes it from others. Who comes while there is none takes the seat of
-//! whoever has been silent for longest: of its own source if that has its share, else of the source
-//! that has most.
+//! A limited number of seats, shared fairly by sources. A client without a free seat takes that of the
+//! client that has been silent for longest: one of its own source if that has its share, else one of
+//! the source with most seats.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,21 +16,21 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weft_limits::source_of;
 
-/// How long somebody has to be silent before the seat goes to somebody else.
+/// Times of silence after which a seat is taken back.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// When it goes to the same source.
+    /// For a client of the same source.
     pub own: Duration,
-    /// Whose source has more than twice as many as the one that the seat goes to. Shorter than `own`: a
-    /// source that fills its seats as soon as it may must leave some to others.
+    /// For a client of another source, if that has more than twice as many seats. Shorter than `own`: a
+    /// source that fills its seats as soon as it may has to leave some to others.
     pub many: Duration,
-    /// Of whom it is not known yet that they are where they say they are.
+    /// For a client that has not proved to be at its address.
     pub unproven: Duration,
-    /// Of all others.
+    /// For all other clients.
     pub proven: Duration,
 }
 
-/// Room for so many.
+/// A limited number of seats.
 #[derive(Debug)]
 pub struct Seats {
     start: Instant,
@@ -51,7 +51,7 @@ struct Taken {
 #[derive(Debug, Default)]
 struct Held {
     live: BTreeMap<u64, Arc<Guest>>,
-    /// Those that were told to end, and are not gone.
+    /// Clients that were told to end and still have their seats.
     leaving: usize,
 }
 
@@ -59,33 +59,33 @@ struct Held {
 struct Guest {
     number: u64,
     source: IpAddr,
-    /// Milliseconds since the start of all.
+    /// The time of the last use, in milliseconds since the start.
     used: AtomicU64,
     proven: AtomicBool,
     over: CancellationToken,
 }
 
-/// One seat; free when dropped.
+/// A seat; released when dropped.
 #[derive(Debug)]
 pub struct Seat {
     of: Arc<Seats>,
     guest: Arc<Guest>,
 }
 
-/// How many there may be beyond the limit while as many are leaving, in all and of one source.
+/// The number of seats beyond the limit while as many clients are leaving, in all and of one source.
 fn spare(most: usize) -> (usize, usize) {
     ((most / 8).max(1), (most / 64).max(1))
 }
 
 impl Seats {
-    /// Room for so many, and for so many of one source.
+    /// Seats, in all and for one source.
     #[must_use]
     pub fn new(most: usize, most_of_one: usize, patience: Patience) -> Arc<Self> {
         let (start, taken) = (Instant::now(), Mutex::default());
         Arc::new(Self { start, most, most_of_one, patience, taken })
     }
 
-    /// A seat for a client, if there is one. Somebody else may be told to end for it.
+    /// Takes a seat for a client, if there is one. Another client may be told to end for it.
     pub fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<Seat> {
         let source = source_of(client);
         let now = self.millis(now);
@@ -120,7 +120,7 @@ impl Seats {
         Some(Seat { of: Arc::clone(self), guest })
     }
 
-    /// Whose seat goes to somebody of a source that has so many itself.
+    /// The client whose seat goes to a source that has `count` seats itself.
     fn elsewhere(
         &self,
         taken: &Taken,
@@ -148,7 +148,8 @@ impl Seats {
 }
 
 impl Taken {
-    /// Who of these sources was silent for longest, and long enough; the unproven come first.
+    /// The client of these sources that was silent for longest, and long enough; unproven clients come
+    /// first.
     fn silent<'a>(
         &self,
         sources: impl IntoIterator<Item = &'a IpAddr>,
@@ -166,7 +167,7 @@ impl Taken {
         silent.min_by_key(key).map(Arc::clone)
     }
 
-    /// Tells somebody to end, who is there no longer from now on.
+    /// Tells a client to end; it does not count any more.
     fn send_off(&mut self, guest: &Guest) {
         let Some(held) = self.by_source.get_mut(&guest.source) else { return };
         if held.live.remove(&guest.number).is_some() {
@@ -192,30 +193,30 @@ impl Taken {
 }
 
 impl Seat {
-    /// The client, or whoever answers it, said something.
+    /// Notes that a datagram came from the client, or from its peer.
     pub fn touch(&self) {
         self.guest.used.store(self.of.millis(Instant::now()), Ordering::Relaxed);
     }
 
-    /// The client is where it says it is.
+    /// Notes that the client has proved to be at its address.
     pub fn prove(&self) {
         self.guest.proven.store(true, Ordering::Relaxed);
     }
 
-    /// For how long nobody said anything.
+    /// The time since the last datagram in either direction.
     #[must_use]
     pub fn silence(&self) -> Duration {
         let used = self.guest.used.load(Ordering::Relaxed);
         Duration::from_millis(self.of.millis(Instant::now()).saturating_sub(used))
     }
 
-    /// Cancelled when whoever sits here has to end.
+    /// Cancelled when the holder of this seat has to end.
     #[must_use]
     pub fn over(&self) -> &CancellationToken {
         &self.guest.over
     }
 
-    /// Tells whoever sits here to end.
+    /// Tells the holder of this seat to end.
     pub fn end(&self) {
         self.of.taken.lock().send_off(&self.guest);
     }

@@ -1,5 +1,5 @@
-//! What a service says of the traffic that is its own, read with suspicion: who writes it may be an
-//! administrator of the network and is none of this machine.
+//! The traffic that a service claims, read with suspicion: an administrator of the network writes
+//! services, and need not be an administrator of this machine.
 
 use std::{
     borrow::Cow,
@@ -12,10 +12,10 @@ use ipnet::IpNet;
 
 use crate::ports::{self, Range};
 
-/// Addresses, ranges of ports and sources that one service may name.
+/// Most addresses, ranges of ports and sources of one service.
 const MOST_ENTRIES: usize = 1_000;
 
-/// What is carried over IP.
+/// A protocol over IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// TCP.
@@ -36,45 +36,45 @@ impl fmt::Display for Protocol {
 /// A service whose traffic is intercepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
-    /// What tells it from others.
+    /// The unique id of the service.
     pub id: String,
-    /// How people call it.
+    /// The name of the service.
     pub name: String,
-    /// What is intercepted of it.
+    /// The protocols that are intercepted.
     pub protocols: Vec<Protocol>,
-    /// IP addresses, networks, host names, `*.domain` or `*`.
+    /// The destinations: IP addresses, networks, host names, `*.domain` or `*`.
     pub addresses: Vec<String>,
-    /// First and last port of each range.
+    /// The first and the last port of each range.
     pub ports: Vec<(u16, u16)>,
-    /// Clients that are intercepted: IP addresses and networks. Empty = all.
+    /// The clients that are intercepted: IP addresses and networks. Empty means all.
     pub sources: Vec<String>,
-    /// What a program that diverts packets is told of it.
+    /// The arguments for a program that diverts packets.
     pub diverted: Diverted,
 }
 
-/// What a program that diverts packets is told of a service.
+/// The arguments of a service for a program that diverts packets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Diverted {
-    /// Id of the service in its network.
+    /// The id of the service in its network.
     pub id: String,
-    /// Interfaces over which its packets are diverted; none if the program is to choose.
+    /// The interfaces over which its packets are diverted; `None` if the program chooses.
     pub interfaces: Option<Vec<String>>,
 }
 
-/// Why something that a service names is left alone.
+/// An entry of a service that is not intercepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The service's name.
+    /// The name of the service.
     pub service: String,
     /// The entry.
     pub entry: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: Cow<'static, str>,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Names and entries come from the network: control characters are shown escaped.
+        // Names and entries come from the network: control characters are escaped.
         write!(out, "service {:?}: {:?} {}", self.service, self.entry, self.why)
     }
 }
@@ -84,7 +84,7 @@ impl fmt::Display for Problem {
 pub(crate) enum Address {
     Net(IpNet),
     Name(Arc<str>),
-    /// Names with at least one label more than this one.
+    /// The names below this domain.
     Under(Arc<str>),
     Every,
 }
@@ -100,10 +100,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// Networks from which clients are intercepted, without overlaps and in order; none = all.
+/// Networks of the clients that are intercepted, without overlaps and in order; `None` means all.
 pub(crate) type Sources = Option<Arc<[IpNet]>>;
 
-/// A service as it is put into the tables.
+/// A service in the form that the tables use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) id: Arc<str>,
@@ -111,13 +111,15 @@ pub(crate) struct Plan {
     pub(crate) protocols: Vec<Protocol>,
     pub(crate) addresses: Vec<Address>,
     pub(crate) ports: Vec<Range>,
-    /// As the service gives them; the narrowest counts when several services claim a port.
+    /// The ranges as the service has them; the narrowest one counts when several services claim a
+    /// port.
     pub(crate) ranges: Vec<Range>,
     pub(crate) sources: Sources,
 }
 
 impl Plan {
-    /// Reads a service. What makes no sense or is not for a service to name is left out, and told.
+    /// Reads a service. Entries with a mistake, and those that no service may claim, are left out
+    /// and returned as problems.
     pub(crate) fn read(service: &Service, names: IpNet) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut problem = |entry: &str, why| {
@@ -139,14 +141,14 @@ impl Plan {
         let mut ranges = Vec::new();
         for &(low, high) in service.ports.iter().take(MOST_ENTRIES) {
             if low > high || high == 0 {
-                problem(&format!("{low}-{high}"), "is no range of ports");
+                problem(&format!("{low}-{high}"), "is not a range of ports");
             } else {
                 ranges.push((low.max(1), high));
             }
         }
         let sources = match read_sources(&service.sources, &mut problem) {
             Ok(sources) => sources,
-            // Never everybody because of a list of which nothing is left.
+            // A list without a valid entry must not mean all clients.
             Err(()) => {
                 addresses.clear();
                 None
@@ -174,13 +176,14 @@ impl Plan {
         (plan, problems)
     }
 
-    /// Whether a client is one of those that are intercepted.
+    /// True if a client's address is intercepted.
     pub(crate) fn admits(&self, source: IpAddr) -> bool {
         self.sources.as_ref().is_none_or(|nets| nets.iter().any(|net| net.contains(&source)))
     }
 
-    /// How well a client's packet fits, apart from its destination's address: width of the
-    /// narrowest range with the port, then bits of the source that do not count. None: not at all.
+    /// How well a client's packet fits, apart from the destination's address: the width of the
+    /// narrowest range with the port, then the number of free bits in the narrowest source network.
+    /// `None` if it does not fit.
     pub(crate) fn fit(&self, protocol: Protocol, source: IpAddr, port: u16) -> Option<(u16, u8)> {
         if !self.protocols.contains(&protocol) {
             return None;
@@ -208,7 +211,7 @@ fn read_sources(
     for text in entries.iter().take(MOST_ENTRIES) {
         match net(text) {
             Some(net) => nets.push(net),
-            None => problem(text, "is no IP address or network, so no client comes from there"),
+            None => problem(text, "is not an IP address or a network, so that no client has it"),
         }
     }
     if nets.is_empty() {
@@ -220,13 +223,13 @@ fn read_sources(
     Ok(Some(nets.into()))
 }
 
-/// An IP address or a network.
+/// Reads an IP address or a network.
 fn net(text: &str) -> Option<IpNet> {
     let net = match text.parse::<IpAddr>() {
         Ok(address) => IpNet::from(address.to_canonical()),
         Err(_) => text.parse::<IpNet>().ok()?.trunc(),
     };
-    // Addresses of IPv4 that are written as those of IPv6 arrive as what they are.
+    // IPv4 addresses written as IPv6 arrive as IPv4.
     match net {
         IpNet::V6(v6) if v6.prefix_len() >= 96 => match v6.network().to_ipv4_mapped() {
             Some(v4) => ipnet::Ipv4Net::new(v4, v6.prefix_len() - 96).ok().map(IpNet::V4),
@@ -236,7 +239,7 @@ fn net(text: &str) -> Option<IpNet> {
     }
 }
 
-/// Networks that are not for a service to take.
+/// Networks that no service may claim.
 const OURS: [(IpAddr, u8, &str); 9] = [
     (v4(0, 0), 8, "stands for this machine, which is not intercepted"),
     (v4(127, 0), 8, "is this machine itself (loopback), which is not intercepted"),
@@ -281,9 +284,9 @@ impl Address {
     }
 }
 
-/// A host's name as it is looked up: lower case, ASCII, without the dot at its end.
+/// The name of a host in the form for look-ups: lower case, ASCII, without the dot at its end.
 pub(crate) fn hostname(text: &str) -> Result<String, &'static str> {
-    // Before any work: what is longer has no short form.
+    // Checked first: a longer text has no valid form.
     if text.len() > 1024 {
         return Err("is too long for a host name");
     }
@@ -294,16 +297,17 @@ pub(crate) fn hostname(text: &str) -> Result<String, &'static str> {
         idna::domain_to_ascii(text).map_err(|_| "is no host name")?
     };
     if name.is_empty() || name.len() > 253 {
-        return Err("is no host name: it has 1 to 253 characters");
+        return Err("is not a host name: these have 1 to 253 characters");
     }
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !name.split('.').all(|label| (1..=63).contains(&label.len()) && label.chars().all(legal)) {
         return Err(
-            "is no host name, IP address or network: labels have 1 to 63 letters, digits, - and _",
+            "is not a host name, an IP address or a network: labels have 1 to 63 letters, digits, \
+             - and _",
         );
     }
     let last = name.rsplit('.').next().unwrap_or_default();
-    // Programs take these for addresses and ask no DNS.
+    // Programs take such names for addresses and ask no DNS server.
     if last.chars().all(|c| c.is_ascii_digit()) || last.starts_with("0x") {
         return Err("is neither an IP address nor a network, and no host name ends in a number");
     }

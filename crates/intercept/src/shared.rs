@@ -1,4 +1,4 @@
-//! What the parts of an interceptor share.
+//! The state that the parts of an interceptor share.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,12 +22,12 @@ use crate::{
     udp::Sessions,
 };
 
-/// Requests that wait for the firewall at a time; names that clients ask for are refused past it.
+/// Most requests that wait for the firewall; questions for further names are refused.
 const MOST_WAITING: usize = 4_096;
-/// Names that may get an address in a second, and at once, whoever asks.
+/// Names that may be assigned an address per second, and at once, for all clients together.
 const NAMING: (f64, u32) = (200.0, 2_000);
 
-/// What the parts of an interceptor share.
+/// The state that the parts of an interceptor share.
 pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     pub(crate) pending: Mutex<Pending>,
@@ -35,14 +35,14 @@ pub(crate) struct Shared {
     pub(crate) places: Arc<Places>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) carry: Arc<dyn Carry>,
-    /// What programs of this machine have as their source where they use names of services.
+    /// The source address of this machine's programs when they use names of services.
     own: IpAddr,
     naming: Mutex<TokenBucket>,
     complaints: Mutex<TokenBucket>,
     kept_quiet: AtomicU64,
 }
 
-/// What the firewall does not know yet, and who waits for it.
+/// Changes that the firewall does not have yet, and the requests that wait for them.
 #[derive(Default)]
 pub(crate) struct Pending {
     pub(crate) changes: Changes,
@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    /// Changes what is intercepted. The answer comes when the firewall knows: whether it does.
+    /// Changes the state. The future resolves when the firewall has the change: true if it does.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut State) -> (T, Changes),
@@ -78,7 +78,7 @@ impl Shared {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state.lock();
         let (outcome, changes) = change(&mut state);
-        // Under the lock of the state, so that changes wait in their order.
+        // Under the lock of the state, so that changes are queued in their order.
         let mut pending = self.pending.lock();
         pending.changes.then(changes);
         pending.waiting.push(sender);
@@ -91,19 +91,21 @@ impl Shared {
         self.state.lock().naming(name)
     }
 
-    /// The service whose host may know records of a name, for a client.
+    /// The service whose host a client may ask for records of a name.
     pub(crate) fn host_of(&self, name: &str, client: IpAddr) -> Option<Arc<str>> {
         let client = client.to_canonical();
         let client = if client.is_loopback() { self.own } else { client };
         self.state.lock().host_of(name, client)
     }
 
-    /// The address of a name below a wildcard, once the firewall knows it.
+    /// The address of a name below a wildcard, once the firewall has it.
     pub(crate) async fn assign(&self, name: &str) -> Option<IpAddr> {
         let now = Instant::now();
         let room = self.pending.lock().waiting.len() < MOST_WAITING;
         if !room || !self.naming.lock().try_take(1, now) {
-            self.complain(|| tracing::warn!("clients ask for too many names at once"));
+            self.complain(|| {
+                tracing::warn!("clients ask for too many names at once; some questions are refused")
+            });
             return None;
         }
         let (assigned, known) = self.change(|state| state.assign(name, now));
@@ -116,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// Whose an intercepted client is.
+    /// The service and the destination of an intercepted client.
     pub(crate) fn arrival(
         &self,
         protocol: Protocol,
@@ -132,7 +134,7 @@ impl Shared {
         Some(Arrival { service, protocol, source, destination, hostname })
     }
 
-    /// Says something that a flood would say all the time: not more than now and then.
+    /// Logs something that a flood would repeat all the time, at intervals.
     pub(crate) fn complain(&self, say: impl FnOnce()) {
         if !self.complaints.lock().try_take(1, Instant::now()) {
             self.kept_quiet.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +143,7 @@ impl Shared {
         say();
         let quiet = self.kept_quiet.swap(0, Ordering::Relaxed);
         if quiet > 0 {
-            tracing::warn!(quiet, "so many warnings were not written");
+            tracing::warn!(quiet, "warnings were left out of the log");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets: those that take what goes to other addresses, and those that must not be intercepted.
+//! Sockets that take packets to other addresses, and sockets whose packets are not intercepted.
 
 use std::{
     io::{self, IoSliceMut},
@@ -19,14 +19,14 @@ use tokio::{
 /// The mark of sockets whose traffic is never intercepted (`SO_MARK`).
 pub const OWN_MARK: u32 = 0x7766_0002;
 
-/// Connections that wait to be accepted; the system may allow fewer.
+/// Most connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: i32 = 4096;
 
 fn any(v6: bool) -> SocketAddr {
     if v6 { (Ipv6Addr::LOCALHOST, 0).into() } else { (Ipv4Addr::LOCALHOST, 0).into() }
 }
 
-/// A socket that may have an address that is not this machine's.
+/// A socket that may have an address of another machine.
 fn transparent(v6: bool, kind: Type) -> io::Result<Socket> {
     let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
     let protocol = if kind == Type::STREAM { Protocol::TCP } else { Protocol::UDP };
@@ -35,15 +35,16 @@ fn transparent(v6: bool, kind: Type) -> io::Result<Socket> {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
-    // One flag in the system for both families; sockets of IPv6 take it by this name as well.
+    // The system has one flag for both families; IPv6 sockets take it under this name as well.
     socket.set_ip_transparent_v4(true)?;
-    // Connections that are accepted have the mark of the listener.
+    // Accepted connections inherit the mark of the listener.
     socket.set_mark(OWN_MARK)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// Takes intercepted connections: their local address is where the client wanted to go.
+/// A listener for intercepted connections: their local address is the one that the client wanted to
+/// reach.
 pub(crate) fn tcp_listener(v6: bool) -> io::Result<TcpListener> {
     let socket = transparent(v6, Type::STREAM)?;
     socket.bind(&any(v6).into())?;
@@ -51,7 +52,7 @@ pub(crate) fn tcp_listener(v6: bool) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Takes intercepted datagrams, with where they were to go.
+/// A socket for intercepted datagrams, which reports their destinations.
 pub(crate) fn udp_listener(v6: bool) -> io::Result<UdpSocket> {
     let socket = transparent(v6, Type::DGRAM)?;
     if v6 {
@@ -59,14 +60,14 @@ pub(crate) fn udp_listener(v6: bool) -> io::Result<UdpSocket> {
     } else {
         setsockopt(&socket, Ipv4OrigDstAddr, &true)?;
     }
-    // A burst at the start of sessions; afterwards each has a socket of its own.
+    // Room for bursts at the start of sessions; afterwards each session has a socket of its own.
     let _ = socket.set_recv_buffer_size(4 << 20);
     socket.bind(&any(v6).into())?;
     UdpSocket::from_std(socket.into())
 }
 
-/// The socket of one session: datagrams of a client to a destination arrive here, and those sent
-/// come from that destination.
+/// The socket of one session: it receives datagrams of the client to the destination, and sends
+/// datagrams from that destination.
 pub(crate) fn udp_session(destination: SocketAddr, client: SocketAddr) -> io::Result<UdpSocket> {
     let socket = transparent(destination.is_ipv6(), Type::DGRAM)?;
     socket.bind(&destination.into())?;
@@ -74,7 +75,7 @@ pub(crate) fn udp_session(destination: SocketAddr, client: SocketAddr) -> io::Re
     UdpSocket::from_std(socket.into())
 }
 
-/// A datagram's length, its sender, and where it was to go.
+/// Receives a datagram: its length, its source and its destination.
 pub(crate) async fn receive(
     socket: &UdpSocket,
     buffer: &mut [u8],
@@ -114,7 +115,7 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     v4.or_else(|| storage.as_sockaddr_in6().map(|at| SocketAddrV6::from(*at).into()))
 }
 
-/// Marks a socket of ours, where this program may: elsewhere nothing is intercepted.
+/// Marks a socket of this program, if the program may: otherwise nothing is intercepted anyway.
 fn own(socket: &Socket) {
     let _ = socket.set_mark(OWN_MARK);
 }
@@ -140,7 +141,7 @@ pub(crate) fn tcp_towards(server: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Sockets of a server of ours.
+/// The sockets of a server of this program.
 pub(crate) fn serve(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
     let open = |kind, protocol| {
         let socket = Socket::new(Domain::for_address(at), kind, Some(protocol))?;

@@ -1,4 +1,4 @@
-//! All that is intercepted, and what the firewall has to be told when it changes. Pure: calls and
+//! Everything that is intercepted, and the changes of the firewall that follow. Pure: calls and
 //! `now` in, changes out.
 
 mod changes;
@@ -25,12 +25,12 @@ use crate::{
     table::{Table, is_under},
 };
 
-/// A service, as it was given and as it was read.
+/// A service as it was given, and as it was read.
 #[derive(Debug)]
 struct Known {
     service: Service,
     plan: Arc<Plan>,
-    /// Those that came later have more.
+    /// The order of addition: later services have higher numbers.
     order: u64,
 }
 
@@ -40,21 +40,21 @@ struct Members {
     plans: usize,
 }
 
-/// What a DNS server does with a name.
+/// The answer of the DNS server for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
     Known(IpAddr),
-    /// It gets an address when somebody asks for one.
+    /// The name is assigned an address when a client asks for it.
     Wild,
     Unknown,
 }
 
-/// All that is intercepted.
+/// Everything that is intercepted.
 #[derive(Debug)]
 pub(crate) struct State {
     limits: Limits,
     range: IpNet,
-    /// Names that are nobody's to take: those of controllers.
+    /// Names that no service gets: those of controllers.
     kept: HashSet<String>,
     plans: HashMap<Arc<str>, Known>,
     table: Table,
@@ -62,18 +62,18 @@ pub(crate) struct State {
     groups: HashMap<Sources, Members>,
     next_group: Group,
     covers: HashMap<(Group, Protocol, bool), Cover>,
-    /// What the firewall has: networks with ports, and sources of groups.
+    /// The elements of the firewall: networks with ports, and sources of groups.
     elements: usize,
-    /// Whether it has a network with ports once for each source of its group.
+    /// True if a network with ports is an element for each source of its group.
     per_source: bool,
-    /// Whether names are in a hosts file only.
+    /// True if names are in a hosts file only.
     no_wildcards: bool,
-    /// Whether a program diverts packets, in place of the firewall.
+    /// True if a program diverts packets in place of the firewall.
     diverted: bool,
     added: u64,
     dropped: Vec<Problem>,
     routes: HashMap<IpNet, usize>,
-    /// Services that claim each name that has an address, and the other way round.
+    /// The services that claim each name with an address, and the names of each service.
     claims: HashMap<Arc<str>, HashSet<Arc<str>>>,
     claimed: HashMap<Arc<str>, HashSet<Arc<str>>>,
 }
@@ -111,12 +111,12 @@ impl State {
         Self { per_source, ..self }
     }
 
-    /// Whether a service is intercepted as it is.
+    /// True if this service is intercepted in this form.
     pub(crate) fn has(&self, service: &Service) -> bool {
         self.plans.get(service.id.as_str()).is_some_and(|known| known.service == *service)
     }
 
-    /// Whether there is a service of this id.
+    /// True if there is a service with this id.
     pub(crate) fn intercepts(&self, id: &str) -> bool {
         self.plans.contains_key(id)
     }
@@ -125,8 +125,8 @@ impl State {
         self.plans.keys().map(Arc::clone).collect()
     }
 
-    /// Intercepts a service from now on, in place of what had its id. One that does not fit into the
-    /// firewall's tables is not intercepted at all.
+    /// Intercepts a service, in place of an earlier one with its id. A service that does not fit
+    /// into the firewall's tables is not intercepted at all.
     pub(crate) fn add(&mut self, service: &Service, now: Instant) -> (Changes, Vec<Problem>) {
         let (mut plan, mut problems) = Plan::read(service, self.range);
         let mut problem = |entry: &str, why: Cow<'static, str>| {
@@ -149,7 +149,7 @@ impl State {
         if let Some(why) = stranger {
             problem("", why.into());
         }
-        // Names that stay keep their addresses: clients know them.
+        // Names that the service keeps also keep their addresses, because clients know them.
         let staying = self.staying(&plan);
         for name in &staying {
             let _ = self.names.hold(name, now);
@@ -180,7 +180,7 @@ impl State {
         (changes, problems)
     }
 
-    /// Names with an address that are a service's and stay so with another plan.
+    /// Names with an address that a service keeps with another plan.
     fn staying(&self, plan: &Plan) -> Vec<Arc<str>> {
         let has = |name: &Arc<str>| {
             plan.addresses.iter().any(|address| match address {
@@ -194,15 +194,18 @@ impl State {
         claimed.filter(|name| has(name)).map(Arc::clone).collect()
     }
 
-    /// Why a service is not intercepted, as far as that is known beforehand.
+    /// Why a service is not intercepted, as far as that can be known beforehand.
     fn refusal(&self, plan: &Plan) -> Option<Cow<'static, str>> {
         let Limits { services, groups, .. } = self.limits;
         if self.plans.len() >= services {
-            return Some(format!("is one service too many: at most {services}").into());
+            return Some(format!("exceeds the limit of {services} services").into());
         }
         let known = plan.sources.is_none() || self.groups.contains_key(&plan.sources);
         (!known && self.groups.len() >= groups).then(|| {
-            format!("has yet another list of allowed sources: at most {groups} of them").into()
+            format!(
+                "has a list of allowed sources that exceeds the limit of {groups} different ones"
+            )
+            .into()
         })
     }
 
@@ -214,7 +217,7 @@ impl State {
         )
     }
 
-    /// Puts a service in whose names are held; none if it does not fit, and nothing is left of it.
+    /// Adds a service whose names are held; `None` if it does not fit: then nothing of it stays.
     fn put_in(&mut self, service: &Service, plan: &Arc<Plan>) -> Option<Changes> {
         let mut changes = Changes::default();
         self.join(plan, &mut changes);
@@ -249,14 +252,14 @@ impl State {
         if fits && names.iter().all(|name| self.claim(plan, name, &mut changes)) {
             return Some(changes);
         }
-        // Nobody was told the addresses of names that are not there any more.
+        // No client was told the addresses of names that are removed here.
         changes.then(self.take_out(plan, &covered, None));
         debug_assert!(changes.is_empty(), "{changes:?}");
         None
     }
 
-    /// Intercepts a service no longer. Where what it covered does not fit without it, those that
-    /// were added last go, too ([`Self::take_dropped`]).
+    /// Stops intercepting a service. If the ports that it covered for others do not fit without it,
+    /// the services added last are removed, too ([`Self::take_dropped`]).
     pub(crate) fn remove(&mut self, id: &str, now: Instant) -> Changes {
         let mut changes = Changes::default();
         let mut next = self.plans.get(id).map(|known| Arc::clone(&known.plan));
@@ -278,12 +281,12 @@ impl State {
         changes
     }
 
-    /// Services that are intercepted no longer because another one went.
+    /// Services that were removed because another one was.
     pub(crate) fn take_dropped(&mut self) -> Vec<Problem> {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Takes a service out that covers these networks and claims names.
+    /// Removes a service that covers these networks and claims names.
     fn take_out(&mut self, plan: &Arc<Plan>, covered: &[IpNet], now: Option<Instant>) -> Changes {
         let mut changes = Changes::default();
         self.plans.remove(&plan.id);
@@ -315,15 +318,15 @@ impl State {
         changes
     }
 
-    /// Names that no service has any more are nobody's.
+    /// Gives the address of a name back that no service claims any more.
     fn forget_unclaimed(&mut self, name: &str, now: impl Into<Option<Instant>>) {
         if !self.claims.contains_key(name) && !self.names.is_held(name) {
             self.names.forget(name, now);
         }
     }
 
-    /// Names that are nobody's to take from now on, in place of those of before. Services that name
-    /// one of them are read anew.
+    /// Sets the names that no service gets, in place of the earlier ones. Services with one of these
+    /// names are read again.
     pub(crate) fn keep(
         &mut self,
         names: impl IntoIterator<Item = String>,
@@ -344,7 +347,7 @@ impl State {
             changes.then(change);
             problems.extend(told);
         }
-        // Those that a wildcard has given an address.
+        // Names below wildcards that have an address.
         let kept = self.kept.iter().filter(|name| self.names.address_of(name).is_some());
         for name in kept.map(|name| Arc::from(name.as_str())).collect::<Vec<Arc<str>>>() {
             self.give_back(&name, now, &mut changes);
@@ -352,7 +355,7 @@ impl State {
         (changes, problems)
     }
 
-    /// What a DNS server does with a name, which may be written in any way.
+    /// The answer of the DNS server for a name, in upper or lower case.
     pub(crate) fn naming(&self, name: &str) -> Naming {
         if let Some(address) = self.names.address_of(name) {
             return Naming::Known(address);
@@ -364,15 +367,15 @@ impl State {
         Naming::Unknown
     }
 
-    /// The service whose host may know records of a name, for a client.
+    /// The service whose host a client may ask for records of a name.
     pub(crate) fn host_of(&self, name: &str, client: IpAddr) -> Option<Arc<str>> {
         let asked = !self.kept.contains(name) && hostname(name).is_ok_and(|normal| normal == name);
         let plan = asked.then(|| self.table.wildcard_of(name, client)).flatten()?;
         Some(Arc::clone(&plan.id))
     }
 
-    /// The address of a name that a client asks for; the firewall has to know it before the client
-    /// does.
+    /// The address of a name that a client asks for; the firewall has to have it before the client
+    /// is answered.
     pub(crate) fn assign(
         &mut self,
         name: &str,
@@ -395,7 +398,7 @@ impl State {
         (assigned, changes)
     }
 
-    /// Gives back what nobody used for long.
+    /// Gives back names that were not used for long.
     pub(crate) fn sweep(&mut self, now: Instant) -> Changes {
         let mut changes = Changes::default();
         for name in self.names.unused_names(now) {
@@ -404,7 +407,7 @@ impl State {
         changes
     }
 
-    /// Takes a name from all services that have it by a wildcard, and its address from the name.
+    /// Removes a name from all services with a wildcard for it, and gives its address back.
     fn give_back(&mut self, name: &Arc<str>, now: Instant, changes: &mut Changes) {
         for id in self.claims.get(name).cloned().unwrap_or_default() {
             if let Some(plan) = self.plans.get(&id).map(|known| Arc::clone(&known.plan)) {
@@ -417,7 +420,7 @@ impl State {
         self.names.forget(name, now);
     }
 
-    /// Whose a client is that goes to an address: the service, and the address's name.
+    /// The service of a client that connects to an address, and the name of that address.
     pub(crate) fn find(
         &mut self,
         protocol: Protocol,
@@ -430,7 +433,7 @@ impl State {
         Some((Arc::clone(plan), name))
     }
 
-    /// What a firewall needs that knows nothing.
+    /// The changes for a firewall without any elements.
     pub(crate) fn everything(&self) -> Changes {
         let mut all =
             Changes { new_routes: self.routes.keys().copied().collect(), ..Changes::default() };
@@ -446,7 +449,7 @@ impl State {
         all
     }
 
-    /// Services, names with an address, and elements of the firewall.
+    /// The numbers of services, of names with an address, and of elements of the firewall.
     pub(crate) fn sizes(&self) -> (usize, usize, usize) {
         (self.plans.len(), self.names.len(), self.elements)
     }
@@ -481,7 +484,7 @@ impl State {
         }
     }
 
-    /// Whether there is room for it.
+    /// Claims a name for a service; true if there is room.
     fn claim(&mut self, plan: &Arc<Plan>, name: &Arc<str>, changes: &mut Changes) -> bool {
         if self.claims.get(name).is_some_and(|claims| claims.contains(&plan.id)) {
             return true;
@@ -496,7 +499,7 @@ impl State {
         true
     }
 
-    /// The other way; the caller takes the name from the service's.
+    /// Ends the claim; the caller removes the name from the service's.
     fn unclaim(&mut self, plan: &Plan, name: &Arc<str>, changes: &mut Changes) {
         if let Some(claims) = self.claims.get_mut(name) {
             claims.remove(&plan.id);
@@ -509,11 +512,11 @@ impl State {
         }
     }
 
-    /// Claims a network once more, or once less; whether there is room for it.
+    /// Adds or removes one claim to a network; true if there is room.
     fn cover(&mut self, plan: &Plan, net: IpNet, claim: bool, changes: &mut Changes) -> bool {
         let v6 = matches!(net, IpNet::V6(_));
         let of_family = |source: &&IpNet| matches!(source, IpNet::V6(_)) == v6;
-        // No client of the other family ever goes there.
+        // Clients of the other family never connect to this network.
         let weight = match &plan.sources {
             None => 1,
             Some(sources) => match sources.iter().filter(of_family).count() {

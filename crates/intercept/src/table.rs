@@ -1,4 +1,4 @@
-//! Which service a client is for.
+//! The choice of a service for a client.
 //!
 //! The more specific match wins, in this order:
 //! 1. the destination: the host name itself, then the wildcard with the longest domain, then `*`;
@@ -7,7 +7,7 @@
 //! 3. the narrowest network of allowed sources that has the client; any source comes last;
 //! 4. the service whose name comes first.
 //!
-//! A more specific destination whose ports or sources do not fit leaves the client to the next one.
+//! A client whose port or source does not fit a more specific destination goes to the next one.
 
 use std::{
     cmp::Reverse,
@@ -20,14 +20,14 @@ use ipnet::IpNet;
 
 use crate::service::{Address, Plan, Protocol};
 
-/// Services by what they claim.
+/// Services by their claims.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     names: HashMap<Arc<str>, Vec<Arc<Plan>>>,
     under: HashMap<Arc<str>, Vec<Arc<Plan>>>,
     every: Vec<Arc<Plan>>,
     nets: HashMap<IpNet, Vec<Arc<Plan>>>,
-    /// How many networks there are of each length, longest first; IPv4 and IPv6.
+    /// The number of networks of each prefix length, longest first; IPv4 and IPv6.
     lengths: [BTreeMap<Reverse<u8>, usize>; 2],
 }
 
@@ -74,7 +74,7 @@ impl Table {
         }
     }
 
-    /// The service for a client that wants to go to an address that may belong to a name.
+    /// The service for a client that connects to an address, which may belong to a name.
     pub(crate) fn find(
         &self,
         protocol: Protocol,
@@ -94,20 +94,20 @@ impl Table {
         levels.find_map(|plans| plans.get(best(plans)?))
     }
 
-    /// Services that claim a name, most specific first.
+    /// Services that claim a name, the most specific first.
     pub(crate) fn claiming<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [Arc<Plan>]> {
         let own = self.names.get(name).map(Vec::as_slice);
         let wild = parents(name).filter_map(|parent| self.under.get(parent).map(Vec::as_slice));
         own.into_iter().chain(wild).chain([self.every.as_slice()])
     }
 
-    /// Whether names that nobody has asked for yet are for a service.
+    /// True if a service has a wildcard for a name that has no address yet.
     pub(crate) fn is_wild(&self, name: &str) -> bool {
         !self.every.is_empty() || parents(name).any(|parent| self.under.contains_key(parent))
     }
 
-    /// The service that has a name, or the names below it, by a wildcard: the longest wildcard of those
-    /// that let the client in, and of its services the one whose name comes first.
+    /// The service that has a name, or the names below it, by a wildcard: the longest wildcard that
+    /// allows the client, and of its services the first one by name.
     pub(crate) fn wildcard_of(&self, name: &str, source: IpAddr) -> Option<&Arc<Plan>> {
         let domains = std::iter::once(name).chain(parents(name));
         let mut wild = domains.filter_map(|domain| self.under.get(domain)).chain([&self.every]);
@@ -139,14 +139,14 @@ fn take<K: std::hash::Hash + Eq>(from: &mut HashMap<K, Vec<Arc<Plan>>>, key: &K,
     }
 }
 
-/// The domains that a name is in, longest first.
+/// The domains of a name, the longest first.
 fn parents(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(name.split_once('.').map(|(_, rest)| rest), |rest| {
         rest.split_once('.').map(|(_, rest)| rest)
     })
 }
 
-/// Whether a wildcard's domain has a name.
+/// True if the domain of a wildcard has a name.
 pub(crate) fn is_under(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
 }

@@ -11,7 +11,7 @@ use crate::{
     shared::Shared,
 };
 
-/// How long nothing is accepted while the system has no room for another socket.
+/// The pause in accepting when the system has no room for another socket.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts until stopped.
@@ -38,16 +38,17 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener, stop: Cancel
     }
 }
 
-/// The client did not wait; that says nothing of the listener.
+/// True if the client has gone meanwhile, which says nothing about the listener.
 fn gone_already(problem: &io::Error) -> bool {
     matches!(problem.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
 fn take(shared: &Shared, stream: TcpStream, source: std::net::SocketAddr) -> io::Result<()> {
-    // The socket has the address that the client wanted to reach.
+    // The local address of the socket is the one that the client wanted to reach.
     let destination = stream.local_addr()?;
     let Some(arrival) = shared.arrival(Protocol::Tcp, source, destination) else {
-        // It went just now, or a program of this machine found the listener.
+        // The service was removed just now, or a program of this machine connected to the listener
+        // directly.
         stream.set_zero_linger()?;
         return Ok(());
     };

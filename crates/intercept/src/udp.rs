@@ -1,8 +1,8 @@
 //! Intercepted datagrams, in sessions.
 //!
-//! A session is a client's address and the destination it sends to. Its first datagram comes in at
-//! the common socket; then the session has a socket of its own, which has the destination's address
-//! and is connected to the client, and the system hands the datagrams of the session to it.
+//! A session is a client's address and a destination. Its first datagram arrives at the common
+//! socket. Then the session gets a socket of its own, which has the destination's address and is
+//! connected to the client, and the system passes the session's datagrams to it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,17 +31,17 @@ use crate::{
     socket,
 };
 
-/// Largest datagram.
+/// Largest datagram, in bytes.
 const MAX_DATAGRAM: usize = 65_507;
-/// Datagrams that came before the session had its socket; more are dropped.
+/// Most datagrams that wait before the session has its socket; more are dropped.
 const QUEUE: usize = 16;
-/// Sessions that may begin in a second, and at once. Each costs whoever carries it a circuit, and
-/// senders may lie about who they are.
+/// Sessions that may begin per second, and at once. Each session costs a circuit, and the source
+/// address of a datagram proves nothing.
 const RATE: (f64, u32) = (1_000.0, 2_000);
-/// The same of one client.
+/// Sessions that one client may begin per second, and at once.
 const RATE_OF_ONE: (f64, u32) = (500.0, 1_000);
-/// Where all places are taken, sessions make room that were silent for so long. Those of clients that
-/// have not answered to an answer come first.
+/// Times of silence after which sessions give their places to others, when all places are taken.
+/// Sessions of clients that have not reacted to an answer come first.
 const PATIENCE: Patience = Patience {
     own: Duration::from_secs(1),
     many: Duration::from_millis(100),
@@ -49,10 +49,10 @@ const PATIENCE: Patience = Patience {
     proven: Duration::from_secs(30),
 };
 
-/// The client, and where it sends to.
+/// The client, and the destination.
 type Key = (SocketAddr, SocketAddr);
 
-/// The sessions there are.
+/// The present sessions.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     live: Mutex<HashMap<Key, Arc<Live>>>,
@@ -61,7 +61,7 @@ pub(crate) struct Sessions {
     rates: Rates,
 }
 
-/// A session, as all who have to do with it know it.
+/// The parts of a session that the table, the task and the carrier share.
 #[derive(Debug)]
 pub(crate) struct Live {
     key: Key,
@@ -73,7 +73,7 @@ pub(crate) struct Live {
     sessions: Weak<Sessions>,
 }
 
-/// A session, as it is carried.
+/// A session for the carrier.
 #[derive(Debug)]
 pub(crate) struct Session {
     live: Arc<Live>,
@@ -93,25 +93,25 @@ impl Sessions {
         self.live.lock().values().filter(|live| !live.is_over()).count()
     }
 
-    /// A seat for a client's next session.
+    /// Takes a seat for a client's next session.
     fn seat(&self, client: SocketAddr, now: Instant) -> Option<Seat> {
         let may = self.rates.may(client.ip(), now) && self.rate.lock().try_take(1, now);
         if may { self.seats.take(client.ip(), now) } else { None }
     }
 
-    /// Ends those that nobody used for so long.
+    /// Ends sessions without use for this long.
     fn expire(&self, idle: Duration) {
         self.end(|live| live.seat.silence() >= idle);
     }
 
-    /// Ends those of services.
+    /// Ends the sessions of these services.
     pub(crate) fn end_services(&self, ids: &HashSet<Arc<str>>) {
         if !ids.is_empty() {
             self.end(|live| ids.contains(&live.service));
         }
     }
 
-    /// Ends all.
+    /// Ends all sessions.
     pub(crate) fn end_all(&self) {
         self.end(|_| true);
     }
@@ -126,7 +126,7 @@ impl Sessions {
         });
     }
 
-    /// Takes a session out, if it is this one that is in.
+    /// Removes a session, unless another one has taken its place.
     fn forget(&self, session: &Live) {
         let mut live = self.live.lock();
         if live.get(&session.key).is_some_and(|live| std::ptr::eq(&**live, session)) {
@@ -150,7 +150,7 @@ pub(crate) async fn run(shared: Arc<Shared>, socket: UdpSocket, stop: Cancellati
             }
             Err(problem) => {
                 shared.complain(|| tracing::warn!(%problem, "cannot read intercepted datagrams"));
-                // Most such errors are of one datagram; one that stays must not keep a processor.
+                // Most such errors concern one datagram; one that stays must not use up a processor.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
@@ -219,7 +219,7 @@ impl Live {
         self.seat.over().is_cancelled()
     }
 
-    /// The client sent something. If it was answered before, it is where it says it is.
+    /// Notes a datagram of the client. A client that was answered before proves to be at its address.
     fn heard(&self) {
         self.seat.touch();
         if self.answered.load(Ordering::Relaxed) {
@@ -239,7 +239,7 @@ impl Live {
         };
         match sent {
             Ok(_) => Ok(()),
-            // The client's socket is gone: nobody waits for more.
+            // The client's socket is gone, so that nothing more needs to be sent.
             Err(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => {
                 self.end();
                 Err(problem)
@@ -299,7 +299,7 @@ impl Drop for Session {
 
 fn read(socket: &UdpSocket) -> io::Result<Bytes> {
     thread_local! {
-        /// Datagrams are read into this and copied out in their size.
+        /// Datagrams are read into this buffer and copied out in their size.
         static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; MAX_DATAGRAM]);
     }
     SCRATCH.with_borrow_mut(|scratch| {

@@ -48,7 +48,7 @@ pub enum TableFull {
     Total(usize),
 }
 
-/// What an insertion did.
+/// The effect of an insertion.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inserted<K, V> {
     /// The entry was added.
@@ -56,7 +56,7 @@ pub enum Inserted<K, V> {
     /// The key was in the table with this value, which is replaced. The age of the entry starts
     /// anew.
     Replaced(V),
-    /// The entry was added, and this one evicted for it.
+    /// The entry was added, and another one, given here, was evicted for it.
     Evicted(K, V),
 }
 

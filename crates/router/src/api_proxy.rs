@@ -1,8 +1,7 @@
-//! The way to the controller's API through this router: `edge.apiProxy`
-//! (docs/protocol/config.md 5.8).
+//! A proxy to the controller's API: `edge.apiProxy` (docs/protocol/config.md 5.8).
 //!
-//! TLS ends here with the router's server certificate and begins anew towards the controller. What
-//! is said in between passes as it is; certificates of clients do not.
+//! TLS of clients ends here, with the router's server certificate, and a new TLS connection leads to
+//! the controller. The bytes in between pass unchanged; certificates of clients are not passed on.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,23 +25,24 @@ use weft_identity::{
 
 use crate::bindings::ingress::bind_streams;
 
-/// Most connections at once.
+/// Most connections at the same time.
 const MOST: usize = 256;
 /// Longest time for a handshake on either side.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Longest life of a connection: clients come again, and who holds one for nothing lets it go.
+/// Longest life of a connection. Clients dial again; an idle connection does not keep its place
+/// longer.
 const LIFE: Duration = Duration::from_secs(600);
-/// Wait after the system had no room for another connection.
+/// Wait after the system refused to open another connection.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What every connection needs.
+/// The values that all connections share.
 struct Proxy {
     upstream: HostPort,
     accept: TlsAcceptor,
     connect: TlsConnector,
 }
 
-/// Listens; answers where. It ends with `stop`.
+/// Listens on the configured address and returns the address in use. Listening ends with `stop`.
 ///
 /// # Errors
 /// When the address cannot be listened on, or TLS cannot be set up.
@@ -53,7 +53,8 @@ pub(crate) async fn start(
 ) -> io::Result<SocketAddr> {
     let server = ServerTls { alpn: &[ALPN_HTTP1], client_auth: ClientAuth::None };
     let server = server_config(identity, &server).map_err(io::Error::other)?;
-    // The router does not show who it is: it would be taken for the client.
+    // The router shows no certificate of its own: the controller would take the router for the
+    // client.
     let client = ClientTls {
         alpn: &[ALPN_HTTP1],
         trust: Trust::Identity(Arc::clone(identity)),
@@ -77,7 +78,8 @@ pub(crate) async fn start(
 async fn accept(listener: TcpListener, proxy: Arc<Proxy>, stop: &CancellationToken) {
     let places = Arc::new(Semaphore::new(MOST));
     loop {
-        // Without a place nobody is accepted: they wait in the queue of the system.
+        // A connection is accepted only when there is a place for it; others wait in the system's
+        // queue.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {

@@ -1,11 +1,12 @@
-//! Whether certificates lead to an authority that this router believes.
+//! The check that a certificate leads to an authority of this router's identity.
 
 use std::time::SystemTime;
 
 use rustls_pki_types::CertificateDer;
 use weft_identity::{Identity, Verify};
 
-/// Whether the leaf of a chain leads to an authority of the router's identity; the reason if not.
+/// Checks that the leaf of a chain leads to an authority of the router's identity; an error names
+/// the reason.
 pub(crate) fn leads_to_authority(
     identity: &Identity,
     chain: &[CertificateDer<'_>],

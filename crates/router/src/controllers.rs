@@ -1,4 +1,4 @@
-//! The controllers this router is connected to, and which of them to ask.
+//! The controllers that this router is connected to, and the choice of one to ask.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -9,32 +9,31 @@ use weft_wire::{Capabilities, Message, Version, WireError};
 
 use crate::seam::ControllerId;
 
-/// How long a channel may take to go.
+/// How long a channel may take to close.
 const GIVE_WAY: Duration = Duration::from_secs(2);
 
 /// A controller with an open control channel.
 #[derive(Clone)]
 pub(crate) struct Controller {
-    /// What it calls itself.
+    /// The id that the controller gave in its hello.
     pub(crate) id: ControllerId,
-    /// The way to it.
+    /// The control channel.
     pub(crate) channel: ChannelHandle,
-    /// What it can do.
+    /// The capabilities that the controller announced.
     pub(crate) capabilities: Capabilities,
-    /// Its release; none if it does not say.
+    /// The controller's release; `None` if it gave none.
     pub(crate) version: Option<Version>,
-    /// Address that was dialed.
+    /// The address that was dialed; if the controller dialed this router, the address that it came from.
     pub(crate) address: String,
 }
 
 impl Controller {
-    /// Whether this router dialed it.
+    /// True if this router dialed the controller.
     pub(crate) fn was_dialed(&self) -> bool {
         self.channel.peer().dialed
     }
 
-    /// Says that a message was not understood. The connection of a controller that sends what does
-    /// not follow its encoding is closed.
+    /// Logs that a message of the controller did not follow its encoding, and closes the channel.
     pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
         let content_type = message.content_type;
         let closes = problem.is_malformed();
@@ -59,16 +58,17 @@ impl fmt::Debug for Controller {
 pub(crate) struct Controllers {
     connected: RwLock<BTreeMap<ControllerId, Arc<Controller>>>,
     leader: Mutex<Option<ControllerId>>,
-    /// A heartbeat without answer for longer makes a controller the second choice.
+    /// A controller whose last heartbeat was unanswered for longer is asked only if no other one is
+    /// left.
     unresponsive_after: Duration,
-    /// Counts connects and disconnects.
+    /// Counts of connects and disconnects.
     changes: watch::Sender<u64>,
     /// Hosts and ports of all controllers of the network, connected or not.
     addresses: watch::Sender<Vec<(String, u16)>>,
 }
 
 impl Controllers {
-    /// None yet.
+    /// No controllers yet.
     pub(crate) fn new(unresponsive_after: Duration) -> Self {
         Self {
             connected: RwLock::default(),
@@ -79,12 +79,12 @@ impl Controllers {
         }
     }
 
-    /// Hosts and ports of all controllers of the network, now and whenever that changes.
+    /// Hosts and ports of all controllers of the network, and every change of them.
     pub(crate) fn addresses(&self) -> watch::Receiver<Vec<(String, u16)>> {
         self.addresses.subscribe()
     }
 
-    /// Says where all controllers of the network are.
+    /// Sets the hosts and ports of all controllers of the network.
     pub(crate) fn set_addresses(&self, addresses: Vec<(String, u16)>) {
         self.addresses.send_if_modified(|before| {
             let other = *before != addresses;
@@ -93,7 +93,7 @@ impl Controllers {
         });
     }
 
-    /// Adds a controller; false if one of this id is connected already.
+    /// Adds a controller; false if a controller of this id is connected already.
     pub(crate) fn add(&self, controller: Arc<Controller>) -> bool {
         {
             let mut connected = self.connected.write();
@@ -107,9 +107,9 @@ impl Controllers {
         true
     }
 
-    /// Closes the channel by which a controller has dialed this router, and waits a moment until it is
-    /// gone: the controller has answered a dial of this router, and a channel of its own making takes no
-    /// other's place with it.
+    /// Closes the channel by which this controller dialed the router, and waits until it is gone, for 2
+    /// s at most. It has to go because the controller has answered a dial of this router, and a
+    /// controller never replaces a channel by one that it dialed.
     pub(crate) async fn give_way(&self, id: &str) {
         let mut changes = self.changes();
         let Some(here) = self.get(id).filter(|one| !one.was_dialed()) else { return };
@@ -119,7 +119,7 @@ impl Controllers {
         let _ = tokio::time::timeout(GIVE_WAY, gone).await;
     }
 
-    /// Removes a controller whose channel is closed; false if another channel took its place.
+    /// Removes a controller whose channel has closed; false if another channel took its place.
     pub(crate) fn remove(&self, controller: &Controller) -> bool {
         {
             let mut connected = self.connected.write();
@@ -144,8 +144,8 @@ impl Controllers {
         connected.values().filter(|known| !known.channel.is_closed()).cloned().collect()
     }
 
-    /// The one to ask where any will do: it answers heartbeats, and soonest
-    /// (docs/protocol/control-plane.md 4).
+    /// The controller for requests that any controller can answer: the responsive one with the shortest
+    /// round trip (docs/protocol/control-plane.md 4).
     pub(crate) fn any(&self) -> Option<Arc<Controller>> {
         self.all().into_iter().min_by_key(|one| {
             let rtt = one.channel.liveness().rtt.unwrap_or(Duration::from_millis(1));
@@ -153,25 +153,25 @@ impl Controllers {
         })
     }
 
-    /// The one to ask for what changes the network: the leader while it answers, else any.
+    /// The controller for requests that change the network: the leader while it is responsive, else any.
     pub(crate) fn for_changes(&self) -> Option<Arc<Controller>> {
         let leader = self.leader().and_then(|id| self.get(&id));
         leader.filter(|leader| self.is_responsive(leader)).or_else(|| self.any())
     }
 
-    /// Whether a controller answers heartbeats in time.
+    /// True if the controller answers heartbeats in time.
     pub(crate) fn is_responsive(&self, controller: &Controller) -> bool {
         let liveness = controller.channel.liveness();
         let late = |time: Option<Duration>| time.is_some_and(|time| time > self.unresponsive_after);
         !controller.channel.is_closed() && !late(liveness.rtt) && !late(liveness.outstanding)
     }
 
-    /// The leader, as far as it is known.
+    /// The leader, if it is known.
     pub(crate) fn leader(&self) -> Option<ControllerId> {
         self.leader.lock().clone()
     }
 
-    /// A controller said that it is the leader.
+    /// Notes that a controller said that it is the leader.
     pub(crate) fn set_leader(&self, id: ControllerId) {
         let mut leader = self.leader.lock();
         if leader.as_ref() != Some(&id) {

@@ -48,25 +48,25 @@ use crate::{
     seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
-/// Part of the memory of the process that circuits may use.
+/// The budget of circuits is this fraction of the process's memory: a quarter.
 const BUDGET_SHARE: u64 = 4;
-/// How often files of identities are looked at.
+/// How often identity files are checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long taking rules out of the firewall may take.
+/// Longest time for removing rules from the firewall.
 const CLEAN_UP: Duration = Duration::from_secs(30);
-/// Used where the memory of the machine is not known.
+/// Memory in bytes that is assumed where the machine's is unknown.
 const FALLBACK_MEMORY: u64 = 4 << 30;
 
-/// What is asked of SDKs at one listener before they are let in.
+/// The limits of one listener for SDKs.
 #[derive(Clone, Debug)]
 pub struct EdgeLimits {
-    /// Of its socket.
+    /// Limits of its socket, which hold before TLS and the hello.
     pub listener: ListenerLimits,
-    /// Of the hello.
+    /// Limits of the hello.
     pub hello: AcceptOptions,
-    /// How long one may then take nothing of what is to be written to it; `None` for ever.
+    /// How long an SDK may accept none of the bytes to be written to it; `None` for ever.
     pub write_timeout: Option<Duration>,
-    /// Of the circuits that it dials: flow control, and how long making one may take.
+    /// Flow control of circuits that the SDK dials, and the time limit for making one.
     pub circuits: XgressOptions,
 }
 
@@ -81,34 +81,35 @@ impl Default for EdgeLimits {
     }
 }
 
-/// How the data half behaves.
+/// The options of the data half.
 #[derive(Clone, Debug)]
 pub struct DataOptions {
-    /// What the router calls itself.
+    /// The id of the router.
     pub router_id: String,
-    /// What it says it is.
+    /// The release that the router announces.
     pub version: VersionInfo,
-    /// Flow control of the tunneler's circuits, unless `dialers` has an entry for it.
+    /// Flow control of the tunneler's circuits, unless `dialers` has an entry for the tunneler.
     pub xgress: XgressOptions,
-    /// Reports, idle circuits, dialing.
+    /// The section `forwarder`: reports, idle circuits, dialing.
     pub forwarder: ForwarderConfig,
-    /// How applications are dialed.
+    /// The dialers of the file: how applications are dialed.
     pub dialers: Vec<XgressDialer>,
-    /// TLS towards applications with a `tls:` address.
+    /// TLS for applications with a `tls:` address.
     pub client_tls: Option<Arc<rustls::ClientConfig>>,
-    /// How long an end of direction for an old native SDK waits for the close that may follow it.
+    /// How long the end of a direction for an old native SDK waits for the close that may follow
+    /// it.
     pub fin_hold: Duration,
-    /// What the router does as a tunneler.
+    /// The options of the tunneler; `None` without one.
     pub tunnel: Option<TunnelOptions>,
-    /// How long the intervals are in which bytes of circuits are reported.
+    /// The length of the intervals for which bytes of circuits are reported.
     pub usage_interval: Duration,
-    /// Where messages of links and SDKs are written down.
+    /// The file for traced messages of links and SDKs.
     pub trace: Option<TraceFile>,
-    /// Where spans of dials go.
+    /// The recorder for spans of dials.
     pub spans: Spans,
-    /// SDK connections are read and written here.
+    /// The runtime that reads and writes connections of SDKs, links and applications.
     pub data_runtime: tokio::runtime::Handle,
-    /// Everything else happens here.
+    /// The runtime of all other tasks of the data half.
     pub control_runtime: tokio::runtime::Handle,
 }
 
@@ -124,13 +125,13 @@ pub struct DataHalf {
     listening: Mutex<Vec<Registration>>,
     links: OnceLock<Arc<Links>>,
     stop: CancellationToken,
-    /// Nothing new is taken.
+    /// Cancelled when nothing new is accepted any more.
     draining: CancellationToken,
     tunneling: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl DataHalf {
-    /// Starts without listening anywhere.
+    /// Starts the data half, without any listener.
     pub fn start(
         options: DataOptions,
         control: Arc<dyn Control>,
@@ -203,17 +204,17 @@ impl DataHalf {
         runtime.spawn(settle(Arc::clone(&self.forwarder), self.stop.clone()));
     }
 
-    /// Begins to tunnel, if the file asks for it. In mode `tproxy` this changes the machine; nothing
-    /// is done to traffic to controllers (host and port).
+    /// Starts the tunneler, if the file asks for one. In mode `tproxy` this changes the machine's
+    /// firewall; traffic to `controllers` (host and port) is never intercepted.
     ///
     /// # Errors
-    /// When clients are to be taken in and this machine cannot do it.
+    /// When clients are to be intercepted and this machine cannot do it.
     pub async fn tunnel(
         &self,
         controllers: watch::Receiver<Vec<(String, u16)>>,
     ) -> Result<(), InterceptError> {
         let Some(options) = self.options.tunnel.clone() else { return Ok(()) };
-        // Clients' sockets are read and written where circuits are.
+        // Sockets of clients are read and written on the same runtime as circuits.
         let runtime = &self.options.data_runtime;
         let first = controllers.borrow().clone();
         let interception = match interception(&options, &self.options.router_id, first) {
@@ -236,17 +237,19 @@ impl DataHalf {
         Ok(())
     }
 
-    /// Waits until nothing of a router that was shut down is left on the machine.
+    /// Waits until a router that was shut down has removed its rules from the machine.
     pub async fn gone(&self) {
         let tunneling = self.tunneling.lock().take();
         if let Some(tunneling) = tunneling
             && tokio::time::timeout(CLEAN_UP, tunneling).await.is_err()
         {
-            tracing::warn!("rules of the firewall may be left; the next start removes them");
+            tracing::warn!(
+                "rules of the firewall could not all be removed; the next start removes them"
+            );
         }
     }
 
-    /// Registers what is looked up when it is asked for.
+    /// Registers metrics whose values are read when a report is made.
     fn register(&self) {
         let gauge = |of: fn(&Self) -> u64| {
             let this = self.this.clone();
@@ -267,29 +270,29 @@ impl DataHalf {
         });
     }
 
-    /// How many links are being dialed, and how many may be.
+    /// How many links are being dialed, and how many may be at the same time.
     fn link_dials(&self) -> (usize, usize) {
         self.links.get().map_or((0, 0), |links| links.dials())
     }
 
-    /// The links as a health check tells of them.
+    /// The links as a health check shows them.
     pub(crate) fn link_details(&self) -> Vec<serde_json::Value> {
         let links = self.links.get().map(|links| links.all_reports()).unwrap_or_default();
         let measured = if links.is_empty() { Report::new() } else { self.measures().read() };
         links.iter().map(|link| health::link_detail(link, &measured)).collect()
     }
 
-    /// The routers at the ends of each link.
+    /// The routers at both ends of each link.
     pub(crate) fn link_peers(&self) -> HashMap<String, (String, String)> {
         self.links.get().map(|links| links.ends()).unwrap_or_default()
     }
 
-    /// Where messages are written down.
+    /// The file for traced messages.
     pub(crate) fn trace(&self) -> Option<TraceFile> {
         self.options.trace.clone()
     }
 
-    /// Everything that is measured.
+    /// The measurements of the router.
     pub(crate) fn measures(&self) -> &Arc<Measures> {
         self.forwarder.measures()
     }
@@ -316,11 +319,12 @@ impl DataHalf {
         Ok(address)
     }
 
-    /// Uses keys and certificates of an identity of its own that change while the router runs.
+    /// Follows the files of an identity that change while the router runs: later handshakes use the
+    /// new ones.
     pub(crate) fn follow(&self, identity: Arc<LiveIdentity>) {
         let stop = self.stop.clone();
         self.options.control_runtime.spawn(async move {
-            // The same complaint is made once.
+            // The same error is logged once.
             let mut complaint = String::new();
             loop {
                 tokio::select! {
@@ -336,7 +340,11 @@ impl DataHalf {
                     }
                     Ok(Err(problem)) if problem.to_string() != complaint => {
                         complaint = problem.to_string();
-                        tracing::warn!(%problem, "changed files of transport.wss.identity are not used yet");
+                        tracing::warn!(
+                            %problem,
+                            "the changed files of transport.wss.identity cannot be used; the \
+                             certificates of before stay in use"
+                        );
                     }
                     _ => {}
                 }
@@ -356,11 +364,11 @@ impl DataHalf {
         }
     }
 
-    /// The same over WebSockets, for programs in browsers. `tls` is that of the WebSockets, `inner`
-    /// that in which SDKs show who they are.
+    /// Listens for SDKs in browsers, over WebSockets. `tls` is the TLS of the WebSockets, `inner`
+    /// the TLS inside them, in which SDKs authenticate.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Self::listen_edge`].
     pub async fn listen_edge_websockets(
         &self,
         listeners: &Listeners,
@@ -380,7 +388,7 @@ impl DataHalf {
         Ok(address)
     }
 
-    /// Listens for programs that know nothing of the network. `tls` is what `tls:` addresses speak.
+    /// Listens for programs without an SDK. `tls` is the TLS of `tls:` addresses.
     ///
     /// # Errors
     /// When the address cannot be listened on.
@@ -402,7 +410,7 @@ impl DataHalf {
         );
         let address = config.address.clone();
         let (draining, stop) = (self.draining.clone(), self.stop.clone());
-        // A socket belongs to the runtime that it was made on.
+        // A socket has to be made on the runtime that it is used on.
         let begun = self.options.data_runtime.spawn(async move {
             if address.kind.is_datagram() {
                 let socket = ingress::bind_datagrams(&address).await?;
@@ -420,7 +428,8 @@ impl DataHalf {
         begun.await.map_err(io::Error::other)?
     }
 
-    /// Begins to link with other routers, of which controllers tell. Only the first call counts.
+    /// Starts to link with the other routers that controllers announce. Only the first call has an
+    /// effect.
     pub(crate) fn begin_links(
         &self,
         options: LinkOptions,
@@ -435,7 +444,8 @@ impl DataHalf {
         self.links.get_or_init(make);
     }
 
-    /// Listens for other routers. Answers where, and what they are told.
+    /// Listens for other routers. Returns the addresses in use and the listener that other routers
+    /// are told of.
     ///
     /// # Errors
     /// When the address cannot be listened on, or is taken by another protocol.
@@ -451,36 +461,37 @@ impl DataHalf {
         Ok(Some((bound, told)))
     }
 
-    /// The links, if there are to be any.
+    /// The links, once [`Self::begin_links`] was called.
     pub(crate) fn linking(&self) -> Option<Arc<Links>> {
         self.links.get().cloned()
     }
 
-    /// Ends when nothing new is taken any more.
+    /// Cancelled when nothing new is accepted any more.
     pub(crate) fn draining(&self) -> CancellationToken {
         self.draining.clone()
     }
 
-    /// How many links stand.
+    /// How many links are open.
     #[must_use]
     pub fn link_count(&self) -> usize {
         self.links.get().map_or(0, |links| links.count())
     }
 
-    /// How many routers that opened a link were refused for what they said.
+    /// How many routers that opened a link were refused because their hello or certificate was not
+    /// accepted.
     #[must_use]
     pub fn links_refused(&self) -> u64 {
         self.links.get().map_or(0, |links| links.refused())
     }
 
-    /// What was thrown away since the start.
+    /// Counts of the messages thrown away since the start.
     #[must_use]
     pub fn dropped_messages(&self) -> seam::Dropped {
         self.forwarder.drops().seen()
     }
 
-    /// Takes nothing new: no connections, circuits or terminators. What is hosted here is hosted
-    /// elsewhere from now on; circuits that are up stay.
+    /// Accepts no new connections, circuits or terminators. The terminators of this router are
+    /// removed, so that other hosts get new dials; circuits that are up stay.
     pub fn drain(&self) {
         self.draining.cancel();
         self.listening.lock().clear();
@@ -488,7 +499,7 @@ impl DataHalf {
         self.tunnel.host_nothing();
     }
 
-    /// Stops listening, closes SDK connections and ends what runs in the background.
+    /// Stops listening, closes SDK connections and ends the tasks in the background.
     pub fn shutdown(&self) {
         self.listening.lock().clear();
         self.edge.close_all("the router is shutting down");
@@ -504,7 +515,7 @@ impl DataHalf {
         self.forwarder.counts()
     }
 
-    /// Bytes that circuits buffer here.
+    /// Bytes that circuits hold on this router.
     #[must_use]
     pub fn budget_used(&self) -> u64 {
         self.forwarder.budget().used()
@@ -515,7 +526,8 @@ impl DataHalf {
         &self.edge
     }
 
-    /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
+    /// Sets a route up, dialing first if the route names an egress; nothing is left behind on
+    /// failure.
     async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
         if self.draining.is_cancelled() && self.forwarder.circuit(&command.circuit).is_none() {
             return Err(RouteFailure {
@@ -526,7 +538,8 @@ impl DataHalf {
         let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
         let set_up = self.forwarder.set_up(&command.circuit, &command.controller, attempt)?;
         set_up.circuit().carried.tag(&command.tags);
-        // An unroute that comes from now on finds the circuit.
+        // An unroute that comes from now on finds the circuit in the table; one that came before
+        // cancelled the command.
         if command.taken_down.is_cancelled() {
             return Err(seam::RouteFailure::taken_down());
         }
@@ -547,8 +560,8 @@ impl DataHalf {
         Ok(peer_data)
     }
 
-    /// Without a dialer in its file a router terminates nothing for applications without an SDK
-    /// (docs/router-config.md). Whichever it has, the others have defaults.
+    /// Refuses to dial for applications without an SDK if the file has no dialer at all
+    /// (docs/router-config.md). With any dialer in the file, the other bindings have defaults.
     fn may_dial(&self, binding: &str) -> Result<(), RouteFailure> {
         if !self.options.dialers.is_empty() {
             return Ok(());
@@ -597,7 +610,7 @@ impl DataHalf {
         }
     }
 
-    /// How a binding that dials addresses behaves.
+    /// The options of a binding that dials addresses.
     fn dialer(&self, binding: DialerBinding) -> Dialer {
         let configured = self.options.dialers.iter().find(|one| one.binding == binding);
         let options = configured.map(|one| one.options.clone()).unwrap_or_default();
@@ -613,7 +626,7 @@ impl DataHalf {
 impl seam::Data for DataHalf {
     fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
         let this = self.this.clone();
-        // Applications' sockets are read and written where circuits are.
+        // Sockets of applications are read and written on the same runtime as circuits.
         let runtime = self.options.data_runtime.clone();
         async move {
             let gone = || RouteFailure {
@@ -651,7 +664,7 @@ impl seam::Data for DataHalf {
         match binding {
             "edge" => self.edge.hosts(terminator),
             "tunnel" => self.tunnel.hosts(terminator),
-            // An address can always be tried.
+            // An address can always be dialed.
             other => direct(other).is_some(),
         }
     }
@@ -713,7 +726,7 @@ impl seam::Data for DataHalf {
     }
 }
 
-/// Brings rates up to date, and looks at what is looked at now and then.
+/// Brings rates up to date at every interval, and measures the queues of links and the ends.
 async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
     let mut ticks = tokio::time::interval(weft_metrics::TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -732,7 +745,7 @@ async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
     }
 }
 
-/// Has no service get what becomes known as a controller's.
+/// Excludes the addresses of controllers from interception, as they become known.
 async fn keep_controllers(
     interception: Weak<Interception>,
     mut controllers: watch::Receiver<Vec<(String, u16)>>,
@@ -748,10 +761,10 @@ async fn keep_controllers(
     }
 }
 
-/// Writes into the book what circuits carried, whenever an interval is over.
+/// Writes the bytes that circuits carried into the book, whenever an interval is over.
 async fn settle(forwarder: Arc<Forwarder>, stop: CancellationToken) {
     loop {
-        // Also soon after a clock that was set.
+        // At most a minute, so that a clock that was set is noticed soon.
         let wait = forwarder.measures().book.left().min(Duration::from_secs(60));
         tokio::select! {
             () = stop.cancelled() => return,
@@ -777,8 +790,8 @@ fn direct(binding: &str) -> Option<DialerBinding> {
     }
 }
 
-/// Ends of circuits as the configuration wants them. A file that names a key of the original's window
-/// gets the original's window, with just these figures.
+/// The options for ends of circuits, from the configuration. A file that names a key of the
+/// original's window gets that window with exactly these figures.
 fn end_options(xgress: &XgressOptions) -> Options {
     let window = if xgress.tx_portal_named { WindowKind::Original } else { WindowKind::Adaptive };
     Options {

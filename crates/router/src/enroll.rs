@@ -1,9 +1,10 @@
 //! How a router gets its certificates: from a one-time token to the files of its `identity`
 //! section.
 //!
-//! The key is made here and never leaves; it is written before the token is spent, which also shows
-//! that the directory can be written to. The certificates and the bundle follow the controller's
-//! answer, each file whole or not at all (docs/protocol/edge-control-plane.md 17.1).
+//! The key is made here and never leaves this machine. It is written before the token is used,
+//! which also shows that the directory is writable. The certificates and the bundle are written
+//! after the controller's answer, each file whole or not at all
+//! (docs/protocol/edge-control-plane.md 17.1).
 
 use std::{
     fs,
@@ -17,12 +18,12 @@ use weft_config::{
 };
 use weft_identity::{KeyAlgorithm, Location, PrivateKey, San, Subject, write_private};
 
-/// A router that is enrolled now.
+/// A router that has been enrolled.
 #[derive(Debug, Clone)]
 pub struct Enrolled {
     /// Id of the router.
     pub id: String,
-    /// Where it will look for controllers.
+    /// The addresses at which the router will look for controllers.
     pub endpoints: Vec<String>,
 }
 
@@ -30,7 +31,7 @@ pub struct Enrolled {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnrollError {
-    /// The file says nothing about certificates.
+    /// The configuration file has no section for the names in the certificates.
     #[error(
         "the section `edge.csr` (or `csr`) is missing: it names what the certificates are to be \
          valid for"
@@ -43,10 +44,10 @@ pub enum EnrollError {
         section: String,
         /// The key in it.
         key: &'static str,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
-    /// Another key for the server certificate.
+    /// The server certificate is to have a key of its own.
     #[error(
         "{section}.server_key names another file than {section}.key: enrollment makes one key for \
          both certificates, leave `server_key` out"
@@ -64,7 +65,7 @@ pub enum EnrollError {
     /// The token is too old.
     #[error("the enrollment token has expired; re-enroll the router to get a new one ({0})")]
     Expired(String),
-    /// Nobody to connect to.
+    /// No address of a controller is known.
     #[error(
         "neither the configuration (`ctrl.endpoint`) nor the token says where the controller is"
     )]
@@ -77,10 +78,10 @@ pub enum EnrollError {
         /// The error.
         source: std::io::Error,
     },
-    /// Keys and certificates.
+    /// A key or certificate is not usable.
     #[error(transparent)]
     Identity(#[from] weft_identity::Error),
-    /// The controller, or the way to it.
+    /// The controller refused, or could not be reached.
     #[error(transparent)]
     Client(weft_client::Error),
 }
@@ -95,11 +96,12 @@ impl From<weft_client::Error> for EnrollError {
     }
 }
 
-/// Enrolls the router of a configuration with the token of a JWT.
+/// Enrolls the router of a configuration with a one-time token (JWT).
 ///
 /// # Errors
-/// When the configuration does not say what to write where, the token is of no use, or the
-/// controller cannot be reached. Nothing but the key has been written then, unless a write failed.
+/// When the configuration does not name the files to write, the token is not valid, or the
+/// controller cannot be reached. Only the key has been written in these cases; after a failed
+/// write, other files may have been.
 pub async fn enroll(config: &RouterConfig, jwt: &str) -> Result<Enrolled, EnrollError> {
     let names = names(config.csr.as_ref().ok_or(EnrollError::NoCsr)?);
     let files = Files::of(config)?;
@@ -121,7 +123,7 @@ pub async fn enroll(config: &RouterConfig, jwt: &str) -> Result<Enrolled, Enroll
     Ok(Enrolled { id: certs.id, endpoints })
 }
 
-/// What is asked for in the certificates; also for their renewal.
+/// The names asked for in the certificates, also when they are renewed.
 pub(crate) fn names(csr: &CsrConfig) -> RouterNames {
     let subject = Subject {
         country: csr.country.clone(),
@@ -178,7 +180,7 @@ impl Files {
         })
     }
 
-    /// The key that is there, or a new one (P-256). The directories of all files are there then.
+    /// Reads the key, or makes a new one (P-256), and makes the directories of all files.
     fn key(&self) -> Result<PrivateKey, EnrollError> {
         for path in [&self.key, &self.cert, &self.server_cert, &self.ca] {
             make_directory_of(path)?;
@@ -194,7 +196,8 @@ impl Files {
         }
     }
 
-    /// The client certificate last: with it the identity is complete.
+    /// Writes the certificates; the client certificate comes last, because the identity is complete
+    /// with it.
     fn write(&self, certs: &RouterCerts) -> Result<(), EnrollError> {
         write_private(&self.ca, certs.ca.as_bytes())?;
         write_private(&self.server_cert, certs.server_cert.as_bytes())?;
@@ -210,14 +213,14 @@ fn make_directory_of(path: &Path) -> Result<(), EnrollError> {
     }
 }
 
-/// The configuration's addresses, else the token's.
+/// The addresses of controllers in the configuration, or else those of the token.
 fn endpoints(config: &RouterConfig, token: &[String]) -> Result<Vec<String>, EnrollError> {
     let configured: Vec<String> = config.ctrl.endpoints.iter().map(ToString::to_string).collect();
     let endpoints = if configured.is_empty() { token.to_vec() } else { configured };
     if endpoints.is_empty() { Err(EnrollError::NoEndpoints) } else { Ok(endpoints) }
 }
 
-/// Writes the endpoints file; ids of controllers are learned when they are met.
+/// Writes the endpoints file. The ids of controllers are added when the router meets them.
 fn remember(path: &Path, endpoints: &[String]) -> Result<(), EnrollError> {
     make_directory_of(path)?;
     let endpoint = |address: &String| Endpoint { address: address.clone(), groups: Vec::new() };
@@ -229,7 +232,7 @@ fn remember(path: &Path, endpoints: &[String]) -> Result<(), EnrollError> {
     Ok(write_private(path, file.to_text().as_bytes())?)
 }
 
-/// Deletes a data model of a former enrollment.
+/// Deletes the data model of an earlier enrollment.
 fn forget(path: &Path) -> Result<(), EnrollError> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {

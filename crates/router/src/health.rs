@@ -1,5 +1,5 @@
-//! Health checks of a router (docs/protocol/operations.md 6): whether controllers answer, and how
-//! many links there are.
+//! Health checks of a router (docs/protocol/operations.md 6): answers of controllers, and the
+//! number of links.
 
 use std::{
     sync::{Arc, Weak},
@@ -16,7 +16,7 @@ use weft_wire::{Message, content_type, metrics::link_latency_name};
 
 use crate::{controllers::Controllers, data::DataHalf};
 
-/// The checks of a router.
+/// The health checks of a router.
 #[derive(Debug)]
 pub(crate) struct Health {
     controllers: Check,
@@ -51,7 +51,7 @@ impl Health {
         health
     }
 
-    /// What the checks found last.
+    /// The last outcome of each check.
     pub(crate) fn seen(&self) -> [(&'static str, Outcome); 2] {
         [self.controllers.seen(), self.links.seen()]
     }
@@ -77,7 +77,7 @@ impl Health {
             let (count, wanted) = (links.len(), options.min_links as usize);
             let problem = (count < wanted)
                 .then(|| format!("link count {count} less than configured minimum of {wanted}"));
-            // The original says `null` where there is none.
+            // The original shows `null` if there is no link.
             let details = if links.is_empty() { Value::Null } else { Value::Array(links) };
             self.links.found(Outcome::new(SystemTime::now(), begun.elapsed(), problem, details));
             tokio::time::sleep(options.link_interval.max(LEAST)).await;
@@ -85,7 +85,7 @@ impl Health {
     }
 }
 
-/// Checks are not made more often.
+/// Shortest interval between two runs of a check.
 const LEAST: Duration = Duration::from_millis(100);
 
 /// Pings every controller; one answer is enough.
@@ -107,7 +107,7 @@ async fn ping_all(controllers: &Controllers, timeout: Duration) -> Result<(), St
     Err("control channels are slow".to_owned())
 }
 
-/// A link as the check tells of it.
+/// A link as the check shows it.
 pub(crate) fn link_detail(link: &crate::seam::LinkReport, measured: &Report) -> Value {
     let mut addresses = Map::new();
     for one in &link.connections {

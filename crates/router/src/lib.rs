@@ -1,8 +1,29 @@
-//! The router: control, access, links, forwarder and bindings.
+//! A router: it carries circuits between SDKs, applications and other routers.
 //!
-//! Two halves meet in [`seam`]: the data half (forwarder, bindings) moves payloads, the control
-//! half (control channels, access) talks to controllers. [`Router`] puts them together;
-//! [`enroll`](enroll::enroll) gets the certificates it needs first.
+//! ```text
+//!  SDKs, applications ──> bindings ─┐                    ┌─> bindings ──> SDKs, applications
+//!                                   ├──> forwarder ──────┤
+//!  other routers ───────> links ────┘        │           └─> links ─────> other routers
+//!                                          (seam)
+//!  controllers <────> control channels ── access (data model, who may dial and bind)
+//! ```
+//!
+//! Two halves meet in [`seam`]: the data half (bindings, links, forwarder) moves payloads; the control
+//! half (control channels, access) talks to controllers. [`Router`] puts them together.
+//! [`enroll`](enroll::enroll) gets a router its certificates before its first start.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use weft_config::RouterConfig;
+//! use weft_router::{Router, Runtimes};
+//!
+//! let file = RouterConfig::from_path("router.yaml".as_ref())?;
+//! let router = Router::start(&file.config, Runtimes::own()?).await?;
+//! router.online().await; // a controller has sent the data model
+//! router.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
 
 mod access;
 mod api_proxy;

@@ -1,8 +1,8 @@
-//! Settings of this router that a controller keeps: how it links (`managedConfig`;
+//! Settings for links that a controller keeps for this router (`managedConfig`;
 //! docs/protocol/edge-control-plane.md 6.2, docs/protocol/management-api.md 8).
 //!
-//! The file has the last word: what it does not allow, or says itself, is not taken from a controller. What is
-//! wrong is not taken either, and what was taken before it goes on.
+//! The router's file comes first: a setting that the file does not allow or has itself is not taken from a
+//! controller. A config with a mistake is not taken either, and the settings taken before it stay.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,29 +18,29 @@ use crate::{access::ManagedConfigs, control::ControlHalf, link::Links, seam::Lin
 
 /// The config type of links.
 pub(crate) const LINK: &str = "router.link.v1";
-/// How often an address that is taken is tried again.
+/// How often listening on an address in use is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Whether a controller may say how this router links: the file allows it and says nothing itself.
+/// True if a controller may set how this router links: the file allows it and has no links of its own.
 pub(crate) fn links_are_managed(config: &RouterConfig) -> bool {
     let link = &config.link;
     config.allows_managed(LINK) && link.listeners.is_empty() && link.dialers.is_empty()
 }
 
-/// Links as controllers say.
+/// Applies the settings for links that controllers send.
 pub(crate) struct ManagedLinks {
     pub(crate) links: Arc<Links>,
     pub(crate) control: ControlHalf,
     pub(crate) sockets: Arc<Listeners>,
     pub(crate) tls: TlsSource,
     pub(crate) wanted: watch::Receiver<ManagedConfigs>,
-    /// How long a link may be silent where nothing is said of that.
+    /// The longest silence of a link, where the config does not set one.
     pub(crate) unresponsive: Duration,
-    /// Nothing new is taken any more.
+    /// Cancelled when nothing new is accepted any more.
     pub(crate) draining: CancellationToken,
 }
 
-/// A listener that is open.
+/// An open listener.
 struct Open {
     config: ListenerConfig,
     told: LinkListener,
@@ -48,7 +48,7 @@ struct Open {
 }
 
 impl ManagedLinks {
-    /// Follows what controllers say until the router drains.
+    /// Applies each new config until the router drains.
     pub(crate) async fn follow(self) {
         let draining = self.draining.clone();
         let _ = draining.run_until_cancelled(self.run()).await;
@@ -82,7 +82,7 @@ impl ManagedLinks {
         }
     }
 
-    /// What a config says; none if it cannot be taken. Without a config there are no links.
+    /// Reads a config; `None` if it has a mistake. Without a config there are no links.
     fn read(&self, json: Option<&str>) -> Option<LinkConfig> {
         match LinkConfig::from_managed(json.unwrap_or("{}"), self.unresponsive) {
             Ok((config, warnings)) => {
@@ -91,18 +91,21 @@ impl ManagedLinks {
                     listeners,
                     dialers,
                     warnings,
-                    "links are as a controller says ({LINK})"
+                    "settings for links of a controller are in use ({LINK})"
                 );
                 Some(config)
             }
             Err(problem) => {
-                tracing::error!(problem, "what a controller says of links is not taken ({LINK})");
+                tracing::error!(
+                    problem,
+                    "settings for links of a controller have a mistake and are not used ({LINK})"
+                );
                 None
             }
         }
     }
 
-    /// Opens and closes listeners. False if one could not be opened.
+    /// Opens and closes listeners. False if one of them could not be opened.
     async fn listen(&self, setup: &LinkConfig, open: &mut Vec<Open>) -> bool {
         let wanted: Vec<_> =
             setup.listeners.iter().filter(|one| one.bind.kind == AddressKind::Tls).collect();
@@ -119,7 +122,11 @@ impl ManagedLinks {
                     is_other = true;
                 }
                 Err(problem) => {
-                    tracing::error!(%problem, "a listener that a controller wants is not open ({LINK})");
+                    tracing::error!(
+                        %problem,
+                        "a listener for links that a controller set could not be opened; it is \
+                         tried again ({LINK})"
+                    );
                     is_complete = false;
                 }
             }

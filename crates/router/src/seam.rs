@@ -1,4 +1,4 @@
-//! What the two halves of the router ask of each other.
+//! The interface between the two halves of the router.
 //!
 //! The *data half* (forwarder, bindings) moves payloads and knows no controller; the *control
 //! half* (control channels, access) talks to controllers and moves no payload. They meet only
@@ -25,51 +25,51 @@ pub type PeerData = BTreeMap<u32, Bytes>;
 /// The id of a controller, as it gave it in its hello.
 pub type ControllerId = Arc<str>;
 
-/// What a circuit is to be used for, or what a service session allows.
+/// A use of a service: the purpose of a circuit, or the permission of a service session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Use {
-    /// Reach the service.
+    /// To reach the service.
     Dial,
-    /// Host the service.
+    /// To host the service.
     Bind,
 }
 
-/// Which end of a circuit.
+/// An end of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// The dialing side.
+    /// The dialer's end.
     Initiator,
-    /// The hosting side.
+    /// The host's end.
     Terminator,
 }
 
-/// What the asker should do after a refusal (docs/protocol/sdk.md 6).
+/// What a client should do after a refusal (docs/protocol/sdk.md 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RetryHint {
-    /// As it sees fit.
+    /// The client decides.
     #[default]
     Default = 0,
-    /// The other side is busy: later.
+    /// Try again later, because the other side is busy.
     TooBusy = 1,
-    /// Begin anew with a new session.
+    /// Begin again with a new session.
     StartOver = 2,
-    /// Asking again is pointless.
+    /// Do not try again: the answer would be the same.
     NotRetriable = 3,
 }
 
-/// Why something was not done, in the words and numbers an SDK is told (docs/protocol/sdk.md 6).
+/// A refusal with the text and numbers that an SDK is sent (docs/protocol/sdk.md 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Error code of the edge protocol, 0 to 15.
     pub code: u32,
-    /// What the asker should do.
+    /// What the client should do.
     pub hint: RetryHint,
-    /// Says what was wrong; never empty, because an SDK reads an empty text as "log in again".
+    /// What was wrong; never empty, because an SDK reads an empty text as "log in again".
     pub message: String,
     /// Ids of the posture checks that failed, sorted.
     pub failing_checks: Vec<String>,
-    /// The circuit that was begun, if there was one.
+    /// Id of the circuit that was begun, if there was one.
     pub circuit: Option<String>,
 }
 
@@ -92,70 +92,70 @@ pub struct Session {
     pub token: String,
     /// Id of the identity.
     pub identity: String,
-    /// Name of the identity, when the data model knows it.
+    /// Name of the identity, if the data model has it.
     pub identity_name: Option<String>,
-    /// Whether the session is an opaque one, bound to the controller that announced it.
+    /// True for an opaque session, which is valid with the controller that announced it.
     pub legacy: bool,
-    /// The controller that announced a legacy session.
+    /// The controller that announced an opaque session.
     pub controller: Option<ControllerId>,
     /// SHA-1 fingerprints, lowercase hex, of the certificates the SDK presented, leaf first.
     pub fingerprints: Vec<String>,
 }
 
-/// A service session, or a service named outright, that [`Access`] has judged.
+/// A service session, or a service that the client named itself, which [`Access`] has allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Id of the service.
     pub service: String,
-    /// Id of the service session; empty when there is none behind it.
+    /// Id of the service session; empty without one.
     pub service_session: String,
     /// The token as the SDK sent it.
     pub token: String,
-    /// What it was judged for.
+    /// The use that was allowed.
     pub purpose: Use,
 }
 
-/// A circuit wanted for an SDK.
+/// The request of an SDK for a circuit.
 #[derive(Clone, Debug)]
 pub struct CircuitRequest {
-    /// Who asks.
+    /// The API session of the SDK.
     pub session: Arc<Session>,
-    /// What for.
+    /// The service and the permission to dial it.
     pub grant: Grant,
-    /// Which instance of the service; empty for any.
+    /// The instance of the service; empty for any.
     pub instance: String,
-    /// What the hosting side is told.
+    /// Headers for the host.
     pub peer_data: PeerData,
-    /// How long to wait for the controller.
+    /// Longest wait for the controller.
     pub timeout: Duration,
-    /// The span that the controller's belong to.
+    /// The span of the dial, parent of the controller's spans.
     pub trace: Option<TraceContext>,
 }
 
-/// A circuit wanted by the router's own tunneler.
+/// The request of the router's own tunneler for a circuit.
 #[derive(Clone, Debug)]
 pub struct TunnelCircuitRequest {
     /// Name or id of the service.
     pub service: String,
-    /// Which instance; empty for any.
+    /// The instance of the service; empty for any.
     pub instance: String,
-    /// What the hosting side is told.
+    /// Headers for the host.
     pub peer_data: PeerData,
-    /// How long to wait for the controller.
+    /// Longest wait for the controller.
     pub timeout: Duration,
 }
 
-/// A circuit wanted by a listener that is not of the edge: no session stands behind it, so that the
-/// controller judges the router itself.
+/// The request of a listener other than `edge` for a circuit. There is no session, so that the
+/// controller decides on the rights of the router itself.
 #[derive(Clone, Debug)]
 pub struct BindingCircuitRequest {
-    /// What the client calls itself; may be empty.
+    /// The client's name for itself; may be empty.
     pub client: String,
     /// Name or id of the service, or `instance@service`.
     pub service: String,
-    /// What the hosting side is told.
+    /// Headers for the host.
     pub peer_data: PeerData,
-    /// How long to wait for the controller.
+    /// Longest wait for the controller.
     pub timeout: Duration,
 }
 
@@ -166,219 +166,221 @@ pub struct Circuit {
     pub id: String,
     /// The address under which the initiator's end registers with the forwarder.
     pub address: String,
-    /// What the hosting side told.
+    /// Headers from the host.
     pub peer_data: PeerData,
     /// The controller that owns the circuit.
     pub controller: ControllerId,
 }
 
-/// How a terminator is preferred over others (docs/protocol/sdk.md 5, header 1005).
+/// The precedence of a terminator (docs/protocol/sdk.md 5, header 1005).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precedence {
-    /// As any other.
+    /// After those that are required.
     #[default]
     Default,
     /// Before all others.
     Required,
-    /// Only when nothing else is left.
+    /// Only if no other one is left.
     Failed,
 }
 
-/// Who hosts behind a terminator.
+/// The host behind a terminator.
 #[derive(Clone, Debug)]
 pub enum Host {
     /// An SDK.
     Sdk {
-        /// Its session.
+        /// The API session of the SDK.
         session: Arc<Session>,
-        /// The bind session.
+        /// The service and the permission to host it.
         grant: Grant,
     },
-    /// The router's own tunneler, for this service.
+    /// The router's own tunneler.
     Tunnel {
         /// Id of the service.
         service: String,
     },
 }
 
-/// A terminator wanted.
+/// The request for a terminator.
 #[derive(Clone, Debug)]
 pub struct TerminatorRequest {
-    /// Chosen by the router: id and address at once.
+    /// Id and address of the terminator, chosen by the router.
     pub id: String,
-    /// Who hosts.
+    /// The host.
     pub host: Host,
-    /// Which instance of the service; empty for none.
+    /// The instance that the host offers; empty for none.
     pub instance: String,
-    /// Proof that the instance is the same host's.
+    /// A secret that shows that hosts of one instance are the same.
     pub instance_secret: Bytes,
-    /// What dialers are told, the host's public key for instance.
+    /// Headers for dialers, for instance the host's public key.
     pub peer_data: PeerData,
-    /// 0 to 65535.
+    /// The cost, 0 to 65535.
     pub cost: u16,
-    /// Preference.
+    /// The precedence.
     pub precedence: Precedence,
 }
 
-/// What changes of a terminator; absent stays.
+/// A change of a terminator; `None` leaves a value as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TerminatorUpdate {
-    /// New cost.
+    /// The new cost.
     pub cost: Option<u16>,
-    /// New preference.
+    /// The new precedence.
     pub precedence: Option<Precedence>,
 }
 
-/// Where another router takes links.
+/// A listener for links of another router.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkListener {
-    /// Where it is dialed, `tls:host:port`.
+    /// The address to dial, `tls:host:port`.
     pub address: String,
-    /// For example `tls`.
+    /// The protocol, for example `tls`.
     pub protocol: String,
-    /// A dialer shares one of these.
+    /// Groups of the listener; a dialer has to be in one of them.
     pub groups: Vec<String>,
-    /// Its name in the key of links; empty is `default`.
+    /// The listener's name in the key of links; empty means `default`.
     pub local_binding: String,
 }
 
-/// How another router is, as a controller says.
+/// The state of another router, as a controller reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerState {
     /// Connected to the controller.
     Healthy,
-    /// Not connected to it.
+    /// Not connected to the controller.
     Unhealthy,
-    /// No router of the network any more.
+    /// Deleted from the network.
     Removed,
 }
 
-/// News about another router.
+/// A report about another router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its id.
+    /// Id of the router.
     pub id: String,
-    /// Its release; empty if it is not connected.
+    /// The release of the router; empty if it is not connected.
     pub version: String,
-    /// How it is.
+    /// The state of the router.
     pub state: PeerState,
-    /// Where it takes links.
+    /// Its listeners for links.
     pub listeners: Vec<LinkListener>,
 }
 
 /// A connection of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConnection {
-    /// `link.default`, `link.ack`, `single`, `payload` or `ack`.
+    /// The kind: `link.default`, `link.ack`, `single`, `payload` or `ack`.
     pub kind: String,
-    /// This side, `tcp:host:port`.
+    /// The address of this side, `tcp:host:port`.
     pub local: String,
-    /// The other side.
+    /// The address of the other side.
     pub remote: String,
 }
 
-/// A link that this router dialed, as controllers are told.
+/// A link that this router dialed, as it is reported to controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkReport {
-    /// Its id.
+    /// Id of the link.
     pub id: String,
     /// The router at the other end.
     pub peer: String,
-    /// For example `tls`.
+    /// The protocol, for example `tls`.
     pub protocol: String,
     /// The address that was dialed.
     pub address: String,
-    /// Number of the dial.
+    /// How often the link was dialed.
     pub iteration: u32,
-    /// Goes up when a connection comes or goes.
+    /// A number that goes up when a connection comes or goes.
     pub state: u32,
-    /// Its connections.
+    /// The connections of the link.
     pub connections: Vec<LinkConnection>,
 }
 
-/// What was measured of a link in an interval.
+/// The latency of a link, measured in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkLatency {
-    /// Its id.
+    /// Id of the link.
     pub id: String,
-    /// How many round trips.
+    /// The number of measured round trips.
     pub count: u64,
-    /// Nanoseconds: their mean, the shortest, the longest.
+    /// The mean, in nanoseconds.
     pub mean: f64,
-    /// The shortest.
+    /// The shortest round trip, in nanoseconds.
     pub min: u64,
-    /// The longest.
+    /// The longest round trip, in nanoseconds.
     pub max: u64,
 }
 
-/// Why a router that opens a link was not found good.
+/// Why a router that opens a link was not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unverified {
-    /// A controller says no, with its reason.
+    /// A controller refused, for this reason.
     Refused(String),
     /// No controller could be asked, for this reason.
     NotAsked(String),
 }
 
-/// What bindings ask of the controllers.
+/// Requests of bindings to the controllers.
 pub trait Control: Send + Sync + 'static {
-    /// Has a circuit made for an SDK.
+    /// Asks for a circuit for an SDK.
     fn create_circuit(
         &self,
         request: CircuitRequest,
     ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
 
-    /// Has a circuit made for the router's own tunneler.
+    /// Asks for a circuit for the router's own tunneler.
     fn create_tunnel_circuit(
         &self,
         request: TunnelCircuitRequest,
     ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
 
-    /// Has a circuit made for a listener that is not of the edge.
+    /// Asks for a circuit for a listener other than `edge`.
     fn create_binding_circuit(
         &self,
         request: BindingCircuitRequest,
     ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
 
-    /// Has a terminator made. Retries while controllers are busy or away; resolves when it is
-    /// established, or refused for good. Dropping the future gives up. An established terminator
-    /// is kept established over reconnects until it is removed.
+    /// Asks for a terminator. The request is repeated while controllers are busy or away; the future
+    /// resolves when the terminator is established, or refused for good. Dropping the future cancels
+    /// the request. An established terminator is established again after reconnects, until it is
+    /// removed.
     fn create_terminator(
         &self,
         request: TerminatorRequest,
     ) -> BoxFuture<'static, Result<(), Refusal>>;
 
-    /// Changes cost or preference of a terminator.
+    /// Changes the cost or the precedence of a terminator.
     fn update_terminator(&self, id: &str, update: TerminatorUpdate);
 
-    /// Removes terminators; retried until a controller confirms it.
+    /// Removes terminators; repeated until a controller confirms it.
     fn remove_terminators(&self, ids: Vec<String>);
 
-    /// Forwards a host's word on its health.
+    /// Forwards a host's report on its health.
     fn health_event(&self, id: &str, healthy: bool);
 
-    /// Tells the owner that an end of a circuit on this router is gone.
+    /// Tells the owner of a circuit that an end on this router is gone.
     fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: End);
 
-    /// Reports circuits for which payloads arrive but no way on exists; `None`: owner unknown.
+    /// Reports circuits whose payloads have no next place; `None` if the owner is unknown.
     fn forward_faults(&self, controller: Option<&ControllerId>, circuits: Vec<String>);
 
-    /// Reports circuits that carried nothing for a while, with how long; the owner unroutes those
+    /// Reports circuits that carried nothing for a while, and for how long; the owner unroutes those
     /// that it does not know.
     fn idle_circuits(&self, controller: &ControllerId, circuits: Vec<(String, Duration)>);
 
-    /// Tells every controller that a link broke, or that this router has none of this id; iteration
-    /// 0 is any.
+    /// Tells every controller that a link broke, or that this router has no link of this id;
+    /// iteration 0 means any.
     fn link_fault(&self, link: &str, iteration: u32);
 
-    /// Asks a controller which of these service sessions, by id, have ended; it answers with those.
+    /// Asks a controller which of these service sessions (ids) have ended; the answer is an event of
+    /// [`Access`].
     fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>);
 
-    /// Identities with open connections changed: count of connections of this identity now.
+    /// Reports that an identity now has this number of open connections.
     fn identity_connections(&self, identity: &str, connections: usize);
 }
 
-/// What links ask of the controllers.
+/// Requests of links to the controllers.
 pub trait LinkControl: Send + Sync + 'static {
     /// Asks a controller whether the router of this id has a certificate of this fingerprint
     /// (SHA-1, lowercase hex).
@@ -388,135 +390,137 @@ pub trait LinkControl: Send + Sync + 'static {
         fingerprint: &str,
     ) -> BoxFuture<'static, Result<(), Unverified>>;
 
-    /// Tells every controller of a link that this router dialed.
+    /// Reports a link that this router dialed to every controller.
     fn link_up(&self, link: LinkReport);
 
-    /// Tells every controller of the connections of a link that this router dialed.
+    /// Reports the connections of a link that this router dialed to every controller.
     fn link_connections(&self, link: LinkReport);
 
-    /// Tells every controller that a link is closed in favour of another one.
+    /// Tells every controller that a link is closed, because another link with its key stays.
     fn link_duplicate(&self, link: &str, iteration: u32);
 
-    /// Tells every controller what was measured of links.
+    /// Reports the latencies of links to every controller.
     fn link_latencies(&self, links: Vec<LinkLatency>);
 }
 
-/// What changed for peers that are connected.
+/// A change that affects connected SDKs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessEvent {
-    /// The API session ended; close its connections.
+    /// The API session ended: its connections are to be closed.
     SessionEnded {
         /// Id of the API session.
         session: String,
     },
-    /// A service session ended; close what was made with it.
+    /// A service session ended: circuits and terminators made with it are to be closed.
     ServiceSessionEnded {
         /// Id of the service session.
         service_session: String,
     },
-    /// A controller has told all its opaque sessions, as it does when it comes back. Service
-    /// sessions that ended meanwhile are not among what it tells: it is to be asked about those in
-    /// use.
+    /// A controller has sent all its opaque sessions, as it does after a connect. Ended service
+    /// sessions are not in that list, so that the controller is to be asked about those in use.
     SessionsTold {
         /// The controller.
         controller: ControllerId,
     },
-    /// An identity was deleted or disabled; close its connections.
+    /// An identity was deleted or disabled: its connections are to be closed.
     IdentityGone {
         /// Id of the identity.
         identity: String,
     },
-    /// An identity lost a use of a service; re-judge and close what it no longer may.
+    /// An identity lost a use of a service: its circuits and terminators are to be judged again, and
+    /// closed if they are not allowed any more.
     Lost {
         /// Id of the identity.
         identity: String,
         /// Id of the service.
         service: String,
-        /// Which use.
+        /// The use that was lost.
         purpose: Use,
     },
 }
 
-/// A service that the router's own tunneler may use, with what its configs say.
+/// A service that the router's own tunneler may use, with its configs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TunnelService {
     /// Id of the service.
     pub id: String,
     /// Name of the service.
     pub name: String,
-    /// Whether dialers must bring a key.
+    /// True if dialers have to send a key.
     pub encryption_required: bool,
-    /// Config type name to the config's data (JSON text).
+    /// The data of each config (JSON text), by the name of its type.
     pub configs: BTreeMap<String, String>,
-    /// Whether it may be dialed.
+    /// True if the tunneler may dial the service.
     pub can_dial: bool,
-    /// Whether it may be hosted.
+    /// True if the tunneler may host the service.
     pub can_bind: bool,
-    /// The identity that tunnels: the router's own.
+    /// The identity of the tunneler: the router's own.
     pub identity: Arc<weft_tunnel::Identity>,
-    /// What the identity says about cost and preference.
+    /// The cost and precedence that the identity sets.
     pub hosting: Hosting,
 }
 
-/// Cost and preference that an identity sets for what it hosts (docs/protocol/tunnel.md 9.3).
+/// Cost and precedence that an identity sets for services that it hosts
+/// (docs/protocol/tunnel.md 9.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosting {
-    /// Cost where nothing else says one.
+    /// The cost of services without one of their own.
     pub default_cost: u16,
-    /// Preference where nothing else says one.
+    /// The precedence of services without one of their own.
     pub default_precedence: Precedence,
-    /// Cost of this service, before all others.
+    /// The cost for this service, which comes first.
     pub cost: Option<u16>,
-    /// Preference of this service, before all others.
+    /// The precedence for this service, which comes first.
     pub precedence: Option<Precedence>,
 }
 
-/// Who peers are and what they may do.
+/// The identities of peers, and their rights.
 pub trait Access: Send + Sync + 'static {
-    /// Judges token and certificates (DER, leaf first) of an SDK connection. Waits a while for a
-    /// session that was not announced yet.
+    /// Judges the token and the certificates (DER, leaf first) of an SDK connection. Waits some
+    /// seconds for a session that was not announced yet.
     fn authenticate(
         &self,
         token: Bytes,
         certificates: Vec<Bytes>,
     ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>>;
 
-    /// Whether a session that was found good still stands: neither has it ended, nor is its
-    /// identity gone. For whoever may have missed an event.
+    /// True while an accepted session is valid: it has not ended and its identity exists. For callers
+    /// that may have missed an event.
     fn stands(&self, session: &Session) -> bool;
 
-    /// Judges a service token of a connect or a bind.
+    /// Judges the service token of a connect or a bind.
     fn judge(&self, session: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
 
-    /// Replaces the token of a bearer session (update of a token by the SDK).
+    /// Replaces the token of a signed session, when an SDK sends a new one.
     fn renew(&self, session: &Session, token: Bytes) -> Result<Arc<Session>, Refusal>;
 
-    /// What changes from now on. A reader that falls behind is ended and must begin anew.
+    /// Events from now on. The stream of a reader that falls behind ends, and the reader has to begin
+    /// again.
     fn events(&self) -> BoxStream<'static, AccessEvent>;
 
-    /// Services that the router's own identity may use: now, and again whenever that changes. One that
-    /// stays as it is stays the same `Arc`.
+    /// The services that the router's own identity may use: now, and again after every change. An
+    /// unchanged service stays the same `Arc`.
     fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<Arc<TunnelService>>>>;
 
-    /// Whether the chain (DER, leaf first) of an SDK may complete a TLS handshake.
+    /// True if the chain (DER, leaf first) of an SDK may complete a TLS handshake.
     fn admits(&self, chain: &[Bytes]) -> bool;
 }
 
-/// One entry of a route: what comes from `source` goes to `destination`.
+/// One entry of a route: messages from `source` go to `destination`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Address it comes from.
+    /// The address that messages come from.
     pub source: String,
-    /// Address it goes to.
+    /// The address that they go to.
     pub destination: String,
-    /// What lies there.
+    /// The kind of the destination.
     pub kind: ForwardKind,
 }
 
-/// What lies at the destination of a forward.
+/// The kind of a forward's destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardKind {
-    /// The initiator's end, which may register later.
+    /// The initiator's end, which may register later than the route.
     Start,
     /// The terminator's end.
     End,
@@ -524,18 +528,18 @@ pub enum ForwardKind {
     Link,
 }
 
-/// The terminating end that a route wants dialed.
+/// The terminating end that a route asks a router to dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
-    /// Which binding dials: `edge`, `transport`, `tunnel`, ...
+    /// The binding that dials: `edge`, `transport`, `tunnel`, ...
     pub binding: String,
-    /// Address under which the new end registers.
+    /// The address under which the new end registers.
     pub address: String,
-    /// What the binding dials: a terminator id, or `tcp:host:port`.
+    /// The destination of the dial: a terminator id, or `tcp:host:port`.
     pub destination: String,
-    /// What the initiator told.
+    /// Headers from the initiator.
     pub peer_data: PeerData,
-    /// The span that the host's belongs to.
+    /// The span of the route, parent of the host's spans.
     pub trace: Option<TraceContext>,
 }
 
@@ -544,61 +548,61 @@ pub struct Egress {
 pub struct RouteCommand {
     /// Id of the circuit.
     pub circuit: String,
-    /// The controller that commands it, owner of the circuit.
+    /// The controller that sent the command, owner of the circuit.
     pub controller: ControllerId,
-    /// Which attempt.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// The end to dial here, if any.
+    /// The end to dial at this router, if any.
     pub egress: Option<Egress>,
-    /// Where payloads go.
+    /// The ways of the route.
     pub forwards: Vec<Forward>,
-    /// How long dialing may take.
+    /// Longest time for dialing.
     pub timeout: Duration,
     /// Service, client and host ids for logs and events.
     pub tags: BTreeMap<String, String>,
-    /// Cancelled before [`Data::unroute`] is called for this circuit: a command that is carried out
-    /// only then comes to nothing.
+    /// Cancelled before [`Data::unroute`] is called for this circuit, so that a command carried out
+    /// later than that has no effect.
     pub taken_down: CancellationToken,
 }
 
-/// Why a route was not set up (docs/protocol/data-plane.md 6, header 1104).
+/// The cause of a route's failure (docs/protocol/data-plane.md 6, header 1104).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RouteErrorCode {
-    /// Anything else.
+    /// A cause without a code of its own.
     #[default]
     Generic = 0,
     /// The terminator is not hosted here.
     InvalidTerminator = 1,
-    /// Unknown binding or bad address.
+    /// The binding is unknown or the address is not valid.
     MisconfiguredTerminator = 2,
     /// The dial took too long.
     DialTimedOut = 3,
-    /// Nobody listens there.
+    /// No program listens at the address.
     ConnectionRefused = 4,
-    /// The application refused.
+    /// The application refused the circuit.
     RejectedByApplication = 5,
     /// The name does not resolve.
     DnsFailed = 6,
-    /// The port is outside of what the service allows.
+    /// The port is not among those that the service allows.
     PortNotAllowed = 7,
     /// A link of the route does not exist.
     InvalidLink = 8,
-    /// Out of file descriptors or buffers.
+    /// The router has no file descriptors or buffers left.
     ResourcesUnavailable = 9,
 }
 
 /// A route that was not set up; nothing of it is left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFailure {
-    /// Class of the cause.
+    /// The code of the cause.
     pub code: RouteErrorCode,
     /// The cause in words.
     pub message: String,
 }
 
 impl RouteFailure {
-    /// The circuit was taken down meanwhile.
+    /// The circuit was taken down while the route was set up.
     pub(crate) fn taken_down() -> Self {
         Self {
             code: RouteErrorCode::Generic,
@@ -615,33 +619,34 @@ impl fmt::Display for RouteFailure {
 
 impl std::error::Error for RouteFailure {}
 
-/// What control asks of the data half.
+/// Requests of the control half to the data half.
 pub trait Data: Send + Sync + 'static {
-    /// Sets a route up, dialing the egress if it names one. Applied whole or undone whole.
+    /// Sets a route up, dialing the egress if the route names one. The route is applied whole or
+    /// undone whole.
     fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>>;
 
-    /// Takes a route down: at once, or when the circuit has been quiet.
+    /// Takes a route down: at once (`now`), or when the circuit has been quiet.
     fn unroute(&self, circuit: &str, now: bool);
 
-    /// Whether a terminator of this binding is alive here.
+    /// True if a terminator of this binding is alive on this router.
     fn vouches(&self, binding: &str, terminator: &str) -> bool;
 
     /// Circuits with an end or a hop on this router that this controller owns.
     fn circuits_of(&self, controller: &ControllerId) -> Vec<String>;
 
-    /// API sessions (legacy) with an open connection: their tokens, for heartbeats.
+    /// The tokens of opaque API sessions with an open connection, for heartbeats.
     fn open_session_tokens(&self) -> Vec<String>;
 
-    /// News about other routers.
+    /// Takes reports about other routers.
     fn peers(&self, news: Vec<Peer>);
 
-    /// A controller says that a link broke; iteration 0 is any.
+    /// A controller reports that a link broke; iteration 0 means any.
     fn link_faulted(&self, link: &str, iteration: u32);
 
-    /// The links that this router dialed.
+    /// The links that this router dialed, for reports.
     fn links(&self) -> Vec<LinkReport>;
 
-    /// The links of this router and those it wants, for inspection.
+    /// The open links of this router and the links that it wants, for inspection.
     fn inspect_links(&self) -> serde_json::Value;
 
     /// The ends of a circuit on this router by address, for inspection.
@@ -650,44 +655,45 @@ pub trait Data: Send + Sync + 'static {
     /// Circuits with an end at an SDK that is connected here, for inspection.
     fn inspect_sdk_circuits(&self) -> serde_json::Map<String, serde_json::Value>;
 
-    /// What was thrown away since the start.
+    /// Counts of the messages thrown away since the start.
     fn dropped(&self) -> Dropped;
 
-    /// Everything that is measured, as it is now.
+    /// All measurements at this moment.
     fn measured(&self) -> Report;
 
-    /// The same for a report to controllers: what is in it is not told again. Intervals of usage
-    /// are told from this age on.
+    /// The measurements for a report to controllers, which are not reported again. Intervals of usage
+    /// are included once they are as old as `age`.
     fn take_measured(&self, age: Duration) -> Measured;
 
-    /// Reports were given up because no controller took them.
+    /// Counts reports that were given up because no controller took them.
     fn reports_lost(&self, count: u64);
 }
 
-/// What controllers are told of what was measured.
+/// The measurements of one report to controllers.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// By name.
+    /// Metrics by name.
     pub report: Report,
-    /// Of links, since the last time.
+    /// Latencies of links since the last report.
     pub latencies: Vec<LinkLatency>,
-    /// Bytes of circuits.
+    /// Bytes of circuits, by interval.
     pub usage: Vec<Interval>,
 }
 
-/// Messages of circuits that a router threw away, and circuits that it ended for others' sake.
+/// Counts of messages that a router threw away, and of circuits that it ended because they stopped
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// There was no room before an SDK or a link that takes too little.
+    /// Messages without room in the queue for an SDK or a link.
     pub full: u64,
-    /// The same payload waited already.
+    /// Copies of payloads that were queued already.
     pub repeated: u64,
-    /// It did not follow its encoding.
+    /// Messages that did not follow their encoding.
     pub malformed: u64,
-    /// There was no way on.
+    /// Messages without a next place.
     pub no_way: u64,
-    /// They came over a link that their circuit does not come over.
+    /// Messages that came over a link without a route of their circuit.
     pub foreign: u64,
-    /// Circuits that took nothing while an SDK's others waited for them.
+    /// Circuits that took nothing while other circuits of their SDK waited.
     pub stuck: u64,
 }

@@ -1,4 +1,4 @@
-//! A router, put together of its two halves.
+//! A router, put together from its two halves.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -34,15 +34,15 @@ use crate::{
     web::{Sources, WebServers},
 };
 
-/// What a router says about its build.
+/// The build of a router, as it announces it.
 #[derive(Debug, Clone)]
 pub struct Build {
-    /// The release of the original that weft stands for, `vX.Y.Z`. Peers compare it to know what they
-    /// may say (docs/protocol/control-plane.md 2.1).
+    /// The release of OpenZiti that this build corresponds to, `vX.Y.Z`. Peers compare it to decide
+    /// which messages they may send (docs/protocol/control-plane.md 2.1).
     pub version: String,
     /// Revision of the sources.
     pub revision: String,
-    /// When it was built.
+    /// The time of the build.
     pub build_date: String,
 }
 
@@ -73,28 +73,28 @@ impl From<&Build> for VersionInfo {
     }
 }
 
-/// How often it is looked whether a router that stops has circuits left, and how long controllers may
-/// take to hear that nothing is hosted here any more.
+/// The interval at which a draining router counts its circuits, and the longest wait for controllers
+/// to hear that its terminators are removed.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 const TOLD: Duration = Duration::from_secs(2);
 /// How long the last traced messages may take to reach their file.
 const TRACED: Duration = Duration::from_secs(2);
-/// Most time for a TLS handshake, whatever the file says: as much as a hello may be given.
+/// Longest time for a TLS handshake, whatever the file says: the most that a hello may be given.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// Where a router does its work. Payloads move on one runtime; controllers, judgements and reports
-/// have another, so that neither delays a payload.
+/// The runtimes of a router. Payloads move on one; control channels, decisions on access and reports
+/// have another, so that they do not delay payloads.
 #[derive(Debug)]
 pub struct Runtimes {
     data: runtime::Handle,
     control: runtime::Handle,
-    /// Ended with the router.
+    /// Runtimes that end with the router.
     own: Vec<runtime::Runtime>,
 }
 
 impl Runtimes {
-    /// Runtimes of the router's own: as many threads for data as there are processors, one or two
-    /// for control.
+    /// Makes runtimes of the router's own: as many threads for data as there are processors, and one
+    /// or two for control.
     ///
     /// # Errors
     /// When threads cannot be made.
@@ -113,7 +113,7 @@ impl Runtimes {
         Ok(Self { data: handles.0, control: handles.1, own: vec![data, control] })
     }
 
-    /// Runtimes of somebody else.
+    /// Uses runtimes of the calling program.
     #[must_use]
     pub fn given(data: runtime::Handle, control: runtime::Handle) -> Self {
         Self { data, control, own: Vec::new() }
@@ -122,7 +122,7 @@ impl Runtimes {
 
 impl Drop for Runtimes {
     fn drop(&mut self) {
-        // Waiting for threads is not allowed where the router may be dropped.
+        // The router may be dropped on a runtime's thread, which must not wait for other threads.
         self.own.drain(..).for_each(runtime::Runtime::shutdown_background);
     }
 }
@@ -134,69 +134,70 @@ pub enum StartError {
     /// The identity of the file cannot be used.
     #[error("{0}; a router gets its certificates by enrolling (`weft router enroll`)")]
     Identity(weft_identity::Error),
-    /// The certificate names no router.
+    /// The client certificate has no name.
     #[error(
         "the client certificate of the identity has no common name, which is the id of a router"
     )]
     Nameless,
-    /// The certificate is not valid for what SDKs are told.
+    /// The certificate is not valid for an address that SDKs are told.
     #[error("invalid listeners.binding.advertise: {0}")]
     Advertise(weft_identity::Error),
     /// TLS cannot be set up.
     #[error("TLS: {0}")]
     Tls(weft_identity::Error),
-    /// An edge listener.
+    /// A listener for SDKs could not be opened.
     #[error("error listening [edge]: {0}")]
     Listen(#[from] RegisterError),
-    /// A listener for programs that know nothing of the network.
+    /// A listener for programs without an SDK could not be opened.
     #[error("error listening [{binding}]: cannot listen on {address}: {source}")]
     Ingress {
-        /// Which binding.
+        /// The binding.
         binding: &'static str,
-        /// The address of the file.
+        /// The address in the file.
         address: String,
-        /// Why not.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A link listener.
+    /// A listener for links could not be opened.
     #[error("error listening [link.listeners]: {0}")]
     Link(RegisterError),
-    /// A listener for controllers.
+    /// A listener for controllers could not be opened.
     #[error("error listening [ctrl.listeners]: {0}")]
     Ctrl(RegisterError),
-    /// The tunneler cannot take clients in.
+    /// The tunneler cannot intercept traffic.
     #[error(
         "error listening [tunnel], mode tproxy: {0}; mode host only hosts and mode proxy offers \
          services at ports: neither needs a privilege"
     )]
     Tunnel(#[from] weft_tunnel::InterceptError),
-    /// The proxy to the API.
+    /// The proxy to the controller's API could not be started.
     #[error("error listening [edge.apiProxy.listener]: {0}")]
     ApiProxy(std::io::Error),
-    /// The file for traced messages.
+    /// The file for traced messages could not be opened.
     #[error("trace.path: {0}")]
     Trace(std::io::Error),
-    /// A server of the section `web`.
+    /// A server of the section `web` could not be started.
     #[error(transparent)]
     Web(#[from] weft_web::StartError),
-    /// No controller in time.
+    /// No controller was reached in this time.
     #[error("unable to connect to any controllers before timeout ({0:?}, ctrl.startupTimeout)")]
     NoController(Duration),
 }
 
 impl StartError {
-    /// Whether the file, or what it names, has to be changed first.
+    /// True if the configuration file, or a file that it names, has to be changed before another
+    /// start.
     #[must_use]
     pub fn is_of_the_file(&self) -> bool {
         !matches!(self, Self::NoController(_))
     }
 }
 
-/// Whether a certificate that clients of an edge listener see names the host that they are told:
-/// that of the router, or that of the TLS which browsers bring along.
+/// Checks that a certificate which clients of an edge listener are shown has the advertised host: the
+/// router's certificate, or for WebSockets that of browsers.
 ///
 /// # Errors
-/// When neither names it.
+/// When no certificate has the host.
 pub fn check_advertised(
     own: &Identity,
     outer: Option<&Identity>,
@@ -218,12 +219,12 @@ pub struct Router {
     edge: Vec<SocketAddr>,
     ingress: Vec<SocketAddr>,
     links: Vec<SocketAddr>,
-    /// Where controllers dial this router.
+    /// Listeners for controllers.
     taking: Vec<Registration>,
-    /// What follows controllers once the router has begun.
+    /// Applies managed settings, once the router has begun.
     managed: Option<ManagedLinks>,
     api_proxy: Option<SocketAddr>,
-    /// Ends what no half of the router ends.
+    /// Ends the tasks that belong to neither half.
     stop: CancellationToken,
     startup_timeout: Option<Duration>,
     web: Option<WebServers>,
@@ -233,19 +234,19 @@ pub struct Router {
 }
 
 impl Router {
-    /// Starts a router of a configuration: listens for SDKs, then begins to connect to controllers.
+    /// Starts a router of a configuration: listens for SDKs, then starts to connect to controllers.
     ///
     /// # Errors
-    /// When the identity cannot be used or an address cannot be listened on. That no controller is
-    /// reached is no error; see [`Router::online`].
+    /// When the identity cannot be used or an address cannot be listened on. A start without a
+    /// reachable controller succeeds; see [`Router::online`].
     pub async fn start(config: &RouterConfig, runtimes: Runtimes) -> Result<Self, StartError> {
         Self::start_as(&Build::default(), config, runtimes, Spans::off()).await
     }
 
-    /// As [`Router::start`], of a program that knows its build and where spans of dials go.
+    /// As [`Router::start`], with the program's build and a recorder for spans of dials.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Router::start`].
     pub async fn start_as(
         build: &Build,
         config: &RouterConfig,
@@ -309,7 +310,7 @@ impl Router {
         let listens = match router.open(config, &identity).await {
             Ok(open) => open,
             Err(error) => {
-                // What was begun does not stay half done.
+                // A start that fails closes what it has opened.
                 router.shutdown().await;
                 return Err(error);
             }
@@ -322,7 +323,7 @@ impl Router {
         Ok(router)
     }
 
-    /// Opens every socket; answers what controllers are told of them.
+    /// Opens every listener; returns what controllers are told of them.
     async fn open(
         &mut self,
         config: &RouterConfig,
@@ -338,7 +339,7 @@ impl Router {
             let started = api_proxy::start(proxy, identity, self.stop.clone()).await;
             self.api_proxy = Some(started.map_err(StartError::ApiProxy)?);
         }
-        // Last, as it changes the machine.
+        // Interception comes last, because it changes the machine.
         let ctrl = &config.ctrl;
         let configured = ctrl.endpoints.iter().map(|one| (one.host.clone(), one.port));
         let controllers = control::first_addresses(&ctrl.endpoints_file, configured);
@@ -347,7 +348,7 @@ impl Router {
         Ok(Listens { edge, links, controllers: taking })
     }
 
-    /// Listens for SDKs; answers what controllers are told.
+    /// Listens for SDKs; returns the listeners that controllers are told of.
     async fn listen(
         &mut self,
         config: &RouterConfig,
@@ -371,7 +372,7 @@ impl Router {
             check_advertised(&identity.current(), outer_now.as_deref(), host)
                 .map_err(StartError::Advertise)?;
             let bind = listener.address.host_port().to_string();
-            // Connections are accepted on the runtime that reads them.
+            // Connections are accepted on the same runtime that reads them.
             let limits = edge_limits(config, listener);
             let (scheme, bound) = if let Some(outer) = outer {
                 let options = websocket_options(&config.transport.wss);
@@ -396,7 +397,7 @@ impl Router {
         Ok(told)
     }
 
-    /// Listens for programs that know nothing of the network.
+    /// Listens for programs without an SDK.
     async fn listen_ingress(
         &mut self,
         config: &RouterConfig,
@@ -417,7 +418,7 @@ impl Router {
         Ok(())
     }
 
-    /// Answers over HTTP what the section `web` says.
+    /// Starts the servers of the section `web`.
     async fn serve_web(
         &mut self,
         config: &RouterConfig,
@@ -437,13 +438,13 @@ impl Router {
         Ok(())
     }
 
-    /// Where health checks and metrics are asked for.
+    /// The addresses of health checks and metrics.
     #[must_use]
     pub fn web_addresses(&self) -> Vec<SocketAddr> {
         self.web.as_ref().map(WebServers::addresses).unwrap_or_default()
     }
 
-    /// Links with other routers; answers what controllers are told of its listeners.
+    /// Starts links with other routers; returns the listeners that controllers are told of.
     async fn link(
         &mut self,
         config: &RouterConfig,
@@ -490,7 +491,8 @@ impl Router {
             if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
                 tracing::warn!(
                     advertise = %listener.advertise, %problem,
-                    "link.listeners.advertise: other routers will not believe the certificate"
+                    "link.listeners.advertise: the server certificate does not have this name, so \
+                     that other routers will refuse it"
                 );
             }
             let listened = self.data.listen_links(sockets, listener, server.clone()).await;
@@ -502,7 +504,7 @@ impl Router {
         Ok(told)
     }
 
-    /// Listens for controllers; answers what they are told.
+    /// Listens for controllers; returns the listeners that controllers are told of.
     async fn take_controllers(
         &mut self,
         config: &RouterConfig,
@@ -520,7 +522,8 @@ impl Router {
             if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
                 tracing::warn!(
                     advertise = %listener.advertise, %problem,
-                    "ctrl.listeners.advertise: controllers will not believe the certificate"
+                    "ctrl.listeners.advertise: the server certificate does not have this name, so \
+                     that controllers will refuse it"
                 );
             }
             let listened = self.control.listen(sockets, listener, handshake, server.clone()).await;
@@ -531,19 +534,19 @@ impl Router {
         Ok(told)
     }
 
-    /// Where controllers dial this router.
+    /// The addresses at which controllers dial this router.
     #[must_use]
     pub fn ctrl_addresses(&self) -> Vec<SocketAddr> {
         self.taking.iter().map(Registration::local_addr).collect()
     }
 
-    /// Where the way to the controller's API is, if there is one.
+    /// The address of the proxy to the controller's API, if there is one.
     #[must_use]
     pub fn api_proxy_address(&self) -> Option<SocketAddr> {
         self.api_proxy
     }
 
-    /// Where other routers connect.
+    /// The addresses at which other routers dial this router.
     #[must_use]
     pub fn link_addresses(&self) -> &[SocketAddr] {
         &self.links
@@ -555,27 +558,26 @@ impl Router {
         &self.id
     }
 
-    /// Where programs that know nothing of the network connect, in the order of the file.
+    /// The addresses for programs without an SDK, in the order of the file.
     #[must_use]
     pub fn ingress_addresses(&self) -> &[SocketAddr] {
         &self.ingress
     }
 
-    /// Where SDKs connect.
+    /// The addresses at which SDKs connect.
     #[must_use]
     pub fn edge_addresses(&self) -> &[SocketAddr] {
         &self.edge
     }
 
-    /// Waits until the router can do its work: it is connected to a controller and has the data
-    /// model.
+    /// Waits until the router is online: it is connected to a controller and has the data model.
     pub async fn online(&self) {
         let mut online = self.access.online();
-        // The sender lives as long as the router.
+        // The sender lives as long as the router, so that waiting cannot fail.
         let _ = online.wait_for(|online| *online).await;
     }
 
-    /// Whether the router can do its work, now and whenever that changes.
+    /// Whether the router is online, now and after every change.
     #[must_use]
     pub fn online_changes(&self) -> watch::Receiver<bool> {
         self.access.online()
@@ -584,7 +586,7 @@ impl Router {
     /// Waits for the first controller, as long as the configuration says (`ctrl.startupTimeout`).
     ///
     /// # Errors
-    /// When none was reached in time; a program should end then.
+    /// When no controller was reached in time; the program should then end.
     pub async fn reach_controller(&self) -> Result<(), StartError> {
         let mut changes = self.controllers.changes();
         let connected = async {
@@ -602,13 +604,13 @@ impl Router {
         reached.map_err(|_| StartError::NoController(limit))
     }
 
-    /// The data half, for its figures.
+    /// The data half, for its counts.
     #[must_use]
     pub fn data(&self) -> &Arc<DataHalf> {
         &self.data
     }
 
-    /// Looks at identity files that may have changed at once, and not within a second.
+    /// Checks at once for changed identity files, instead of within a second.
     pub async fn reload(&self) {
         self.control.reload().await;
         if let Some(web) = &self.web {
@@ -622,23 +624,26 @@ impl Router {
         vec![self._runtimes.data.clone(), self._runtimes.control.clone()]
     }
 
-    /// Takes nothing new, has what is hosted here hosted elsewhere, and waits until the circuits
-    /// that are up have ended, as long as `grace` at most.
+    /// Accepts nothing new, removes the terminators, and waits until the circuits have ended, but no
+    /// longer than `grace`.
     pub async fn drain(&self, grace: Duration) {
-        // In this order: until a controller has heard of it, routes are refused.
+        // The order matters: the data half refuses routes until a controller has heard of the drain.
         self.data.drain();
         self.control.drain();
         let (begun, mut told) = (tokio::time::Instant::now(), 0);
         loop {
             let (circuits, _) = self.data.counts();
             let passed = begun.elapsed();
-            // Controllers that are away hear it when they find the router gone.
+            // A controller that is away learns of the removal when it finds the router gone.
             let has_told = self.control.removals() == 0 || passed >= TOLD;
             if circuits == 0 && has_told {
                 return;
             }
             if passed >= grace {
-                tracing::info!(circuits, "circuits are cut: the grace period is over");
+                tracing::info!(
+                    circuits,
+                    "the grace period is over: the circuits that are left are cut"
+                );
                 return;
             }
             if told != circuits {
@@ -649,7 +654,7 @@ impl Router {
         }
     }
 
-    /// Stops cleanly: no new connections, then none at all; the data model is written.
+    /// Stops the router: no new connections at first, then none at all; the data model is written.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
         self.taking.clear();
@@ -688,7 +693,7 @@ fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
     }
 }
 
-/// The listeners for SDKs that are served.
+/// The edge listeners to be opened.
 fn edge_listeners(config: &RouterConfig) -> impl Iterator<Item = &EdgeListener> {
     let listeners = config.edge.is_some().then_some(config.listeners.as_slice());
     listeners.unwrap_or_default().iter().filter_map(|listener| match listener {
@@ -697,9 +702,9 @@ fn edge_listeners(config: &RouterConfig) -> impl Iterator<Item = &EdgeListener> 
     })
 }
 
-/// What the file says of handshakes and hellos (docs/protocol/channel.md 3, 7.1, 15.4). How many
-/// may be under way at once it can only raise: with the few that the original allows, as many
-/// strangers who say nothing would keep everybody else out.
+/// The limits of handshakes and hellos (docs/protocol/channel.md 3, 7.1, 15.4). The file can only
+/// raise the number of hellos at the same time: with as few as the original allows, as many silent
+/// strangers would keep everybody else out.
 fn edge_limits(config: &RouterConfig, listener: &EdgeListener) -> EdgeLimits {
     let (channel, usual) = (&listener.channel, ListenerLimits::default());
     let at_once = channel.max_outstanding_connects.saturating_add(channel.max_queued_connects);
@@ -746,8 +751,8 @@ fn data_options(
     }
 }
 
-/// SDKs must show a certificate that leads to an authority of the data model; whether it is the
-/// session's is judged later.
+/// TLS for SDKs: they have to show a certificate that leads to an authority of the data model. That
+/// it is the certificate of their session is checked later.
 fn edge_tls(identity: &Arc<LiveIdentity>, access: &AccessHalf) -> Result<TlsSource, StartError> {
     let access = access.clone();
     let judge = move |chain: &[rustls_pki_types::CertificateDer<'_>]| access.admits_chain(chain);
@@ -756,8 +761,8 @@ fn edge_tls(identity: &Arc<LiveIdentity>, access: &AccessHalf) -> Result<TlsSour
     Ok(Arc::new(move || Some(config.clone())))
 }
 
-/// The TLS that browsers bring along: no certificate is asked for, and the server's may be one that
-/// they know (`transport.wss.identity`).
+/// TLS for browsers: no client certificate is asked for, and the server's certificate may be one that
+/// browsers trust (`transport.wss.identity`).
 struct WebSocketTls {
     identity: Arc<LiveIdentity>,
     tls: TlsSource,
@@ -777,12 +782,13 @@ impl WebSocketTls {
     }
 }
 
-/// A file says with 0 that there is no limit; for strangers there is one.
+/// A time limit of the file; 0, which means none there, becomes the longest time allowed for
+/// strangers.
 fn or_most(time: Duration) -> Duration {
     if time.is_zero() { MAX_HANDSHAKE } else { time }
 }
 
-/// What the file says of WebSockets.
+/// The options for WebSockets in the file.
 fn websocket_options(wss: &WssOptions) -> WebSocketOptions {
     WebSocketOptions {
         read_timeout: or_most(wss.read_timeout),
@@ -795,7 +801,7 @@ fn websocket_options(wss: &WssOptions) -> WebSocketOptions {
     }
 }
 
-/// Names once what the file asks for and this release does not do.
+/// Warns once of settings in the file that have no effect in this release.
 fn warn_not_acted_upon(config: &RouterConfig) {
     for (key, why) in not_acted_upon(config) {
         tracing::warn!(key, "not acted upon: {why}");
@@ -805,7 +811,7 @@ fn warn_not_acted_upon(config: &RouterConfig) {
 fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     let mut out = Vec::new();
     let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
-        // Several listeners of a sort are told of once.
+        // A setting of several listeners is named once.
         if wanted && !out.contains(&(key, why)) {
             out.push((key, why));
         }

@@ -1,7 +1,7 @@
-//! What a router answers over HTTP: health checks and metrics, to whoever reaches the port.
+//! The HTTP servers of a router: health checks and metrics, for every client that reaches the port.
 //!
-//! Metrics are read anew at most once a second, whoever asks and however often, and health checks when
-//! they are made.
+//! Metrics are read at most once a second, however many clients ask; health checks show the outcome of
+//! their last run.
 
 use std::{
     net::SocketAddr,
@@ -26,21 +26,21 @@ use weft_web::{Peer, Places, Scraper, Scrapes, Site, StartError, Terms, Text, he
 
 use crate::{data::DataHalf, health::Health};
 
-/// Connections in all and from one address.
+/// Most connections in all, and from one address.
 const CONNECTIONS: usize = 1024;
 const CONNECTIONS_PER_SOURCE: usize = 128;
-/// Connections that have not asked for anything yet.
+/// Most connections that have not sent a request yet.
 const PENDING: usize = 256;
 const PENDING_PER_SOURCE: usize = 64;
-/// Time for the first whole request head, and for working on a request.
+/// Time limits for the head of the first request, and for answering a request.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 const WORKING: Duration = Duration::from_secs(10);
-/// A text that was made for one serves all who ask within this time.
+/// How long a text of metrics serves all clients.
 const FRESH: Duration = Duration::from_secs(1);
-/// Longest text of metrics.
+/// Longest text of metrics, in bytes.
 const MAX_TEXT: usize = 32 << 20;
 
-/// The servers of a router.
+/// The HTTP servers of a router.
 pub(crate) struct WebServers {
     registrations: Vec<Registration>,
     identities: Vec<Arc<LiveIdentity>>,
@@ -48,12 +48,12 @@ pub(crate) struct WebServers {
     stopping: CancellationToken,
 }
 
-/// What answers.
+/// The sources of answers.
 pub(crate) struct Sources {
     pub(crate) router_id: String,
     pub(crate) health: Arc<Health>,
     pub(crate) data: Arc<DataHalf>,
-    /// The texts of metrics that were made last, without and with times.
+    /// The latest texts of metrics, without and with times.
     pub(crate) texts: [Mutex<Option<(Instant, Bytes)>>; 2],
 }
 
@@ -88,7 +88,8 @@ impl WebServers {
                 let BindPoint::Underlay { interface, address, .. } = point else {
                     continue;
                 };
-                // Whoever asks for the health of a router may not look at names.
+                // Clients that check the router's health may ignore names, so that a missing name is
+                // only logged.
                 if let Err(problem) = weft_web::check_name(&config.name, address, &identity) {
                     tracing::warn!(%problem, "a server of the section web has no certificate for its name");
                 }
@@ -126,23 +127,27 @@ impl WebServers {
         Ok(started)
     }
 
-    /// Where they listen.
+    /// The addresses that the servers listen on.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.registrations.iter().map(Registration::local_addr).collect()
     }
 
-    /// Looks at the files of identities that servers have for themselves, and at the certificates of
-    /// those who may read metrics.
+    /// Checks the identity files of the servers for changes, and the certificates of clients that may
+    /// read metrics.
     pub(crate) async fn reload(&self) {
         let scrapers = self.scrapers.clone();
         let read = move || scrapers.iter().for_each(|scraper| scraper.reload());
-        // What is wrong with them was said.
+        // Errors of the files have been logged.
         let _ = tokio::task::spawn_blocking(read).await;
         for identity in &self.identities {
             let files = Arc::clone(identity);
             let looked = tokio::task::spawn_blocking(move || files.reload_if_changed()).await;
             if let Ok(Err(problem)) = looked {
-                tracing::warn!(%problem, "changed identity files are not used yet");
+                tracing::warn!(
+                    %problem,
+                    "the changed identity files cannot be used; the certificates of before stay \
+                     in use"
+                );
             }
         }
     }
@@ -235,7 +240,7 @@ impl Site for Door {
 
 impl Sources {
     fn metrics(&self, with_times: bool) -> Bytes {
-        // Whoever needs it meanwhile waits, and gets the same.
+        // Other clients wait meanwhile, and get the same text.
         let [without, with] = &self.texts;
         let mut last = if with_times { with } else { without }.lock();
         if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {

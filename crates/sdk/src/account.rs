@@ -1,8 +1,8 @@
 //! The identity at the controllers: login, services, service sessions.
 //!
-//! Sessions are the plain ones of the client API
-//! (docs/protocol/auth.md 9, 10; docs/protocol/sdk.md 15.0, 15.1). One controller is used at a
-//! time; if it cannot be reached the next one is tried.
+//! API sessions are the opaque ones of the client API (docs/protocol/auth.md 9, 10;
+//! docs/protocol/sdk.md 15.0, 15.1). One controller is used at a time; if it cannot be reached, the
+//! next one is tried.
 
 use crate::error::{Error, Result};
 use crate::service::Service;
@@ -20,19 +20,19 @@ use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
 use weft_identity::{IdentityFile, LiveIdentity};
 
-/// Services and service sessions that are remembered of one identity.
+/// Most services and service sessions of one identity that are remembered.
 const MAX_REMEMBERED: usize = 65_536;
 
-/// The identity at the controllers.
+/// The logins, services and service sessions of an identity.
 #[derive(Debug)]
 pub(crate) struct Account {
     apis: Vec<ClientApi>,
     current: AtomicUsize,
     about: About,
-    /// One login at a time.
+    /// Held during a login, so that there is one at a time.
     login: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
-    /// The services as they were read last.
+    /// The services that were read last.
     services: watch::Sender<Arc<Vec<Service>>>,
 }
 
@@ -44,7 +44,7 @@ struct Known {
     sessions: HashMap<(String, DialBind), Session>,
 }
 
-/// A service session, and the API session it was made in.
+/// A service session, and the API session that it was made in.
 #[derive(Debug, Clone)]
 struct Session {
     detail: Arc<SessionDetail>,
@@ -77,7 +77,7 @@ impl Account {
         self.apis.get(current % self.apis.len().max(1)).ok_or_else(no_controller)
     }
 
-    /// Logs in unless that has been done.
+    /// Logs in, unless there is an API session.
     pub(crate) async fn ensure_login(&self) -> Result<()> {
         if self.api()?.token().is_some() {
             return Ok(());
@@ -105,7 +105,7 @@ impl Account {
         Err(last)
     }
 
-    /// The session token, once logged in.
+    /// The token of the API session, once logged in.
     pub(crate) fn token(&self) -> Option<String> {
         self.api().ok().and_then(ClientApi::token)
     }
@@ -115,13 +115,13 @@ impl Account {
         self.known.lock().identity.clone()
     }
 
-    /// Looks whether the session still lives, makes it anew if not, and keeps it alive.
+    /// Checks that the API session is valid, logs in again if it is not, and keeps it alive.
     pub(crate) async fn check_session(&self) -> Result<()> {
         self.ensure_login().await?;
         self.watch(self.api()?.current_session().await).map(|_| ())
     }
 
-    /// Reads the services anew if they have changed. To be called now and then.
+    /// Reads the services again if they have changed. To be called at intervals.
     pub(crate) async fn refresh(&self) -> Result<()> {
         self.check_session().await?;
         let changed_at = self.watch(self.api()?.services_changed_at().await)?;
@@ -133,7 +133,7 @@ impl Account {
         Ok(())
     }
 
-    /// All services the identity may use, read now.
+    /// All services that the identity may use, read now.
     pub(crate) async fn read_services(&self) -> Result<Vec<Arc<ServiceDetail>>> {
         self.ensure_login().await?;
         let services = self.watch(self.api()?.services().await)?;
@@ -156,18 +156,18 @@ impl Account {
         Ok(services)
     }
 
-    /// The services as they were read last, and whenever they are read and have changed.
+    /// The services that were read last, and every change of them.
     pub(crate) fn service_changes(&self) -> watch::Receiver<Arc<Vec<Service>>> {
         self.services.subscribe()
     }
 
-    /// The identity, read now.
+    /// The identity's entity, read now.
     pub(crate) async fn identity(&self) -> Result<IdentityDetail> {
         self.ensure_login().await?;
         self.watch(self.api()?.current_identity().await)
     }
 
-    /// The service of this name; asked for if it is not known.
+    /// The service of this name; the controller is asked if it is unknown.
     pub(crate) async fn service(&self, name: &str, wanted: DialBind) -> Result<Arc<ServiceDetail>> {
         self.ensure_login().await?;
         let known = self.known.lock().services.get(name).cloned();
@@ -190,7 +190,7 @@ impl Account {
         Err(Error::NotPermitted { service: name.to_owned(), action })
     }
 
-    /// The service session, made if there is none.
+    /// The service session; it is made if there is none.
     pub(crate) async fn session(
         &self,
         service: &ServiceDetail,
@@ -215,7 +215,7 @@ impl Account {
         Ok(detail)
     }
 
-    /// The service session with the routers of now.
+    /// The service session with the present routers, read now.
     pub(crate) async fn session_now(
         &self,
         service: &ServiceDetail,
@@ -227,7 +227,7 @@ impl Account {
             self.forget_session(&service.base.id, wanted);
             return self.session(service, wanted).await;
         };
-        // Some controllers show the token at creation only.
+        // Some controllers return the token only when the session is made.
         if detail.token.is_empty() {
             detail.token.clone_from(&known.token);
         }
@@ -236,21 +236,21 @@ impl Account {
         Ok(detail)
     }
 
-    /// A router did not want the service session.
+    /// Forgets a service session, because a router refused it.
     pub(crate) fn forget_session(&self, service_id: &str, wanted: DialBind) {
         let mut known = self.known.lock();
         known.sessions.remove(&(service_id.to_owned(), wanted));
         known.services.retain(|_, service| service.base.id != service_id);
     }
 
-    /// The routers the identity may connect to.
+    /// The routers that the identity may connect to.
     pub(crate) async fn edge_routers(&self) -> Result<Vec<EdgeRouterCommon>> {
         self.ensure_login().await?;
         let routers = self.watch(self.api()?.edge_routers().await)?;
         Ok(routers.into_iter().map(|router| router.router).collect())
     }
 
-    /// Ends the session.
+    /// Ends the API session.
     pub(crate) async fn logout(&self) -> Result<()> {
         Ok(self.api()?.logout().await?)
     }

@@ -1,23 +1,22 @@
-//! How to host a service.
+//! The options of hosting a service.
 
 use std::time::Duration;
 use weft_wire::edge::Precedence;
 
-/// How to host.
+/// The options of hosting a service.
 #[derive(Debug, Clone)]
 pub struct BindOptions {
-    /// Cost: dials go to the cheapest host, if the service's strategy says so.
+    /// The cost: dials go to the cheapest host, if the service's strategy says so.
     pub cost: u16,
-    /// Preference before cost.
+    /// The precedence, which comes before the cost.
     pub precedence: Precedence,
-    /// Which instance of the service this is, so that it can be dialed in particular; empty for
-    /// none.
+    /// The name of the instance, by which this host can be dialed; empty for none.
     pub instance: String,
-    /// On how many routers the service is hosted at most.
+    /// Most routers on which the service is hosted.
     pub max_terminators: usize,
-    /// Connections that may wait to be accepted; more are refused.
+    /// Most connections that wait to be accepted; further ones are refused.
     pub backlog: usize,
-    /// The most time until the first router has taken it; the context's figure by default.
+    /// Time limit until the first router has accepted the bind; by default that of the context.
     pub timeout: Option<Duration>,
 }
 

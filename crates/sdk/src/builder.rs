@@ -1,4 +1,4 @@
-//! How a context behaves.
+//! The options of a context.
 
 use crate::context::Context;
 use crate::error::Result;
@@ -7,43 +7,44 @@ use std::path::Path;
 use std::time::Duration;
 use weft_identity::IdentityFile;
 
-/// Makes a [`Context`] that differs from the usual one.
+/// Makes a [`Context`] with options other than the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct ContextBuilder {
     pub(crate) settings: Settings,
 }
 
 impl ContextBuilder {
-    /// The usual context: 15 s for a dial, 30 s for a bind, services looked at every minute, at
-    /// most 512 MiB of buffers.
+    /// The defaults: 15 s for a dial, 30 s for a bind, services checked every minute, at most 512
+    /// MiB of buffers.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The most time a dial takes, if it does not say.
+    /// The time limit of dials without one of their own.
     #[must_use]
     pub fn dial_timeout(mut self, limit: Duration) -> Self {
         self.settings.dial_timeout = limit;
         self
     }
 
-    /// The most time until the first router has taken a bind, if it does not say.
+    /// The time limit until the first router has accepted a bind, for binds without one of their
+    /// own.
     #[must_use]
     pub fn bind_timeout(mut self, limit: Duration) -> Self {
         self.settings.bind_timeout = limit;
         self
     }
 
-    /// The most time for connecting to a router.
+    /// The time limit for connecting to a router.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.settings.connect_timeout = limit;
         self
     }
 
-    /// How often the controller is asked whether services changed. At least every 5 minutes, so
-    /// that the session stays alive.
+    /// The interval at which the controller is asked if services have changed. At most 5 minutes,
+    /// so that the API session stays alive.
     #[must_use]
     pub fn refresh_interval(mut self, interval: Duration) -> Self {
         let (least, most) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -51,15 +52,15 @@ impl ContextBuilder {
         self
     }
 
-    /// What all connections together may buffer. Each can always hold its next payload, so less
-    /// memory makes them slow, never stuck.
+    /// Most bytes that all connections together may buffer. Each connection can always hold its
+    /// next payload, so that less memory makes connections slow, but never stops them.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.settings.memory_limit = bytes;
         self
     }
 
-    /// Config types whose configs are wanted with the services, `all` for every type; instead of
+    /// The types of the configs that are read with the services, `all` for every type; in place of
     /// those that the identity file names.
     #[must_use]
     pub fn config_types<S: Into<String>>(mut self, types: impl IntoIterator<Item = S>) -> Self {
@@ -67,7 +68,7 @@ impl ContextBuilder {
         self
     }
 
-    /// What the application is called in the network.
+    /// The name and the version of the application, as controllers are told.
     #[must_use]
     pub fn application(mut self, id: impl Into<String>, version: impl Into<String>) -> Self {
         self.settings.app_id = id.into();
@@ -76,17 +77,16 @@ impl ContextBuilder {
     }
 
     /// Leaves the flow control of connections to the routers, as older SDKs do. For tests: a slow
-    /// reader then holds up everything that shares its router.
+    /// reader then holds up all connections over its router.
     #[must_use]
     pub fn router_flow_control(mut self) -> Self {
         self.settings.own_flow_control = false;
         self
     }
 
-    /// Has spans of dials made by this tracer provider, and has routers and controllers told to
-    /// which trace a dial belongs: `sdk.dial` of who dials, in the current context of
-    /// OpenTelemetry, and `host.accept` of who hosts. Without this nothing is recorded and nobody
-    /// is told anything.
+    /// Makes spans of dials with this tracer provider, and tells routers and controllers the trace
+    /// of each dial: `sdk.dial` at the dialer, in the current context of OpenTelemetry, and
+    /// `host.accept` at the host. Without a provider nothing is recorded or told.
     ///
     /// ```
     /// let builder =
@@ -105,18 +105,18 @@ impl ContextBuilder {
         self
     }
 
-    /// A context of the identity in this file, logged in.
+    /// Logs in with the identity of this file, and makes its context.
     ///
     /// # Errors
-    /// When the file cannot be read, or no controller lets the identity in.
+    /// When the file cannot be read, or no controller accepts the identity.
     pub async fn load(self, path: impl AsRef<Path>) -> Result<Context> {
         self.build(IdentityFile::read(path.as_ref())?).await
     }
 
-    /// A context of this identity, logged in.
+    /// Logs in with this identity, and makes its context.
     ///
     /// # Errors
-    /// When the identity's key or certificates cannot be used, or no controller lets it in.
+    /// When the identity's key or certificates cannot be used, or no controller accepts it.
     pub async fn build(self, identity: IdentityFile) -> Result<Context> {
         Context::start(identity, self.settings).await
     }

@@ -1,7 +1,7 @@
-//! The channel to one router: what arrives on it, and what lives on it.
+//! The channel to one router: its messages, and the dials, listeners and circuits on it.
 //!
 //! Dials, listeners and circuits each have a connection id on the channel. Answers are matched by
-//! that id on the channel's own task, so that a circuit is there before its first data is looked at
+//! that id on the channel's own task, so that a circuit exists before its first data is handled
 //! (docs/protocol/sdk.md 7 to 10 and 13).
 
 mod arrival;
@@ -29,21 +29,22 @@ use weft_xgress::{End, Options, Role};
 pub(crate) use arrival::Arrival;
 pub(crate) use opening::Hosted;
 
-/// Ids of this side; routers choose theirs above (docs/protocol/sdk.md 7.1).
+/// The last connection id that this side chooses; routers choose higher ones
+/// (docs/protocol/sdk.md 7.1).
 const LAST_OWN_ID: u32 = 0x7fff_fffd;
-/// Dials, listeners and circuits of one channel.
+/// Most dials, listeners and circuits of one channel.
 const MAX_CONNECTIONS: usize = 65_536;
 
-/// What the circuits of a context have in common.
+/// The values that all circuits of a context share.
 #[derive(Debug, Clone)]
 pub(crate) struct Figures {
-    /// Figures of their ends.
+    /// The options of their ends.
     pub(crate) options: Options,
-    /// What they buffer is drawn from this.
+    /// The budget of the bytes that they buffer.
     pub(crate) budget: Budget,
-    /// Their deadlines.
+    /// The clock for their deadlines.
     pub(crate) timers: Timers,
-    /// Where spans of dials go.
+    /// The recorder for spans of dials.
     pub(crate) spans: Spans,
 }
 
@@ -54,11 +55,11 @@ pub(crate) struct RouterChannel {
     outlet: OnceLock<Arc<Outlet>>,
     conns: Mutex<Conns>,
     next_id: AtomicU32,
-    /// Connections whose held data keeps the channel from being read.
+    /// The number of connections with so much held data that the channel is not read.
     over: AtomicUsize,
-    /// The router has said something that it only says to a session it knows.
+    /// True once the router has sent a message that shows that it knows the session.
     proved: AtomicBool,
-    /// Told when nothing lives on the channel any more.
+    /// Notified when nothing is left on the channel.
     idle: Notify,
     this: Weak<Self>,
 }
@@ -66,22 +67,22 @@ pub(crate) struct RouterChannel {
 #[derive(Default)]
 struct Conns {
     by_id: HashMap<u32, Entry>,
-    /// Circuits with flow control here, whose messages may come without connection id: those that
-    /// were dialed, then those that were accepted. Both ends of a circuit may be here.
+    /// Circuits with flow control here, by id, because their messages may lack a connection id:
+    /// dialed ones, then accepted ones. Both ends of a circuit may be on this channel.
     by_circuit: [HashMap<Arc<str>, Arc<Circuit>>; 2],
-    /// The last unknown connection that the router was told about, and when.
+    /// The last unknown connection that the router was told about, and the time.
     unknown: Option<(u32, Instant)>,
     closed: bool,
 }
 
-/// What a connection id stands for.
+/// The object behind a connection id.
 enum Entry {
     Dialing(oneshot::Sender<Result<Dialed, Refusal>>),
     Circuit(Arc<Circuit>),
     Host(Hosting),
 }
 
-/// A dial that succeeded.
+/// The result of a dial that succeeded.
 pub(crate) type Dialed = (Arc<Circuit>, StateConnected);
 
 /// A listener on this channel.
@@ -90,19 +91,19 @@ struct Hosting {
     dials: mpsc::Sender<Arrival>,
 }
 
-/// What a router says about a listener.
+/// A report of a router about a listener.
 #[derive(Debug)]
 pub(crate) enum HostEvent {
-    /// It took the bind.
+    /// The router accepted the bind.
     Accepted,
-    /// It can be dialed.
+    /// The listener can be dialed.
     Established,
-    /// It is over, or was refused.
+    /// The listener has ended, or was refused.
     Closed(Refusal),
 }
 
 impl RouterChannel {
-    /// Takes over a channel and begins to read it.
+    /// Takes over a channel and starts to read it.
     pub(crate) fn start(established: Established, figures: Figures) -> Arc<Self> {
         let channel = Arc::new_cyclic(|this| Self {
             handle: established.handle(),
@@ -123,12 +124,12 @@ impl RouterChannel {
         &self.handle
     }
 
-    /// True if the router knows the session: it has answered something.
+    /// True if the router knows the session, because it has answered.
     pub(crate) fn is_proved(&self) -> bool {
         self.proved.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything has been sent that applications have left behind.
+    /// Waits until all data has been sent that closed connections left.
     pub(crate) async fn drained(&self) {
         loop {
             let idle = self.idle.notified();
@@ -153,7 +154,7 @@ impl RouterChannel {
 
     /// Refuses a dial.
     pub(crate) fn refuse(&self, message: Message) {
-        // Without room the dialer learns it by its own time limit.
+        // Without room the dialer's time limit ends the dial.
         let _ = self.handle.try_send_on(Lane::High, message);
     }
 
@@ -172,7 +173,7 @@ impl RouterChannel {
         Failure::Channel(reason.unwrap_or_else(|| "the router gave no answer".to_owned()))
     }
 
-    /// A connection id of this side that is not in use.
+    /// An unused connection id of this side.
     fn free_id(&self) -> Result<u32, Failure> {
         let conns = self.conns.lock();
         self.free_id_of(&conns)
@@ -202,7 +203,7 @@ impl RouterChannel {
         Ok(id)
     }
 
-    /// Puts a new circuit behind a connection id.
+    /// Registers a new circuit under a connection id.
     fn circuit(
         &self,
         role: Role,
@@ -239,7 +240,7 @@ impl RouterChannel {
         Ok(circuit)
     }
 
-    /// Tells the router that a connection it made is not wanted.
+    /// Tells the router to close a connection that it has made.
     fn give_back(&self, conn_id: u32, circuit: Option<&str>) {
         if let Some(id) = circuit {
             let _ = self.handle.try_send_on(Lane::High, payload::close(id));

@@ -1,14 +1,15 @@
-//! One circuit of this program: what stands between a connection of the application and the
-//! channel to the router.
+//! One circuit of this program, between a connection of the application and the channel to the
+//! router.
 //!
 //! ```text
 //!  application -> write -> End -> pull (the channel's task) -> router
 //!  application <- read  <- End <- on_payload, on_ack (the channel's task) <- router
 //! ```
 //!
-//! One lock, held for some instructions, never with another and never across an await. Whoever
-//! changes the circuit finds out under the lock what follows (somebody to wake, something to send)
-//! and does it after. There is no task per circuit.
+//! A circuit has one lock, which is held for short computations, never together with another lock and
+//! never across an await. A change of the circuit determines under the lock what follows (tasks to
+//! wake, messages to send); the caller does that after the lock is released. There is no task per
+//! circuit.
 
 use crate::outlet::Outlet;
 use crate::routed::Routed;
@@ -30,9 +31,10 @@ use weft_xgress::{
 /// The clock of circuits.
 pub(crate) type Timers = weft_circuit::Timers<Circuit>;
 
-/// Where circuits live: what they tell the channel to their router. Payloads do not go this way.
+/// The channel of a circuit, as the circuit uses it. Payloads do not go this way.
 pub(crate) trait Home: Send + Sync {
-    /// A connection holds so much data that the channel must not be read, or no longer does.
+    /// The circuit holds so much data that the channel must not be read (`true`), or no longer
+    /// does.
     fn hold_back(&self, over: bool);
 
     /// Forgets a connection id.
@@ -50,36 +52,36 @@ pub(crate) struct Circuit {
     tally: Tally,
     this: Weak<Self>,
     inner: Mutex<Inner>,
-    /// Set once the circuit is over and the router knows.
+    /// Set once the circuit is over and the router knows that.
     done: watch::Sender<bool>,
 }
 
-/// Who does the flow control.
+/// The place of the flow control.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    /// This program.
+    /// In this program.
     Own(Box<End>),
-    /// The router.
+    /// At the router.
     Routed(Routed),
 }
 
 struct Inner {
     transport: Transport,
-    /// Sent before anything the application writes: the header of the encrypted stream.
+    /// The payload to be sent before all others: the header of the encrypted stream.
     preface: Option<Bytes>,
     reader: Option<Waker>,
     writer: Option<Waker>,
     listed_ack: bool,
     listed_payload: bool,
     alarm: Alarm,
-    /// The router has been told that the circuit is over, or need not be.
+    /// True once the router has been told that the circuit is over, or need not be.
     told: bool,
     released: bool,
-    /// The application is gone.
+    /// True once the application has dropped its connection.
     left: bool,
 }
 
-/// What follows from a change.
+/// The steps that follow from a change, done after the lock is released.
 #[derive(Default)]
 struct Follows {
     list_ack: bool,
@@ -126,7 +128,7 @@ impl Circuit {
         })
     }
 
-    /// The circuit's id; empty if the router does not tell.
+    /// The circuit's id; empty if the router does not send it.
     pub(crate) fn id(&self) -> &Arc<str> {
         &self.id
     }
@@ -136,24 +138,24 @@ impl Circuit {
         self.role
     }
 
-    /// True if the flow control is here.
+    /// True if the flow control is in this program.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self.inner.lock().transport, Transport::Own(_))
     }
 
-    /// Sends what there is to say at first.
+    /// Sends the first messages of the circuit.
     pub(crate) fn begin(&self) {
         self.change(|_, _| {});
     }
 
-    // For the application.
+    // Of the application.
 
-    /// Sets what goes out before anything the application writes, as soon as the circuit takes it.
+    /// Sets the payload to be sent before all others, as soon as the circuit has room.
     pub(crate) fn set_preface(&self, preface: Bytes) {
         self.change(|inner, _| inner.preface = Some(preface));
     }
 
-    /// Waits until the next payload is wanted; an error once this direction has ended.
+    /// Waits until the next payload can be taken; an error once this direction has ended.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
         let mut inner = self.inner.lock();
         if inner.transport.can_write() && inner.preface.is_none() {
@@ -166,18 +168,18 @@ impl Circuit {
         Poll::Pending
     }
 
-    /// Takes one payload of the application; asked for by [`poll_writable`](Self::poll_writable).
+    /// Takes one payload of the application, after [`poll_writable`](Self::poll_writable).
     pub(crate) fn write(&self, data: Bytes) -> Result<(), WriteError> {
         self.change(|inner, _| inner.transport.write(data))
     }
 
-    /// The application writes no more; `last` goes behind what it wrote, however full the window is.
+    /// Ends the application's direction; `last` is sent after its data, however full the window is.
     pub(crate) fn finish(&self, last: Option<Bytes>) {
         self.change(|inner, now| {
             if let Some(last) = last {
                 let preface = inner.preface.take();
                 for payload in preface.into_iter().chain([last]) {
-                    // Refused once the direction is over: then nobody waits for it.
+                    // Refused once the direction is over, when it is not needed.
                     let _ = inner.transport.write_last(payload);
                 }
             }
@@ -188,7 +190,7 @@ impl Circuit {
         });
     }
 
-    /// What the application gets next.
+    /// The next delivery for the application.
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Delivery> {
         self.change(|inner, _| {
             if let Some(delivery) = inner.transport.read() {
@@ -199,7 +201,7 @@ impl Circuit {
         })
     }
 
-    /// The application is gone; what it wrote is still sent.
+    /// The application has dropped its connection; its data is still sent.
     pub(crate) fn close(&self) {
         self.change(|inner, now| {
             inner.left = true;
@@ -210,12 +212,12 @@ impl Circuit {
         });
     }
 
-    /// True if the application is gone and only what it wrote is still to be sent.
+    /// True if the application has dropped its connection and only its data is still to be sent.
     pub(crate) fn is_left(&self) -> bool {
         self.inner.lock().left
     }
 
-    /// Gives up at once and tells the router.
+    /// Ends the circuit at once and tells the router.
     pub(crate) fn abort(&self) {
         self.change(|inner, _| match &mut inner.transport {
             Transport::Own(end) => end.abort(),
@@ -223,13 +225,13 @@ impl Circuit {
         });
     }
 
-    /// Waits until the circuit is over and the router knows.
+    /// Waits until the circuit is over and the router knows that.
     pub(crate) async fn done(&self) {
         // The sender lives as long as `self`.
         let _ = self.done.subscribe().wait_for(|done| *done).await;
     }
 
-    // For the channel.
+    // Of the channel.
 
     /// Takes a payload of the router.
     pub(crate) fn on_payload(&self, segment: Segment) {
@@ -258,12 +260,12 @@ impl Circuit {
         });
     }
 
-    /// The router says that the connection is over; what arrived can still be read.
+    /// The router has closed the connection; payloads that arrived can still be read.
     pub(crate) fn closed_by_router(&self) {
         self.change(|inner, _| inner.end(CloseReason::PeerClosed));
     }
 
-    /// The channel is gone.
+    /// The channel is closed.
     pub(crate) fn lost(&self) {
         self.change(|inner, _| inner.end(CloseReason::Aborted));
     }
@@ -292,12 +294,12 @@ impl Circuit {
         Some((message, cost))
     }
 
-    /// What it was served of payloads.
+    /// Bytes of payloads that the channel has served for this circuit.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Changes the circuit, then does what follows.
+    /// Changes the circuit under its lock, then does what follows.
     fn change<R>(&self, change: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         let (result, follows) = {
             let mut inner = self.inner.lock();
@@ -354,7 +356,7 @@ impl Timed for Circuit {
     }
 }
 
-/// Notes who waits, without cloning a waker that is there already.
+/// Keeps the waker of a task, without cloning an equal one.
 fn keep(waiting: &mut Option<Waker>, cx: &Context<'_>) {
     match waiting {
         Some(waker) => waker.clone_from(cx.waker()),
@@ -386,7 +388,7 @@ impl Inner {
         }
     }
 
-    /// True if the router must be told, now, that the circuit is over.
+    /// True if the router has to be told now that the circuit is over.
     fn owes_farewell(&self) -> bool {
         match &self.transport {
             Transport::Own(end) => {
@@ -397,11 +399,11 @@ impl Inner {
         }
     }
 
-    /// The other side ended it: nobody there is to be told.
+    /// The other side has ended the circuit, and needs not be told.
     fn end(&mut self, reason: CloseReason) {
         match &mut self.transport {
             Transport::Own(end) => {
-                // An end that closed before only had its farewell left.
+                // A closed end had only its last message left to send.
                 end.unrouted();
                 self.told = true;
             }
@@ -409,12 +411,12 @@ impl Inner {
         }
     }
 
-    /// What follows from the state; notes it as done.
+    /// Determines what follows from the state, and notes it as done.
     fn follows(&mut self, now: Instant) -> Follows {
         if self.transport.can_write()
             && let Some(preface) = self.preface.take()
         {
-            // There is room: it is taken.
+            // There is room, so that the write succeeds.
             let _ = self.transport.write(preface);
         }
         let payload = self.transport.wants_transmit() || self.owes_farewell();
@@ -436,7 +438,7 @@ impl Inner {
         if let Transport::Routed(routed) = &mut self.transport {
             follows.over = routed.over_changed();
         }
-        // A deadline that has passed is looked at by the timer's task, not in a loop here.
+        // A deadline that has passed is handled by the timer's task, not in a loop here.
         let deadline = self.transport.deadline().map(|deadline| deadline.max(now));
         follows.arm = deadline.and_then(|deadline| self.alarm.want(deadline));
         if self.transport.closed() && !payload && !ack && !self.released {
@@ -469,7 +471,7 @@ impl Transport {
         }
     }
 
-    /// A payload behind which nothing comes.
+    /// Takes a payload that is the last one.
     fn write_last(&mut self, data: Bytes) -> Result<(), WriteError> {
         match self {
             Self::Own(end) => end.write(data),

@@ -1,4 +1,5 @@
-//! Connecting to routers: when first wanted, then kept, and again with backoff when they are lost.
+//! Connections to routers: made when first needed, kept, and made again with growing pauses after
+//! they are lost.
 
 use crate::channel::RouterChannel;
 use crate::error::{Error, Result};
@@ -15,19 +16,20 @@ use weft_wire::edge::header;
 use weft_wire::hello::{self, Hello};
 use weft_wire::{Address, Message, content_type};
 
-/// Without flow control of its own an SDK is not read while circuits catch up with it.
+/// Write timeout without flow control of its own: the SDK's channel is then not read while circuits
+/// catch up.
 const UNREAD: Duration = Duration::from_secs(300);
-/// The first wait before a router is tried again.
+/// The first wait before a router is dialed again.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait: a host is to be back within 10 s after its router is.
+/// The longest such wait: a host has to be back within 10 s after its router.
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
-/// A channel that lived so long was a good one, whatever the router said on it.
+/// A channel that was open this long counts as a success, whatever the router sent.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
-/// How often a router is asked whether it is there, and how long it may take to answer.
+/// The interval of probes to a router, and the longest wait for its answer.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Inner {
-    /// The routers of this list, being connected to; those without a usable address are left out.
+    /// Starts to connect to the routers of this list, without those that have no usable address.
     pub(crate) fn want(self: &Arc<Self>, routers: &[SessionEdgeRouter]) -> Vec<Arc<Slot>> {
         let wanted = routers.iter().filter_map(|router| {
             let url = ["tls", "tcp", "wss"].iter().find_map(|known| router.address(known))?;
@@ -48,7 +50,8 @@ impl Inner {
         Some(slot)
     }
 
-    /// The channel to the nearest router that is connected, or to the first that will be.
+    /// The channel to the connected router with the shortest round trip, or else to the first one
+    /// that connects.
     pub(crate) async fn pick(
         self: &Arc<Self>,
         service: &str,
@@ -79,7 +82,7 @@ impl Inner {
         }
     }
 
-    /// Keeps a router connected until it is not wanted any more.
+    /// Keeps a router connected until it is not needed any more.
     async fn keep(self: Arc<Self>, slot: Arc<Slot>) {
         let mut failures = 0;
         loop {
@@ -98,7 +101,7 @@ impl Inner {
                         failures = 0;
                     } else {
                         failures += 1;
-                        // A router that does not know the session says so by closing.
+                        // A router that does not know the session closes the channel.
                         if let Err(problem) = self.account.check_session().await {
                             tracing::debug!(%problem, "the session was not checked");
                         }
@@ -118,7 +121,7 @@ impl Inner {
         slot.left();
     }
 
-    /// Lets a channel be used until it is closed; true if it was a good one.
+    /// Uses a channel until it closes; true if it counts as a success.
     async fn use_channel(&self, slot: &Slot, channel: &Arc<RouterChannel>) -> bool {
         let since = Instant::now();
         slot.up(channel);
@@ -158,13 +161,13 @@ impl Inner {
         Ok(RouterChannel::start(established, self.figures.clone()))
     }
 
-    /// What the hello names: the id in the certificate. It proves nothing.
+    /// The token of the hello: the id in the certificate. It proves nothing.
     fn identity_token(&self) -> String {
         self.identity.current().name().unwrap_or_default().to_owned()
     }
 }
 
-/// Measures the round trip now and then; ends when the router does not answer any more.
+/// Measures the round trip at intervals; ends when the router does not answer any more.
 async fn probe(slot: &Slot, channel: &RouterChannel) {
     loop {
         let since = Instant::now();
@@ -172,7 +175,7 @@ async fn probe(slot: &Slot, channel: &RouterChannel) {
         message.headers.set_u64(hello::header::REFLECTED, rand::random());
         match channel.handle().request(message, PROBE_INTERVAL).await {
             Ok(_) => slot.set_rtt(since.elapsed()),
-            // While the application holds the channel up, answers are not read.
+            // Answers are not read while the application holds the channel up.
             Err(RequestError::Timeout) if !channel.is_held_back() => return,
             Err(_) => {}
         }
@@ -180,13 +183,13 @@ async fn probe(slot: &Slot, channel: &RouterChannel) {
     }
 }
 
-/// How long to wait after so many failures in a row.
+/// The wait after this many failures in a row.
 fn wait(failures: u32) -> Duration {
     let doubled = FIRST_WAIT.saturating_mul(1 << failures.min(10));
     jittered(doubled.min(LONGEST_WAIT))
 }
 
-/// `tls://host:port`, as controllers name routers, or `tls:host:port`.
+/// Parses `tls://host:port`, the form of controllers, or `tls:host:port`.
 fn parse(url: &str) -> Option<Address> {
     url.replacen("://", ":", 1).trim_end_matches('/').parse().ok()
 }

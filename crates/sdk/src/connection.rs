@@ -1,4 +1,4 @@
-//! A connection as the application sees it: a stream of bytes in both directions.
+//! A connection for the application: a stream of bytes in both directions.
 
 use crate::circuit::Circuit;
 use crate::inner::Guard;
@@ -12,37 +12,38 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weft_xgress::{CloseReason, Delivery};
 
-/// What is known of a connection.
+/// The description of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
     /// The service.
     pub service: String,
-    /// The circuit's id, for operators; empty if the router does not tell.
+    /// The circuit's id, for operators; empty if the router does not send it.
     pub circuit_id: Arc<str>,
-    /// What the dialer calls itself.
+    /// The name that the dialer gave.
     pub caller_id: String,
-    /// What the dialer's application sent along.
+    /// Data that the dialer's application sent with the dial.
     pub app_data: Option<Bytes>,
 }
 
 /// A connection to the other application, over the overlay.
 ///
 /// It is [`AsyncRead`] and [`AsyncWrite`]. Shutting it down ends one direction: the peer reads the
-/// end, and what it still sends can be read here. Dropping it ends both; what was written before is
-/// still sent. Each write makes one payload of at most 32 KiB, so writes of that size are best.
+/// end, and its data can still be read here. Dropping it ends both directions; data written before
+/// is still sent. Each write makes one payload of at most 32 KiB, so that writes of that size are
+/// best.
 #[derive(Debug)]
 pub struct Connection {
     reader: ReadHalf,
     writer: WriteHalf,
 }
 
-/// Ends the circuit when both halves are gone.
+/// Ends the circuit when both halves are dropped.
 #[derive(Debug)]
 struct Shared {
     circuit: Arc<Circuit>,
     info: Info,
     encrypted: bool,
-    /// Keeps the channel up.
+    /// Keeps the channel open.
     _guard: Arc<Guard>,
 }
 
@@ -57,7 +58,7 @@ impl Drop for Shared {
 pub struct ReadHalf {
     shared: Arc<Shared>,
     inward: Inward,
-    /// Opened and not yet read.
+    /// Decrypted bytes that were not read yet.
     rest: Bytes,
     state: Reading,
 }
@@ -102,13 +103,13 @@ impl Connection {
         Self { reader, writer: WriteHalf { shared, outward } }
     }
 
-    /// What is known of it.
+    /// The description of the connection.
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.reader.shared.info
     }
 
-    /// The circuit's id, for operators; empty if the router does not tell.
+    /// The circuit's id, for operators; empty if the router does not send it.
     #[must_use]
     pub fn circuit_id(&self) -> &str {
         &self.info().circuit_id
@@ -120,20 +121,20 @@ impl Connection {
         self.reader.shared.encrypted
     }
 
-    /// True if the flow control of the circuit is here and not at the router.
+    /// True if the flow control of the circuit is in this program, and not at the router.
     #[must_use]
     pub fn has_own_flow_control(&self) -> bool {
         self.reader.shared.circuit.is_own()
     }
 
-    /// The two directions, to be used by different tasks.
+    /// Splits the connection into its directions, for use by different tasks.
     #[must_use]
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         (self.reader, self.writer)
     }
 
-    /// Ends both directions and waits until everything written has arrived at the other end, or the
-    /// circuit has given up trying.
+    /// Ends both directions and waits until all written data has arrived at the other end, or the
+    /// circuit has given up.
     pub async fn close(self) {
         let circuit = Arc::clone(&self.reader.shared.circuit);
         let guard = Arc::clone(&self.reader.shared._guard);
@@ -144,17 +145,17 @@ impl Connection {
 }
 
 impl ReadHalf {
-    /// What is known of the connection.
+    /// The description of the connection.
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.shared.info
     }
 
-    /// What the peer wrote next, as it came: one message of whoever sends messages, and for a stream
-    /// some of it, without a copy. None at the end.
+    /// The next payload of the peer: one message of a peer that sends messages, or a part of a
+    /// stream, without a copy. `None` at the end.
     ///
     /// # Errors
-    /// When the connection broke.
+    /// When the connection has failed.
     pub async fn read_message(&mut self) -> io::Result<Option<Bytes>> {
         poll_fn(|cx| self.poll_fill(cx)).await;
         match self.state {
@@ -164,7 +165,7 @@ impl ReadHalf {
         }
     }
 
-    /// Takes what the circuit delivers until there is something to read or the direction is over.
+    /// Takes deliveries of the circuit until there is something to read or the direction is over.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.rest.is_empty() && self.state == Reading::Open {
             match ready!(self.shared.circuit.poll_read(cx)) {
@@ -185,7 +186,7 @@ impl ReadHalf {
 }
 
 impl ReadHalf {
-    /// An end that the peer would have sealed and did not is none.
+    /// Turns an unsealed end into an error, if the peer seals its end.
     fn ended(&self, state: Reading) -> Reading {
         match state {
             Reading::Ended if self.inward.is_cut() => {
@@ -196,7 +197,7 @@ impl ReadHalf {
     }
 }
 
-/// What a reader learns when the circuit ended without the peer having said that all is sent.
+/// The result of a read when the circuit ended without the end of the peer's direction.
 fn ended_by(reason: CloseReason) -> Reading {
     match reason {
         CloseReason::Finished | CloseReason::PeerClosed => Reading::Ended,
@@ -230,7 +231,7 @@ impl AsyncRead for ReadHalf {
         buffer.put_slice(this.rest.get(..length).unwrap_or_default());
         this.rest.advance(length);
         if this.rest.is_empty() {
-            // Gives the payload's memory back before the next one is there.
+            // Frees the payload's memory before the next one is taken.
             this.rest = Bytes::new();
         }
         Poll::Ready(Ok(()))
@@ -238,19 +239,19 @@ impl AsyncRead for ReadHalf {
 }
 
 impl WriteHalf {
-    /// What is known of the connection.
+    /// The description of the connection.
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.shared.info
     }
 
-    /// Waits until both directions are over, whoever ended them.
+    /// Waits until both directions are over, whichever side ended them.
     pub fn over(&self) -> impl Future<Output = ()> + Send + use<> {
         let circuit = Arc::clone(&self.shared.circuit);
         async move { circuit.done().await }
     }
 
-    /// Waits until there is room for a write, so that nobody has to hold data meanwhile.
+    /// Waits until there is room for a write, so that the caller need not hold data meanwhile.
     ///
     /// # Errors
     /// When this direction has ended.
@@ -258,8 +259,8 @@ impl WriteHalf {
         poll_fn(|cx| self.shared.circuit.poll_writable(cx)).await.map_err(|_| ended())
     }
 
-    /// Writes all of `data`, up to [`MAX_MESSAGE`] bytes, as one message: a peer that asks for
-    /// messages gets it whole, a datagram for instance. There is to be room for it
+    /// Writes all of `data`, up to [`MAX_MESSAGE`] bytes, as one message: a peer that reads messages
+    /// gets it whole, for instance a datagram. There has to be room for it
     /// ([`writable`](Self::writable)).
     ///
     /// # Errors
@@ -301,13 +302,13 @@ impl AsyncWrite for WriteHalf {
         if ready!(circuit.poll_writable(cx)).is_err() {
             return Poll::Ready(Err(ended()));
         }
-        // Sealed outside the circuit's lock. Nobody else writes, so the room stays.
+        // Encrypted outside of the circuit's lock. No other task writes, so that the room stays.
         let (payload, taken) = this.outward.payload(data).map_err(io::Error::other)?;
         Poll::Ready(circuit.write(payload).map(|()| taken).map_err(|_| ended()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Everything written is on its way already.
+        // All written data is on its way already.
         Poll::Ready(Ok(()))
     }
 

@@ -1,4 +1,4 @@
-//! An identity in the network: logged in, with its services and its routers.
+//! An identity in the network: logged in, with its services and routers.
 
 use crate::account::Account;
 use crate::bind_options::BindOptions;
@@ -19,24 +19,24 @@ use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey};
 
 /// An identity in the network. Clones are the same context.
 ///
-/// It stays logged in, keeps the connections to the routers it has used, and connects again by
-/// itself. Connections and listeners keep it alive; when the last handle of all of them is dropped,
-/// what was written is still sent, then the routers are left.
+/// It stays logged in, keeps the connections to the routers that it has used, and connects again by
+/// itself. Connections and listeners keep it alive. When the last handle of all of them is dropped,
+/// written data is still sent, and then the connections to routers are closed.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(crate) guard: Arc<Guard>,
 }
 
 impl Context {
-    /// A context of the identity in this file, logged in.
+    /// Logs in with the identity of this file, and makes its context.
     ///
     /// # Errors
-    /// When the file cannot be read, or no controller lets the identity in.
+    /// When the file cannot be read, or no controller accepts the identity.
     pub async fn load(path: impl AsRef<Path>) -> Result<Self> {
         ContextBuilder::new().load(path).await
     }
 
-    /// A context of this identity, logged in.
+    /// Logs in with this identity, and makes its context.
     ///
     /// # Errors
     /// As [`Context::load`].
@@ -44,7 +44,7 @@ impl Context {
         ContextBuilder::new().build(identity).await
     }
 
-    /// For contexts that differ from the usual one.
+    /// Makes a context with options other than the defaults.
     #[must_use]
     pub fn builder() -> ContextBuilder {
         ContextBuilder::new()
@@ -64,7 +64,7 @@ impl Context {
         self.guard.inner.account.identity_name().unwrap_or_default()
     }
 
-    /// The services the identity may use, read now.
+    /// The services that the identity may use, read now.
     ///
     /// # Errors
     /// When the controller cannot be reached.
@@ -73,14 +73,14 @@ impl Context {
         Ok(services.iter().map(|service| Service::of(service)).collect())
     }
 
-    /// The services the identity may use, as they were read last, and whenever they have changed:
-    /// the context looks every so often ([`ContextBuilder::refresh_interval`]).
+    /// The services that the identity may use, as they were read last, and every change of them:
+    /// the context checks at intervals ([`ContextBuilder::refresh_interval`]).
     #[must_use]
     pub fn service_changes(&self) -> watch::Receiver<Arc<Vec<Service>>> {
         self.guard.inner.account.service_changes()
     }
 
-    /// What the network knows of the identity, read now.
+    /// The identity's entity, read now.
     ///
     /// # Errors
     /// When the controller cannot be reached.
@@ -91,13 +91,13 @@ impl Context {
     /// Connects to a service.
     ///
     /// # Errors
-    /// When the service is unknown or may not be dialed, nobody hosts it, no router can be reached,
-    /// or the router or the host refuses.
+    /// When the service is unknown or may not be dialed, no host offers it, no router can be
+    /// reached, or the router or the host refuses.
     pub async fn dial(&self, service: &str) -> Result<Connection> {
         self.dial_with(service, DialOptions::default()).await
     }
 
-    /// Connects to a service in a particular way.
+    /// Connects to a service with these options.
     ///
     /// # Errors
     /// As [`Context::dial`].
@@ -105,16 +105,16 @@ impl Context {
         dial::dial(&self.guard, service, &options).await
     }
 
-    /// Hosts a service: returns once the first router has taken it. More routers follow, and all
-    /// are kept, until the listener is dropped.
+    /// Hosts a service: returns once the first router has accepted the bind. More routers follow,
+    /// and all are kept until the listener is dropped.
     ///
     /// # Errors
-    /// When the service is unknown or may not be hosted, or no router took it in time.
+    /// When the service is unknown or may not be hosted, or no router accepted the bind in time.
     pub async fn bind(&self, service: &str) -> Result<Listener> {
         self.bind_with(service, BindOptions::default()).await
     }
 
-    /// Hosts a service in a particular way.
+    /// Hosts a service with these options.
     ///
     /// # Errors
     /// As [`Context::bind`].
@@ -128,8 +128,8 @@ impl Context {
         self.guard.inner.routers.connected()
     }
 
-    /// Leaves the network: waits until what was written on connections that are closed has arrived,
-    /// leaves the routers and ends the session. Connections and listeners that are open break.
+    /// Leaves the network: waits until all data of closed connections has arrived, closes the
+    /// connections to routers, and ends the API session. Open connections and listeners fail.
     pub async fn close(self) {
         let inner = &self.guard.inner;
         inner.cancel.cancel();
@@ -141,7 +141,7 @@ impl Context {
 }
 
 /// Enrolls an identity with a one-time token: makes a key, gets a certificate for it, and returns
-/// what is to be kept in an identity file. The key never leaves this program.
+/// the content of an identity file. The key never leaves this program.
 ///
 /// # Errors
 /// When the token cannot be verified or the controller refuses.

@@ -1,4 +1,4 @@
-//! Connecting to a service (docs/protocol/sdk.md 7).
+//! Dials to services (docs/protocol/sdk.md 7).
 
 use crate::channel::{Dialed, RouterChannel};
 use crate::connection::{Connection, Info};
@@ -17,21 +17,21 @@ use weft_spans::{Kind, Span, attribute};
 use weft_wire::TraceContext;
 use weft_wire::edge::Connect;
 
-/// Routers that are known may take this long to be connected before newer ones are asked for.
+/// How long known routers have for connecting before the controller is asked for newer ones.
 const KNOWN_ROUTERS: Duration = Duration::from_secs(3);
-/// The answer of a router that just made it still counts.
+/// An answer that arrives this long after the time limit still counts.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How to dial.
+/// The options of a dial.
 #[derive(Debug, Clone, Default)]
 pub struct DialOptions {
-    /// Which instance of the service; empty for any.
+    /// The instance of the service; empty for any.
     pub instance: String,
     /// Data for the host's application.
     pub app_data: Option<Bytes>,
-    /// What this side calls itself; the name of the identity by default.
+    /// The name of this side for the host; the name of the identity by default.
     pub caller_id: Option<String>,
-    /// The most time it takes; the context's figure by default.
+    /// Time limit; by default that of the context.
     pub timeout: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn dial(
     if !options.instance.is_empty() {
         span.set(attribute::INSTANCE, &options.instance);
     }
-    // Boxed: what the application awaits stays small.
+    // Boxed, so that the application's future stays small.
     let dialed = Box::pin(dial_by(guard, service, options, deadline, &mut span));
     let dialed = tokio::time::timeout_at(deadline + GRACE, dialed).await.unwrap_or_else(|_| {
         Err(Error::Timeout { action: format!("dialing `{service}`"), limit, last: None })
@@ -64,7 +64,7 @@ pub(crate) async fn dial(
     dialed
 }
 
-/// Dials; once more with everything fresh if sessions or routers turn out to be stale.
+/// Dials; a second time with new sessions and routers if the first ones turn out to be outdated.
 async fn dial_by(
     guard: &Arc<Guard>,
     name: &str,
@@ -103,7 +103,7 @@ async fn dial_by(
     }
 }
 
-/// A router for the session, among newer ones if those that are known cannot be reached.
+/// A router for the session; newer ones are asked for if the known ones cannot be reached.
 async fn route(
     inner: &Arc<Inner>,
     service: &ServiceDetail,
@@ -171,8 +171,8 @@ fn keys(own: &KeyPair, host: Option<&Bytes>) -> Result<Keys, String> {
     Ok(Keys::new(session, seals_end, seals_end))
 }
 
-/// A short random name for logs (docs/protocol/sdk.md 5, header 1025). Of a connection that is
-/// sealed it says that its end is sealed, too.
+/// A short random name for logs (docs/protocol/sdk.md 5, header 1025). For a connection that is
+/// sealed, it also says that its end is sealed.
 fn marker(is_sealed: bool) -> String {
     let ending = if is_sealed { ending::ENDING } else { "" };
     format!("{:08x}{ending}", rand::random::<u32>())

@@ -1,4 +1,4 @@
-//! What can go wrong with a dial, a bind or a connection.
+//! Errors of dials, binds and connections.
 
 use std::io;
 use std::sync::Arc;
@@ -8,28 +8,29 @@ use weft_wire::edge::{ErrorCode, RetryHint, StateClosed};
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something did not work.
+/// Why a call failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The identity cannot be used.
     #[error("the identity cannot be used: {0}")]
     Identity(Arc<weft_identity::Error>),
-    /// No controller let the identity in.
+    /// No controller accepted the identity.
     #[error("not logged in: {0}")]
     NotLoggedIn(Arc<weft_client::Error>),
     /// The controller was not reached, or refused a request.
     #[error("the controller: {0}")]
     Controller(Arc<weft_client::Error>),
-    /// The identity sees no service of this name: it does not exist, or no policy allows it.
+    /// The identity has no service of this name: the service does not exist, or no policy allows
+    /// it.
     #[error(
         "there is no service `{service}` that this identity may use; check its service policies"
     )]
     ServiceUnknown {
-        /// The name that was asked for.
+        /// The name of the service.
         service: String,
     },
-    /// The identity may use the service, but not so.
+    /// The identity may use the service, but not in this way.
     #[error("this identity may not {action} `{service}`; check its service policies")]
     NotPermitted {
         /// The service.
@@ -37,20 +38,20 @@ pub enum Error {
         /// `dial` or `bind`.
         action: &'static str,
     },
-    /// Nobody hosts the service now.
+    /// No host offers the service now.
     #[error("nobody hosts `{service}` now: {message}")]
     NoTerminators {
         /// The service.
         service: String,
-        /// What the router said.
+        /// The text of the router.
         message: String,
     },
-    /// No edge router serves the service, or none of them can be reached.
+    /// No edge router serves the service, or none of these can be reached.
     #[error("no edge router for `{service}`: {reason}")]
     NoEdgeRouters {
         /// The service.
         service: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// The router, the controller or the host refused.
@@ -58,25 +59,25 @@ pub enum Error {
     Refused {
         /// The service.
         service: String,
-        /// In the words of whoever refused.
+        /// The refusal, with the text of its sender.
         refusal: Refusal,
     },
-    /// The service demands encryption and the peer cannot, or did something wrong.
+    /// The service requires encryption and the peer does not support it, or made a mistake.
     #[error("end-to-end encryption of `{service}` failed: {problem}")]
     Encryption {
         /// The service.
         service: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// It took too long.
+    /// The call took too long.
     #[error("{action} took longer than {} s{}", limit.as_secs_f32(), because(last))]
     Timeout {
-        /// What was tried.
+        /// The call.
         action: String,
-        /// The limit.
+        /// The time limit.
         limit: Duration,
-        /// What went wrong meanwhile, if anything.
+        /// The last error meanwhile, if any.
         last: Option<Box<Error>>,
     },
     /// The context, the listener or the router's channel is closed.
@@ -89,7 +90,7 @@ fn because(last: &Option<Box<Error>>) -> String {
 }
 
 impl Error {
-    /// The code a router refused with, if it did.
+    /// The code of a router's refusal, if the error is one.
     #[must_use]
     pub fn code(&self) -> Option<u32> {
         match self {
@@ -98,7 +99,7 @@ impl Error {
         }
     }
 
-    /// True if trying the same again cannot help before somebody changes something.
+    /// True if the same call fails again until an operator changes something.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
@@ -148,12 +149,12 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Why something could not be begun on a channel.
+/// Why a request on a channel failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The router refused.
     Refused(Refusal),
-    /// The channel is closed, or full.
+    /// The channel is closed, or has no room.
     Channel(String),
 }
 
@@ -166,16 +167,16 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What a router says when it refuses (docs/protocol/sdk.md 6).
+/// A refusal of a router (docs/protocol/sdk.md 6).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Refusal {
-    /// The code; 0 if only a text was given.
+    /// The code; 0 if the router sent only a text.
     pub code: u32,
-    /// What may help: 0 anything, 1 waiting, 2 starting over, 3 nothing.
+    /// The way to go on: 0 any, 1 wait, 2 start over, 3 none.
     pub retry_hint: u32,
-    /// In words.
+    /// The text.
     pub message: String,
-    /// Posture checks that this identity does not pass.
+    /// Posture checks that this identity failed.
     pub failing_posture_checks: Vec<String>,
 }
 
@@ -195,7 +196,7 @@ impl Refusal {
         Self { message: message.into(), ..Self::default() }
     }
 
-    /// The service session, or the API session, is not what the router wants.
+    /// True if the router does not accept the service session or the API session.
     pub(crate) fn is_stale_session(&self) -> bool {
         let code = ErrorCode(self.code);
         RetryHint(self.retry_hint) == RetryHint::START_OVER
@@ -208,11 +209,11 @@ impl Refusal {
                 ErrorCode::INVALID_API_SESSION_TYPE,
             ]
             .contains(&code)
-            // Routers without codes, and those that want a C SDK to start over.
+            // Routers without codes, and those that tell a C SDK to start over.
             || (code == ErrorCode::NONE && self.message.to_lowercase().contains("session"))
     }
 
-    /// Nothing will change by itself.
+    /// True if the refusal stays until an operator changes something.
     pub(crate) fn is_final(&self) -> bool {
         RetryHint(self.retry_hint) == RetryHint::NOT_RETRIABLE
             || [

@@ -1,9 +1,10 @@
-//! Keeps a listener bound: on several routers, again after a router or controller was gone
+//! Keeps a listener bound: on several routers, and again after a router or controller was away
 //! (docs/protocol/sdk.md 8).
 //!
-//! One task per listener looks which routers there are; one task per router waits for its channel,
-//! then for one of the listener's permits (as many as terminators are wanted), binds, and holds the
-//! permit as long as the bind stands. So a router that is lost makes room for another one at once.
+//! One task per listener follows the list of routers. One task per router waits for the router's
+//! channel, then for one of the listener's permits (as many as terminators are wanted), binds, and
+//! holds the permit while the bind stands. A router that is lost thus makes room for another one at
+//! once.
 
 use crate::bind_options::BindOptions;
 use crate::channel::{Arrival, HostEvent, Hosted, RouterChannel};
@@ -24,22 +25,22 @@ use weft_contract::resource::service::ServiceDetail;
 use weft_e2e::KeyPair;
 use weft_wire::edge::{Bind, HealthEvent, Precedence, UpdateBind, header};
 
-/// How long a router may take to take a bind.
+/// Time limit for a router's answer to a bind.
 const ACCEPT_TIME: Duration = Duration::from_secs(5);
-/// How long it may take until the service can be dialed there.
+/// Time limit until the listener can be dialed over the router.
 const ESTABLISH_TIME: Duration = Duration::from_secs(60);
-/// Results of health checks that wait for a router; older ones are dropped.
+/// Most results of health checks that wait for a router; older ones are dropped.
 const HEALTH_QUEUE: usize = 16;
 /// The first wait after a bind was refused.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// The longest.
+/// The longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// A listener and what it takes to bind it.
+/// A listener, with all that is needed to bind it.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) service: Arc<ServiceDetail>,
-    /// One pair for all its connections, if the service demands encryption.
+    /// The key pair for all of its connections, if the service requires encryption.
     pub(crate) keys: Option<KeyPair>,
     options: BindOptions,
     listener_id: Bytes,
@@ -49,22 +50,22 @@ pub(crate) struct Host {
     terms: watch::Sender<Terms>,
     /// Results of health checks, for all routers.
     health: broadcast::Sender<bool>,
-    /// The routers or the session may be others now.
+    /// Notified when the routers or the session may have changed.
     rescan: Notify,
 }
 
-/// How a listener does.
+/// The state of a listener.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostState {
-    /// Routers over which it can be dialed.
+    /// The number of routers over which it can be dialed.
     pub(crate) established: usize,
-    /// The last thing that went wrong.
+    /// The last error.
     pub(crate) problem: Option<Error>,
-    /// It cannot go on.
+    /// The error because of which it cannot go on.
     pub(crate) over: Option<Error>,
 }
 
-/// What may change while a listener is bound.
+/// The values that may change while a listener is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) cost: u16,
@@ -73,9 +74,9 @@ pub(crate) struct Terms {
 
 /// How a bind ended.
 enum Ended {
-    /// With its channel, or in silence.
+    /// Its channel closed, or the router stayed silent.
     Lost(String),
-    /// By the router's word.
+    /// The router ended it.
     Closed(Failure),
 }
 
@@ -109,9 +110,9 @@ impl Host {
         self.terms.send_modify(change);
     }
 
-    /// Tells all routers of the result of a health check.
+    /// Reports the result of a health check to all routers.
     pub(crate) fn report_health(&self, passed: bool) {
-        // Nobody hears it while no router is bound.
+        // There is no receiver while no router is bound.
         let _ = self.health.send(passed);
     }
 
@@ -135,7 +136,8 @@ impl Host {
         }
     }
 
-    /// Has a task for each router there is. Ends with an error that nothing can help.
+    /// Runs a task for each router. Ends with an error that stays until an operator changes
+    /// something.
     async fn follow_routers(self: &Arc<Self>, inner: &Arc<Inner>) -> Result<()> {
         let mut tasks: JoinSet<(String, Result<()>)> = JoinSet::new();
         let mut running: HashMap<String, ()> = HashMap::new();
@@ -188,7 +190,7 @@ impl Host {
         }
     }
 
-    /// Binds on one router, again and again. Ends well when the router is not kept any more.
+    /// Binds on one router repeatedly. Returns `Ok` when the router is not used any more.
     async fn bind_on(&self, inner: &Arc<Inner>, slot: &Slot) -> Result<()> {
         let mut failures = 0;
         while let Some(channel) = slot.connected().await {
@@ -216,7 +218,7 @@ impl Host {
                     tracing::debug!(service = %name, router = %slot.name(), reason, "not bound any more");
                     self.note(Error::Closed(reason));
                     if channel.handle().is_closed() {
-                        // The channel has its own backoff.
+                        // The channel has a backoff of its own.
                         continue;
                     }
                 }
@@ -235,7 +237,7 @@ impl Host {
         let stale = matches!(&failure, Failure::Refused(refusal) if refusal.is_stale_session());
         let error = Error::of_failure(&self.service.name, failure);
         if stale {
-            // A new session tells whether the service may still be hosted.
+            // A new session shows if the service may still be hosted.
             inner.account.forget_session(&self.service.base.id, DialBind::Bind);
             if let Err(problem) = inner.account.check_session().await {
                 self.note(problem);
@@ -248,7 +250,7 @@ impl Host {
         Ok(())
     }
 
-    /// One bind, for as long as it stands.
+    /// Binds once, and stays until the bind ends.
     async fn bind_once(
         &self,
         inner: &Inner,
@@ -341,7 +343,7 @@ impl Host {
     }
 }
 
-/// What the router says first.
+/// The router's next report.
 async fn next_event(hosted: &mut Hosted<'_>, limit: Duration) -> Result<HostEvent, Ended> {
     match tokio::time::timeout(limit, hosted.events.recv()).await {
         Ok(Some(event)) => Ok(event),
@@ -350,7 +352,7 @@ async fn next_event(hosted: &mut Hosted<'_>, limit: Duration) -> Result<HostEven
     }
 }
 
-/// Counts a bind among the established ones as long as it stands.
+/// Counts a bind among the established ones until dropped.
 struct Established<'a> {
     host: &'a Host,
     counted: bool,
@@ -377,7 +379,7 @@ impl Drop for Established<'_> {
     }
 }
 
-/// How long to wait after so many failures in a row.
+/// The wait after this many failures in a row.
 fn wait(failures: u32) -> Duration {
     FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_WAIT)
 }

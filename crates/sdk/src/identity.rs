@@ -1,25 +1,25 @@
-//! The identity as the network knows it.
+//! The identity's entity at the controller.
 
 use std::collections::BTreeMap;
 use weft_contract::resource::identity::IdentityDetail;
 use weft_wire::edge::Precedence;
 
-/// The identity as the network knows it.
+/// The identity's entity at the controller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
     /// Its id.
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Data for its applications.
+    /// Data for applications of the identity.
     pub app_data: BTreeMap<String, serde_json::Value>,
-    /// Cost of what it hosts, where nothing else says one.
+    /// Cost of its terminators, for services without a cost below.
     pub hosting_cost: u16,
-    /// Precedence of what it hosts, where nothing else says one.
+    /// Precedence of its terminators, for services without a precedence below.
     pub hosting_precedence: Precedence,
-    /// Cost of services that it hosts, by their id; before all others.
+    /// Cost of its terminators by the id of the service; it comes first.
     pub service_costs: BTreeMap<String, u16>,
-    /// Precedence of services that it hosts, by their id; before all others.
+    /// Precedence of its terminators by the id of the service; it comes first.
     pub service_precedences: BTreeMap<String, Precedence>,
 }
 

@@ -29,32 +29,32 @@ impl Incoming {
         Self { arrival, host, guard }
     }
 
-    /// What the dialer calls itself: by default the name of its identity. Nobody has checked it;
-    /// for decisions there is [`dialer_identity`](Self::dialer_identity).
+    /// The name that the dialer gave: by default that of its identity. It is not verified;
+    /// decisions should use [`dialer_identity`](Self::dialer_identity).
     #[must_use]
     pub fn caller_id(&self) -> String {
         String::from_utf8_lossy(&self.arrival.dial.caller_id).into_owned()
     }
 
-    /// The id of the dialer's identity, as its router vouches for it; older routers do not say.
+    /// The id of the dialer's identity, verified by its router; older routers do not send it.
     #[must_use]
     pub fn dialer_identity(&self) -> Option<&str> {
         self.arrival.dialer_id()
     }
 
-    /// The name of the dialer's identity, as its router vouches for it; older routers do not say.
+    /// The name of the dialer's identity, verified by its router; older routers do not send it.
     #[must_use]
     pub fn dialer_name(&self) -> Option<&str> {
         self.arrival.dialer_name()
     }
 
-    /// What the dialer's application sent along.
+    /// Data that the dialer's application sent with the dial.
     #[must_use]
     pub fn app_data(&self) -> Option<&Bytes> {
         self.arrival.dial.app_data.as_ref()
     }
 
-    /// The circuit's id; empty if the router does not say.
+    /// The circuit's id; empty if the router does not send it.
     #[must_use]
     pub fn circuit_id(&self) -> &str {
         &self.arrival.dial.circuit_id
@@ -63,7 +63,7 @@ impl Incoming {
     /// Accepts the connection.
     ///
     /// # Errors
-    /// When the router is gone, or the service demands encryption and the dialer brings no key.
+    /// When the router is gone, or the service requires encryption and the dialer sent no key.
     pub async fn accept(mut self) -> Result<Connection> {
         let service = &self.host.service.name;
         let keys = match self.keys() {
@@ -74,7 +74,7 @@ impl Incoming {
             }
         };
         let Arrival { dial, request, channel, .. } = &self.arrival;
-        // The key of the bind, once more, says that the end is sealed here.
+        // The key of the bind, sent once more, tells the dialer that the end is sealed here.
         let seals_end = keys.as_ref().is_some_and(|keys| keys.seals_end);
         let own = self.host.keys.as_ref().filter(|_| seals_end).map(KeyPair::public_key);
         let own = own.as_ref().map(ending::host_key);
@@ -90,7 +90,7 @@ impl Incoming {
         Ok(Connection::new(circuit, keys, info, Arc::clone(&self.guard)))
     }
 
-    /// Refuses the connection; the dialer is told why.
+    /// Refuses the connection; the dialer is sent the reason.
     pub fn reject(self, reason: &str) {
         self.arrival.refuse(reason);
     }
@@ -103,7 +103,7 @@ impl Incoming {
         let session = own.server_session(&peer).map_err(|error| error.to_string())?;
         let marker = self.arrival.dial.marker.as_ref();
         let seals_end = marker.is_some_and(|marker| ending::dialer_seals(marker));
-        // Whether the dialer learns of this host's shows in what it sends.
+        // What the dialer sends shows whether it understood the host's answer.
         Ok(Some(Keys::new(session, seals_end, false)))
     }
 }

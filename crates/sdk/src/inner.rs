@@ -1,4 +1,4 @@
-//! What the tasks of a context share.
+//! The state that the tasks of a context share.
 
 use crate::account::Account;
 use crate::channel::Figures;
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
 
-/// Stickiness tokens that are remembered.
+/// Most stickiness tokens that are remembered.
 const MAX_STICKY: usize = 4096;
 
-/// Everything there is of a context; ends it when dropped.
+/// The owner of a context's tasks; ends them when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) inner: Arc<Inner>,
@@ -29,7 +29,7 @@ impl Drop for Guard {
     }
 }
 
-/// What the tasks of a context share.
+/// The state that the tasks of a context share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
@@ -42,8 +42,8 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// What the context of an account that is logged in has besides; its services and routers are
-    /// kept fresh.
+    /// Makes the state of a context whose account is logged in, and starts to keep its services and
+    /// routers up to date.
     pub(crate) fn start(
         settings: Settings,
         account: Account,
@@ -68,7 +68,7 @@ impl Inner {
         inner
     }
 
-    /// Keeps session and services fresh, and forgets routers that are gone.
+    /// Keeps session and services up to date, and forgets routers that are gone.
     async fn keep_fresh(self: Arc<Self>) {
         loop {
             let interval = jittered(self.settings.refresh_interval);
@@ -94,12 +94,12 @@ impl Inner {
         }
     }
 
-    /// What leads back to the host of the last dial.
+    /// The token by which a dial reaches the host of the last one.
     pub(crate) fn stickiness(&self, service: &str, instance: &str) -> Option<Bytes> {
         self.sticky.lock().get(&(service.to_owned(), instance.to_owned())).cloned()
     }
 
-    /// Keeps what leads back to the host of this dial.
+    /// Keeps the token by which a later dial reaches the host of this one.
     pub(crate) fn set_stickiness(&self, service: &str, instance: &str, token: Option<Bytes>) {
         let mut sticky = self.sticky.lock();
         let key = (service.to_owned(), instance.to_owned());

@@ -1,8 +1,8 @@
-//! Intervals of many programs that shall not meet.
+//! Random intervals, so that many programs do not act at the same time.
 
 use std::time::Duration;
 
-/// A tenth more or less, so that many programs do not ask at once.
+/// The interval, up to a tenth shorter or longer at random.
 pub(crate) fn jittered(interval: Duration) -> Duration {
     interval.mul_f64(rand::random_range(0.9..1.1))
 }

@@ -1,20 +1,20 @@
 //! Dial and bind services from a Rust program.
 //!
 //! A [`Context`] is an identity in the network: it logs in at the controller, knows the services
-//! the identity may use, and keeps connections to the routers. [`Context::dial`] gives a
-//! [`Connection`] to whoever hosts a service, [`Context::bind`] hosts one. A connection is a tokio
-//! stream with half-close; where the service demands it, its data is encrypted from end to end, and
-//! interoperates with the SDKs of OpenZiti.
+//! that the identity may use, and keeps connections to the routers. [`Context::dial`] opens a
+//! [`Connection`] to a host of a service, [`Context::bind`] hosts one. A connection is a tokio
+//! stream with half-close; if the service requires it, its data is encrypted from end to end. Both
+//! interoperate with the SDKs of OpenZiti.
 //!
 //! ```text
 //!  application <-> Connection <-> Circuit (flow control) <-> RouterChannel (TLS) <-> router
 //! ```
 //!
-//! There is no task per connection: a router's channel hands payloads to the circuit they belong
-//! to, and pulls what circuits have to send, in fair turns. The flow control is here, so that
-//! routers only forward and a slow reader holds up nobody else.
+//! There is no task per connection: the task of a router's channel passes payloads to their
+//! circuits, and pulls payloads from circuits in fair turns. The flow control is in this program,
+//! so that routers only forward and a slow reader holds up no other connection.
 //!
-//! An identity comes from a one-time token, once:
+//! An identity is made from a one-time token:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Hosting a service, as the application sees it.
+//! A hosted service, for the application.
 
 use crate::bind_options::BindOptions;
 use crate::channel::Arrival;
@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_contract::entity::DialBind;
 use weft_wire::edge::Precedence;
 
-/// A hosted service. Dropping it ends the hosting; connections that were accepted live on.
+/// A hosted service. Dropping it ends the hosting; accepted connections stay.
 #[derive(Debug)]
 pub struct Listener {
     host: Arc<Host>,
@@ -64,11 +64,11 @@ impl Listener {
         }
     }
 
-    /// The next connection. Connections whose dialer has given up meanwhile are left out.
+    /// The next connection. Connections whose dialer has given up meanwhile are skipped.
     ///
     /// # Errors
     /// When the hosting cannot go on: it is not allowed any more, or the context is closed. While
-    /// routers or controllers are merely gone it waits.
+    /// routers or controllers are only away, it waits.
     pub async fn accept(&mut self) -> Result<Incoming> {
         loop {
             tokio::select! {
@@ -117,19 +117,19 @@ impl Listener {
         self.host.set_terms(|terms| terms.cost = cost);
     }
 
-    /// A handle that changes cost and precedence, and reports health, while somebody else accepts.
+    /// A handle that changes cost and precedence and reports health, while another task accepts.
     #[must_use]
     pub fn terms(&self) -> ListenerTerms {
         ListenerTerms(Arc::clone(&self.host))
     }
 
-    /// The number of routers over which the service can be dialed, whenever it changes.
+    /// The number of routers over which the service can be dialed, and every change of it.
     #[must_use]
     pub fn changes(&self) -> TerminatorChanges {
         TerminatorChanges { state: self.state.clone(), seen: self.terminators() }
     }
 
-    /// What went wrong last, while it is not established anywhere.
+    /// The last error, while the service cannot be dialed over any router.
     #[must_use]
     pub fn problem(&self) -> Option<Error> {
         self.state.borrow().problem.clone()
@@ -151,13 +151,13 @@ impl ListenerTerms {
         self.0.set_terms(|terms| (terms.cost, terms.precedence) = (cost, precedence));
     }
 
-    /// Tells the network of the result of a health check.
+    /// Reports the result of a health check to the network.
     pub fn report_health(&self, passed: bool) {
         self.0.report_health(passed);
     }
 }
 
-/// Over how many routers a [`Listener`] can be dialed.
+/// The number of routers over which a [`Listener`] can be dialed.
 #[derive(Debug, Clone)]
 pub struct TerminatorChanges {
     state: watch::Receiver<HostState>,
@@ -170,7 +170,7 @@ impl TerminatorChanges {
         let seen = self.seen;
         match self.state.wait_for(|state| state.established != seen).await.map(|s| s.established) {
             Ok(now) => self.seen = now,
-            // The listener ends; whoever accepts is told.
+            // The listener has ended, which its `accept` reports.
             Err(_) => std::future::pending().await,
         }
         self.seen

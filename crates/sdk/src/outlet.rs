@@ -1,4 +1,4 @@
-//! What a router connection writes next: the circuits that have something, served fairly.
+//! The messages that a router connection writes next: circuits that have something, served in turn.
 
 use crate::circuit::Circuit;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use weft_limits::Budget;
 use weft_wire::Message;
 use weft_xgress::{Class, Source, Tally};
 
-/// A circuit that is listed.
+/// A listed circuit.
 pub(crate) struct Listed(Arc<Circuit>);
 
 impl Source for Listed {
@@ -25,7 +25,7 @@ impl Source for Listed {
 }
 
 impl Flow for Listed {
-    // The connection carried the circuit, which ends with it.
+    // The circuit ends with its connection.
     fn unlisted(&self, _: Class) {}
 }
 
@@ -37,15 +37,15 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    /// The outlet of the connection that this waker wakes, and the side that serves it.
+    /// The outlet of the connection that this waker wakes, and the side that serves the connection.
     pub(crate) fn new(waker: UnderlayWaker) -> (Arc<Self>, DataOutbox<Listed>) {
-        // Nothing waits here: circuits hold what they send within their windows.
+        // The outlet itself holds no payloads: circuits hold them within their windows.
         let listed = weft_circuit::Outlet::new(Budget::unlimited());
         let outbox = listed.open(Carries::Payloads, waker.clone());
         (Arc::new(Self { listed, waker }), outbox)
     }
 
-    /// A circuit has something. The circuit keeps track of being listed.
+    /// Lists a circuit that has messages. The circuit keeps track of being listed.
     pub(crate) fn list(&self, class: Class, circuit: Arc<Circuit>) {
         self.listed.list(class, &Seat::default(), Listed(circuit));
     }
@@ -55,7 +55,7 @@ impl Outlet {
         self.waker.resume();
     }
 
-    /// Forgets what is listed: the connection is gone.
+    /// The connection is gone: nothing is listed any more.
     pub(crate) fn clear(&self) {
         self.listed.close();
     }

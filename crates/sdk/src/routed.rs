@@ -1,8 +1,8 @@
-//! A connection whose flow control lies with the router: data messages in both directions
+//! A connection whose flow control is at the router: data messages in both directions
 //! (docs/protocol/sdk.md 10).
 //!
-//! There is no window: what the application writes waits in a small queue for the channel, and what
-//! arrives can only be held, never dropped; when too much is held, the whole channel is not read.
+//! There is no window. Data of the application waits in a small queue for the channel. Data that arrives
+//! can only be held, never dropped; when too much of it is held, the whole channel is not read.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -11,34 +11,34 @@ use weft_wire::edge::{Data, StateClosed, data_flags};
 use weft_wire::payload::Payload;
 use weft_xgress::{CloseReason, Delivery, ITEM_COST, WriteError};
 
-/// What the application may have waiting for the channel.
+/// Most bytes of the application that wait for the channel.
 const SEND_LIMIT: usize = 256 * 1024;
-/// What may wait for the application before the channel is not read any more.
+/// Most bytes that wait for the application while the channel is read.
 const HELD_LIMIT: usize = 1 << 20;
-/// Below this it is read again.
+/// The channel is read again once fewer bytes than this wait.
 const HELD_RESUME: usize = HELD_LIMIT / 2;
 
-/// One such connection.
+/// A connection with flow control at the router.
 #[derive(Debug)]
 pub(crate) struct Routed {
     conn_id: u32,
-    /// Waits for the channel.
+    /// Messages that wait for the channel.
     out: VecDeque<Data>,
     out_bytes: usize,
-    /// The application has ended its direction.
+    /// True once the application has ended its direction.
     finished: bool,
-    /// The application is gone: the router is told once all is sent.
+    /// True once the application is gone: the router is told when all data is sent.
     closing: bool,
-    /// Waits for the application.
+    /// Messages that wait for the application.
     held: VecDeque<Data>,
     held_bytes: usize,
-    /// The router is being held back.
+    /// True while the channel must not be read because of this connection.
     over: bool,
-    /// The peer has ended its direction.
+    /// True once the peer has ended its direction.
     fin_arrived: bool,
-    /// The application knows it.
+    /// True once that end was delivered to the application.
     fin_read: bool,
-    /// A last message was joined with the end of direction, which comes next.
+    /// True if the last message also ended the direction: that end is the next delivery.
     fin_next: bool,
     closed: Option<CloseReason>,
     closed_read: bool,
@@ -82,7 +82,7 @@ impl Routed {
         Ok(())
     }
 
-    /// A payload behind which nothing comes: there is room for it.
+    /// Takes a payload that is the last one: there is room for it.
     pub(crate) fn write_last(&mut self, data: Bytes) -> Result<(), WriteError> {
         if self.is_sending_over() {
             return Err(WriteError::Ended);
@@ -106,7 +106,7 @@ impl Routed {
         self.held_bytes = 0;
     }
 
-    /// Nothing more is sent.
+    /// Ends the connection: nothing more is sent.
     pub(crate) fn end(&mut self, reason: CloseReason) {
         if self.closed.is_none() {
             self.closed = Some(reason);
@@ -131,7 +131,7 @@ impl Routed {
         }
     }
 
-    /// What the application gets next.
+    /// The next delivery for the application.
     pub(crate) fn read(&mut self) -> Option<Delivery> {
         if std::mem::take(&mut self.fin_next) {
             return Some(self.fin());
@@ -182,7 +182,7 @@ impl Routed {
         Some(StateClosed::new(self.conn_id, "closed by the application").to_message())
     }
 
-    /// Whether the router must be held back, if that has changed.
+    /// Whether the channel must be held back, if that has changed.
     pub(crate) fn over_changed(&mut self) -> Option<bool> {
         let limit = if self.over { HELD_RESUME } else { HELD_LIMIT };
         let over = self.closed.is_none() && self.held_bytes > limit;

@@ -1,4 +1,4 @@
-//! The routers a context uses, and how they stand.
+//! The routers of a context, and their states.
 
 use crate::channel::RouterChannel;
 use futures::future;
@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
 use weft_wire::Address;
 
-/// The longest wait for what closed connections still have to send.
+/// The longest wait for the data of closed connections to be sent.
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);
-/// Routers of one context.
+/// Most routers of one context.
 const MAX_ROUTERS: usize = 1024;
 
 /// The routers of a context, by name.
@@ -29,7 +29,7 @@ pub(crate) struct Slot {
     name: String,
     address: Mutex<Address>,
     state: watch::Sender<State>,
-    /// Round trip of the last probe in microseconds.
+    /// The round trip of the last probe, in microseconds.
     rtt: AtomicU64,
     cancel: CancellationToken,
 }
@@ -37,15 +37,15 @@ pub(crate) struct Slot {
 #[derive(Debug, Clone, Default)]
 struct State {
     channel: Option<Arc<RouterChannel>>,
-    /// Why there is none.
+    /// The reason, while there is no channel.
     problem: Option<Arc<str>>,
-    /// Nobody keeps it any more.
+    /// True once the router's task has ended.
     left: bool,
 }
 
 impl Routers {
-    /// The router of this name, at this address from now on, and whether it is new; none when there
-    /// are too many, or the context is over.
+    /// The entry of the router of this name, with this address from now on, and whether it is new;
+    /// `None` if there are too many, or the context is closed.
     pub(crate) fn slot(
         &self,
         name: &str,
@@ -65,7 +65,7 @@ impl Routers {
         Some((slot, true))
     }
 
-    /// The names of those that are connected.
+    /// The names of connected routers.
     pub(crate) fn connected(&self) -> Vec<String> {
         let slots = self.slots.lock();
         let connected = slots.values().filter(|slot| slot.channel().is_some());
@@ -74,7 +74,7 @@ impl Routers {
         names
     }
 
-    /// Why those that are not connected are not.
+    /// The reasons why the other routers are not connected.
     pub(crate) fn problems(&self) -> String {
         let slots = self.slots.lock();
         let lost = slots.values().filter(|slot| slot.channel().is_none());
@@ -82,12 +82,12 @@ impl Routers {
         problems.join("; ")
     }
 
-    /// True if some router is not connected.
+    /// True if a router is not connected.
     pub(crate) fn any_lost(&self) -> bool {
         self.slots.lock().values().any(|slot| slot.channel().is_none())
     }
 
-    /// Forgets routers that are neither listed nor connected.
+    /// Removes routers that are neither in the list nor connected.
     pub(crate) fn forget_unlisted(&self, listed: &[EdgeRouterCommon]) {
         self.slots.lock().retain(|name, slot| {
             let keep = slot.channel().is_some() || listed.iter().any(|router| router.name == *name);
@@ -98,7 +98,7 @@ impl Routers {
         });
     }
 
-    /// Waits until all routers have been left.
+    /// Waits until all connections to routers are closed.
     pub(crate) async fn left(&self, limit: Duration) {
         let slots: Vec<_> = self.slots.lock().values().cloned().collect();
         let all = future::join_all(slots.iter().map(|slot| async move {
@@ -130,7 +130,7 @@ impl Slot {
         channel.filter(|channel| !channel.handle().is_closed())
     }
 
-    /// Waits for the channel; `None` once nobody keeps it any more.
+    /// Waits for the channel; `None` once the router's task has ended.
     pub(crate) async fn connected(&self) -> Option<Arc<RouterChannel>> {
         let is_up = |state: &State| {
             state.left || state.channel.as_ref().is_some_and(|up| !up.handle().is_closed())
@@ -140,23 +140,23 @@ impl Slot {
         state.channel.clone().filter(|_| !state.left)
     }
 
-    /// Where it is.
+    /// The address of the router.
     pub(crate) fn address(&self) -> Address {
         self.address.lock().clone()
     }
 
-    /// The round trip of the last probe in microseconds.
+    /// The round trip of the last probe, in microseconds.
     pub(crate) fn rtt(&self) -> u64 {
         self.rtt.load(Ordering::Relaxed)
     }
 
-    /// A probe took this long.
+    /// Notes the round trip of a probe.
     pub(crate) fn set_rtt(&self, rtt: Duration) {
         let rtt = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
         self.rtt.store(rtt, Ordering::Relaxed);
     }
 
-    /// The channel is up.
+    /// Notes that the channel is open.
     pub(crate) fn up(&self, channel: &Arc<RouterChannel>) {
         self.state.send_modify(|state| {
             state.channel = Some(Arc::clone(channel));
@@ -164,7 +164,7 @@ impl Slot {
         });
     }
 
-    /// The channel is closed.
+    /// Notes that the channel is closed.
     pub(crate) fn down(&self, reason: String) {
         self.state.send_modify(|state| {
             state.channel = None;
@@ -172,27 +172,27 @@ impl Slot {
         });
     }
 
-    /// No channel was made.
+    /// Notes that no channel could be opened.
     pub(crate) fn not_connected(&self, problem: String) {
         self.state.send_modify(|state| state.problem = Some(problem.into()));
     }
 
-    /// Nobody keeps it any more.
+    /// Notes that the router's task has ended.
     pub(crate) fn left(&self) {
         self.state.send_modify(|state| state.left = true);
     }
 
-    /// Waits until it is not wanted any more.
+    /// Waits until the router is not needed any more.
     pub(crate) async fn dropped(&self) {
         self.cancel.cancelled().await;
     }
 
-    /// True if it is not wanted any more.
+    /// True if the router is not needed any more.
     pub(crate) fn is_dropped(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Why it is not connected.
+    /// Why the router is not connected.
     pub(crate) fn problem(&self) -> String {
         let problem = self.state.borrow().problem.clone();
         let problem = problem.as_deref().unwrap_or("still connecting").to_owned();
@@ -200,8 +200,8 @@ impl Slot {
     }
 }
 
-/// The first of these that is connected; none once all of them are left. One that is left, because
-/// the controller does not name it any more, says nothing of the others.
+/// The first of these routers that connects; `None` once the tasks of all have ended. The task of a
+/// router ends when the controller does not list it any more, which says nothing about the others.
 pub(crate) async fn first_connected(slots: &[Arc<Slot>]) -> Option<Arc<RouterChannel>> {
     let connected =
         slots.iter().map(|slot| Box::pin(async move { slot.connected().await.ok_or(()) }));

@@ -1,7 +1,7 @@
-//! The application's bytes as they travel: sealed end to end where the service demands it.
+//! The application's bytes in payloads: encrypted end to end if the service requires it.
 //!
-//! Each direction belongs to one half of a connection, so there is no lock. The first payload of a
-//! direction is the 24-byte header of its stream, then one sealed message per payload
+//! Each direction belongs to one half of a connection, so that there is no lock. The first payload of a
+//! direction is the 24-byte header of its stream; each later payload is one sealed message
 //! (docs/protocol/sdk.md 14.3).
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -15,9 +15,9 @@ use weft_xgress::{PAYLOAD_SIZE, PayloadHeaders};
 #[derive(Debug)]
 pub(crate) struct Keys {
     session: Session,
-    /// Whether the end of what is written here is sealed, because the peer knows of it.
+    /// True if this side seals the end of its direction, because the peer expects it.
     pub(crate) seals_end: bool,
-    /// Whether the peer is known to seal the end of what it writes.
+    /// True if the peer is known to seal the end of its direction.
     expects_end: bool,
 }
 
@@ -26,7 +26,7 @@ impl Keys {
         Self { session, seals_end, expects_end }
     }
 
-    /// Both directions, and the header that must go out before anything else.
+    /// Both directions, and the header that must be sent first.
     pub(crate) fn start(self) -> (Outward, Inward, Bytes) {
         let (sealer, header) = Sealer::new(&self.session.tx, &mut rand::rng());
         let header = Bytes::copy_from_slice(header.as_bytes());
@@ -35,7 +35,7 @@ impl Keys {
     }
 }
 
-/// What the application writes.
+/// The direction of this side's application.
 #[derive(Debug)]
 pub(crate) enum Outward {
     Plain,
@@ -43,7 +43,7 @@ pub(crate) enum Outward {
 }
 
 impl Outward {
-    /// One payload of what stands at the start of `data`, and how much of it that is.
+    /// One payload from the beginning of `data`, and the number of bytes that it took.
     pub(crate) fn payload(&mut self, data: &[u8]) -> Result<(Bytes, usize), Error> {
         let taken = data.get(..PAYLOAD_SIZE).unwrap_or(data);
         Ok((self.message(taken)?, taken.len()))
@@ -57,7 +57,7 @@ impl Outward {
         }
     }
 
-    /// What goes out behind everything else, if the peer knows of it. Asked for once.
+    /// The sealed end of the direction, if the peer expects one. To be called once.
     pub(crate) fn last(&mut self) -> Option<Bytes> {
         match self {
             Self::Plain => None,
@@ -66,7 +66,7 @@ impl Outward {
     }
 }
 
-/// What the peer's application wrote.
+/// The direction of the peer's application.
 #[derive(Debug)]
 pub(crate) enum Inward {
     Plain,
@@ -76,7 +76,7 @@ pub(crate) enum Inward {
 }
 
 impl Inward {
-    /// The bytes in a payload.
+    /// The bytes of a payload.
     pub(crate) fn open(&mut self, headers: &PayloadHeaders, data: Bytes) -> Result<Bytes, Error> {
         let data = match self {
             Self::Plain => data,
@@ -84,7 +84,7 @@ impl Inward {
             Self::Header(key, ending) => {
                 let bytes = data.get(..Header::LEN).unwrap_or(&data);
                 let mut opener = Opener::new(key, &Header::try_from(bytes)?);
-                // Some senders put the first message right behind the header.
+                // Some senders put the first message directly after the header.
                 let rest = data.slice(Header::LEN..);
                 let first = match rest.is_empty() {
                     true => rest,
@@ -94,7 +94,7 @@ impl Inward {
                 first
             }
         };
-        // Outside the seal: between ends that seal their end nobody sets it but who wants to harm.
+        // This flag is not sealed: between ends that seal their end, only an attacker sets it.
         if self.is_cut() {
             return Ok(data);
         }
@@ -119,7 +119,7 @@ fn noted(opened: Opened, ending: &mut Incoming) -> Result<Bytes, Error> {
     Ok(opened.plaintext)
 }
 
-/// A run of messages with a length in front of each, as one stream; what is cut off is dropped
+/// Joins messages that each follow their length into one stream; an incomplete one is dropped
 /// (docs/protocol/sdk.md 10.1).
 fn join(mut data: Bytes) -> Bytes {
     let mut joined = BytesMut::with_capacity(data.len());

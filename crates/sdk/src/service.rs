@@ -1,4 +1,4 @@
-//! A service as the identity sees it.
+//! A service, with the identity's rights.
 
 use std::collections::BTreeMap;
 use weft_contract::entity::DialBind;
@@ -11,13 +11,13 @@ pub struct Service {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Whether this identity may dial it.
+    /// True if this identity may dial it.
     pub can_dial: bool,
-    /// Whether this identity may host it.
+    /// True if this identity may host it.
     pub can_bind: bool,
-    /// Whether its data is encrypted from end to end.
+    /// True if its data is encrypted from end to end.
     pub encrypted: bool,
-    /// Its configs, by the name of their type; of the types that were asked for.
+    /// Its configs by the name of their type; only of the types that were asked for.
     pub configs: BTreeMap<String, serde_json::Map<String, serde_json::Value>>,
 }
 

@@ -1,4 +1,4 @@
-//! The figures of a context.
+//! The settings of a context.
 
 use std::time::Duration;
 use weft_client::About;
@@ -7,7 +7,7 @@ use weft_identity::IdentityFile;
 use weft_spans::Spans;
 use weft_xgress::Options;
 
-/// The figures of a context.
+/// The settings of a context.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) dial_timeout: Duration,
@@ -42,7 +42,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What is told about this program and machine at login.
+    /// The description of this program and machine for the login.
     pub(crate) fn about(&self, file: &IdentityFile) -> About {
         let config_types = match self.config_types.is_empty() {
             true => file.config_types.clone(),

@@ -17,6 +17,21 @@
 //! - [`Examination`] and [`Mend`]: examining everything that is stored, and mending faults;
 //! - [`restore`]: a new file from a backup, on a new timeline; [`Hold`] locks the file that it
 //!   replaces.
+//!
+//! ```
+//! # futures::executor::block_on(async {
+//! use weft_model::{Base, Change, ChangeSet, Id, Timestamp, entity::Service};
+//! use weft_store::{Memory, Store};
+//!
+//! let store = Memory::new();
+//! let base = store.head()?.revision;
+//! let service = Service { base: Base::new(Id::new("s1"), Timestamp(0)), ..Service::default() };
+//! let set = std::sync::Arc::new(ChangeSet::of([Change::Put(service.into())]));
+//! assert!(store.commit(base, vec![set.clone()]).await? > base);
+//! assert!(store.commit(base, vec![set]).await.is_err(), "the head is not `base` any more");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
 
 mod codec;
 mod embedded;

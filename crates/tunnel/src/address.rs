@@ -1,45 +1,45 @@
-//! Where a circuit goes when the dialer says so: what is allowed, translations
-//! (docs/protocol/tunnel.md 9.1).
+//! The destination of a circuit that the dialer chooses: allowed addresses and ports, and
+//! translations (docs/protocol/tunnel.md 9.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{AppData, Network, Protocol, Refusal, network::canonical};
 
-/// Longest name that is looked at, in whatever way it is written.
+/// Longest name that is read, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// Where a circuit goes.
+/// The destination of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Name or address.
+    /// The name or address.
     pub host: Host,
-    /// Port.
+    /// The port.
     pub port: u16,
 }
 
 /// The host of a target, judged as far as that is possible before its name is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// An address, in the one form that it is dialed in.
+    /// An address, in the one form in which it is dialed.
     Address(IpAddr),
-    /// A name, and the addresses that it may lead to.
+    /// A name, and the addresses that it may have.
     Name(String, Reach),
 }
 
-/// The addresses that a name may lead to.
+/// The addresses that a name may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Any: the operator has named the host itself, or allowed every name.
+    /// Any address: the operator has named the host itself, or allowed every name.
     Any,
-    /// Any but those of this machine and of the link, unless one of these rules has them. Whoever
-    /// holds a domain decides where its names lead.
+    /// Any address but those of this machine and of its link, unless one of these rules allows
+    /// them: the owner of a domain decides on the addresses of its names.
     Beyond(Vec<AddressRule>),
 }
 
 impl Host {
-    /// Those of the addresses of this host that may be dialed.
+    /// The addresses of this host that may be dialed.
     pub fn judge(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refusal> {
         match self {
             Self::Name(_, Reach::Beyond(_)) => self.judge_from(found, &own_addresses()),
@@ -47,7 +47,7 @@ impl Host {
         }
     }
 
-    /// The same, of a machine with addresses of its own.
+    /// The addresses of this host that a machine may dial which has the addresses `own`.
     fn judge_from(
         &self,
         found: Vec<SocketAddr>,
@@ -72,8 +72,8 @@ impl Host {
 }
 
 impl AppData {
-    /// The host the dialer names, if it is allowed: its name before its IP address. What is an
-    /// address is judged as one, wherever and however it is written.
+    /// The host that the dialer asks for, if it is allowed: by its name, or else by its IP address.
+    /// A name that is written like an address is judged as an address.
     pub fn host(
         &self,
         allowed: &[AddressRule],
@@ -103,9 +103,9 @@ impl AppData {
     }
 }
 
-/// What a text names.
+/// The parsed form of a host.
 enum Written {
-    /// An address in any of the forms that resolvers take for one.
+    /// An address, in any form that resolvers accept.
     Address(IpAddr),
     /// A name: lower case, ASCII, without a dot at its end.
     Name(String),
@@ -129,7 +129,8 @@ impl Written {
     }
 }
 
-/// Where clouds keep the secrets of their machines, besides the link: AWS, Google, Alibaba, Azure.
+/// Addresses, besides those of the link, at which clouds keep secrets of their machines: AWS,
+/// Google, Alibaba, Azure.
 const SECRETS: [IpAddr; 4] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
@@ -143,8 +144,8 @@ fn own_addresses() -> Vec<IpAddr> {
     found.into_iter().map(|interface| interface.ip()).collect()
 }
 
-/// Whether an address is this machine by its kind, something on its link, where clouds keep
-/// secrets, or many at once.
+/// True for addresses of this machine by their kind, of its link, of clouds' secrets, and of
+/// several machines at once.
 fn is_near(address: IpAddr) -> bool {
     SECRETS.contains(&address)
         || address.is_loopback()
@@ -155,7 +156,7 @@ fn is_near(address: IpAddr) -> bool {
         }
 }
 
-/// Where a name may lead, if it is allowed.
+/// The addresses that an allowed name may have.
 fn reach(allowed: &[AddressRule], name: &str) -> Option<Reach> {
     let mut reach = None;
     for rule in allowed {
@@ -176,7 +177,7 @@ fn reach(allowed: &[AddressRule], name: &str) -> Option<Reach> {
     reach.map(|()| Reach::Beyond(networks.cloned().collect()))
 }
 
-/// A name as it is looked up, if the rules allow it.
+/// A name in the form for look-ups, if the rules allow it.
 pub(crate) fn allowed_name(rules: &[AddressRule], text: &str) -> Option<String> {
     if text.len() > MAX_NAME {
         return None;
@@ -187,17 +188,17 @@ pub(crate) fn allowed_name(rules: &[AddressRule], text: &str) -> Option<String> 
     }
 }
 
-/// Whether a name is a domain, or in it.
+/// True if a name is a domain, or inside it.
 fn is_in(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'))
 }
 
-/// What may be reached.
+/// A rule that allows destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressRule {
     /// Any name.
     AnyName,
-    /// A domain and everything in it; lower case, without the star and the dot.
+    /// A domain and all names inside it; lower case, without the star and the dot.
     Domain(String),
     /// One name; lower case.
     Name(String),
@@ -206,7 +207,7 @@ pub enum AddressRule {
 }
 
 impl AddressRule {
-    /// Reads a rule; one that means nothing is left out.
+    /// Reads a rule; `None` for a text that is none.
     pub fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::AnyName);
@@ -239,12 +240,12 @@ impl AddressRule {
     }
 }
 
-/// Replaces the network part of an address.
+/// A translation of the network part of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// The network as dialers know it.
+    /// The network that dialers use.
     from: Network,
-    /// The network as it is here.
+    /// The network on this side.
     to: Network,
 }
 
@@ -258,7 +259,7 @@ impl Translation {
     }
 }
 
-/// The address after the most precise translation that fits.
+/// The address after the matching translation with the longest prefix.
 fn translate(address: IpAddr, translations: &[Translation]) -> IpAddr {
     let fits = |rule: &&Translation| rule.from.contains(address);
     let best = translations.iter().filter(fits).max_by_key(|rule| rule.from.prefix());

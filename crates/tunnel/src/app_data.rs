@@ -1,4 +1,4 @@
-//! What a dialing tunneler tells the hosting one: a JSON object of texts
+//! The application data that a dialing tunneler sends to the hosting one: a JSON object of texts
 //! (docs/protocol/tunnel.md 4).
 
 use std::collections::BTreeMap;
@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use crate::{Flow, Refusal};
 
-/// Largest application data that is read.
+/// Largest application data that is read, in bytes.
 const MAX_APP_DATA: usize = 64 * 1024;
 
-/// What a dialer says about where it wants to go.
+/// The destination that a client asks for, as application data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AppData(BTreeMap<String, Value>);
 
 impl AppData {
-    /// What is told of a client; `source` is the address that the host is asked to connect from.
+    /// The application data for a client; `source` is the address that the host is asked to connect
+    /// from.
     #[must_use]
     pub fn of(flow: &Flow, source: Option<&str>) -> Self {
         let mut data = BTreeMap::new();
@@ -33,10 +34,10 @@ impl AppData {
         Self(data)
     }
 
-    /// Reads application data; none is an empty object.
+    /// Reads application data; an empty text is an empty object.
     ///
     /// # Errors
-    /// When it is no JSON object, or too large.
+    /// When the text is no JSON object, or too large.
     pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
         if text.is_empty() {
             return Ok(Self::default());
@@ -50,17 +51,17 @@ impl AppData {
             .map_err(|error| Refusal::other(format!("application data is no JSON object: {error}")))
     }
 
-    /// As it is sent.
+    /// The bytes to send.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let members = self.0.iter().map(|(key, value)| (key.clone(), value.clone()));
         Bytes::from(Value::Object(members.collect()).to_string())
     }
 
-    /// A text that may be there.
+    /// An optional text.
     ///
     /// # Errors
-    /// When it is there and is no text.
+    /// When the value exists and is no text.
     pub fn text(&self, key: &str) -> Result<Option<&str>, Refusal> {
         match self.0.get(key) {
             None => Ok(None),
@@ -69,10 +70,10 @@ impl AppData {
         }
     }
 
-    /// A text that must be there.
+    /// A required text.
     ///
     /// # Errors
-    /// When it is not, or is no text.
+    /// When the value is missing or no text.
     pub fn required(&self, key: &str) -> Result<&str, Refusal> {
         self.text(key)?.ok_or_else(|| Refusal::other(format!("{key} required but not provided")))
     }

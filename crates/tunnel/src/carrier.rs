@@ -1,4 +1,4 @@
-//! Clients that were accepted, and who carries them into the network.
+//! Accepted clients, and the interface to the part that carries them into the network.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -8,18 +8,18 @@ use tokio::net::TcpStream;
 
 use crate::{Datagrams, Refusal};
 
-/// A service, as a carrier has to know it.
+/// A service, with the parts that a carrier needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Its id.
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Whether its data is encrypted from end to end.
+    /// True if its data is encrypted from end to end.
     pub encryption_required: bool,
 }
 
-/// A client that was accepted.
+/// An accepted client.
 #[derive(Debug)]
 pub enum Client {
     /// A stream, with half-close.
@@ -29,8 +29,8 @@ pub enum Client {
 }
 
 impl Client {
-    /// Closes a client that got nowhere, so that it can tell: not as if the service had answered with
-    /// nothing.
+    /// Closes a client whose service was not reached, so that the client can tell this from an empty
+    /// answer.
     pub fn refuse(self) {
         if let Self::Tcp(stream) = self {
             let _ = stream.set_zero_linger();
@@ -38,20 +38,20 @@ impl Client {
     }
 }
 
-/// A client that wants to a service.
+/// A client on its way to a service.
 #[derive(Debug)]
 pub struct Call {
     /// The service.
     pub service: Arc<Service>,
-    /// Which instance of the service; empty for any.
+    /// The instance of the service; empty for any.
     pub instance: String,
-    /// What the host is told ([`AppData`](crate::AppData)).
+    /// Data for the host ([`AppData`](crate::AppData)).
     pub app_data: Bytes,
-    /// How long the dial may take; none if the carrier is to say.
+    /// Time limit of the dial; `None` if the carrier decides.
     pub timeout: Option<Duration>,
-    /// Where the client was accepted.
+    /// The address at which the client was accepted.
     pub local: SocketAddr,
-    /// Where the client comes from.
+    /// The address of the client.
     pub remote: SocketAddr,
     /// The client.
     pub client: Client,

@@ -17,9 +17,9 @@ use crate::{
     config::HttpProxy, records,
 };
 
-/// Largest answer of a proxy that is read.
+/// Largest answer of a proxy that is read, in bytes.
 const MAX_ANSWER: usize = 8 * 1024;
-/// Ports that only the system's own services used to have.
+/// Ports below this are privileged.
 const PRIVILEGED: u16 = 1024;
 
 /// A socket to an application.
@@ -29,12 +29,12 @@ pub enum Connected {
     Tcp(TcpStream),
     /// Datagrams.
     Udp(UdpSocket),
-    /// No application: records of names are answered here, a message in each payload.
+    /// No socket: this process answers questions for records of names, one message in each payload.
     Resolver(Datagrams),
 }
 
 impl Connected {
-    /// This side and the application's, as far as they are known.
+    /// The addresses of this side and of the application, as far as they are known.
     #[must_use]
     pub fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let (local, remote) = match self {
@@ -47,13 +47,13 @@ impl Connected {
 }
 
 impl HostConfig {
-    /// Connects a dialer to the application that it asks for, if it may. `peer_timeout` is how long
-    /// the application may leave unanswered what it is sent.
+    /// Connects a dialer to the application that it asks for, if that is allowed. `peer_timeout` is
+    /// how long the application may leave sent data unacknowledged.
     ///
-    /// What is dialed is what was judged: nothing is resolved again.
+    /// The judged address itself is dialed: nothing is resolved a second time.
     ///
     /// # Errors
-    /// When what is asked for is not allowed, or cannot be reached.
+    /// When the destination is not allowed, or cannot be reached.
     pub async fn connect(
         &self,
         data: &AppData,
@@ -84,7 +84,7 @@ impl HostConfig {
         Ok(Connected::Tcp(stream))
     }
 
-    /// The address that the dialer wants to come from, if it may.
+    /// The source address that the dialer asks for, if it is allowed.
     fn source(&self, data: &AppData) -> Result<Option<SocketAddr>, Refusal> {
         let Some(text) = data.text("source_addr")?.filter(|text| !text.is_empty()) else {
             return Ok(None);
@@ -103,7 +103,8 @@ impl HostConfig {
                     shown()
                 )))
             }
-            // An address of this machine will do; a port that others may trust will not.
+            // Another address of this machine does no harm; a privileged port, which others may
+            // trust, would.
             None if (1..PRIVILEGED).contains(&source.port()) => Err(Refusal::other(format!(
                 "source address '{}' has a privileged port, and no source addresses are allowed",
                 shown()
@@ -122,7 +123,7 @@ async fn judged(target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, R
     target.host.judge(found)
 }
 
-/// The addresses of a host, of which there is at least one.
+/// The addresses of a host, at least one.
 async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, Refusal> {
     let unresolved =
         |why: &str| Refusal::new(Cause::Unresolved, format!("cannot resolve {host}: {why}"));
@@ -151,12 +152,12 @@ async fn tcp(
     connected.map_err(|error| failed(&format!("cannot connect to tcp:{target}"), &error))
 }
 
-/// Connects from an address and port, to one address after the other: they cannot be tried at once.
+/// Connects from this source address, to one address after the other: they cannot be tried at once.
 async fn from(source: SocketAddr, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut failure = no_address(source.ip());
     for remote in addresses.iter().filter(|remote| remote.is_ipv4() == source.is_ipv4()) {
         let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // The client of the other side may come again from the same port.
+        // The client of the other side may connect again from the same port.
         socket.set_reuseaddr(true)?;
         weft_channel::mark(&socket)?;
         socket.bind(source)?;
@@ -173,7 +174,7 @@ fn no_address(source: IpAddr) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("the host has no address of {family}"))
 }
 
-/// A UDP socket that talks to the first of a host's addresses.
+/// A UDP socket connected to the first of a host's addresses.
 async fn udp(addresses: &[SocketAddr], source: Option<SocketAddr>) -> Result<UdpSocket, Refusal> {
     let fits = |remote: &&SocketAddr| source.is_none_or(|one| one.is_ipv4() == remote.is_ipv4());
     let Some(address) = addresses.iter().find(fits) else {
@@ -202,8 +203,8 @@ async fn udp(addresses: &[SocketAddr], source: Option<SocketAddr>) -> Result<Udp
     Ok(socket)
 }
 
-/// Connects through a proxy. A name that may lead anywhere is the proxy's to resolve; one that may
-/// not is resolved and judged here, and the proxy gets the address.
+/// Connects through a proxy. The proxy resolves a name that may have any address; other names are
+/// resolved and judged here, and the proxy is sent the address.
 async fn through(
     proxy: &HttpProxy,
     target: &Target,
@@ -239,8 +240,8 @@ async fn through(
     }
 }
 
-/// Asks a proxy for a connection; answers its status. Nothing behind the head of its answer is read:
-/// that is the application's.
+/// Asks a proxy for a connection; returns the status of its answer. Bytes after the header of the
+/// answer are not read, because they are the application's.
 async fn ask(stream: &mut TcpStream, asked: &str) -> io::Result<u16> {
     let request = format!("CONNECT {asked} HTTP/1.1\r\nHost: {asked}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -257,7 +258,7 @@ async fn ask(stream: &mut TcpStream, asked: &str) -> io::Result<u16> {
     status.ok_or_else(|| io::Error::other("its answer is not HTTP"))
 }
 
-/// The class of an error of the operating system (docs/protocol/control-plane.md 13.1).
+/// The cause of an error of the operating system (docs/protocol/control-plane.md 13.1).
 fn failed(what: &str, error: &io::Error) -> Refusal {
     // EMFILE, ENFILE and ENOBUFS have no kind of their own.
     const EXHAUSTED: [i32; 3] = [24, 23, 105];

@@ -1,4 +1,4 @@
-//! Datagrams of clients, told apart into conversations (docs/protocol/tunnel.md 5.4).
+//! Datagrams of clients, sorted into conversations (docs/protocol/tunnel.md 5.4).
 
 use std::{
     collections::HashMap,
@@ -16,9 +16,10 @@ use parking_lot::Mutex;
 use tokio::{net::UdpSocket, sync::mpsc};
 use weft_intercept::{Patience, Seat, Seats};
 
-/// Datagrams of one client that may wait for the network; more are dropped.
+/// Most datagrams of one client that wait for the network; more are dropped.
 const QUEUE: usize = 16;
-/// Where there are as many as there may be, conversations make room that were silent for so long.
+/// Times of silence after which conversations make room for others, when there are as many as
+/// allowed.
 const PATIENCE: Patience = Patience {
     own: Duration::from_secs(1),
     many: Duration::from_millis(100),
@@ -26,20 +27,20 @@ const PATIENCE: Patience = Patience {
     proven: Duration::from_secs(30),
 };
 
-/// When a conversation is over that nobody ends.
+/// The times and the limit of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpTimes {
-    /// It ends after so long without datagrams in either direction.
+    /// A conversation ends after this time without datagrams in either direction.
     pub idle: Duration,
-    /// How often that is looked at.
+    /// The interval at which idle conversations are looked for.
     pub check: Duration,
-    /// How many there may be at once. For more, silent ones of whoever has most of them make room, or
-    /// their datagrams are dropped.
+    /// Most conversations at once. Another one replaces a silent one of the source with most of them;
+    /// without a silent one, its datagrams are dropped.
     pub limit: usize,
 }
 
 impl UdpTimes {
-    /// As a file says; what is too short to be meant is not taken.
+    /// The times of a file; a value that is too short is replaced by its default.
     #[must_use]
     pub fn of(idle: Option<Duration>, check: Option<Duration>) -> Self {
         let usual = Self::default();
@@ -57,21 +58,21 @@ impl Default for UdpTimes {
     }
 }
 
-/// How a client is answered.
+/// The way of answers to a client.
 #[derive(Debug)]
 pub enum Reply {
-    /// Over the socket that all clients send to.
+    /// The socket that all clients send to, and the client's address.
     Shared(Arc<UdpSocket>, SocketAddr),
-    /// Over a socket of its own, connected to the client.
+    /// A socket of the client's own, connected to it.
     Own(UdpSocket),
-    /// By whoever is at the other end of this, in this process.
+    /// A part of this process, which is the client.
     Within(mpsc::Sender<Bytes>),
-    /// As the interceptor does that took the client in.
+    /// The interceptor that accepted the client.
     #[cfg(target_os = "linux")]
     Intercepted(weft_intercept::UdpReplies),
 }
 
-/// Conversations by their clients.
+/// The conversations of a port, by client.
 pub struct Sessions {
     times: UdpTimes,
     seats: Arc<Seats>,
@@ -84,20 +85,21 @@ struct Entry {
     waiting: mpsc::Sender<Bytes>,
 }
 
-/// One client's datagrams. Dropped, its conversation is over, and its next datagram begins another.
+/// The datagrams of one client. Dropping them ends the conversation, and the client's next datagram
+/// begins another one.
 #[derive(Debug)]
 pub struct Datagrams {
     waiting: tokio::sync::Mutex<mpsc::Receiver<Bytes>>,
     reply: Reply,
     times: UdpTimes,
     activity: Activity,
-    /// Room among those of a port; what is intercepted has its own.
+    /// The seat among the conversations of a port; intercepted ones have seats of the interceptor.
     seat: Option<Seat>,
     answered: AtomicBool,
     _listed: Listed,
 }
 
-/// Takes the entry of a conversation out of the table.
+/// Removes a conversation from the table.
 struct Listed(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Drop for Listed {
@@ -115,15 +117,15 @@ impl fmt::Debug for Listed {
 }
 
 impl Sessions {
-    /// No conversations yet.
+    /// Without conversations.
     #[must_use]
     pub fn new(times: UdpTimes) -> Self {
         let seats = Seats::new(times.limit, times.limit, PATIENCE);
         Self { times, seats, open: Arc::default(), count: AtomicU64::new(0) }
     }
 
-    /// Gives a datagram to its conversation. A new one is answered, with the datagram waiting in it;
-    /// `reply` says then how its client is answered.
+    /// Passes a datagram to its conversation. A new conversation is returned, with the datagram
+    /// waiting in it; `reply` then makes the way of its answers.
     ///
     /// # Errors
     /// When there are too many conversations, or `reply` fails.
@@ -136,7 +138,7 @@ impl Sessions {
         {
             let open = self.open.lock();
             if let Some(entry) = open.get(&client).filter(|entry| !entry.waiting.is_closed()) {
-                // What there is no room for is lost, as datagrams are.
+                // Datagrams without room are lost, as datagrams are.
                 let _ = entry.waiting.try_send(datagram);
                 return Ok(None);
             }
@@ -155,13 +157,13 @@ impl Sessions {
         Ok(Some(Datagrams::new(waiting, reply, self.times, Some(seat), listed)))
     }
 
-    /// How many conversations there are.
+    /// The number of conversations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.open.lock().len()
     }
 
-    /// Whether there are none.
+    /// True without conversations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -202,7 +204,7 @@ impl Datagrams {
         }
     }
 
-    /// The datagrams of a client that was intercepted; its session lasts as long as this.
+    /// The datagrams of an intercepted client; the session of the interceptor lasts as long as this.
     #[cfg(target_os = "linux")]
     pub(crate) fn of(mut session: weft_intercept::UdpSession, times: UdpTimes) -> Self {
         let (sender, waiting) = mpsc::channel(QUEUE);
@@ -212,7 +214,7 @@ impl Datagrams {
                 tokio::select! {
                     () = sender.closed() => return,
                     datagram = session.recv() => match datagram {
-                        // What there is no room for is lost, as datagrams are.
+                        // Datagrams without room are lost, as datagrams are.
                         Some(datagram) => drop(sender.try_send(datagram)),
                         None => return,
                     },
@@ -222,8 +224,8 @@ impl Datagrams {
         Self::new(waiting, reply, times, None, Listed(None))
     }
 
-    /// A conversation with a part of this process: with where that part says something, and where it
-    /// hears what is answered. Whoever answers waits while much was not heard.
+    /// A conversation with a part of this process: with the sender for that part's datagrams, and the
+    /// receiver of the answers. An answer waits while many earlier ones were not received.
     pub(crate) fn within(times: UdpTimes) -> (Self, mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
         let (says, waiting) = mpsc::channel(QUEUE);
         let (reply, hears) = mpsc::channel(QUEUE);
@@ -231,7 +233,7 @@ impl Datagrams {
         (Self::new(waiting, reply, times, None, Listed(None)), says, hears)
     }
 
-    /// The next datagram of the client; none once the conversation is over.
+    /// The next datagram of the client; `None` once the conversation has ended.
     pub async fn receive(&self) -> Option<Bytes> {
         let mut waiting = self.waiting.lock().await;
         loop {
@@ -257,7 +259,7 @@ impl Datagrams {
     /// Sends a datagram to the client.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// When the socket fails.
     pub async fn answer(&self, datagram: &[u8]) -> io::Result<()> {
         self.note();
         self.answered.store(true, Ordering::Relaxed);
@@ -282,7 +284,7 @@ impl Datagrams {
         }
     }
 
-    /// Once somebody else needs the room.
+    /// Resolves when another conversation needs the seat.
     async fn over(&self) {
         match &self.seat {
             Some(seat) => seat.over().cancelled().await,
@@ -291,11 +293,11 @@ impl Datagrams {
     }
 }
 
-/// When something happened last.
+/// The time of the last datagram.
 #[derive(Debug)]
 struct Activity {
     start: Instant,
-    /// Milliseconds after the start.
+    /// Milliseconds since the start.
     last: AtomicU64,
 }
 

@@ -1,10 +1,10 @@
-//! What is known of a client that was accepted.
+//! The description of an accepted client.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
 use serde::Deserialize;
 
-/// What is spoken: a stream or datagrams.
+/// The protocol: a stream or datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -15,7 +15,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As configs and application data write it.
+    /// The name in configs and application data.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,15 +43,15 @@ impl FromStr for Protocol {
     }
 }
 
-/// From where to where a client wants.
+/// The source and the destination of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// What it speaks.
+    /// The protocol.
     pub protocol: Protocol,
-    /// The client.
+    /// The address of the client.
     pub source: SocketAddr,
-    /// What the client connected to.
+    /// The address that the client connected to.
     pub destination: SocketAddr,
-    /// The name that stands for the destination's address, if there is one.
+    /// The name of that address, if it has one.
     pub hostname: Option<String>,
 }

@@ -1,32 +1,32 @@
-//! What follows from health checks (docs/protocol/tunnel.md 8). Pure: results and `now` in, changes
-//! of the terminator out.
+//! The effects of health checks (docs/protocol/tunnel.md 8). Pure: results and `now` in, changes of
+//! the terminator out.
 
 use std::time::{Duration, Instant};
 
 use crate::config::{Action, Check, Effect, Precedence, Trigger};
 
-/// Cost and preference of a terminator.
+/// Cost and precedence of a terminator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Cost.
     pub cost: u16,
-    /// Preference.
+    /// Precedence.
     pub precedence: Precedence,
 }
 
-/// What a result leads to.
+/// The effect of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The terminator is to be this.
+    /// The new cost and precedence of the terminator, if they change.
     pub terms: Option<Terms>,
-    /// Controllers are to be told of the result.
+    /// True if controllers have to be told the result.
     pub event: bool,
 }
 
-/// The health of one terminator, as its checks have found it.
+/// The health of one terminator, by the results of its checks.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// As it is without any check.
+    /// Cost and precedence without any check.
     baseline: Terms,
     terms: Terms,
     checks: Vec<Watched>,
@@ -38,7 +38,7 @@ struct Watched {
     series: Option<Series>,
 }
 
-/// Results of one kind in a row.
+/// Consecutive results of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Series {
     passed: bool,
@@ -46,24 +46,24 @@ struct Series {
     since: Instant,
 }
 
-/// Times of checks are compared by this grain.
+/// The precision with which times of checks are compared.
 const GRAIN: Duration = Duration::from_millis(100);
 
 impl Health {
-    /// A terminator that is well, with its checks.
+    /// A healthy terminator with these checks.
     #[must_use]
     pub fn new(baseline: Terms, checks: &[Check]) -> Self {
         let watched = |check: &Check| Watched { actions: check.actions.clone(), series: None };
         Self { baseline, terms: baseline, checks: checks.iter().map(watched).collect() }
     }
 
-    /// What the terminator is now.
+    /// The present cost and precedence.
     #[must_use]
     pub fn terms(&self) -> Terms {
         self.terms
     }
 
-    /// A check passed, or failed.
+    /// Takes the result of a check, and returns its effect.
     pub fn result(&mut self, check: usize, passed: bool, now: Instant) -> Outcome {
         let Some(watched) = self.checks.get_mut(check) else { return Outcome::default() };
         let series = match watched.series {
@@ -78,7 +78,7 @@ impl Health {
             match action.effect {
                 Effect::MarkUnhealthy => next.precedence = Precedence::Failed,
                 Effect::MarkHealthy => next.precedence = self.baseline.precedence,
-                // Who is dialed last anyhow does not become dearer and dearer.
+                // A terminator that is dialed last anyway does not become more and more expensive.
                 Effect::IncreaseCost(by) if before.precedence != Precedence::Failed => {
                     next.cost = next.cost.saturating_add(by);
                 }

@@ -1,5 +1,6 @@
-//! HTTP requests of health checks. Their connections are made like all others of this process, so
-//! that they are not intercepted, and names are found where a host finds its applications.
+//! HTTP requests of health checks. Their connections are made like all others of this process: they
+//! are not intercepted, and names are resolved in the way in which a host resolves its
+//! applications.
 
 use std::{
     io,
@@ -27,14 +28,14 @@ use url::Url;
 
 use crate::config::HttpCheck;
 
-/// The most of an answer that is looked through, in bytes.
+/// Most bytes of an answer that are searched.
 const MAX_BODY: usize = 1 << 20;
-/// How often an answer may lead elsewhere.
+/// Most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
 type Requests = Client<HttpsConnector<Connections>, Full<Bytes>>;
 
-/// Makes a check once.
+/// Makes one request of a check.
 pub(crate) async fn request(check: &HttpCheck) -> Result<(), String> {
     let answer = send(check).await.map_err(|problem| format!("{}: {problem}", check.url))?;
     let status = answer.status().as_u16();
@@ -56,7 +57,7 @@ pub(crate) async fn request(check: &HttpCheck) -> Result<(), String> {
     Err(format!("the answer of {} does not contain what is expected", check.url))
 }
 
-/// Sends the request of a check, and goes where its answers lead.
+/// Sends the request of a check, and follows redirects.
 async fn send(check: &HttpCheck) -> Result<Response<Incoming>, String> {
     let mut url = check.url.clone();
     let mut method = Method::from_bytes(check.method.as_bytes()).unwrap_or_default();
@@ -76,7 +77,7 @@ async fn send(check: &HttpCheck) -> Result<Response<Incoming>, String> {
 
 fn written(url: &Url, method: &Method, body: &Bytes) -> Result<Request<Full<Bytes>>, String> {
     let mut bare = url.clone();
-    // What cannot have them has none.
+    // A URL that cannot have a user has none.
     let _ = bare.set_username("");
     let _ = bare.set_password(None);
     let request = Request::builder().method(method).uri(bare.as_str()).header(ACCEPT, "*/*");
@@ -91,7 +92,7 @@ fn written(url: &Url, method: &Method, body: &Bytes) -> Result<Request<Full<Byte
     request.body(Full::new(body.clone())).map_err(|problem| problem.to_string())
 }
 
-/// A part of a URL as it is meant.
+/// A part of a URL, with its escapes decoded.
 fn plain(part: &str) -> String {
     let pair = format!("x={}", part.replace('+', "%2B"));
     url::form_urlencoded::parse(pair.as_bytes())
@@ -100,7 +101,7 @@ fn plain(part: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Where an answer leads, if elsewhere.
+/// The URL of a redirect, if the answer is one.
 fn next(url: &Url, answer: &Response<Incoming>) -> Result<Option<Url>, String> {
     if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -113,7 +114,7 @@ fn next(url: &Url, answer: &Response<Incoming>) -> Result<Option<Url>, String> {
     }
 }
 
-/// One client for all checks. Authorities of the system are believed.
+/// One HTTP client for all checks. It trusts the authorities of the system.
 fn requests() -> Result<&'static Requests, String> {
     static REQUESTS: OnceLock<Result<Requests, String>> = OnceLock::new();
     REQUESTS.get_or_init(make).as_ref().map_err(Clone::clone)
@@ -134,11 +135,11 @@ fn make() -> Result<Requests, String> {
         .enable_http2()
         .wrap_connector(Connections);
     let mut client = Client::builder(TokioExecutor::new());
-    // A check looks at an application as it is now, and is answered by it and by nobody else.
+    // No connections are kept, because a check has to reach the application as it is now.
     Ok(client.pool_max_idle_per_host(0).build(connector))
 }
 
-/// Makes connections.
+/// Makes connections for the HTTP client.
 #[derive(Clone, Copy, Debug)]
 struct Connections;
 
@@ -163,7 +164,7 @@ impl Service<Uri> for Connections {
     }
 }
 
-/// A problem with what caused it.
+/// An error together with its causes.
 fn causes(problem: &dyn std::error::Error) -> String {
     let mut text = problem.to_string();
     let mut cause = problem.source();

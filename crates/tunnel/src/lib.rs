@@ -1,16 +1,25 @@
-//! What a tunneler does besides carrying data, for routers and for SDKs alike.
+//! The parts of a tunneler besides carrying data, for routers and for SDKs alike.
 //!
-//! A tunneler joins the network with programs that know nothing of it: it *hosts* services by
-//! connecting to applications, and takes clients of services in at ports of its machine. Both are
-//! told by the configs of the services. On Linux it takes them in wherever programs use a service's addresses, too
-//! ([`Interception`]). This crate reads the configs ([`config`]), judges where a dialer may
-//! be connected to ([`HostConfig::target`], [`Host::judge`]), says with each dial where it comes from
-//! ([`AppData`], [`Template`]), and hands accepted clients to a [`Carrier`]: the part that a router
-//! and an SDK do each in their own way.
+//! A tunneler connects the network with programs without an SDK: it *hosts* services by connecting to
+//! applications, and accepts clients of services at ports of its machine. The configs of the services
+//! say how. On Linux it also intercepts clients wherever programs use a service's addresses
+//! ([`Interception`]). This crate reads the configs ([`config`]), judges the destination that a dialer
+//! asks for ([`HostConfig::target`], [`Host::judge`]), makes the application data of each dial
+//! ([`AppData`], [`Template`]), and passes accepted clients to a [`Carrier`], which a router and an SDK
+//! each implement in their own way.
 //!
 //! ```text
 //!  configs of a service ─┬─> Intercept, ProxyPort ──> listener ──> Call ──> Carrier ──> network
 //!                        └─> HostConfig ──(AppData of a dial)──> Target ──> socket
+//! ```
+//!
+//! ```
+//! use weft_tunnel::{AppData, HostConfig, Protocol};
+//!
+//! let config = HostConfig::fixed(Protocol::Tcp, "127.0.0.1", 8080);
+//! let dial = AppData::parse(br#"{"dst_port": "22"}"#).unwrap();
+//! let target = config.target(&dial).unwrap();
+//! assert_eq!(target.port, 8080, "the config does not leave the port to the dialer");
 //! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]

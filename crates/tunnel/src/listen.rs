@@ -21,45 +21,45 @@ use crate::{
     config::{ConfigError, ListenAt},
 };
 
-/// Clients of one port that are carried at once; more wait to be accepted.
+/// Most clients of one port that are carried at once; more wait to be accepted.
 const MOST_CLIENTS: usize = 16_384;
-/// A pause after a client could not be accepted.
+/// The pause after a client could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Largest datagram.
+/// Largest datagram, in bytes.
 const MAX_DATAGRAM: usize = 65_507;
 
-/// What clients of a port get.
+/// The way from a port to a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
     /// The service.
     pub service: Arc<Service>,
-    /// Which instance of it.
+    /// The instance of the service.
     pub instance: Template,
     /// The address that the host is asked to connect from.
     pub source: Template,
-    /// How long a dial may take, if it is said.
+    /// Time limit of a dial, if there is one.
     pub timeout: Option<Duration>,
-    /// What the host is told that the client wants, if it is not the port that it came to.
+    /// The destination for the host, if it is not the address that the client connected to.
     pub aim: Option<Aim>,
 }
 
-/// An address of a service, as its clients know it.
+/// An address of a service, in the form for its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aim {
-    /// Its name, if it has one.
+    /// The name, if it has one.
     pub hostname: Option<String>,
-    /// Its address, if it has one.
+    /// The address, if it has one.
     pub address: Option<IpAddr>,
-    /// Its port.
+    /// The port.
     pub port: u16,
 }
 
 impl Way {
-    /// The way to a service, by its configs. A host that forwards addresses is told the one that the
-    /// service is intercepted at, if that is one name or one address.
+    /// The way to a service, by its configs. A host that forwards addresses is sent the one at which
+    /// the service is intercepted, if that is one name or one address.
     ///
     /// # Errors
-    /// When the service's `intercept.v1` cannot be used; nothing depends on its templates.
+    /// When the `intercept.v1` of the service has a mistake.
     pub fn new(
         service: Arc<Service>,
         configs: &Configs,
@@ -70,7 +70,10 @@ impl Way {
         let template = |text: Option<&String>| {
             let text = text.map(String::as_str).unwrap_or_default();
             Template::new(text, identity).unwrap_or_else(|problem| {
-                tracing::warn!(service = %service.name, %problem, "a template is not used");
+                tracing::warn!(
+                    service = %service.name, %problem,
+                    "a template of the service's config has a mistake and is not used"
+                );
                 Template::default()
             })
         };
@@ -83,7 +86,7 @@ impl Way {
         })
     }
 
-    /// The way to a service of which nothing else is known.
+    /// The way to a service without configs.
     #[must_use]
     pub fn plain(service: Arc<Service>) -> Self {
         let (instance, source) = (Template::default(), Template::default());
@@ -116,7 +119,7 @@ impl Way {
 }
 
 impl Intercept {
-    /// The one address that the service has, if it has one; with this port, if the service has it.
+    /// The service's only address, if it has exactly one; with this port, if the service has it.
     #[must_use]
     pub fn aim(&self, port: u16) -> Option<Aim> {
         let (hostname, address) = match self.addresses.as_slice() {
@@ -132,7 +135,7 @@ impl Intercept {
     }
 }
 
-/// A port that is listened at, until this is dropped. Clients that were accepted stay.
+/// An open port, until this is dropped. Accepted clients stay.
 #[derive(Debug)]
 pub struct Listening {
     address: SocketAddr,
@@ -141,10 +144,10 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Listens at a port (0 takes a free one) and has its clients carried.
+    /// Listens on a port (0 takes a free one) and has its clients carried.
     ///
     /// # Errors
-    /// When the address is not this machine's, or is taken.
+    /// When the address is not this machine's, or is in use.
     pub async fn start(
         protocol: Protocol,
         at: &ListenAt,
@@ -177,14 +180,14 @@ impl Listening {
         let _ = task.await;
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// The address of this machine that is meant.
+/// The address of this machine that `at` names.
 fn local_address(at: &ListenAt) -> io::Result<IpAddr> {
     let name = match at {
         ListenAt::Address(address) => return Ok(*address),
@@ -261,7 +264,7 @@ async fn receive(
         };
         let (length, remote) = match received {
             Ok(received) => received,
-            // A client that is gone, of whom an earlier answer tells.
+            // The error of an earlier answer, whose client is gone.
             Err(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(problem) => {
                 tracing::warn!(service = %way.service.name, %problem, "no datagram was received");

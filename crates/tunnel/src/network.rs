@@ -1,11 +1,11 @@
-//! Networks, and the one form that addresses are compared in.
+//! Networks, and the one form in which addresses are compared.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// A network in CIDR form; IPv4 in IPv6 is IPv4.
+/// A network in CIDR form; IPv4 inside IPv6 becomes IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
@@ -13,7 +13,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads `10.0.0.0/8`, `10.1.2.3` or the same in IPv6; none if it is neither.
+    /// Reads `10.0.0.0/8`, `10.1.2.3` or the same in IPv6; `None` for other texts.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_once('/') {
@@ -26,7 +26,7 @@ impl Network {
         }
     }
 
-    /// The network of these many bits that the address is in.
+    /// The network with this prefix length that has the address.
     #[must_use]
     pub fn new(address: IpAddr, bits: u8) -> Self {
         match (address, address.to_canonical()) {
@@ -37,32 +37,32 @@ impl Network {
         }
     }
 
-    /// Just this address.
+    /// The network of one address.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self { address, bits: width(address) }
     }
 
-    /// The address that it was written with.
+    /// The address with which it was written.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// How many bits all of its addresses have in common.
+    /// The prefix length.
     #[must_use]
     pub fn prefix(&self) -> u8 {
         self.bits
     }
 
-    /// Whether it is just one address.
+    /// True for a network of one address.
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.bits == width(self.address)
     }
 
-    /// Whether an address is in it.
+    /// True if an address is in it.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
@@ -76,7 +76,7 @@ impl Network {
         }
     }
 
-    /// The address with its network's bits in place of those that it has.
+    /// The address with its network part replaced by this network's.
     pub(crate) fn graft(&self, address: IpAddr) -> IpAddr {
         match (address, self.address) {
             (IpAddr::V4(address), IpAddr::V4(to)) => {
@@ -98,8 +98,8 @@ impl fmt::Display for Network {
     }
 }
 
-/// The one form of an address: IPv4 in IPv6 is IPv4, and "unspecified", which the system dials as
-/// this machine, is this machine.
+/// The one form of an address: IPv4 inside IPv6 becomes IPv4, and the unspecified address, which
+/// the system dials as this machine, becomes the loopback address.
 pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

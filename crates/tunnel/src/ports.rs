@@ -1,4 +1,4 @@
-//! The ports of this machine that lead to services, kept as they are wanted.
+//! The ports of this machine that lead to services, kept in line with what is wanted.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,34 +9,34 @@ use crate::{
     config::ListenAt,
 };
 
-/// A service and a port that it is wanted at, whatever its configs say.
+/// A service and a port for it, independent of its configs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NamedPort {
     /// Name of the service.
     pub service: String,
     /// The port; 0 takes a free one.
     pub port: u16,
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: Protocol,
 }
 
-/// A port that is wanted.
+/// A port to listen on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortWanted {
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: Protocol,
     /// The port; 0 takes a free one.
     pub port: u16,
-    /// At which address.
+    /// The address.
     pub at: ListenAt,
-    /// What its clients get.
+    /// The way of its clients.
     pub way: Way,
 }
 
 impl PortWanted {
-    /// The ports that a service is wanted at: its `proxy.v1` comes before what is named.
+    /// The ports of a service: its `proxy.v1` comes before the named ports.
     ///
-    /// What cannot be used is told in the log.
+    /// A config with a mistake is logged.
     #[must_use]
     pub fn of(
         service: &Arc<Service>,
@@ -46,7 +46,7 @@ impl PortWanted {
         usual: &ListenAt,
     ) -> Vec<Self> {
         let own = ProxyPort::read(configs).unwrap_or_else(|problem| {
-            tracing::warn!(service = %service.name, %problem, "a service has no port");
+            tracing::warn!(service = %service.name, %problem, "no port is opened for a service");
             None
         });
         let ports: Vec<(Protocol, u16, ListenAt)> = match own {
@@ -64,7 +64,10 @@ impl PortWanted {
         let wanted = ports.into_iter().map(|(protocol, port, at)| {
             let way =
                 Way::new(Arc::clone(service), configs, identity, port).unwrap_or_else(|problem| {
-                    tracing::warn!(service = %service.name, %problem, "a config is not used");
+                    tracing::warn!(
+                        service = %service.name, %problem,
+                        "a config of a service has a mistake and is not used"
+                    );
                     Way::plain(Arc::clone(service))
                 });
             Self { protocol, port, at, way }
@@ -81,7 +84,7 @@ impl PortWanted {
     }
 }
 
-/// Ports by what tells most of them apart.
+/// Ports by the values in which most of them differ.
 type ByPort<'a> = HashMap<(Protocol, u16, &'a str), Vec<&'a PortWanted>>;
 
 fn by_port<'a>(ports: impl IntoIterator<Item = &'a PortWanted>) -> ByPort<'a> {
@@ -92,22 +95,22 @@ fn by_port<'a>(ports: impl IntoIterator<Item = &'a PortWanted>) -> ByPort<'a> {
     all
 }
 
-/// A port, and how it is.
+/// A port, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortState {
     /// Name of the service.
     pub service: String,
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Where it listens, or why it does not.
+    /// The address that it listens on, or why it does not.
     pub listening: Result<std::net::SocketAddr, String>,
 }
 
-/// Listens at the ports that are wanted.
+/// Listens on ports.
 pub struct Ports {
     carrier: Arc<dyn Carrier>,
     times: UdpTimes,
-    /// One change at a time.
+    /// Held during a change.
     changing: tokio::sync::Mutex<()>,
     open: Mutex<Vec<Open>>,
 }
@@ -118,14 +121,13 @@ struct Open {
 }
 
 impl Ports {
-    /// None yet.
+    /// Without ports.
     #[must_use]
     pub fn new(carrier: Arc<dyn Carrier>, times: UdpTimes) -> Self {
         Self { carrier, times, changing: tokio::sync::Mutex::default(), open: Mutex::default() }
     }
 
-    /// Makes the ports what is wanted. Those that stay the same stay; those that could not be
-    /// listened at are tried again.
+    /// Makes these the ports to listen on. Unchanged ports stay; those that failed are tried again.
     pub async fn set(&self, wanted: Vec<PortWanted>) {
         let _one = self.changing.lock().await;
         let before = std::mem::take(&mut *self.open.lock());
@@ -141,7 +143,7 @@ impl Ports {
         let mut problems = HashMap::new();
         for open in gone {
             match open.listening {
-                // Another service may take the port only now.
+                // Closed here, because another service may take the port next.
                 Ok(listening) => listening.close().await,
                 Err(problem) => {
                     drop(problems.insert((open.wanted.protocol, open.wanted.port), problem))
@@ -164,7 +166,10 @@ impl Ports {
                     let problem =
                         format!("cannot listen at {protocol}:{}:{port}: {error}", wanted.at);
                     if problems.get(&(protocol, port)) != Some(&problem) {
-                        tracing::error!(service = %service.name, problem, "a service has no port");
+                        tracing::error!(
+                            service = %service.name, problem,
+                            "no port is opened for a service"
+                        );
                     }
                     Err(problem)
                 }
@@ -173,7 +178,7 @@ impl Ports {
         }
     }
 
-    /// The ports, and how they are.
+    /// The ports, and their states.
     #[must_use]
     pub fn states(&self) -> Vec<PortState> {
         let open = self.open.lock();
@@ -185,7 +190,7 @@ impl Ports {
         open.iter().map(state).collect()
     }
 
-    /// Whether a port that is wanted is not listened at.
+    /// True if a port could not be listened on.
     #[must_use]
     pub fn any_failed(&self) -> bool {
         self.open.lock().iter().any(|open| open.listening.is_err())

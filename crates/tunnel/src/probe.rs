@@ -1,4 +1,4 @@
-//! Makes health checks, again and again.
+//! Runs health checks.
 
 use std::{io, net::SocketAddr, time::Instant};
 
@@ -11,8 +11,8 @@ use crate::{
     http_check,
 };
 
-/// Makes the checks of a terminator until dropped, and hands over what follows: the outcome, and
-/// whether the check passed.
+/// Runs the checks of a terminator until dropped, and calls `follow` after each: with the outcome,
+/// and whether the check passed.
 pub async fn watch(baseline: Terms, checks: &[Check], mut follow: impl FnMut(Outcome, bool)) {
     let mut health = Health::new(baseline, checks);
     let mut running: FuturesUnordered<_> = checks
@@ -48,7 +48,7 @@ async fn next(
     (index, check, turns, result)
 }
 
-/// Makes a check once.
+/// Runs a check once.
 async fn make(probe: &Probe) -> Result<(), String> {
     match probe {
         Probe::Port(address) => {

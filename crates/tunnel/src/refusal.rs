@@ -1,41 +1,41 @@
-//! Why an application was not connected to.
+//! The reasons why an application was not reached.
 
 use std::fmt;
 
-/// The class of a refusal; routers tell it to controllers as a number.
+/// The cause of a refusal; routers send it to controllers as a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cause {
-    /// Anything else.
+    /// A cause without a name of its own.
     #[default]
     Other,
     /// The application did not answer in time.
     TimedOut,
-    /// Nobody listens there.
+    /// No program listens at the address.
     Refused,
     /// The name does not resolve.
     Unresolved,
-    /// The port is outside of what the service allows.
+    /// The port is not among those that the service allows.
     PortNotAllowed,
-    /// Out of file descriptors or buffers.
+    /// No file descriptors or buffers are left.
     Exhausted,
 }
 
-/// Why an application was not connected to.
+/// Why an application was not reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its class.
+    /// The cause.
     pub cause: Cause,
-    /// In words.
+    /// The text.
     pub message: String,
 }
 
 impl Refusal {
-    /// A refusal of a class.
+    /// A refusal with this cause.
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self { cause, message: message.into() }
     }
 
-    /// A refusal of no particular class.
+    /// A refusal with a cause that has no name.
     pub fn other(message: impl Into<String>) -> Self {
         Self::new(Cause::Other, message)
     }

@@ -1,5 +1,5 @@
-//! Addresses of clients that this machine connects from in their place: they have to be its own while
-//! a service is hosted that allows them (docs/protocol/tunnel.md 9.2).
+//! Source addresses that hosts use in place of their clients': they have to be this machine's own
+//! while a service is hosted that allows them (docs/protocol/tunnel.md 9.2).
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::Network;
 
-/// How many want each network on the loopback interface, and whether weft put it there.
+/// The number of uses of each network on the loopback interface, and whether weft added it.
 static WANTED: LazyLock<Mutex<HashMap<Network, Wanted>>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
@@ -25,8 +25,8 @@ struct Wanted {
 pub struct SourceAddresses(Vec<Network>);
 
 impl SourceAddresses {
-    /// Makes networks this machine's own, by addresses of the loopback interface. What does not work
-    /// is told in the log: connections from there fail then.
+    /// Makes networks this machine's own, as addresses of the loopback interface. A failure is
+    /// logged: connections from these addresses then fail.
     pub async fn add(networks: Option<&[Network]>) -> Self {
         let networks = networks.unwrap_or_default().to_vec();
         if networks.is_empty() {
@@ -41,8 +41,8 @@ impl SourceAddresses {
 }
 
 impl Drop for SourceAddresses {
-    /// Takes some milliseconds for each network that nobody else wants; there is no later, as the
-    /// program may be about to end.
+    /// Takes some milliseconds for each network that is not used elsewhere. It is done at once,
+    /// because the program may be about to end.
     fn drop(&mut self) {
         self.0.iter().for_each(remove);
     }
@@ -73,11 +73,14 @@ fn remove(network: &Network) {
     let added = known.added;
     wanted.remove(network);
     if added && let Err(problem) = change("del", network) {
-        tracing::warn!(%network, problem, "an address of the loopback interface stays");
+        tracing::warn!(
+            %network, problem,
+            "an address of the loopback interface could not be removed"
+        );
     }
 }
 
-/// Adds or removes an address of the loopback interface; false if it was there already.
+/// Adds or removes an address of the loopback interface; false if there was nothing to do.
 fn change(action: &str, network: &Network) -> Result<bool, String> {
     if !cfg!(target_os = "linux") {
         return Err("this is for Linux only".to_owned());
@@ -91,7 +94,7 @@ fn change(action: &str, network: &Network) -> Result<bool, String> {
         return Ok(true);
     }
     let said = String::from_utf8_lossy(&made.stderr).trim().to_owned();
-    // Said by the kernel (EEXIST), in the words of either release of iproute2.
+    // The kernel's error (EEXIST), in the texts of both releases of iproute2.
     if said.contains("File exists") || said.contains("already assigned") {
         return Ok(false);
     }

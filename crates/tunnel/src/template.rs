@@ -1,5 +1,5 @@
-//! Texts that say something of each client: `sourceIp`, `dialOptions.identity` and
-//! `listenOptions.identity` (docs/protocol/tunnel.md 5.2).
+//! Texts that depend on the client: `sourceIp`, `dialOptions.identity` and `listenOptions.identity`
+//! (docs/protocol/tunnel.md 5.2).
 
 use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Flow;
 
-/// Who tunnels.
+/// The identity of a tunneler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Identity {
     /// Its name.
@@ -16,15 +16,15 @@ pub struct Identity {
     pub app_data: BTreeMap<String, Value>,
 }
 
-/// A template that cannot be read.
+/// A template with a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}`: a `[` is not closed")]
 pub struct TemplateError(String);
 
 /// A text with places that each client fills.
 ///
-/// What is known of the identity is put in when the template is read, and is never taken for such a
-/// place: nobody gains anything by calling an identity `$src_ip`.
+/// The values of the identity are inserted when the template is read, and are never taken for such
+/// places: an identity named `$src_ip` gains nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Vec<Part>);
 
@@ -87,7 +87,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// The text for one client. An address of IPv6 before a colon stands in brackets.
+    /// The text for one client. An IPv6 address before a colon is put in brackets.
     #[must_use]
     pub fn fill(&self, flow: &Flow) -> String {
         let mut out = String::new();
@@ -109,7 +109,7 @@ impl Template {
         out
     }
 
-    /// The text, if it says nothing of clients.
+    /// The text, if it does not depend on the client.
     #[must_use]
     pub fn constant(&self) -> Option<&str> {
         match self.0.as_slice() {

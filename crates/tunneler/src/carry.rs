@@ -1,8 +1,8 @@
 //! Carries data between a socket and a connection of the SDK.
 //!
 //! A socket is read only while the connection takes data, into a buffer that all connections of a
-//! thread share; what arrives goes to the socket as it is, without a copy. So an idle connection holds
-//! no buffer.
+//! thread share. Data that arrives is written to the socket without a copy. An idle connection
+//! therefore holds no buffer.
 
 use std::{
     cell::RefCell,
@@ -21,7 +21,8 @@ use weft_xgress::PAYLOAD_SIZE;
 
 use crate::Traffic;
 
-/// An application that is hosted by datagrams is left after so long without any, in either direction.
+/// Time without datagrams in either direction after which the connection to an application over UDP
+/// ends.
 const UDP_IDLE: Duration = Duration::from_secs(300);
 
 thread_local! {
@@ -46,16 +47,16 @@ pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
         }
         writer.shutdown().await.map_err(Broken::Socket)
     };
-    // A socket that failed takes the connection with it, and the other way round.
+    // If one side fails, the other one ends, too.
     let ended = tokio::try_join!(sending, receiving);
     if let Err(Broken::Network(problem)) = ended {
         tracing::debug!(%problem, "a connection broke");
-        // The client can tell that something is missing.
+        // The connection is reset, so that the client knows that data is missing.
         let _ = writer.as_ref().set_zero_linger();
     }
 }
 
-/// Which side gave up.
+/// The side that failed.
 enum Broken {
     Network(io::Error),
     Socket(io::Error),
@@ -70,8 +71,8 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Socket to network, until either is over. Ends well too when the circuit is over: what has arrived
-/// can still be read then, and what has not is told by whoever reads.
+/// Reads the socket and writes to the network, until either is over. Succeeds, too, when the circuit
+/// is over: data that arrived can still be read then, and the reader reports data that is missing.
 async fn send(
     reader: &OwnedReadHalf,
     mut network: WriteHalf,
@@ -139,7 +140,7 @@ pub async fn client_datagrams(connection: Connection, client: Datagrams, traffic
     }
 }
 
-/// Carries datagrams of an application until either side is done, or nothing happens any more.
+/// Carries datagrams of an application until either side is done, or the conversation is idle.
 pub async fn application_datagrams(connection: Connection, socket: UdpSocket, traffic: &Traffic) {
     let moved = AtomicU64::new(0);
     let (mut from_network, mut to_network) = connection.into_split();
@@ -158,7 +159,7 @@ pub async fn application_datagrams(connection: Connection, socket: UdpSocket, tr
                     moved.fetch_add(1, Ordering::Relaxed);
                     traffic.sent(count);
                 }
-                // A refused datagram of before shows here; the conversation goes on.
+                // An ICMP refusal of an earlier datagram shows up here; the conversation goes on.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -182,7 +183,7 @@ pub async fn application_datagrams(connection: Connection, socket: UdpSocket, tr
     }
 }
 
-/// Returns once a count has stayed the same for long.
+/// Returns once a count has not changed for [`UDP_IDLE`].
 async fn idle(moved: &AtomicU64) {
     let mut before = moved.load(Ordering::Relaxed);
     loop {
@@ -195,11 +196,11 @@ async fn idle(moved: &AtomicU64) {
     }
 }
 
-/// Carries what is read from `input`, and writes what arrives to `output`, until both directions are
-/// over, or the peer has closed both.
+/// Writes the bytes of `input` to the network and those of the network to `output`, until both
+/// directions are over, or the peer has closed both.
 ///
 /// # Errors
-/// When the connection broke, or `output` takes no more.
+/// When the connection failed, or `output` accepts no more.
 pub async fn pipe(
     connection: Connection,
     mut input: impl AsyncRead + Unpin,
@@ -214,7 +215,7 @@ pub async fn pipe(
             if count == 0 {
                 return to_network.shutdown().await;
             }
-            // Who takes no more may still have something to say.
+            // A peer that accepts no more data may still send some.
             let data = buffer.get(..count).unwrap_or_default();
             if to_network.write_all(data).await.is_err() {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Clients that are carried to services by dials of the SDK.
+//! Carries clients to services by dials of the SDK.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use weft_tunnel::{Call, Carrier, Client, Refusal};
 
 use crate::{Registry, carry};
 
-/// Carries clients to services as an identity.
+/// Carries clients to services, as one identity.
 #[derive(Debug)]
 pub struct SdkCarrier {
     context: Context,
@@ -16,7 +16,7 @@ pub struct SdkCarrier {
 }
 
 impl SdkCarrier {
-    /// Carries as the identity of this context, and counts.
+    /// A carrier for the identity of this context, which counts what it carries.
     #[must_use]
     pub fn new(context: Context, traffic: Arc<Registry>) -> Arc<Self> {
         Arc::new(Self { context, traffic })

@@ -1,4 +1,4 @@
-//! A service that is hosted: bound, its applications connected to, kept as they are healthy.
+//! A hosted service: binds, connects to applications, and follows their health checks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,32 +12,32 @@ use weft_tunnel::{
 
 use crate::{Traffic, carry};
 
-/// Routers wait 5 s for a host's answer; an application has to have answered before.
+/// Time limit for connecting to an application: routers wait 5 s for a host's answer.
 const CONNECT_TIME: Duration = Duration::from_millis(4500);
-/// Connections of one terminator that are being made at once; more wait.
+/// Most connections of one terminator that are being made at once; further ones wait.
 const MOST_DIALS: usize = 1024;
 /// The first wait after a bind that failed, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// How a terminator does.
+/// The state of a terminator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostState {
-    /// Routers over which it can be dialed.
+    /// The number of routers over which it can be dialed.
     pub terminators: usize,
-    /// Cost and preference now.
+    /// The present cost and precedence.
     pub terms: Terms,
-    /// Why it is not hosted, if it is not.
+    /// Why the service is not hosted, if it is not.
     pub problem: Option<String>,
 }
 
-/// A terminator of a service, hosted until this is dropped; connections that were accepted stay.
+/// A terminator of a service, hosted until this is dropped; accepted connections stay.
 #[derive(Debug)]
 pub struct Hosted {
     state: watch::Receiver<HostState>,
     _stop: DropGuard,
 }
 
-/// What is hosted, and how.
+/// The service, and the config that says how to host it.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) service: String,
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
 }
 
 impl Hosted {
-    /// Hosts a service as a config says.
+    /// Hosts a service as its config says.
     #[must_use]
     pub fn start(
         context: Context,
@@ -72,7 +72,7 @@ impl Hosted {
         Self { state: receiver, _stop: stop.drop_guard() }
     }
 
-    /// How it does.
+    /// The present state.
     #[must_use]
     pub fn state(&self) -> HostState {
         self.state.borrow().clone()
@@ -81,7 +81,7 @@ impl Hosted {
     /// Waits until it can be dialed.
     ///
     /// # Errors
-    /// The first thing that stands in the way.
+    /// The first problem that prevents it.
     pub async fn established(&self) -> Result<(), String> {
         let mut state = self.state.clone();
         let known = state.wait_for(|state| state.terminators > 0 || state.problem.is_some()).await;
@@ -93,7 +93,7 @@ impl Hosted {
     }
 }
 
-/// Hosts for ever: what does not work is tried again.
+/// Hosts until cancelled; a bind that fails is tried again.
 async fn host(
     context: &Context,
     plan: &Arc<Plan>,
@@ -170,7 +170,8 @@ async fn serve(
             incoming = listener.accept() => match incoming {
                 Ok(incoming) => {
                     let (plan, traffic) = (Arc::clone(plan), Arc::clone(traffic));
-                    // The queue before has its own bound, and routers give up on what waits in it.
+                    // The queue of the listener has a limit of its own, and routers give up dials
+                    // that wait in it.
                     let place = Arc::clone(&dials).acquire_owned().await;
                     tokio::spawn(async move { serve_one(incoming, place, &plan, &traffic).await });
                 }

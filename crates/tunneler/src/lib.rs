@@ -1,5 +1,5 @@
-//! A tunneler for identities: services are hosted, and clients taken in at ports of the machine, over
-//! the SDK and without a router of one's own.
+//! A tunneler for identities, over the SDK and without a router of its own: it hosts services, and
+//! accepts clients of services at ports of the machine.
 //!
 //! ```text
 //!  client ──> port ──> SdkCarrier ──> Connection ──> overlay           [`dialing`]
@@ -7,8 +7,8 @@
 //!  services of the identity ──> Tunneler: what is hosted and offered now
 //! ```
 //!
-//! What the two ends of a connection have in common is in [`carry`]: bytes both ways, half-close both
-//! ways, and nothing held for a connection that is idle.
+//! [`carry`] has the part that both ends of a connection share: bytes in both directions, half-close
+//! in both directions, and no memory for a connection that is idle.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

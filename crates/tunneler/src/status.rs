@@ -1,46 +1,46 @@
-//! What a tunneler does now, for people and programs that ask.
+//! The present state of a tunneler, for operators and programs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Counters;
 
-/// What a tunneler does for one identity.
+/// The state of a tunneler for one identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// Name of the identity.
     pub identity: String,
-    /// Routers that are connected.
+    /// The names of connected routers.
     pub routers: Vec<String>,
-    /// Its services, by name.
+    /// Its services, in the order of their names.
     pub services: Vec<ServiceStatus>,
 }
 
-/// What is done for one service.
+/// The state of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceStatus {
     /// Its name.
     pub name: String,
-    /// Whether the identity may dial it.
+    /// True if the identity may dial it.
     pub can_dial: bool,
-    /// Whether the identity may host it.
+    /// True if the identity may host it.
     pub can_bind: bool,
-    /// Whether its data is encrypted from end to end.
+    /// True if its data is encrypted from end to end.
     pub encrypted: bool,
     /// Ports that lead to it.
     pub ports: Vec<PortStatus>,
-    /// Where its clients are taken in on their way, `<protocol>:<address>:<ports>`.
+    /// The addresses at which its clients are intercepted, `<protocol>:<address>:<ports>`.
     #[serde(default)]
     pub intercepted: Vec<String>,
-    /// What of that does not work.
+    /// Problems of its interception.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// Terminators that are hosted.
+    /// The terminators of this tunneler.
     pub hosting: Vec<HostingStatus>,
-    /// What was carried to it.
+    /// Counts of connections to it.
     pub dialed: Counters,
-    /// What was carried to applications here.
+    /// Counts of connections from it to applications of this machine.
     pub hosted: Counters,
 }
 
@@ -50,21 +50,21 @@ pub struct ServiceStatus {
 pub struct PortStatus {
     /// `tcp` or `udp`.
     pub protocol: String,
-    /// Where it listens, if it does.
+    /// The address that is listened on, if there is one.
     pub address: Option<String>,
-    /// Why it does not.
+    /// The reason, if there is none.
     pub problem: Option<String>,
 }
 
-/// A terminator that is hosted.
+/// The state of a terminator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostingStatus {
-    /// Routers over which it can be dialed.
+    /// The number of routers over which it can be dialed.
     pub terminators: usize,
-    /// Its cost now.
+    /// Its present cost.
     pub cost: u16,
-    /// Its precedence now.
+    /// Its present precedence.
     pub precedence: String,
     /// Why it is not hosted.
     pub problem: Option<String>,

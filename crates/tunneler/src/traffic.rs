@@ -1,4 +1,4 @@
-//! What was carried.
+//! Counts of connections and bytes, by service.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// Counts what is carried for one service in one direction of dialing.
+/// Counts of one service, for dialed or for hosted connections.
 #[derive(Debug, Default)]
 pub struct Traffic {
     open: AtomicU64,
@@ -21,7 +21,7 @@ pub struct Traffic {
     received: AtomicU64,
 }
 
-/// What was carried, at one moment.
+/// The counts at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
@@ -31,9 +31,9 @@ pub struct Counters {
     pub total: u64,
     /// Connections that could not be made.
     pub failed: u64,
-    /// Bytes that went into the network.
+    /// Bytes that were sent into the network.
     pub sent: u64,
-    /// Bytes that came out of it.
+    /// Bytes that were received from the network.
     pub received: u64,
 }
 
@@ -66,7 +66,7 @@ impl Traffic {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What was carried until now.
+    /// The present counts.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Traffic {
     }
 }
 
-/// What is carried, by service.
+/// The counts by service.
 #[derive(Debug, Default)]
 pub struct Registry(Mutex<BTreeMap<String, Arc<Traffic>>>);
 
@@ -95,13 +95,13 @@ impl Registry {
         Arc::clone(known.entry(service.to_owned()).or_default())
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     #[must_use]
     pub fn open(&self) -> u64 {
         self.0.lock().values().map(|traffic| traffic.counters().open).sum()
     }
 
-    /// Forgets services that are not among these and have nothing open.
+    /// Removes services for which `keep` is false and that have no open connections.
     pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.0.lock().retain(|service, traffic| keep(service) || traffic.counters().open > 0);
     }

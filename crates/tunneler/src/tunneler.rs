@@ -1,4 +1,5 @@
-//! What an identity may use, hosted and offered as its services say, and followed as they change.
+//! Hosts and offers the services that an identity may use, as their configs say, and follows
+//! changes.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -19,26 +20,26 @@ use crate::{
     HostState, Hosted, HostingStatus, PortStatus, Registry, SdkCarrier, ServiceStatus, Status,
 };
 
-/// Ports that could not be listened at are tried again so often.
+/// The interval at which listening on ports that were in use is tried again.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// While connections are waited for, they are looked at so often.
+/// The interval at which open connections are counted while the tunneler drains.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
-/// What a tunneler does.
+/// The options of a tunneler.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether services that the identity may bind are hosted as their configs say.
+    /// True if services that the identity may bind are hosted as their configs say.
     pub host: bool,
-    /// Whether services that the identity may dial are offered where their `proxy.v1` says.
+    /// True if services that the identity may dial are offered at the ports of their `proxy.v1`.
     pub offer: bool,
-    /// Who takes clients in where `intercept.v1` says, of services that the identity may dial.
+    /// Intercepts clients as `intercept.v1` says, for services that the identity may dial.
     pub intercept: Option<Arc<Interception>>,
-    /// Ports that are wanted whatever configs say.
+    /// Ports that are offered whatever the configs say.
     pub named: Vec<NamedPort>,
-    /// Where ports are that do not say it.
+    /// The address of ports without one of their own.
     pub at: ListenAt,
-    /// When conversations in datagrams are over.
+    /// The times after which conversations in datagrams end.
     pub udp: UdpTimes,
 }
 
@@ -70,15 +71,16 @@ pub struct Tunneler {
 #[derive(Debug, Default)]
 struct Known {
     services: Arc<Vec<Service>>,
-    /// What services say, by their id; read again only when they, or the identity, change.
+    /// The parsed configs of services by service id; parsed again only when they, or the identity,
+    /// change.
     read: HashMap<String, Arc<Read>>,
-    /// By service id and which of its terminators.
+    /// The hosts by service id and number of the terminator.
     hosts: BTreeMap<(String, usize), Host>,
-    /// What of services is not taken in: the name, and why.
+    /// Services that are not intercepted as they ask for: the name, and the reason.
     problems: Vec<(String, String)>,
 }
 
-/// A service, and what its configs say for an identity.
+/// A service, and its configs parsed for an identity.
 #[derive(Debug)]
 struct Read {
     service: Service,
@@ -96,7 +98,7 @@ struct Host {
     hosted: Hosted,
 }
 
-/// What is hosted; another plan is another host.
+/// The parameters of a host; a change of them makes another host.
 #[derive(Clone, Debug, PartialEq)]
 struct Plan {
     service: String,
@@ -107,7 +109,7 @@ struct Plan {
 }
 
 impl Tunneler {
-    /// A tunneler that does nothing yet. The context is to ask for [`weft_tunnel::config::TYPES`].
+    /// A tunneler that has not begun. The context has to ask for [`weft_tunnel::config::TYPES`].
     #[must_use]
     pub fn new(context: Context, options: Options) -> Arc<Self> {
         let dialed = Arc::<Registry>::default();
@@ -118,10 +120,10 @@ impl Tunneler {
         Arc::new(Self { context, options, dialed, hosted, ports, party, known })
     }
 
-    /// Reads the identity and its services, and does what they say.
+    /// Reads the identity and its services, and applies what they say.
     ///
     /// # Errors
-    /// When they cannot be read; everything stays as it is then.
+    /// When they cannot be read; the present state stays then.
     pub async fn refresh(&self) -> weft_sdk::Result<()> {
         self.context.services().await?;
         let services = self.context.service_changes().borrow().clone();
@@ -130,7 +132,7 @@ impl Tunneler {
         Ok(())
     }
 
-    /// Follows the services of the identity until cancelled; then nothing new is taken.
+    /// Follows the services of the identity until cancelled; then nothing new is accepted.
     pub async fn run(&self, stop: &CancellationToken) {
         let mut changes = self.context.service_changes();
         // They may have changed since they were read.
@@ -172,8 +174,7 @@ impl Tunneler {
         self.ports.states()
     }
 
-    /// Waits until nothing is carried any more, at most for so long. Answers how many connections are
-    /// left.
+    /// Waits until no connections are open, at most for `limit`. Returns how many are left.
     pub async fn drained(&self, limit: Duration) -> u64 {
         let empty = async {
             while self.open() > 0 {
@@ -184,13 +185,13 @@ impl Tunneler {
         self.open()
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     #[must_use]
     pub fn open(&self) -> u64 {
         self.dialed.open() + self.hosted.open()
     }
 
-    /// Makes what is hosted and offered what the services say.
+    /// Applies what the services say: hosts and offers.
     async fn apply(&self, services: Arc<Vec<Service>>, identity: &Identity) {
         let read = self.read(&services, identity);
         if self.options.host {
@@ -220,7 +221,7 @@ impl Tunneler {
         (known.services, known.problems) = (services, problems);
     }
 
-    /// What services say; only those that changed are read again.
+    /// Parses the configs of services; only those that have changed are parsed again.
     fn read(&self, services: &[Service], identity: &Identity) -> Vec<Arc<Read>> {
         let mut known = self.known.lock();
         let mut before = std::mem::take(&mut known.read);
@@ -264,7 +265,7 @@ impl Tunneler {
         }
     }
 
-    /// What it does now.
+    /// The present state.
     #[must_use]
     pub fn status(&self) -> Status {
         let ports = self.ports.states();
@@ -332,7 +333,7 @@ impl Read {
             let mut offered = configs.clone();
             let is_named = options.named.iter().any(|named| named.service == service.name);
             if !options.offer || is_named {
-                // What somebody asks for at the command line is what he gets.
+                // A port from the command line takes the place of the config's.
                 offered.remove("proxy.v1");
             }
             ports.extend(PortWanted::of(&known, &offered, &own, &options.named, &options.at));
@@ -355,7 +356,7 @@ fn hosting(state: HostState) -> HostingStatus {
     }
 }
 
-/// Where clients of a service are taken in, `<protocol>:<address>:<ports>`.
+/// The addresses at which a service's clients are intercepted, `<protocol>:<address>:<ports>`.
 fn intercepted(service: &Service) -> Vec<String> {
     const SHOWN: usize = 16;
     let Ok(Some(intercept)) = Intercept::read(&configs_of(service)) else { return Vec::new() };
@@ -382,7 +383,7 @@ fn configs_of(service: &Service) -> Configs {
     service.configs.iter().map(|(name, data)| (name.clone(), text(data))).collect()
 }
 
-/// The terminators that a service asks for. A config that makes no sense hosts nothing.
+/// The terminators that a service asks for. A config with a mistake hosts nothing.
 fn plans(
     service: &Service,
     configs: &Configs,

@@ -7,6 +7,13 @@
 //! next, without a read from the disk.
 //!
 //! On systems other than Linux nothing happens.
+//!
+//! ```
+//! // At the end of a start:
+//! let bytes = weft_unsafe_pages::release_code()?;
+//! println!("{bytes} bytes are not resident any more");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 #[cfg(target_os = "linux")]
 mod mapping;

@@ -1,4 +1,4 @@
-//! What the system says of the memory of a process (`/proc/PID/smaps`).
+//! The memory of a process by its parts, as the system lists them (`/proc/PID/smaps`).
 
 use std::path::Path;
 

@@ -154,8 +154,7 @@ impl From<&ApiError> for Failure {
         failure.details.push(format!("code: {} (HTTP {})", body.code, refusal.status));
         causes(body, &mut failure.details);
         if refusal.status >= 500 && !body.request_id.is_empty() {
-            let log =
-                format!("request: {} (so it is called in the controller's log)", body.request_id);
+            let log = format!("request: {} (its id in the controller's log)", body.request_id);
             failure.details.push(log);
         }
         if refusal.status == 401 {

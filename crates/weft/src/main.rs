@@ -1,8 +1,15 @@
-//! A zero-trust overlay network: controller, router and the operator's commands.
+//! The program `weft`: a zero-trust overlay network with its controller, its router, a tunneler and the
+//! operator's commands.
 //!
-//! One binary. [`cli`] parses the command line; every command is a function that succeeds or
-//! returns a [`failure::Failure`] with a message and an exit status. Results go to standard output,
-//! messages and the log to standard error.
+//! ```text
+//!  command line -> cli -> log -> a command: controller, router, tunnel (run until a signal)
+//!                                          login, list, create, why, ... (calls of the APIs)
+//!                                      -> result on standard output, or Failure: message and exit status
+//! ```
+//!
+//! [`cli`] parses the command line; every command is a function that succeeds or returns a
+//! [`failure::Failure`] with a message and an exit status. Results go to standard output, messages and
+//! the log to standard error.
 
 mod arguments;
 mod ask;

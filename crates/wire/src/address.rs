@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How an address is reached.
+/// The protocol below a channel or a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {
     /// TLS over TCP: every channel.
@@ -23,7 +23,7 @@ pub enum Scheme {
 impl Scheme {
     const ALL: [Self; 6] = [Self::Tls, Self::Dtls, Self::Tcp, Self::Ws, Self::Wss, Self::Udp];
 
-    /// The name in front of the colon.
+    /// The name before the colon.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tls => "tls",
@@ -45,7 +45,7 @@ impl fmt::Display for Scheme {
 /// A scheme, a host and a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
-    /// How it is reached.
+    /// The protocol.
     pub scheme: Scheme,
     /// Name or IP address, without brackets.
     pub host: String,
@@ -53,7 +53,7 @@ pub struct Address {
     pub port: u16,
 }
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The text does not have the form of an address.
@@ -67,7 +67,7 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// An address of these parts.
+    /// Makes an address of these parts.
     pub fn new(scheme: Scheme, host: impl Into<String>, port: u16) -> Self {
         Self { scheme, host: host.into(), port }
     }

@@ -15,8 +15,8 @@ pub mod controller_capability {
     pub const GROUPED_CTRL_CHAN: u8 = 5;
     /// Issues signed service sessions for legacy API sessions too; 2.x routers insist on it.
     pub const JWT_LEGACY_SESSIONS: u8 = 6;
-    /// Takes up circuits that routers report after it restarted, see
-    /// [`CarriedCircuits`](crate::ctrl::CarriedCircuits). Of weft alone.
+    /// Adopts circuits that routers report after the controller has restarted, see
+    /// [`CarriedCircuits`](crate::ctrl::CarriedCircuits). A capability of weft only.
     pub const ADOPTS_CIRCUITS: u8 = 40;
 }
 
@@ -36,7 +36,7 @@ pub mod router_capability {
     pub const ROUTER_DATA_MODEL: u8 = 62;
 }
 
-/// A set of capabilities. Positions above 63 are not known to anybody and are dropped on reading.
+/// A set of capabilities. Positions above 63 have no known meaning and are dropped on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Capabilities(u64);
 

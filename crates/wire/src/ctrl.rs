@@ -1,12 +1,12 @@
-//! Controller and router, fabric part: circuits, links, terminators, peers and what a router
-//! reports.
+//! Messages between controller and router, fabric part: circuits, links, terminators, other routers,
+//! and reports of a router.
 //!
-//! A router dials; its hello carries what [`RouterHello`] holds, the answer what
-//! [`ControllerHello`] holds. After that both sides send messages of the content types below. Most
-//! have a protobuf body and are read and written through [`ProtoBody`](crate::ProtoBody); the
-//! answers on the way of a circuit, [`CircuitSuccess`], [`CircuitFailed`] and [`RouteResult`],
-//! live in headers. Requests without an answer of their own are answered with an
-//! [`Outcome`](crate::Outcome) (docs/protocol/control-plane.md 1 to 6).
+//! A router dials; its hello carries the content of a [`RouterHello`], the answer that of a
+//! [`ControllerHello`]. After that both sides send messages of the content types below. Most have a
+//! protobuf body and are read and written through [`ProtoBody`](crate::ProtoBody); the answers about a
+//! circuit, [`CircuitSuccess`], [`CircuitFailed`] and [`RouteResult`], consist of headers. Requests
+//! without an answer of their own are answered with an [`Outcome`](crate::Outcome)
+//! (docs/protocol/control-plane.md 1 to 6).
 //!
 //! ```text
 //! router                      controller                     other routers
@@ -34,15 +34,15 @@ use crate::proto::{debug_without_secrets, proto_bodies};
 pub mod content_type {
     /// A router asks for a circuit, see [`CircuitRequest`](super::CircuitRequest).
     pub const CIRCUIT_REQUEST: i32 = 1000;
-    /// The circuit is there, see [`CircuitSuccess`](super::CircuitSuccess).
+    /// The circuit was made, see [`CircuitSuccess`](super::CircuitSuccess).
     pub const CIRCUIT_SUCCESS: i32 = 1001;
-    /// Something broke, see [`Fault`](super::Fault).
+    /// A circuit or a link does not work, see [`Fault`](super::Fault).
     pub const FAULT: i32 = 1004;
     /// Part of a circuit, see [`Route`](super::Route).
     pub const ROUTE: i32 = 1005;
     /// End of a circuit, see [`Unroute`](super::Unroute).
     pub const UNROUTE: i32 = 1006;
-    /// What a router measured; protobuf of its own.
+    /// Measurements of a router; protobuf of its own.
     pub const METRICS: i32 = 1007;
     /// Turns the tracing of messages on and off.
     pub const TOGGLE_PIPE_TRACES: i32 = 1008;
@@ -52,11 +52,11 @@ pub mod content_type {
     pub const CREATE_TERMINATOR: i32 = 1011;
     /// Removes a terminator, see [`RemoveTerminatorRequest`](super::RemoveTerminatorRequest).
     pub const REMOVE_TERMINATOR: i32 = 1012;
-    /// Asks for inner values, see [`InspectRequest`](super::InspectRequest).
+    /// Asks for values from inside the program, see [`InspectRequest`](super::InspectRequest).
     pub const INSPECT_REQUEST: i32 = 1013;
-    /// Inner values, see [`InspectResponse`](super::InspectResponse).
+    /// The values, see [`InspectResponse`](super::InspectResponse).
     pub const INSPECT_RESPONSE: i32 = 1014;
-    /// There is no circuit, see [`CircuitFailed`](super::CircuitFailed).
+    /// The circuit was not made, see [`CircuitFailed`](super::CircuitFailed).
     pub const CIRCUIT_FAILED: i32 = 1016;
     /// Old form, see [`ValidateTerminatorsRequest`](super::ValidateTerminatorsRequest).
     pub const VALIDATE_TERMINATORS: i32 = 1017;
@@ -64,15 +64,15 @@ pub mod content_type {
     pub const UPDATE_TERMINATOR: i32 = 1018;
     /// Settings for a router, see [`Settings`](super::Settings).
     pub const SETTINGS: i32 = 1020;
-    /// What became of a route, see [`RouteResult`](super::RouteResult).
+    /// The result of a route, see [`RouteResult`](super::RouteResult).
     pub const ROUTE_RESULT: i32 = 1022;
     /// Idle circuits, see [`CircuitConfirmation`](super::CircuitConfirmation).
     pub const CIRCUIT_CONFIRMATION: i32 = 1034;
     /// Links of a router, see [`RouterLinks`](super::RouterLinks).
     pub const ROUTER_LINKS: i32 = 1035;
-    /// Who opens a link, see [`VerifyRouter`](super::VerifyRouter).
+    /// Asks to confirm a router that opens a link, see [`VerifyRouter`](super::VerifyRouter).
     pub const VERIFY_ROUTER: i32 = 1036;
-    /// The controllers, see [`UpdateCtrlAddresses`](super::UpdateCtrlAddresses).
+    /// The list of controllers, see [`UpdateCtrlAddresses`](super::UpdateCtrlAddresses).
     pub const UPDATE_CTRL_ADDRESSES: i32 = 1037;
     /// Removes terminators, see [`RemoveTerminatorsRequest`](super::RemoveTerminatorsRequest).
     pub const REMOVE_TERMINATORS: i32 = 1038;
@@ -85,9 +85,9 @@ pub mod content_type {
     pub const VALIDATE_TERMINATORS_V2: i32 = 1041;
     /// The answer, see [`ValidateTerminatorsV2Response`](super::ValidateTerminatorsV2Response).
     pub const VALIDATE_TERMINATORS_V2_RESPONSE: i32 = 1042;
-    /// Removes the router from the network; no body. A success is the end of the connection.
+    /// Removes the router from the network; no body. After a success the connection is closed.
     pub const DECOMMISSION_ROUTER: i32 = 1043;
-    /// News about other routers, see [`PeerStateChanges`](super::PeerStateChanges).
+    /// Reports about other routers, see [`PeerStateChanges`](super::PeerStateChanges).
     pub const PEER_STATE_CHANGE: i32 = 1050;
     /// New leader, see [`UpdateClusterLeader`](super::UpdateClusterLeader).
     pub const UPDATE_CLUSTER_LEADER: i32 = 1051;
@@ -95,17 +95,17 @@ pub mod content_type {
     pub const UPDATE_ROUTER_INTERFACES: i32 = 1052;
     /// Connections of a link, see [`LinkStateUpdate`](super::LinkStateUpdate).
     pub const LINK_STATE: i32 = 1053;
-    /// What operators should know, see [`Alerts`](super::Alerts).
+    /// Reports for operators, see [`Alerts`](super::Alerts).
     pub const ALERTS: i32 = 1054;
     /// Asks for [`UPDATE_CTRL_ADDRESSES`], which comes as a plain message; no body.
     pub const REQUEST_CLUSTER_MEMBERS: i32 = 1055;
     /// The link listeners of the router changed, see [`Listeners`](super::Listeners).
     pub const UPDATE_LINK_LISTENERS: i32 = 1056;
-    /// The circuits a router carries, see [`CarriedCircuits`](super::CarriedCircuits). Of weft
-    /// alone, in a range nobody else uses.
+    /// The circuits that a router carries, see [`CarriedCircuits`](super::CarriedCircuits). A message
+    /// of weft only, in a range that no other program uses.
     pub const CARRIED_CIRCUITS: i32 = 77_001;
-    /// The router is about to stop and takes no new circuits, in the middle of a path either; no body.
-    /// Of weft alone.
+    /// The router is about to stop and accepts no new circuits, not even in the middle of a path; no
+    /// body. A message of weft only.
     pub const ROUTER_DRAINS: i32 = 77_002;
 }
 
@@ -113,9 +113,9 @@ pub mod content_type {
 pub mod header {
     /// Address of the initiating end in a circuit success; string.
     pub const CIRCUIT_ADDRESS: i32 = 1100;
-    /// Number of the attempt in a route result; u32.
+    /// The number of the attempt in a route result; u32.
     pub const ROUTE_ATTEMPT: i32 = 1101;
-    /// Its presence makes a route result a success; bool.
+    /// Present in the result of a route that succeeded; bool.
     pub const ROUTE_SUCCESS: i32 = 1102;
     /// Text of a failed route; string.
     pub const ROUTE_ERROR: i32 = 1103;
@@ -133,7 +133,7 @@ pub mod peer_data_key {
     pub const INITIATOR_LOCAL_ADDRESS: u32 = 1112;
     /// Remote address of the initiating side; text.
     pub const INITIATOR_REMOTE_ADDRESS: u32 = 1113;
-    /// Terminator that a client wants again.
+    /// The token by which a client reaches the same terminator again.
     pub const STICKINESS_TOKEN: u32 = 1114;
     /// Id of the identity that dials; text.
     pub const DIALER_IDENTITY_ID: u32 = 1115;
@@ -147,9 +147,9 @@ pub const REROUTE_ATTEMPT: u32 = 99_969_996;
 /// Key of [`Settings`]: the address the router is to use for this controller from now on.
 pub const SETTING_NEW_CTRL_ADDRESS: i32 = 1;
 
-/// Limit of messages that carry as much as a router has of something.
+/// Limit of messages that list all of a router's links or circuits, in bytes.
 const LARGE: usize = 16 * 1024 * 1024;
-/// Limit of answers that are as large as what was asked for: the frame limit.
+/// Limit of answers as large as their requests, in bytes: the limit of frames.
 const FRAME: usize = crate::FrameLimits::MESSAGES.body as usize;
 
 proto_bodies! {
@@ -185,12 +185,12 @@ debug_without_secrets! {
 }
 
 impl Route {
-    /// The nanoseconds left, which are negative on late attempts.
+    /// The time that is left, in nanoseconds; negative on late attempts.
     pub fn time_left(&self) -> i64 {
         self.timeout.cast_signed()
     }
 
-    /// Sets the nanoseconds left.
+    /// Sets the time that is left, in nanoseconds.
     pub fn set_time_left(&mut self, nanoseconds: i64) {
         self.timeout = nanoseconds.cast_unsigned();
     }
@@ -208,7 +208,7 @@ impl Fault {
         Self { subject: subject.into(), id: circuit_id.into(), iteration: 0 }
     }
 
-    /// A fault of a link; iteration 0 is any.
+    /// A fault of a link; iteration 0 means any.
     pub fn link(link_id: impl Into<String>, iteration: u32) -> Self {
         Self { subject: FaultSubject::Link.into(), id: link_id.into(), iteration }
     }
@@ -218,14 +218,14 @@ impl Fault {
         Self { subject: FaultSubject::LinkDuplicate.into(), id: link_id.into(), iteration }
     }
 
-    /// Circuits that could not be forwarded; `owned` if the receiver is known to have made them.
+    /// Circuits whose payloads have no next place; `owned` if the receiver is known to have made them.
     pub fn forward<S: AsRef<str>>(owned: bool, circuit_ids: &[S]) -> Self {
         let subject = if owned { FaultSubject::Forward } else { FaultSubject::UnknownOwnerForward };
         let ids: Vec<&str> = circuit_ids.iter().map(AsRef::as_ref).collect();
         Self { subject: subject.into(), id: ids.join(" "), iteration: 0 }
     }
 
-    /// The ids of a fault about circuits that could not be forwarded.
+    /// The circuit ids of such a fault.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.id.split(' ').filter(|id| !id.is_empty())
     }

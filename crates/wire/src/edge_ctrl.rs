@@ -1,9 +1,9 @@
-//! Controller and edge router, edge part: the router data model, sessions, circuits and terminators
-//! for SDKs, and what an edge router reports.
+//! Messages between controller and edge router, edge part: the router data model, sessions,
+//! circuits and terminators for SDKs, and reports of an edge router.
 //!
-//! It shares the control channel with [`ctrl`](crate::ctrl); only edge routers take part. Most
-//! messages have a protobuf body and are read and written through
-//! [`ProtoBody`](crate::ProtoBody); those for circuits of SDKs live in headers. A request that
+//! The edge part shares the control channel with [`ctrl`](crate::ctrl); only edge routers use it.
+//! Most messages have a protobuf body and are read and written through
+//! [`ProtoBody`](crate::ProtoBody); those for circuits of SDKs consist of headers. A request that
 //! fails is answered with an [`EdgeError`] (docs/protocol/edge-control-plane.md 2).
 //!
 //! ```text
@@ -59,7 +59,7 @@ pub mod content_type {
     pub const API_SESSION_REMOVED: i32 = 20202;
     /// API sessions in use, see [`ApiSessionHeartbeat`](super::ApiSessionHeartbeat).
     pub const API_SESSION_HEARTBEAT: i32 = 20203;
-    /// API sessions are wanted again, see [`RequestClientReSync`](super::RequestClientReSync).
+    /// Asks for the API sessions again, see [`RequestClientReSync`](super::RequestClientReSync).
     pub const REQUEST_CLIENT_RE_SYNC: i32 = 20204;
     /// First form of circuit creation, from 1.x routers of controllers without the second, see
     /// [`CreateCircuitRequest`](super::CreateCircuitRequest).
@@ -97,9 +97,10 @@ pub mod content_type {
     pub const CREATE_CIRCUIT_V3_RESPONSE: i32 = 20223;
     /// New certificates, see [`EnrollmentCertsResponse`](super::EnrollmentCertsResponse).
     pub const ENROLLMENT_CERTS_RESPONSE: i32 = 20301;
-    /// Asks for them, see [`EnrollmentExtendRouterRequest`](super::EnrollmentExtendRouterRequest).
+    /// Asks for new certificates, see
+    /// [`EnrollmentExtendRouterRequest`](super::EnrollmentExtendRouterRequest).
     pub const EXTEND_REQUEST: i32 = 20302;
-    /// Confirms them, see
+    /// Confirms new certificates, see
     /// [`EnrollmentExtendRouterVerifyRequest`](super::EnrollmentExtendRouterVerifyRequest).
     pub const EXTEND_VERIFY: i32 = 20303;
     /// Changes a terminator of the router, see
@@ -133,7 +134,7 @@ pub mod content_type {
     /// Asks for the model, see
     /// [`SubscribeToDataModelRequest`](super::data_model::SubscribeToDataModelRequest).
     pub const SUBSCRIBE_TO_DATA_MODEL: i32 = 20505;
-    /// How far the controller is, see [`CurrentIndex`](super::data_model::CurrentIndex).
+    /// The index of the controller's model, see [`CurrentIndex`](super::data_model::CurrentIndex).
     pub const CURRENT_INDEX: i32 = 20506;
 }
 
@@ -156,15 +157,15 @@ pub mod header {
     pub const TAGS: i32 = 13;
     /// Token of the API session of a request; string.
     pub const API_SESSION_TOKEN: i32 = 14;
-    /// Identity that dials; string.
+    /// The dialer's identity; string.
     pub const IDENTITY_ID: i32 = 15;
-    /// Service that is dialled; string.
+    /// The service to dial; string.
     pub const SERVICE_ID: i32 = 16;
-    /// Id the circuit is to have; string, may be empty.
+    /// The id for the circuit; string, may be empty.
     pub const CIRCUIT_ID: i32 = 17;
     /// Number of a [`RetryHint`](super::RetryHint) of an error; u32.
     pub const RETRY_HINT: i32 = 18;
-    /// How API sessions are kept in step; string.
+    /// The strategy by which API sessions are synchronised; string.
     pub const SYNC_STRATEGY_TYPE: i32 = 1013;
     /// See [`SyncState`](super::SyncState); JSON.
     pub const SYNC_STRATEGY_STATE: i32 = 1014;
@@ -172,19 +173,19 @@ pub mod header {
     pub const ERROR_CODE: i32 = 1014;
     /// Terminator of a health event; string.
     pub const TERMINATOR_ID: i32 = 1022;
-    /// Whether a health check passed; bool.
+    /// True if a health check passed; bool.
     pub const CHECK_PASSED: i32 = 1023;
-    /// Whether the sender knows the router data model; bool.
+    /// True if the sender knows the router data model; bool.
     pub const DATA_MODEL_SUPPORTED: i32 = 1024;
     /// Index of the router data model; u64.
     pub const DATA_MODEL_INDEX: i32 = 1025;
-    /// Subscription that a part of the model is sent for; string.
+    /// The subscription for which a part of the model is sent; string.
     pub const SUBSCRIPTION_ID: i32 = 1026;
-    /// Circuit that a failed request had made already; string.
+    /// The circuit that a failed request had made; string.
     pub const ERROR_CIRCUIT_ID: i32 = 1026;
 }
 
-/// Limit of messages about all sessions or identities of a router.
+/// Limit of messages about all sessions or identities of a router, in bytes.
 const LARGE: usize = 16 * 1024 * 1024;
 
 proto_bodies! {

@@ -1,20 +1,20 @@
-//! What can be wrong with bytes from a peer.
+//! Errors of messages from a peer.
 
 /// Why bytes could not be turned into a message, or a message into its typed form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The frame itself is broken; the connection it came on must be closed.
+    /// The frame is broken; its connection must be closed.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// A message of another content type was expected.
     #[error("expected a message of content type {expected}, got {found}")]
     ContentType {
-        /// The content type the caller decodes.
+        /// The content type that the caller decodes.
         expected: i32,
-        /// The content type the message has.
+        /// The content type of the message.
         found: i32,
     },
-    /// A header the message cannot do without is absent or has the wrong length.
+    /// A header that the message requires is absent or has the wrong length.
     #[error("content type {content_type}: header {key} is missing or malformed")]
     MissingHeader {
         /// Content type of the message.
@@ -27,7 +27,7 @@ pub enum WireError {
     HeaderValue {
         /// Key of the header.
         key: i32,
-        /// What is wrong with the value.
+        /// The mistake in the value.
         problem: &'static str,
     },
     /// The body does not follow its encoding.
@@ -35,13 +35,13 @@ pub enum WireError {
     Body {
         /// Content type of the message.
         content_type: i32,
-        /// What is wrong with the body.
+        /// The mistake in the body.
         problem: String,
     },
-    /// A value that this side wants to send is over a limit that peers enforce.
+    /// A value to be sent is over a limit that peers enforce.
     #[error("{what} is over the limit of {limit} that peers accept")]
     TooLarge {
-        /// What is too large.
+        /// The value that is too large.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -49,23 +49,23 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// True if what the peer sent does not follow its encoding. Nothing that it goes on to say can
-    /// be relied on then: the connection must be closed. What is well formed and yet cannot be
-    /// used, because a header is missing say, concerns that message only.
+    /// True if the peer's message does not follow its encoding. Its connection must be closed,
+    /// because no later message can be relied on. A well-formed message that cannot be used, for
+    /// instance because of a missing header, is no reason to close it.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         matches!(self, Self::Frame(_) | Self::Body { .. })
     }
 }
 
-/// Why a connection no longer yields frames. There is no way to find the next frame after one of
-/// these: the connection must be closed.
+/// Why a connection has no more frames. The next frame cannot be found after such an error, so that
+/// the connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The first four bytes are not the frame magic.
     #[error("protocol error: frame starts with {found:02x?} instead of 03 06 09 0c")]
     Magic {
-        /// What was read instead.
+        /// The bytes that were read instead.
         found: [u8; 4],
     },
     /// The header section is announced larger than the limit.
@@ -87,7 +87,7 @@ pub enum FrameError {
     /// A header entry does not end inside the header section.
     #[error("protocol error: header entry at offset {offset} does not fit in {length} bytes")]
     HeaderEntry {
-        /// Where the entry starts inside the header section.
+        /// The offset of the entry in the header section.
         offset: usize,
         /// Length of the header section.
         length: usize,

@@ -4,11 +4,11 @@
 //! 03 06 09 0c | content type i32 | sequence i32 | headers length u32 | body length u32 | headers | body
 //! ```
 //!
-//! All numbers little-endian (docs/protocol/channel.md 4). The [`Decoder`] is fed whatever slices
-//! the connection yields and copies each message once, into buffers of its exact size; the
-//! announced lengths are held against [`FrameLimits`] before anything is allocated. The encoder
-//! writes the head and headers into the caller's buffer and leaves the body where it is, so that
-//! writers can gather.
+//! All numbers are little-endian (docs/protocol/channel.md 4). The [`Decoder`] takes slices of any
+//! length and copies each message once, into buffers of its exact size; the announced lengths are
+//! compared with [`FrameLimits`] before anything is allocated. The encoder writes the head and the
+//! headers into the caller's buffer and leaves the body where it is, so that the caller can write both
+//! without copying.
 
 mod limits;
 
@@ -19,24 +19,24 @@ use bytes::Bytes;
 
 pub use crate::message::HEAD_LEN;
 
-/// What every frame starts with.
+/// The first bytes of every frame.
 pub const MAGIC: [u8; 4] = [0x03, 0x06, 0x09, 0x0c];
 
-/// Up to this size a message gets its buffer at once; a larger announcement only gets memory as its
-/// bytes arrive, so that an announcement alone costs nothing.
+/// A message up to this size, in bytes, gets its buffer at once. A larger one gets memory as its bytes
+/// arrive, so that an announcement alone costs nothing.
 const EAGER: usize = 256 * 1024;
 
-/// Room for one more header of 4 bytes, which a message that travels on often gets.
+/// Bytes of room for one more header of 4 bytes, which forwarded messages often get.
 const SPARE: usize = 12;
 
-/// How large a frame may be.
+/// The limits of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameLimits {
     /// Most bytes of headers.
     pub headers: u32,
     /// Most bytes of body.
     pub body: u32,
-    /// Content types whose bodies may be longer, and how long.
+    /// Content types whose bodies may be longer, with their limits.
     pub longer: &'static [(i32, u32)],
 }
 
@@ -45,7 +45,7 @@ impl FrameLimits {
     pub const HELLO: Self = Self::new(16384, 4192);
     /// Limits of everything after the hello (docs/protocol/channel.md 4).
     pub const MESSAGES: Self = Self::new(1024 * 1024, 64 * 1024 * 1024);
-    /// Limits of a peer that nobody has judged yet: 64 KiB in all.
+    /// Limits of a peer that is not judged yet: 64 KiB in all.
     pub const UNJUDGED: Self = Self::new(32 * 1024, 32 * 1024);
 
     /// The same limits for every content type.
@@ -68,7 +68,7 @@ impl Default for FrameLimits {
 
 /// Assembles messages from the slices of a byte stream.
 ///
-/// After an error the stream has no next frame; every further call returns the error again.
+/// After an error the stream has no more frames; every further call returns the same error.
 #[derive(Debug)]
 pub struct Decoder {
     limits: FrameLimits,
@@ -100,17 +100,17 @@ impl Decoder {
         Self { limits, state: State::START }
     }
 
-    /// Changes the limits for the frames that follow, for example once the hello is done.
+    /// Changes the limits of later frames, for example after the hello.
     pub fn set_limits(&mut self, limits: FrameLimits) {
         self.limits = limits;
     }
 
-    /// True if no frame has been begun: the stream may end here.
+    /// True if no frame has begun: the stream may end here.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Head { filled: 0, .. })
     }
 
-    /// Bytes of memory that the frame at hand takes up so far.
+    /// Bytes of memory that the present frame takes so far.
     pub fn held(&self) -> usize {
         match &self.state {
             State::Content { headers, body, .. } => headers.capacity() + body.capacity(),
@@ -118,7 +118,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes still missing for the frame at hand, as far as known.
+    /// Bytes that the present frame still lacks, as far as known.
     pub fn missing(&self) -> usize {
         match &self.state {
             State::Head { filled, .. } => HEAD_LEN - filled,
@@ -129,7 +129,7 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` until a message is complete or `input` is empty.
+    /// Takes bytes from the front of `input` until a message is complete or `input` is empty.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Message>, FrameError> {
         loop {
             match &mut self.state {
@@ -162,7 +162,7 @@ impl Decoder {
         }
     }
 
-    /// Refuses a wrong magic as soon as its bytes are there: a peer of another version sends less
+    /// Refuses wrong first bytes as soon as they are there: a peer of another version sends fewer bytes
     /// than a whole head (docs/protocol/channel.md 6.3).
     fn check_magic(&mut self, bytes: &[u8; HEAD_LEN], filled: usize) -> Result<(), FrameError> {
         let seen = filled.min(MAGIC.len());
@@ -232,8 +232,8 @@ fn take(input: &mut &[u8], target: &mut Vec<u8>, wanted: usize) {
     *input = rest;
 }
 
-/// Appends to `out` everything of `message`'s frame but the body: fixed head, its headers, and
-/// `extra` (whole header entries that the connection adds, such as heartbeats).
+/// Appends the frame of `message` without its body to `out`: the fixed head, the headers, and `extra`
+/// (whole header entries that the connection adds, such as heartbeats).
 pub fn encode_head(message: &Message, sequence: i32, extra: &Headers, out: &mut Vec<u8>) {
     let headers = message.headers.wire_len() + extra.wire_len();
     out.reserve(HEAD_LEN + headers);

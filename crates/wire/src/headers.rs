@@ -1,8 +1,9 @@
-//! The header section of a frame: (key, value) entries kept exactly as they came.
+//! The header section of a frame: (key, value) entries in their wire form.
 //!
-//! Entries are not taken apart when a frame arrives. The section is checked once, stays one buffer,
-//! and a value is looked up by walking it. A router that forwards a payload passes the section on,
-//! minus a few keys removed in place, without touching the rest (docs/protocol/channel.md 4 and 5).
+//! Entries are not parsed one by one when a frame arrives. The section is checked once, stays one
+//! buffer, and a value is found by walking through it. A router that forwards a payload passes the
+//! section on without a few keys, which are removed in place; the rest stays untouched
+//! (docs/protocol/channel.md 4 and 5).
 
 mod value;
 
@@ -11,13 +12,13 @@ pub use value::{MAX_ENTRIES, MAX_VALUE, PeerData, StringMap};
 use crate::error::FrameError;
 use std::fmt;
 
-/// Bytes in front of each value: key and length.
+/// Bytes before each value: key and length.
 const ENTRY_HEAD: usize = 8;
 
 /// The headers of one message, in their wire form.
 ///
-/// Reading a key that occurs twice yields the last value, as Go peers do; writing a key replaces
-/// every earlier occurrence, so nothing built here carries duplicates.
+/// A key that occurs twice has the last value, as for Go peers; writing a key replaces every
+/// earlier occurrence, so that headers made here have no duplicates.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     raw: Vec<u8>,
@@ -29,7 +30,7 @@ impl Headers {
         Self { raw: Vec::new() }
     }
 
-    /// Takes a header section off the wire after checking that its entries fill it exactly.
+    /// Takes the header section of a frame after checking that its entries fill it exactly.
     pub fn from_wire(raw: Vec<u8>) -> Result<Self, FrameError> {
         let mut offset = 0;
         while offset < raw.len() {
@@ -41,7 +42,7 @@ impl Headers {
         Ok(Self { raw })
     }
 
-    /// The section as it goes into a frame.
+    /// The section in its wire form.
     pub fn as_wire(&self) -> &[u8] {
         &self.raw
     }
@@ -88,8 +89,8 @@ impl Headers {
 
     /// Removes every occurrence of any of `keys` in place; true if there was one.
     ///
-    /// This is how a forwarding router strips what must not travel on. Without a match the section
-    /// is only read.
+    /// A forwarding router removes by it the headers that are not passed on. Without a match the
+    /// section is only read.
     pub fn remove_all(&mut self, keys: &[i32]) -> bool {
         let (mut read, mut write) = (0, 0);
         while let Some(entry) = entry_at(&self.raw, read) {

@@ -2,8 +2,8 @@
 //!
 //! The dialer sends a [`Hello`] (content type 0, its identity token as body), the listener answers
 //! with a [`HelloResult`]; there is no third message (docs/protocol/channel.md 7). A connection may
-//! be one of several that form one channel: then the hello says so, and the answer to the first
-//! carries the id and the secret that later ones must show.
+//! be one of several that form one channel. Its hello then says so, and the answer to the first one
+//! carries the id and the secret that later ones have to send.
 
 use crate::error::WireError;
 use crate::headers::Headers;
@@ -14,7 +14,7 @@ pub use crate::message::header;
 
 /// Underlay types of grouped connections (docs/protocol/channel.md 7.2).
 pub mod underlay {
-    /// Control channel: everything without a connection of its own.
+    /// Control channel: all messages without a connection of their own.
     pub const CTRL_DEFAULT: &str = "ctrl.default";
     /// Control channel: circuits and routes.
     pub const CTRL_HIGH: &str = "ctrl.high";
@@ -42,17 +42,17 @@ pub mod alpn {
     pub const EDGE: &str = "ziti-edge";
 }
 
-/// Sequence of hellos and their answers; it is not taken from the channel's counter.
+/// Sequence number of hellos and their answers; not taken from the channel's counter.
 pub const HELLO_SEQUENCE: i32 = -1;
 
-/// What the dialer says first.
+/// The first message, from the dialer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// Identity token: what the dialer calls itself. Proves nothing.
+    /// Identity token: the dialer's name for itself. It proves nothing.
     pub token: String,
-    /// Everything else, by the keys of the kind of connection.
+    /// Other values, by the keys of the kind of connection.
     pub headers: Headers,
-    /// Sequence the hello carried; its answer names it.
+    /// Sequence number of the hello; the answer names it.
     pub sequence: i32,
 }
 
@@ -62,8 +62,8 @@ impl Hello {
         Self { token: token.into(), headers: Headers::new(), sequence: HELLO_SEQUENCE }
     }
 
-    /// Makes this the first connection of a group. The connection id is given by links and when a
-    /// lost group is built again, then together with its old secret.
+    /// Makes this the first connection of a group. Links give the connection id, and so does a
+    /// dialer that opens a lost group again, then together with its old secret.
     pub fn grouped_first(
         mut self,
         underlay: &str,
@@ -99,20 +99,20 @@ impl Hello {
         }
     }
 
-    /// Reads a hello. The token may be cut anywhere by its sender, so what is not UTF-8 in it is
+    /// Reads a hello. Its sender may cut the token anywhere, so that bytes that are not UTF-8 are
     /// replaced.
     pub fn from_message(message: Message) -> Result<Self, WireError> {
         message.expect(content_type::HELLO)?;
         Ok(Self { token: message.text(), headers: message.headers, sequence: message.sequence })
     }
 
-    /// True if the connection wants to belong to a group. Only then do keys 10 and 11 mean what
-    /// their names say.
+    /// True if the connection belongs to a group. Only then do keys 10 and 11 have the meanings of
+    /// their names.
     pub fn is_grouped(&self) -> bool {
         self.headers.get_bool(header::IS_GROUPED) == Some(true)
     }
 
-    /// True if this is a grouped connection that says it is the first one.
+    /// True if this is the first connection of a group, by its hello.
     pub fn is_first(&self) -> bool {
         self.is_grouped() && self.headers.get_bool(header::IS_FIRST) == Some(true)
     }
@@ -135,10 +135,10 @@ impl Hello {
     }
 }
 
-/// Why a listener refuses, for dialers that look at it (docs/protocol/channel.md 7.4).
+/// The class of a refusal, for dialers that use it (docs/protocol/channel.md 7.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RejectClass {
-    /// No class given.
+    /// Without a class.
     #[default]
     Unspecified,
     /// Try again later.
@@ -157,7 +157,7 @@ impl RejectClass {
         }
     }
 
-    /// The class of a number; unknown ones are unspecified.
+    /// The class with this number; unknown numbers are unspecified.
     pub fn from_number(number: u32) -> Self {
         match number {
             1 => Self::Busy,
@@ -170,12 +170,12 @@ impl RejectClass {
 /// The listener's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelloResult {
-    /// Whether the connection is accepted.
+    /// True if the connection is accepted.
     pub success: bool,
     /// Reason of a refusal.
     pub text: String,
-    /// Everything else: connection id, identity of the listener, group, and what the kind of
-    /// connection adds.
+    /// Other values: connection id, identity of the listener, group, and those of the kind of
+    /// connection.
     pub headers: Headers,
 }
 
@@ -220,8 +220,8 @@ impl HelloResult {
         }
     }
 
-    /// Reads the answer to a hello of `sequence`. An answer that names another request is refused;
-    /// one that names none is taken as the answer, since old peers leave it out.
+    /// Reads the answer to a hello with this sequence number. An answer that names another request
+    /// is refused; one that names none is accepted, because old peers leave it out.
     pub fn from_message(message: Message, sequence: i32) -> Result<Self, WireError> {
         message.expect(content_type::RESULT)?;
         let named = message.headers.get_i32(header::REPLY_FOR).unwrap_or(sequence);
@@ -241,12 +241,12 @@ impl HelloResult {
         self.headers.get_str(header::CONNECTION_ID)
     }
 
-    /// What the listener calls itself.
+    /// The listener's name for itself.
     pub fn listener_id(&self) -> Option<&str> {
         self.headers.get_str(header::ID).filter(|id| !id.is_empty())
     }
 
-    /// Secret of the group, if the listener groups.
+    /// Secret of the group, if the listener supports groups.
     pub fn group_secret(&self) -> Option<&[u8]> {
         let grouped = self.headers.get_bool(header::IS_GROUPED) == Some(true);
         let secret = self.headers.get(header::GROUP_SECRET)?;
@@ -259,19 +259,19 @@ impl HelloResult {
     }
 }
 
-/// Answer to a peer that speaks another frame version (docs/protocol/channel.md 6.3).
+/// The answer to a peer with another version of frames (docs/protocol/channel.md 6.3).
 pub mod negotiation {
-    /// What the answer starts with.
+    /// The first bytes of the answer.
     pub const MAGIC: [u8; 4] = [0x03, 0x06, 0x09, 0x0a];
-    /// The answer a listener writes before it closes: versions 1 and 2 are understood.
+    /// The answer that a listener writes before it closes: versions 1 and 2 are supported.
     pub const RESPONSE: [u8; 16] = [3, 6, 9, 10, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0];
-    /// The version this crate speaks.
+    /// The version of this crate.
     pub const VERSION: u32 = 2;
     /// Most versions a peer may list.
     const MAX_VERSIONS: usize = 64;
 
-    /// Reads the answer from the front of `bytes`: the versions the peer speaks, `None` while more
-    /// bytes are needed, an error if this is no such answer.
+    /// Reads the answer from the front of `bytes`: the versions that the peer supports, `None`
+    /// while more bytes are needed, an error if this is no such answer.
     pub fn decode(bytes: &[u8]) -> Result<Option<Vec<u32>>, crate::WireError> {
         let malformed = |problem: &str| crate::WireError::Body {
             content_type: super::content_type::HELLO,

@@ -1,8 +1,8 @@
 //! Bytes to messages: channel frames, hello, control, edge, SDK, link and payload messages.
 //!
-//! This crate knows what the wires look like and nothing else: no I/O, no clocks, no async. Bytes
-//! enter through [`frame::Decoder`], which yields [`Message`]s with their headers still in wire
-//! form; the modules for each wire give a message its meaning:
+//! This crate knows the wire formats and nothing else: no I/O, no clocks, no async. Bytes enter
+//! through [`frame::Decoder`], which yields [`Message`]s with their headers still in wire form; the
+//! modules for each wire parse these messages:
 //!
 //! | module | wire |
 //! |---|---|
@@ -14,8 +14,21 @@
 //! | [`payload`] | circuit data on links and SDK connections |
 //! | [`metrics`] | what a router measures |
 //!
-//! Everything here is total over outside bytes: any input yields a value or an error, never a panic,
-//! and lengths are checked before memory is spent on them.
+//! All functions are total over bytes from outside: any input yields a value or an error, never a
+//! panic, and lengths are checked before memory is spent on them.
+//!
+//! ```
+//! use weft_wire::frame::{Decoder, encode};
+//! use weft_wire::{FrameLimits, Message, content_type};
+//!
+//! let bytes = encode(&Message::new(content_type::LATENCY, "ping"));
+//! let mut decoder = Decoder::new(FrameLimits::MESSAGES);
+//! let (mut first, mut rest) = bytes.split_at(7);
+//! assert!(decoder.decode(&mut first)?.is_none(), "the frame is not complete");
+//! let message = decoder.decode(&mut rest)?.unwrap();
+//! assert_eq!(message.body_str()?, "ping");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod address;
 mod capability;

@@ -1,9 +1,9 @@
-//! The hello of a link between two routers, and the key under which links are told apart.
+//! The hello of a link between two routers, and the key that identifies a link.
 //!
-//! The dialer names the link, itself, whom it means to reach and which attempt this is. After the
-//! answer, both sides send circuit data ([`payload`](crate::payload)). A link is several
-//! connections of one group, or with routers before 1.6.6 two connections, one for payloads and
-//! one for acknowledgements, or a single one (docs/protocol/data-plane.md 3).
+//! The hello names the link, the dialer, the dialed router and the number of the dial. After the
+//! answer, both sides send circuit data ([`payload`](crate::payload)). A link is a group of several
+//! connections; with routers before 1.6.6 it is two connections, one for payloads and one for acks,
+//! or a single one (docs/protocol/data-plane.md 3).
 
 use crate::error::WireError;
 use crate::hello::{self, Hello};
@@ -12,28 +12,29 @@ use crate::message::content_type;
 /// Header keys of a link's hello (docs/protocol/data-plane.md 3.3). They overlap those of the
 /// channel.
 pub mod header {
-    /// What a connection of a split link carries, see [`SplitPart`](super::SplitPart); one byte.
+    /// The part of a split link that a connection carries, see [`SplitPart`](super::SplitPart); one
+    /// byte.
     pub const SPLIT_PART: i32 = 1;
-    /// Router that dials; string.
+    /// The dialing router; string.
     pub const ROUTER_ID: i32 = 2;
-    /// Version of the router that is dialled, as the dialer knows it; string.
+    /// Version of the dialed router, as the dialer knows it; string.
     pub const DIALED_VERSION: i32 = 3;
     /// Binding of the dialer; string.
     pub const DIALER_BINDING: i32 = 4;
     /// Number of the dial attempt; u32.
     pub const ITERATION: i32 = 5;
-    /// Router that is dialled; string.
+    /// The dialed router; string.
     pub const DIALED_ROUTER_ID: i32 = 6;
     /// Id of the link; string.
     pub const LINK_ID: i32 = 100;
 }
 
-/// Which connection of a split link this is.
+/// The part of a split link that a connection carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SplitPart {
-    /// The one for payloads.
+    /// Payloads.
     Payload,
-    /// The one for acknowledgements.
+    /// Acks.
     Ack,
 }
 
@@ -47,30 +48,30 @@ impl SplitPart {
     }
 }
 
-/// What the dialer of a link says.
+/// The hello of a link's dialer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LinkHello {
     /// Id of the link; the same for all its connections and dial attempts.
     pub link_id: String,
-    /// Id of this dial attempt: the id of the group, or what the two connections of a split link
+    /// Id of this dial: the id of the group, or the id that the two connections of a split link
     /// share.
     pub connection_id: String,
-    /// Which connection of a split link this is; `None` for grouped and single ones.
+    /// The part of a split link; `None` for grouped and single ones.
     pub part: Option<SplitPart>,
-    /// Router that dials.
+    /// The dialing router.
     pub router_id: String,
-    /// Version of the router that is dialled, as the dialer knows it.
+    /// Version of the dialed router, as the dialer knows it.
     pub dialed_version: String,
     /// Binding of the dialer; may be empty.
     pub dialer_binding: String,
     /// Number of the dial attempt, from 1.
     pub iteration: u32,
-    /// Router that is dialled; absent from routers before 1.7.
+    /// The dialed router; routers before 1.7 leave it out.
     pub dialed_router_id: Option<String>,
 }
 
 impl LinkHello {
-    /// The hello of a single or split link. For a grouped one, make it the first or a later
+    /// The hello of a single or split link. For a grouped link, make it the first or a later
     /// connection of its group.
     pub fn to_hello(&self) -> Hello {
         let mut hello = Hello::new(self.link_id.clone());
@@ -125,7 +126,7 @@ impl LinkHello {
     }
 }
 
-/// The key of a link as one of its ends sees it: there is one link for each. An empty binding is
+/// The key of a link, seen from one of its ends; a key has at most one link. An empty binding is
 /// `default` (docs/protocol/data-plane.md 4.1).
 pub fn key(dialer_binding: &str, protocol: &str, peer_id: &str, listener_binding: &str) -> String {
     format!("{}->{protocol}:{peer_id}->{}", named(dialer_binding), named(listener_binding))
@@ -134,7 +135,7 @@ pub fn key(dialer_binding: &str, protocol: &str, peer_id: &str, listener_binding
 /// Digits of link ids.
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The id of a link of this random number: in base 62, without leading zeros
+/// The id of a link for this random number: in base 62, without leading zeros
 /// (docs/protocol/data-plane.md 4.2).
 pub fn id_of(mut number: u128) -> String {
     let mut digits = Vec::new();

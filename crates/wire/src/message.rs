@@ -1,10 +1,10 @@
-//! One message of a channel, before it is given its meaning.
+//! A message of a channel, not parsed any further.
 
 use crate::error::WireError;
 use crate::headers::Headers;
 use bytes::Bytes;
 
-/// Length of what every frame has besides headers and body.
+/// Bytes of every frame besides headers and body.
 pub const HEAD_LEN: usize = 20;
 
 /// Content types of the channel itself (docs/protocol/channel.md 6.2).
@@ -31,9 +31,9 @@ pub mod content_type {
 pub mod header {
     /// Id of the connection or group; string.
     pub const CONNECTION_ID: i32 = 0;
-    /// Sequence of the request that a message answers; i32.
+    /// Sequence number of the request that a message answers; i32.
     pub const REPLY_FOR: i32 = 1;
-    /// Whether a [`Result`](super::content_type::RESULT) is a success; bool.
+    /// True if a [`Result`](super::content_type::RESULT) is a success; bool.
     pub const RESULT_SUCCESS: i32 = 2;
     /// Version of the sender; see [`VersionInfo`](crate::VersionInfo).
     pub const HELLO_VERSION: i32 = 4;
@@ -45,13 +45,13 @@ pub mod header {
     pub const TYPE: i32 = 7;
     /// Identity token of the listener; string.
     pub const ID: i32 = 8;
-    /// Whether the connection belongs to a group; bool.
+    /// True if the connection belongs to a group; bool.
     pub const IS_GROUPED: i32 = 9;
     /// Secret of the group; bytes.
     pub const GROUP_SECRET: i32 = 10;
-    /// Whether the connection is the first of its group; bool.
+    /// True if the connection is the first of its group; bool.
     pub const IS_FIRST: i32 = 11;
-    /// Why a hello was refused; u32, see [`RejectClass`](crate::hello::RejectClass).
+    /// The class of a refused hello; u32, see [`RejectClass`](crate::hello::RejectClass).
     pub const REJECT_CLASS: i32 = 13;
     /// Opaque value that a reply copies from its request.
     pub const REFLECTED: i32 = 128;
@@ -60,10 +60,9 @@ pub mod header {
 /// A message: type, sequence, headers and body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
-    /// What the message is.
+    /// The content type.
     pub content_type: i32,
-    /// Number on its channel. Given when the message is written; a message that has not been
-    /// written carries whatever its maker left here.
+    /// The sequence number on its channel, set when the message is written; any value before that.
     pub sequence: i32,
     /// The headers.
     pub headers: Headers,
@@ -77,7 +76,7 @@ impl Message {
         Self { content_type, sequence: 0, headers: Headers::new(), body: body.into() }
     }
 
-    /// Makes this message the reply to `request`: names its sequence and reflects header 128
+    /// Makes this message the reply to `request`: names its sequence number and copies header 128
     /// (docs/protocol/channel.md 8.3).
     pub fn in_reply_to(mut self, request: &Message) -> Self {
         self.headers.set_i32(header::REPLY_FOR, request.sequence);
@@ -87,18 +86,18 @@ impl Message {
         self
     }
 
-    /// The sequence this message replies to; `None` if it is not a reply. A header of the wrong
-    /// length and the value -1 are no reply (docs/protocol/channel.md 8.2).
+    /// The sequence number that this message replies to; `None` if it is not a reply. A header of
+    /// the wrong length and the value -1 mean no reply (docs/protocol/channel.md 8.2).
     pub fn reply_for(&self) -> Option<i32> {
         self.headers.get_i32(header::REPLY_FOR).filter(|sequence| *sequence != -1)
     }
 
-    /// Length of the frame this message makes, without headers the connection may add.
+    /// Length of the message's frame, without headers that the connection adds.
     pub fn wire_len(&self) -> usize {
         HEAD_LEN + self.headers.wire_len() + self.body.len()
     }
 
-    /// The body as text for people.
+    /// The body as a text for people.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

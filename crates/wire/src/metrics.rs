@@ -1,16 +1,16 @@
-//! What a router measures, as it reports it to its controllers (docs/protocol/control-plane.md 19).
+//! Reports of a router's measurements to its controllers (docs/protocol/control-plane.md 19).
 //!
-//! Controllers take the cost of links from it: see [`MetricsMessage::link_latency`].
+//! Controllers read the latency of links from it: see [`MetricsMessage::link_latency`].
 
 pub use crate::proto::metrics::*;
 
 use crate::ctrl::content_type;
 use crate::proto::proto_bodies;
 
-/// Latency that stands for a link whose other end does not answer, in nanoseconds.
+/// The latency reported for a link whose other end does not answer, in nanoseconds.
 pub const UNRESPONSIVE_LATENCY: i64 = 8_888_888_888_888;
 
-/// Limit of a report: every link and many circuits at once.
+/// Limit of a report in bytes: every link and many circuits at once.
 const LARGE: usize = 16 * 1024 * 1024;
 
 proto_bodies! {
@@ -30,14 +30,15 @@ pub fn link_queue_time_name(link_id: &str) -> String {
 /// Most names and circuits in a report that is read.
 pub const MAX_ENTRIES: usize = 150_000;
 
-/// Whether a body has at most [`MAX_ENTRIES`] names and circuits: each takes a few bytes of it and
-/// some hundred times that once it is read. One that cannot be walked has none too many.
+/// True if a body has at most [`MAX_ENTRIES`] names and circuits, each of which takes a few bytes
+/// of it, and some hundred times that in memory. A body that cannot be walked through is within the
+/// limit.
 #[must_use]
 pub fn is_within_limit(body: &[u8]) -> bool {
     entries(body, true).is_none_or(|entries| entries <= MAX_ENTRIES)
 }
 
-/// The fields of a message that have a length, those of usage counters and their buckets too.
+/// The number of fields with a length, including those of usage counters and their buckets.
 fn entries(mut body: &[u8], is_top: bool) -> Option<usize> {
     const USAGE_COUNTERS: u64 = 11;
     let mut count = 0_usize;
@@ -76,17 +77,17 @@ fn varint(body: &mut &[u8]) -> Option<u64> {
 }
 
 impl MetricsMessage {
-    /// Latency of a link in whole nanoseconds as its cost counts it: mean round trip plus mean time
+    /// Latency of a link in whole nanoseconds, for its cost: the mean round trip plus the mean time
     /// in the queue. `None` if the router did not measure the link.
     pub fn link_latency(&self, link_id: &str) -> Option<u64> {
         let latency = self.histograms.get(&link_latency_name(link_id))?.mean;
         let queued = self.histograms.get(&link_queue_time_name(link_id)).map_or(0.0, |h| h.mean);
-        // Negative and unreal numbers become 0, too large ones the largest.
+        // Negative numbers and NaN become 0; numbers that are too large become the largest.
         Some((latency + queued) as u64)
     }
 
-    /// The links whose latency is in here, by id, each with that latency as
-    /// [`MetricsMessage::link_latency`] has it.
+    /// The links with a latency in the report, by id, each with the latency of
+    /// [`MetricsMessage::link_latency`].
     pub fn link_latencies(&self) -> impl Iterator<Item = (&str, u64)> {
         self.histograms.keys().filter_map(|name| {
             let link = name.strip_prefix("link.")?.strip_suffix(".latency")?;

@@ -4,7 +4,8 @@ use crate::error::WireError;
 use crate::hello::header;
 use crate::message::{Message, content_type};
 
-/// Header of a failure that asks to try again later (docs/protocol/control-plane.md 16).
+/// The header of a failure that asks the peer to try again later
+/// (docs/protocol/control-plane.md 16).
 pub const BUSY_HEADER: i32 = 10;
 /// Text that goes with [`BUSY_HEADER`].
 pub const BUSY_TEXT: &str = "server too busy";
@@ -12,11 +13,11 @@ pub const BUSY_TEXT: &str = "server too busy";
 /// Success or failure of a request, with a text for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether the request was carried out.
+    /// True if the request was carried out.
     pub success: bool,
-    /// What happened; some requests answer with an id here.
+    /// A text about the result; some requests are answered with an id here.
     pub text: String,
-    /// Whether the failure is for lack of capacity.
+    /// True if the request failed for lack of capacity.
     pub busy: bool,
 }
 

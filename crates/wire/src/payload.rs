@@ -1,8 +1,8 @@
 //! Circuit data on links and SDK connections: payloads, acknowledgements, control and close.
 //!
-//! A router between two ends looks at a message through [`View`] alone: one walk over the headers,
-//! nothing allocated, and the message travels on as it came minus [`NOT_FORWARDED`]. Ends turn it
-//! into [`Payload`] or [`Ack`] (docs/protocol/data-plane.md 1, 7 and 9; docs/protocol/sdk.md 13).
+//! A router between two ends uses only a [`View`] of a message: one walk over the headers, without an
+//! allocation. The message is passed on as it came, without the [`NOT_FORWARDED`] headers. Ends parse
+//! it as [`Payload`] or [`Ack`] (docs/protocol/data-plane.md 1, 7 and 9; docs/protocol/sdk.md 13).
 
 mod ack;
 mod control;
@@ -34,7 +34,7 @@ pub mod header {
     pub const PAYLOAD_HEADER: i32 = 2000;
     /// Circuit id; string.
     pub const CIRCUIT_ID: i32 = 2256;
-    /// Sequence of a payload; u64 of which 32 bits count.
+    /// Sequence number of a payload; u64 of which 32 bits count.
     pub const SEQUENCE: i32 = 2257;
     /// Flags; u32, absent is 0.
     pub const FLAGS: i32 = 2258;
@@ -42,7 +42,7 @@ pub mod header {
     pub const RECV_BUFFER_SIZE: i32 = 2259;
     /// Send time stamp; u16, absent is 0.
     pub const RTT: i32 = 2260;
-    /// A whole payload as bytes; never on the wire, ignored when it comes from there.
+    /// A whole payload as bytes; never sent, and ignored when received.
     pub const RAW: i32 = 2261;
     /// Hop count of a control message; u32.
     pub const HOP_COUNT: i32 = 20;
@@ -52,9 +52,9 @@ pub mod header {
     pub const HOP_ID: i32 = 22;
     /// Time stamp of a control message; u64.
     pub const TIMESTAMP: i32 = 23;
-    /// Value the asker gets back; u32.
+    /// A value that is returned to the sender of the request; u32.
     pub const USER_VALUE: i32 = 24;
-    /// What went wrong; string.
+    /// The error; string.
     pub const ERROR: i32 = 25;
 }
 
@@ -68,8 +68,8 @@ pub mod payload_header {
     pub const EDGE_FLAGS: u8 = 0x10;
 }
 
-/// Headers that belong to one connection and must not be forwarded to the next. A number of a request
-/// would be taken for the answer to one of the next neighbour's.
+/// Headers of one connection that must not be passed on. The sequence number of a request, for
+/// instance, would be taken for that of a request of the next router.
 pub const NOT_FORWARDED: [i32; 4] = [
     message::header::REPLY_FOR,
     message::header::HEARTBEAT,
@@ -90,7 +90,7 @@ pub struct Flags(pub u32);
 impl Flags {
     /// No flags.
     pub const NONE: Self = Self(0);
-    /// The circuit ends.
+    /// The circuit has ended.
     pub const CIRCUIT_END: Self = Self(1);
     /// The sender is the terminating end.
     pub const ORIGINATOR: Self = Self(2);
@@ -100,9 +100,9 @@ impl Flags {
     pub const CHUNK: Self = Self(8);
     /// The payload was sent before.
     pub const RETRANSMIT: Self = Self(16);
-    /// No more data from this end.
+    /// The end has ended its direction.
     pub const EOF: Self = Self(32);
-    /// This end can no longer deliver data.
+    /// The end can no longer deliver data.
     pub const WRITE_FAILED: Self = Self(64);
 
     /// True if all bits of `other` are set.
@@ -129,22 +129,22 @@ impl std::ops::BitOr for Flags {
     }
 }
 
-/// What a forwarding router needs of a payload, ack or control message, read in one walk.
+/// The parts of a payload, ack or control message that a forwarding router needs, read in one walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View<'a> {
     /// The circuit.
     pub circuit_id: &'a str,
-    /// Sequence of a payload; 0 in other messages.
+    /// Sequence number of a payload; 0 in other messages.
     pub sequence: i32,
     /// Flags.
     pub flags: Flags,
-    /// True if headers are present that must be removed before the message is forwarded.
+    /// True if headers are present that must not be passed on.
     pub strip: bool,
 }
 
 impl<'a> View<'a> {
-    /// Looks at a message of type 1100, 1101 or 1102. The circuit id is required, and the sequence
-    /// in a payload: without them the message is to be dropped.
+    /// Reads a message of type 1100, 1101 or 1102. The circuit id is required, and so is the sequence
+    /// number of a payload: a message without them is to be dropped.
     pub fn of(message: &'a Message) -> Result<Self, WireError> {
         if message.content_type == content_type::CONTROL {
             return circuit_of_control(message).map(|circuit_id| Self {
@@ -179,7 +179,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The circuit of a control message, without reading the rest.
+/// The circuit id of a control message, without reading the rest.
 fn circuit_of_control(message: &Message) -> Result<&str, WireError> {
     let body = message.body_str_from(1)?;
     match body.len() {
@@ -189,16 +189,16 @@ fn circuit_of_control(message: &Message) -> Result<&str, WireError> {
     }
 }
 
-/// A payload at an end of its circuit.
+/// A payload for an end of its circuit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Payload {
     /// The circuit.
     pub circuit_id: String,
-    /// Place in its direction, from 0.
+    /// The sequence number in its direction, from 0.
     pub sequence: i32,
     /// Flags.
     pub flags: Flags,
-    /// Stamp that the ack returns; 0 is none.
+    /// The stamp that the ack returns; 0 means none.
     pub rtt: u16,
     /// Payload headers by key 0..=255, in wire order.
     pub headers: Vec<(u8, Bytes)>,
@@ -248,8 +248,8 @@ impl Payload {
         self.headers.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| value)
     }
 
-    /// The capabilities the sending end announces (big-endian, unlike everything else); `None` if
-    /// it announces none (docs/protocol/data-plane.md 7.3).
+    /// The capabilities that the sending end announces (big-endian, unlike all other numbers); `None`
+    /// if it announces none (docs/protocol/data-plane.md 7.3).
     pub fn capabilities(&self) -> Option<u32> {
         let value = self.header(payload_header::CAPABILITIES)?;
         value.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes))
@@ -260,7 +260,7 @@ impl Payload {
         (payload_header::CAPABILITIES, Bytes::copy_from_slice(&capabilities.to_be_bytes()))
     }
 
-    /// Flags of the SDK data message that this payload carries; 0 if none.
+    /// Flags of the SDK data message in this payload; 0 without any.
     pub fn edge_flags(&self) -> u32 {
         let value = self.header(payload_header::EDGE_FLAGS);
         value.and_then(|v| v.first_chunk::<4>()).map_or(0, |bytes| u32::from_le_bytes(*bytes))

@@ -1,6 +1,6 @@
-//! Messages whose body is protobuf: the generated types, and how they become messages.
+//! Messages with a protobuf body: the generated types, and their conversion to messages.
 //!
-//! The types come from `proto/*.proto`. The modules of the wires re-export them and tie each to its
+//! The types come from `proto/*.proto`. The modules of the wires re-export them and connect each to its
 //! content type.
 
 use crate::error::WireError;
@@ -32,8 +32,8 @@ pub(crate) mod edge_client {
     include!(concat!(env!("OUT_DIR"), "/weft.edge_client.rs"));
 }
 
-/// Largest body of most messages. An empty item of a list takes two bytes on the wire and up to a
-/// hundred times that in memory, so the frame limit alone would not do.
+/// Largest body of most messages, in bytes. An empty item of a list takes two bytes on the wire and
+/// up to a hundred times that in memory, so that the limit of frames alone is not enough.
 pub const DEFAULT_MAX_BODY: usize = 4 * 1024 * 1024;
 
 /// A message with a protobuf body and a content type of its own.
@@ -41,7 +41,7 @@ pub trait ProtoBody: prost::Message + Default + PartialEq + std::fmt::Debug {
     /// The content type.
     const CONTENT_TYPE: i32;
 
-    /// Largest body that is read.
+    /// Largest body that is read, in bytes.
     const MAX_BODY: usize = DEFAULT_MAX_BODY;
 
     /// Reads the body. Byte fields are copied out of it, so that none keeps it in memory.
@@ -71,7 +71,8 @@ pub trait ProtoBody: prost::Message + Default + PartialEq + std::fmt::Debug {
     }
 }
 
-/// Ties protobuf types to their content types, and to the largest body where it is not the usual.
+/// Connects protobuf types to their content types, and to the largest body if it is not the
+/// default.
 macro_rules! proto_bodies {
     ($($body:ty => $content_type:expr $(, $max:expr)?;)*) => {
         $(impl $crate::proto::ProtoBody for $body {

@@ -1,62 +1,62 @@
-//! Records of a file with traced messages (docs/protocol/channel.md 18): each has its kind and its
-//! length in front, four bytes each, and is protobuf.
+//! Records of a file with traced messages (docs/protocol/channel.md 18). Each record is protobuf,
+//! after its kind and its length (four bytes each).
 
 use prost::Message as _;
 
-/// Longest record that is read or written.
+/// Longest record that is read or written, in bytes.
 pub const MAX_RECORD: usize = 64 * 1024;
 
 const CHANNEL_STATE: i32 = 0;
 const CHANNEL_MESSAGE: i32 = 1;
 
-/// A channel came or went.
+/// A channel was opened or closed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelState {
     /// Nanoseconds since the epoch.
     #[prost(int64, tag = "1")]
     pub timestamp: i64,
-    /// Who wrote it down.
+    /// The name of the recording program.
     #[prost(string, tag = "2")]
     pub identity: String,
     /// The channel.
     #[prost(string, tag = "3")]
     pub channel: String,
-    /// Whether it is there.
+    /// True if it was opened.
     #[prost(bool, tag = "4")]
     pub connected: bool,
-    /// Where its other end is.
+    /// The address of its other end.
     #[prost(string, tag = "5")]
     pub remote_address: String,
 }
 
-/// A message came or went.
+/// A message was received or sent.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelMessage {
     /// Nanoseconds since the epoch.
     #[prost(int64, tag = "1")]
     pub timestamp: i64,
-    /// Who wrote it down.
+    /// The name of the recording program.
     #[prost(string, tag = "2")]
     pub identity: String,
     /// The channel.
     #[prost(string, tag = "3")]
     pub channel: String,
-    /// Whether it came.
+    /// True if it was received.
     #[prost(bool, tag = "4")]
     pub is_rx: bool,
     /// Its content type.
     #[prost(int32, tag = "5")]
     pub content_type: i32,
-    /// Its sequence.
+    /// Its sequence number.
     #[prost(int32, tag = "6")]
     pub sequence: i32,
-    /// The sequence that it answers; -1 is none.
+    /// The sequence number that it answers; -1 means none.
     #[prost(int32, tag = "7")]
     pub reply_for: i32,
-    /// The length of its body.
+    /// The length of its body, in bytes.
     #[prost(int32, tag = "8")]
     pub length: i32,
-    /// What is known of it, as JSON.
+    /// Further facts about it, as JSON.
     #[prost(bytes = "vec", tag = "9")]
     pub decode: Vec<u8>,
 }
@@ -64,25 +64,25 @@ pub struct ChannelMessage {
 /// A record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    /// A channel came or went.
+    /// A channel was opened or closed.
     State(ChannelState),
-    /// A message came or went.
+    /// A message was received or sent.
     Message(ChannelMessage),
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The length cannot be right.
+    /// The length is not possible.
     #[error("a record of {0} bytes; no record is longer than {MAX_RECORD}")]
     Length(i64),
-    /// The body is no such record.
+    /// The body is not such a record.
     #[error("a record that cannot be read: {0}")]
     Body(String),
 }
 
 impl Record {
-    /// Adds the record to `to`.
+    /// Appends the record to `to`.
     pub fn encode(&self, to: &mut Vec<u8>) {
         let (kind, body) = match self {
             Self::State(state) => (CHANNEL_STATE, state.encode_to_vec()),
@@ -94,10 +94,10 @@ impl Record {
         to.extend_from_slice(&body);
     }
 
-    /// Kind and length of the record that begins with these bytes.
+    /// The kind and the length of a record, from its first bytes.
     ///
     /// # Errors
-    /// When no record is so long.
+    /// When no record can have this length.
     pub fn head(bytes: [u8; 8]) -> Result<(i32, usize), RecordError> {
         let [a, b, c, d, e, f, g, h] = bytes;
         let (kind, length) = (i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h]));
@@ -109,7 +109,7 @@ impl Record {
     /// The record of a kind; `None` if the kind is not known.
     ///
     /// # Errors
-    /// When the body is none.
+    /// When the body is not such a record.
     pub fn decode(kind: i32, body: &[u8]) -> Result<Option<Self>, RecordError> {
         let failed = |error: prost::DecodeError| RecordError::Body(error.to_string());
         Ok(match kind {
@@ -120,7 +120,7 @@ impl Record {
     }
 }
 
-/// The name of a message by its content type, where it is known.
+/// The name of messages with this content type, if it is known.
 #[must_use]
 pub fn name_of(content_type: i32) -> Option<&'static str> {
     NAMES.iter().find(|(known, _)| *known == content_type).map(|(_, name)| *name)

@@ -1,10 +1,10 @@
-//! Which trace a message belongs to: the `traceparent` of W3C Trace Context, in a header of weft's
-//! own.
+//! The trace that a message belongs to: the `traceparent` of W3C Trace Context, in a header of
+//! weft's own.
 //!
-//! It rides on the messages that make a circuit: connect (SDK), requests for circuits (router),
-//! route (controller), dial (router). The number of the header lies where nobody else's are: peers
-//! look up the headers that they know and pass none on that they do not, so that it goes from one
-//! program of weft to the next and never further.
+//! It is sent with the messages that make a circuit: connect (SDK), requests for circuits (router),
+//! route (controller), dial (router). No other program uses the number of the header. Peers read the
+//! headers that they know and pass no others on, so that the context goes from one program of weft to
+//! the next and never further.
 
 use crate::headers::Headers;
 use std::fmt;
@@ -14,27 +14,27 @@ pub const TRACE_PARENT: i32 = 77_100;
 
 /// Length of a `traceparent` of version 00, the only one that is read.
 const LENGTH: usize = 55;
-/// Where each part begins behind `00-`.
+/// The offsets of the parts after `00-`.
 const TRACE_ID: usize = 3;
 const SPAN_ID: usize = 36;
 const FLAGS: usize = 53;
-/// Flag: whoever sent it records the trace.
+/// Flag: the sender records the trace.
 const SAMPLED: u8 = 1;
 
-/// A span that is going on elsewhere.
+/// A span of another program, to be the parent of later ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     /// The trace; not zero.
     pub trace_id: [u8; 16],
     /// The span in it; not zero.
     pub span_id: [u8; 8],
-    /// Whether it is recorded.
+    /// True if the trace is recorded.
     pub is_sampled: bool,
 }
 
 impl TraceContext {
-    /// Reads a `traceparent`: version 00, lower case, ids that are not zero. Everything else is
-    /// none.
+    /// Reads a `traceparent`: version 00, lower case, ids that are not zero. `None` for any other
+    /// text.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let is_framed = text.len() == LENGTH && text.starts_with(b"00-");
@@ -58,13 +58,13 @@ impl TraceContext {
         text
     }
 
-    /// The one that came with a message, if it is well-formed.
+    /// The context of a message, if it is well-formed.
     #[must_use]
     pub fn take(headers: &Headers) -> Option<Self> {
         Self::parse(headers.get(TRACE_PARENT)?)
     }
 
-    /// Sends it with a message.
+    /// Adds the context to a message.
     pub fn put(&self, headers: &mut Headers) {
         headers.set(TRACE_PARENT, &self.to_text());
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for TraceContext {
     }
 }
 
-/// Bytes out of their hexadecimal digits.
+/// The bytes of hexadecimal digits.
 fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
@@ -85,7 +85,7 @@ fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Capitals are not allowed.
+/// Upper case letters are not allowed.
 fn digit(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),

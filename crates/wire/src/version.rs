@@ -5,16 +5,16 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a program says about its build.
+/// The build of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VersionInfo {
-    /// Release, for example `v2.1.0`. Peers compare it, so it names the release this side is
-    /// compatible with.
+    /// The release, for example `v2.1.0`. Peers compare it, so that it names the release that this
+    /// side is compatible with.
     pub version: String,
     /// Revision of the sources.
     pub revision: String,
-    /// When it was built.
+    /// The time of the build.
     pub build_date: String,
     /// Operating system.
     pub os: String,
@@ -79,10 +79,10 @@ pub struct Version {
     pre: Option<String>,
 }
 
-/// Longest version text that is looked at.
+/// Longest version text that is read, in bytes.
 const MAX_TEXT: usize = 128;
 
-/// The text is no version.
+/// The text is not a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a version: expected numbers between dots, such as v2.1.0 or 2.1.0-pre2")]
 pub struct VersionError;

@@ -1,23 +1,23 @@
-//! When an end is to be looked at next.
+//! The next time at which an end has to be looked at.
 //!
-//! One deadline counts at a time. One that moves away costs nothing: what was armed fires, the end
-//! looks again, and the new one is armed. One that comes nearer is armed beside what it overtakes.
-//! The overtaken one is remembered and counts again after the nearer one has fired: an end that
-//! paces itself between two acknowledgements would else arm its time-out again and again.
+//! One deadline counts at a time. A deadline that moves later costs nothing: the armed one fires, the end is
+//! looked at, and the new one is armed. A deadline that moves earlier is armed in addition to the one that it
+//! overtakes. The overtaken one is remembered, and counts again after the earlier one has fired: otherwise an end
+//! that paces its payloads between two acks would arm its time-out again and again.
 
 use std::time::Instant;
 
-/// The deadline of an end that is armed.
+/// The armed deadlines of an end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Alarm {
-    /// The one that counts.
+    /// The deadline that counts.
     next: Option<Instant>,
-    /// One that is armed as well, no earlier.
+    /// The overtaken deadline, which is armed as well and is not earlier.
     later: Option<Instant>,
 }
 
 impl Alarm {
-    /// What is to be armed now that this is the deadline, if anything is.
+    /// The deadline to arm now, if `deadline` is not covered by an armed one.
     #[must_use]
     pub fn want(&mut self, deadline: Instant) -> Option<Instant> {
         if self.next.is_some_and(|armed| armed <= deadline) {
@@ -28,13 +28,14 @@ impl Alarm {
             self.next = self.later.take();
             return None;
         }
-        // The nearer of both is kept: it is of use first.
+        // The earlier of both is kept, because it is useful first.
         self.later = [overtaken, self.later].into_iter().flatten().min();
         self.next = Some(deadline);
         self.next
     }
 
-    /// What was armed for this time fires. False if it was overtaken: then nothing is to be done.
+    /// The deadline armed for this time fires. False if it was overtaken: nothing is to be done
+    /// then.
     #[must_use]
     pub fn fires(&mut self, at: Instant) -> bool {
         if self.next == Some(at) {

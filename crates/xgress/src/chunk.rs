@@ -7,23 +7,23 @@ use weft_wire::payload::{read_varint, write_varint};
 
 use crate::{PayloadHeaders, Segment};
 
-/// The most that chunks may add up to.
+/// Most bytes of all chunks of a payload.
 const MAX_TOTAL: u64 = 64 * 1024 * 1024;
 
-/// So much is put together however little the budget has left.
+/// Bytes that are put together even if the budget has none left.
 const ALWAYS: usize = 128 * 1024;
 
-/// Bytes that the header of a payload takes at most, with the longest id of a circuit.
+/// Most bytes of a payload's header, with the longest id of a circuit.
 const HEADER: usize = 64;
-/// The least data that a chunk carries, however small the `mtu` is.
+/// Fewest bytes of data in a chunk, however small the `mtu` is.
 const LEAST: usize = 64;
 
-/// How much data a payload carries at most; none is without a bound.
+/// Most bytes of data in a payload; `None` without a limit.
 pub(crate) fn most(mtu: u32) -> Option<usize> {
     (mtu > 0).then(|| (mtu as usize).saturating_sub(HEADER).max(LEAST))
 }
 
-/// Cuts data into chunks that carry at most so much.
+/// Cuts data into chunks of at most `most` bytes.
 pub(crate) fn cut(mut data: Bytes, most: usize) -> Vec<Bytes> {
     let mut first = Vec::with_capacity(most);
     write_varint(data.len() as u64, &mut first);
@@ -36,7 +36,7 @@ pub(crate) fn cut(mut data: Bytes, most: usize) -> Vec<Bytes> {
     chunks
 }
 
-/// What a peer did wrong with its chunks.
+/// Mistakes of a peer in its chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ChunkError {
     #[error("the first chunk does not start with its total length")]
@@ -49,7 +49,7 @@ pub(crate) enum ChunkError {
     NoRoom,
 }
 
-/// A payload put together: its headers and data.
+/// A complete payload: its headers and data.
 type Whole = (PayloadHeaders, Bytes);
 
 /// A payload whose chunks are arriving.
@@ -62,8 +62,8 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
-    /// Takes the next chunk in order; what is kept is drawn from the budget. Returns the payload
-    /// once it is complete.
+    /// Takes the next chunk in order; its bytes are drawn from the budget. Returns the payload once
+    /// it is complete.
     pub(crate) fn take(
         active: &mut Option<Self>,
         segment: Segment,
@@ -104,7 +104,7 @@ impl Reassembly {
             }
             reassembly.held.grow_anyway(data.len() as u64);
         }
-        // Grows as data comes: what a peer announces costs nothing.
+        // The buffer grows as data comes, so that an announced length costs nothing.
         reassembly.data.extend_from_slice(data);
         if reassembly.data.len() < reassembly.total {
             return Ok(None);

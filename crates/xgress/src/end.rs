@@ -18,20 +18,20 @@ use crate::{AckList, Options, PayloadHeaders, Segment, Standing, Window};
 
 pub use told::{CloseReason, Delivery, WriteError};
 
-/// When nothing but the mark of the end is unacknowledged, a closing end waits no longer.
+/// How long a closing end waits if only the payload that ends its direction is unacknowledged.
 const MARK_WAIT: Duration = Duration::from_secs(5);
 
-/// Which end of the circuit.
+/// An end of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The side that dialed.
+    /// The dialer's end.
     Initiator,
-    /// The side that hosts.
+    /// The host's end.
     Terminator,
 }
 
 impl Role {
-    /// The flag that this end's payloads and acks carry.
+    /// The flag of this end in payloads and acks.
     fn flag(self) -> Flags {
         match self {
             Self::Initiator => Flags::NONE,
@@ -45,9 +45,9 @@ impl Role {
 enum Sending {
     /// The application may write.
     Open,
-    /// It has ended; the rest is on its way. Since then.
+    /// The direction has ended at this time; the rest is on its way.
     Ending(Instant),
-    /// Everything arrived, or nobody wants it.
+    /// Everything has arrived, or nothing more is wanted.
     Done,
 }
 
@@ -56,58 +56,59 @@ enum Sending {
 enum Receiving {
     /// Data goes to the application.
     Open,
-    /// The application wants no more: data is taken and thrown away.
+    /// The application wants no more: data is accepted and thrown away.
     Discarding,
-    /// The peer said that there is no more.
+    /// The peer has ended its direction.
     Done,
 }
 
 /// One end of a circuit.
 ///
-/// The owner passes in what the application and the connection have, then asks what to do:
-/// [`poll_ack`](Self::poll_ack) and [`poll_transmit`](Self::poll_transmit) for the connection,
-/// [`read`](Self::read) for the application, [`deadline`](Self::deadline) for the timer.
+/// The owner passes in data of the application and messages of the connection, then asks for
+/// the next step: [`poll_ack`](Self::poll_ack) and [`poll_transmit`](Self::poll_transmit) for the
+/// connection, [`read`](Self::read) for the application, [`deadline`](Self::deadline) for the timer.
 #[derive(Debug)]
 pub struct End {
     role: Role,
     sender: Sender,
     receiver: Receiver,
-    /// When anything arrived from the other end.
+    /// The time of the last message from the other end.
     pub(crate) heard: Option<Instant>,
     sending: Sending,
     receiving: Receiving,
-    /// Stamps count milliseconds from here.
+    /// The start of the clock for stamps, which are milliseconds.
     epoch: Instant,
-    /// The terminating end: when it stops waiting for the first payload. None once it came.
+    /// The time at which the terminating end stops waiting for the first payload. `None` once it
+    /// came.
     start_by: Option<Instant>,
-    /// The circuit has begun.
+    /// True once the circuit has begun.
     started: bool,
-    /// The peer understands the end-of-data flag.
+    /// True if the peer understands the end-of-data flag.
     peer_knows_eof: bool,
-    /// An SDK's end of direction was written; it is not said twice.
+    /// True once an SDK's end of the direction was written; it is not sent twice.
     fin_written: bool,
-    /// A cut payload that is being put together.
+    /// The chunks of a payload that is being put together.
     chunks: Option<Reassembly>,
-    /// A delivery that follows the one before it.
+    /// A delivery that follows the last one.
     next_delivery: Option<Delivery>,
-    /// The end of the peer's data was delivered.
+    /// True once the end of the peer's direction was delivered.
     fin_read: bool,
-    /// The whole circuit is being closed by this side.
+    /// True while this side closes the whole circuit.
     closing: bool,
     closed: Option<CloseReason>,
-    /// The close was delivered.
+    /// True once the close was delivered.
     closed_read: bool,
-    /// A last payload tells the peer.
+    /// True while a last payload has to tell the peer that the circuit is closed.
     goodbye: bool,
     datagrams: bool,
-    /// Data of one payload at most.
+    /// Most bytes of data in a payload.
     most: Option<usize>,
     max_close_wait: Duration,
 }
 
 impl End {
-    /// An end of a new circuit. The initiating one has its first payload ready to send; the
-    /// terminating one waits for it. What it buffers is drawn from `budget`.
+    /// An end of a new circuit. The initiating end has its first payload ready to be sent; the
+    /// terminating end waits for it. Buffered bytes are drawn from `budget`.
     #[must_use]
     pub fn new(role: Role, options: &Options, budget: &Budget, now: Instant) -> Self {
         let mut sender = Sender::new(options, budget, now);
@@ -145,10 +146,10 @@ impl End {
         }
     }
 
-    // What the application does.
+    // Of the application.
 
-    /// True if the application's next data is wanted. It is not while the window and the send
-    /// buffer are full, and at the terminating end before the circuit begins.
+    /// True if the next data of the application can be taken. It cannot while the window and the
+    /// send buffer are full, nor at the terminating end before the circuit has begun.
     #[must_use]
     pub fn can_write(&self) -> bool {
         self.started && self.sending == Sending::Open && self.sender.has_room()
@@ -156,15 +157,15 @@ impl End {
 
     /// Takes one payload of the application's data. Payloads keep their borders.
     ///
-    /// To be asked for with [`can_write`](Self::can_write) each time. Room that was there then may
-    /// be gone again, for the window shrinks and others use up the budget: the one payload is
-    /// taken nevertheless, because its data has left the application already.
+    /// Ask [`can_write`](Self::can_write) before each write. Its room may be gone by then, because
+    /// the window shrinks and other ends use up the budget: the one payload is taken nevertheless,
+    /// because its data has left the application already.
     pub fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
         self.write_with(Vec::new(), data)
     }
 
-    /// Takes one payload with headers, as an SDK's data message carries them. Headers with an end
-    /// of direction do not end it: [`finish`](Self::finish) does, without saying it twice.
+    /// Takes one payload with headers, as an SDK's data message has them. A header for the end of
+    /// the direction does not end it: [`finish`](Self::finish) does, without sending the end twice.
     pub fn write_with(&mut self, headers: PayloadHeaders, data: Bytes) -> Result<(), WriteError> {
         if self.sending != Sending::Open {
             return Err(WriteError::Ended);
@@ -199,8 +200,8 @@ impl End {
         }
     }
 
-    /// The application is gone: what it wrote is still sent, what arrives is thrown away, then the
-    /// circuit is closed.
+    /// The application is gone: its written data is still sent, arriving data is thrown away, and
+    /// then the circuit is closed.
     pub fn close(&mut self, now: Instant) {
         if self.closing || self.closed.is_some() {
             return;
@@ -217,8 +218,8 @@ impl End {
         self.settle();
     }
 
-    /// The application takes no more data although there is some: tells the peer at once, then
-    /// closes.
+    /// The application takes no more data although there is some: the peer is told at once, and the
+    /// circuit is closed.
     pub fn delivery_failed(&mut self, now: Instant) {
         if self.closed.is_none() && !self.closing && self.receiving != Receiving::Done {
             let headers = Vec::new();
@@ -228,17 +229,17 @@ impl End {
         self.close(now);
     }
 
-    /// Gives up: nothing more is sent but the notice, nothing more is read.
+    /// Gives up: only the notice for the peer is still sent, and nothing is read.
     pub fn abort(&mut self) {
         self.receiver.clear();
         self.chunks = None;
         self.end(CloseReason::Aborted);
     }
 
-    // What the connection does.
+    // Of the connection.
 
-    /// Takes a payload that arrived: true if it had come before. Refused ones are not acknowledged
-    /// and come again.
+    /// Takes a payload that arrived: true if it had arrived before. A refused payload is not
+    /// acknowledged, and is sent again.
     pub fn on_segment(&mut self, segment: Segment, now: Instant) -> bool {
         let from_here = segment.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
         if from_here {
@@ -275,8 +276,8 @@ impl End {
         }
     }
 
-    /// The next payload to write to the connection. It counts as sent at `now`, so it is asked for
-    /// only when it can be written.
+    /// The next payload to write to the connection. It counts as sent at `now`, so that a caller
+    /// must be able to write it.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
         if self.closed.is_some() {
             return std::mem::take(&mut self.goodbye).then(|| self.goodbye());
@@ -292,7 +293,7 @@ impl End {
         segment
     }
 
-    /// The ack that is owed, if any: goes ahead of payloads.
+    /// The ack to be sent, if any; acks are sent before payloads.
     pub fn poll_ack(&mut self) -> Option<AckList> {
         self.receiver.ack(self.role.flag())
     }
@@ -309,14 +310,15 @@ impl End {
         self.receiver.owes_ack()
     }
 
-    /// The first hop is another, or its connection died: what is unacknowledged goes again.
+    /// The first hop has changed, or its connection has closed: unacknowledged payloads are sent
+    /// again.
     pub fn path_changed(&mut self, now: Instant) {
         if self.closed.is_none() {
             self.sender.path_changed(now);
         }
     }
 
-    /// The route is gone. What arrived can still be read, nothing more is sent.
+    /// The route was taken down. Payloads that arrived can still be read; nothing more is sent.
     pub fn unrouted(&mut self) {
         self.end(CloseReason::Unrouted);
         self.goodbye = false;
@@ -325,8 +327,8 @@ impl End {
 
     // Time and state.
 
-    /// When [`on_timeout`](Self::on_timeout) must be called; `None` if there is nothing to wait
-    /// for. It may move later meanwhile: look again when it is due.
+    /// The time at which [`on_timeout`](Self::on_timeout) has to be called; `None` if there is
+    /// nothing to wait for. It may move later meanwhile: ask again when the time has come.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         if self.closed.is_some() {
@@ -335,7 +337,7 @@ impl End {
         [self.start_by, self.drain_by(), self.sender.deadline()].into_iter().flatten().min()
     }
 
-    /// Does what is due.
+    /// Does everything that is due.
     pub fn on_timeout(&mut self, now: Instant) {
         if self.closed.is_some() {
             return;
@@ -369,19 +371,19 @@ impl End {
         self.role
     }
 
-    /// Bytes that are sent and not acknowledged, with their bookkeeping.
+    /// Bytes of sent payloads without an ack, with their bookkeeping.
     #[must_use]
     pub fn unacknowledged(&self) -> u64 {
         self.sender.unacked()
     }
 
-    /// Payloads that are sent and not acknowledged. It looks at each.
+    /// The number of sent payloads without an ack. It visits each of them.
     #[must_use]
     pub fn unacknowledged_payloads(&self) -> usize {
         self.sender.unacked_payloads()
     }
 
-    /// Whether something waits that the other end has no room for.
+    /// True if a payload waits because the other end has no room.
     #[must_use]
     pub fn is_blocked_by_peer(&self) -> bool {
         self.sender.is_blocked_by_peer()
@@ -393,19 +395,19 @@ impl End {
         self.receiver.buffered()
     }
 
-    /// The window.
+    /// The window of this end.
     #[must_use]
     pub fn window(&self) -> &Window {
         &self.sender.window
     }
 
-    /// The smoothed round-trip time, once known.
+    /// The smoothed round-trip time, once there is a sample.
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
         self.sender.smoothed_rtt()
     }
 
-    /// How it stands. It looks at every payload in flight.
+    /// The state of the end, for inspections. It visits every payload in flight.
     #[must_use]
     pub fn standing(&self, now: Instant) -> Standing {
         let mut standing = Standing {
@@ -419,12 +421,13 @@ impl End {
 
     // Details.
 
-    /// The low bits of a clock in milliseconds, as peers expect; never 0, which is none.
+    /// The low bits of a clock in milliseconds, as peers expect; never 0, which means no stamp.
     fn stamp(&self, now: Instant) -> u16 {
         (now.saturating_duration_since(self.epoch).as_millis() as u16).max(1)
     }
 
-    /// A finished end still acknowledges, so that a peer whose last acks were lost finishes too.
+    /// Acknowledges a payload although the end has finished, so that a peer whose last acks were
+    /// lost finishes, too.
     fn acknowledge_late(&mut self, segment: Segment) {
         if self.closed == Some(CloseReason::Finished) && !segment.flags.has(Flags::CIRCUIT_END) {
             self.receiver.take(segment);
@@ -436,9 +439,10 @@ impl End {
         self.sender.push(Outgoing { flags, headers, data: Bytes::new() });
     }
 
-    /// Learns from the flags and capabilities of a new payload, whatever its place.
+    /// Notes the peer's capabilities from the flags and headers of a new payload, in whatever order
+    /// it came.
     fn note_peer(&mut self, flags: Flags, capabilities: Option<u32>, now: Instant) {
-        // Some peers use the flag without announcing that they know it.
+        // Some peers use the flag without announcing the capability.
         let knows = flags.has(Flags::EOF) || capabilities.is_some_and(|c| c & CAPABILITY_EOF != 0);
         if knows && !std::mem::replace(&mut self.peer_knows_eof, true) {
             let ending = matches!(self.sending, Sending::Ending(_)) && !self.closing;
@@ -460,7 +464,7 @@ impl End {
         }
     }
 
-    /// Closes when there is nothing more to do in either direction.
+    /// Closes the end when there is nothing more to do in either direction.
     fn settle(&mut self) {
         if matches!(self.sending, Sending::Ending(_)) && self.sender.is_drained() {
             self.sending = Sending::Done;
@@ -470,7 +474,7 @@ impl End {
         }
     }
 
-    /// When an end that has ended its sending stops waiting for acks.
+    /// The time at which an end that has ended its direction stops waiting for acks.
     fn drain_by(&self) -> Option<Instant> {
         let Sending::Ending(since) = self.sending else { return None };
         let from = since.max(self.sender.last_progress());
@@ -491,8 +495,8 @@ impl End {
         self.start_by = None;
     }
 
-    /// The payload that ends the circuit: the next in order, never repeated. An end that gave up
-    /// also refuses data, so that nobody takes it for the end of one direction.
+    /// The payload that ends the circuit: the next one in order, never sent again. An end that gave
+    /// up also refuses data, so that the payload is not taken for the end of one direction.
     fn goodbye(&self) -> Segment {
         let gave_up = self.closed != Some(CloseReason::Finished);
         let refusal = if gave_up { Flags::WRITE_FAILED } else { Flags::NONE };

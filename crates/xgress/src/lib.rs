@@ -1,14 +1,15 @@
-//! Circuits as seen by one hop, without I/O and without clocks.
+//! The parts of a circuit at one place of its path, without I/O and without clocks.
 //!
-//! A circuit carries bytes between two ends over any number of hops. This crate has what stands at
-//! each of them:
+//! A circuit carries bytes between two ends over any number of routers. This crate has what each place
+//! on that path needs:
 //!
 //! * [`End`]: an end of a circuit as a state machine. The application's data goes in by
-//!   [`End::write`] and comes out as [`Segment`]s by [`End::poll_transmit`]; what arrives goes in
-//!   by [`End::on_segment`] and [`End::on_ack`] and comes out in order by [`End::read`]. It does
-//!   windows, retransmission, ordering, half-close and close (docs/protocol/data-plane.md 7).
-//! * [`TransitQueue`]: frames that pass through, bounded in bytes.
-//! * [`Scheduler`]: which flow a connection serves next, so that circuits share it fairly.
+//!   [`End::write`] and comes out as [`Segment`]s by [`End::poll_transmit`]; messages of the other
+//!   end go in by [`End::on_segment`] and [`End::on_ack`], and data comes out in order by
+//!   [`End::read`]. An end does windows, retransmission, ordering, half-close and close
+//!   (docs/protocol/data-plane.md 7).
+//! * [`TransitQueue`]: the messages of a circuit that pass through, bounded in bytes.
+//! * [`Scheduler`]: the order in which a connection serves its flows, so that they share it fairly.
 //!
 //! Time is an argument everywhere. An end with nothing to wait for has no [`End::deadline`].
 //!
@@ -16,6 +17,23 @@
 //!  application --write--> End --poll_transmit/poll_ack--> Scheduler --> connection
 //!  application <--read--- End <--on_segment/on_ack------- connection
 //!                 connection --push--> TransitQueue --pull--> Scheduler --> connection
+//! ```
+//!
+//! Two ends in one process, without a connection between them:
+//!
+//! ```
+//! use std::time::Instant;
+//! use weft_limits::Budget;
+//! use weft_xgress::{Delivery, End, Options, Role};
+//!
+//! let (options, budget, now) = (Options::default(), Budget::unlimited(), Instant::now());
+//! let mut dialer = End::new(Role::Initiator, &options, &budget, now);
+//! let mut host = End::new(Role::Terminator, &options, &budget, now);
+//! dialer.write("hello".into()).unwrap();
+//! while let Some(segment) = dialer.poll_transmit(now) {
+//!     host.on_segment(segment, now);
+//! }
+//! assert!(matches!(host.read(), Some(Delivery::Data { data, .. }) if data == "hello"));
 //! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
@@ -45,36 +63,37 @@ pub use segment::{AckList, PayloadHeaders, Segment};
 pub use standing::{Path, Standing};
 pub use transit::{Pushed, TransitQueue, Waiting};
 
-/// What one queued item costs beyond its data, so that tiny payloads count.
+/// The bookkeeping of one queued item, in bytes, which counts beside its data, so that tiny payloads
+/// count.
 pub const ITEM_COST: usize = 256;
 
-/// How much an application is read at once to make one payload. A multiple of 16, so that an
-/// encrypted payload takes the fast cipher.
+/// Most bytes that are read from an application at once to make one payload. A multiple of 16, so
+/// that an encrypted payload is processed by the fast cipher.
 pub const PAYLOAD_SIZE: usize = 32 * 1024;
 
-/// What an end holds unsent beyond its window.
+/// Most unsent bytes that an end holds beyond its window.
 pub const SEND_SLACK: usize = 64 * 1024;
 
-/// Headers of a payload that are part of [`ITEM_COST`]. What peers send is less; what is more counts
-/// as data does, so that nobody hides memory there.
+/// Bytes of a payload's headers that are covered by [`ITEM_COST`]. Usual headers are shorter; bytes
+/// beyond that count like data, so that headers hide no memory.
 const FREE_HEADERS: usize = 128;
 
-/// What one header of a payload takes beyond its value.
+/// The bookkeeping of one header of a payload, in bytes, beside its value.
 const HEADER_COST: usize = 48;
 
-/// The bytes an item of so much data counts in windows, queues and budgets.
+/// The bytes by which an item counts in windows, queues and budgets.
 pub(crate) fn cost(data: usize) -> u64 {
     data as u64 + ITEM_COST as u64
 }
 
-/// The bytes a payload counts.
+/// The bytes by which a payload counts.
 pub(crate) fn payload_cost(headers: &[(u8, bytes::Bytes)], data: &bytes::Bytes) -> u64 {
     let headers: usize = headers.iter().map(|(_, value)| value.len() + HEADER_COST).sum();
     cost(data.len() + headers.saturating_sub(FREE_HEADERS))
 }
 
-/// The length by which a message that passes through counts in a [`TransitQueue`]: its body, and
-/// what its headers have beyond the usual.
+/// The length by which a message that passes through counts in a [`TransitQueue`]: its body, and the
+/// part of its headers that is longer than usual.
 #[must_use]
 pub fn transit_len(message: &weft_wire::Message) -> usize {
     message.body.len() + message.headers.wire_len().saturating_sub(ITEM_COST)

@@ -2,36 +2,36 @@
 
 use std::time::Duration;
 
-/// How an end decides how much is on its way.
+/// The congestion control of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowKind {
-    /// So many bytes, always.
+    /// A fixed number of bytes.
     Fixed(u64),
-    /// After the delivery rate and the round-trip time of the empty path, with pacing.
+    /// By the delivery rate and the round-trip time of the empty path, with pacing.
     Adaptive,
-    /// As the original does it, by the `txPortal` options.
+    /// Like the original, by the `txPortal` options.
     Original,
 }
 
 /// Options of an [`End`](crate::End). The names follow the configuration; defaults are those of
 /// the original (docs/protocol/data-plane.md 7.7). Sizes are bytes.
 ///
-/// What an end has no use for is not here: `txQueueSize` (nothing is handed over by a queue) and
-/// `txPortalDupAckScale` (unused by the original, too).
+/// Two options of the original have no effect here and are left out: `txQueueSize` (payloads pass
+/// through no queue) and `txPortalDupAckScale` (unused by the original, too).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// `mtu`: payloads that are larger, their header included, are cut; 0 cuts none.
+    /// `mtu`: larger payloads, with their header, are cut; 0 cuts none.
     pub mtu: u32,
-    /// `txPortalStartSize`: the window at first ([`WindowKind::Original`]).
+    /// `txPortalStartSize`: the window at the start ([`WindowKind::Original`]).
     pub tx_start_size: u64,
     /// `txPortalMinSize`: the window never gets smaller.
     pub tx_min_size: u64,
-    /// `txPortalMaxSize`: the window never grows beyond it, and what is unacknowledged plus what the
-    /// peer reports as buffered stays below it.
+    /// `txPortalMaxSize`: the largest window, and the limit of unacknowledged bytes plus the bytes
+    /// that the peer reports as buffered.
     pub tx_max_size: u64,
     /// `txPortalIncreaseThresh`: payloads acknowledged per increase ([`WindowKind::Original`]).
     pub tx_increase_thresh: u32,
-    /// `txPortalIncreaseScale`: the part of what was acknowledged that an increase adds
+    /// `txPortalIncreaseScale`: the part of the acknowledged bytes that an increase adds
     /// ([`WindowKind::Original`]).
     pub tx_increase_scale: f64,
     /// `txPortalRetxThresh`: payloads sent again per decrease ([`WindowKind::Original`]).
@@ -39,36 +39,36 @@ pub struct Options {
     /// `txPortalRetxScale`: the part of the window that a decrease leaves
     /// ([`WindowKind::Original`]).
     pub tx_retx_scale: f64,
-    /// `txPortalDupAckThresh`: so many acknowledgements of what was acknowledged before raise the
-    /// factor of the time-out by 0.2.
+    /// `txPortalDupAckThresh`: after this many duplicate acks the factor of the time-out is raised
+    /// by 0.2.
     pub tx_dup_ack_thresh: u32,
-    /// `rxBufferSize`: payloads that would exceed it are not taken.
+    /// `rxBufferSize`: payloads beyond this many buffered bytes are refused.
     pub rx_buffer_size: u64,
     /// `retxStartMs`: the time-out before the round-trip time is known, at least 200 ms.
     pub retx_start: Duration,
-    /// `retxScale`: the time-out is at least so many round-trip times.
+    /// `retxScale`: the time-out is at least this many round-trip times.
     pub retx_scale: f64,
     /// `retxAddMs`: added to the time-out.
     pub retx_add: Duration,
-    /// `retxMaxMs`: the longest time-out; zero is none.
+    /// `retxMaxMs`: the longest time-out; zero sets no limit.
     pub retx_max: Duration,
-    /// `maxRttScale`: one sample of the round-trip time counts at most so many times the smoothed
-    /// one; 0 is any.
+    /// `maxRttScale`: one sample of the round-trip time counts at most this many times the smoothed
+    /// one; 0 sets no limit.
     pub max_rtt_scale: u32,
     /// `maxCloseWaitMs`: how long a closing end waits for acknowledgements without progress.
     pub max_close_wait: Duration,
     /// `circuitStartTimeout`: how long the terminating end waits for the circuit's first payload.
     /// A second or less turns it off.
     pub circuit_start_timeout: Duration,
-    /// How much is on its way.
+    /// The congestion control.
     pub window: WindowKind,
-    /// `randomDrops`, `drop1InN`: whoever brings payloads to the end loses one of so many, for tests;
-    /// 0 loses none. The end itself has no dice.
+    /// `randomDrops`, `drop1InN`: the owner of the end drops one in this number of arriving
+    /// payloads, for tests; 0 drops none. The end itself uses no random numbers.
     pub lost_one_in: u32,
-    /// The application exchanges datagrams: empty payloads are handed over.
+    /// True if the application exchanges datagrams: empty payloads are then delivered.
     pub datagrams: bool,
-    /// Both ends are in one process and hand payloads over directly: nothing is lost, nothing is
-    /// resent, nothing dropped.
+    /// True if both ends are in one process and exchange payloads directly: nothing is lost, sent
+    /// again or dropped.
     pub in_process: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The receiving half of an end: payloads by sequence until they are read in order, and the acks
-//! they are owed (docs/protocol/data-plane.md 7.6).
+//! The receiving half of an end: payloads by sequence number until they are read in order, and acks
+//! that are to be sent (docs/protocol/data-plane.md 7.6).
 
 use std::collections::VecDeque;
 
@@ -8,63 +8,63 @@ use weft_wire::payload::Flags;
 
 use crate::{AckList, ITEM_COST, Options, Segment, Standing, payload_cost};
 
-/// How far ahead of the next payload one is taken. A sender's window of the smallest payloads fits
-/// several times.
+/// How far ahead of the next payload one is accepted, as a difference of sequence numbers. A
+/// sender's window of the smallest payloads fits several times.
 const MAX_AHEAD: usize = 65_536;
 
-/// What small payloads may take beyond their data, until no more of them are taken.
+/// Most bytes of bookkeeping of small payloads; beyond that they are refused.
 const BOOKKEEPING: u64 = (MAX_AHEAD * ITEM_COST) as u64;
 
-/// What an empty slot counts: a peer that leaves gaps pays for them.
+/// The bytes by which an empty slot counts, so that a peer that leaves gaps pays for them.
 const SLOT_COST: u64 = size_of::<Option<Segment>>() as u64;
 
-/// Sequences in one ack, at most.
+/// Most sequence numbers in one ack.
 const MAX_PER_ACK: usize = 4096;
 
-/// The window of an original sender: it stops when what is reported exceeds this.
+/// The window of an original sender in bytes: it stops when the report exceeds this.
 const PEER_LIMIT: u64 = 4 << 20;
 
-/// Under pressure no receiver wants less than this.
+/// The least that a receiver wants, in bytes, however little memory is left.
 const MIN_WANTED: u64 = 64 * 1024;
 
-/// A change of the report is told by an ack of its own only above this.
+/// Reports of more bytes than this are sent in an ack of their own when they have shrunk.
 const SMALL_REPORT: u32 = 10_000;
 
-/// What became of a payload that arrived.
+/// The result for a payload that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is new and kept.
+    /// The payload is new and kept.
     New,
-    /// It was here before; acknowledged once more.
+    /// The payload arrived before; it is acknowledged once more.
     Duplicate,
-    /// There is no room; not acknowledged, so it comes again.
+    /// The payload has no room; it is not acknowledged, and is sent again.
     Refused,
 }
 
 /// Payloads that wait to be read, and acks that wait to be sent.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// A slot per sequence from `next` on.
+    /// A slot for each sequence number from `next` on.
     slots: VecDeque<Option<Segment>>,
-    /// The sequence that is read next.
+    /// The sequence number to be read next.
     next: i32,
-    /// The highest sequence so far.
+    /// The highest sequence number so far.
     highest: i32,
     /// Bytes of data in the slots.
     buffered: u64,
-    /// The same with bookkeeping, drawn from the budget.
+    /// These bytes and those of bookkeeping, drawn from the budget.
     held: Grant,
     /// Payloads beyond this many bytes are refused.
     limit: u64,
-    /// Refuses nothing: the sender resends nothing either.
+    /// True if nothing is refused, because the sender sends nothing again.
     in_process: bool,
-    /// Sequences to acknowledge, in order of arrival.
+    /// Sequence numbers to acknowledge, in order of arrival.
     to_acknowledge: Vec<i32>,
-    /// The stamp that the next ack returns: of the oldest payload in it that was sent once.
+    /// The stamp that the next ack returns: that of the oldest of its payloads that was sent once.
     stamp: Option<u16>,
-    /// The report of the last ack.
+    /// The bytes reported in the last ack.
     last_reported: u32,
-    /// The report shrank enough to say so.
+    /// True if the report has shrunk enough for an ack of its own.
     report_due: bool,
 }
 
@@ -112,7 +112,8 @@ impl Receiver {
         let gap = ahead.saturating_sub(self.slots.len()) as u64 * SLOT_COST;
         let bytes = segment_cost(&segment) + gap;
         if !self.held.try_grow(bytes) {
-            // The next in order is always taken, so that pressure slows and never deadlocks.
+            // The next payload in order is always taken, so that a lack of memory slows circuits
+            // and never deadlocks them.
             if ahead > 0 && !self.in_process {
                 return Taken::Refused;
             }
@@ -134,7 +135,7 @@ impl Receiver {
     }
 
     fn acknowledge(&mut self, sequence: i32, stamp: u16, flags: Flags) {
-        // A peer that repeats itself faster than acks leave gets fewer of them.
+        // A peer that repeats payloads faster than acks leave gets fewer acks.
         if self.to_acknowledge.len() < MAX_AHEAD {
             self.to_acknowledge.push(sequence);
         }
@@ -155,17 +156,17 @@ impl Receiver {
         Some(segment)
     }
 
-    /// The next payload in order, left where it is.
+    /// The next payload in order, without taking it out.
     pub(crate) fn peek(&self) -> Option<&Segment> {
         self.slots.front()?.as_ref()
     }
 
-    /// True if an ack waits to be sent.
+    /// True if an ack is to be sent.
     pub(crate) fn owes_ack(&self) -> bool {
         self.report_due || !self.to_acknowledge.is_empty()
     }
 
-    /// The ack that is owed: all that was taken since the last one.
+    /// The ack to be sent: all payloads that were taken since the last one.
     pub(crate) fn ack(&mut self, role: Flags) -> Option<AckList> {
         if !self.owes_ack() {
             return None;
@@ -182,13 +183,13 @@ impl Receiver {
         })
     }
 
-    /// Forgets what waits to be acknowledged: nobody listens any more.
+    /// Drops the acks that are to be sent, because the peer is gone.
     pub(crate) fn forget_acks(&mut self) {
         self.to_acknowledge = Vec::new();
         self.report_due = false;
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub(crate) fn clear(&mut self) {
         self.forget_acks();
         self.slots = VecDeque::new();
@@ -196,7 +197,7 @@ impl Receiver {
         self.held.shrink(u64::MAX);
     }
 
-    /// What is buffered is drawn from this.
+    /// The budget of buffered payloads.
     pub(crate) fn budget(&self) -> &Budget {
         self.held.budget()
     }
@@ -206,15 +207,16 @@ impl Receiver {
         self.buffered
     }
 
-    /// Says how it stands.
+    /// Adds its state to `out`.
     pub(crate) fn describe(&self, out: &mut Standing) {
         out.unread = self.buffered;
         out.unread_payloads = self.slots.iter().flatten().count();
         (out.next_read, out.highest_read) = (self.next, self.highest);
     }
 
-    /// What the peer is told: what is buffered, raised by what this side would rather not take, so
-    /// that a sender with the usual limit stops in time. Nothing buffered is 0, always.
+    /// The bytes that the peer is told are buffered: the real number, raised if this side wants
+    /// less, so that a sender with the usual limit stops in time. An empty buffer is always
+    /// reported as 0.
     fn report(&self) -> u32 {
         if self.buffered == 0 {
             return 0;
@@ -223,8 +225,8 @@ impl Receiver {
         u32::try_from(raised).unwrap_or(u32::MAX - 1)
     }
 
-    /// How much may be buffered before the peer should stop: all of the buffer while the budget has
-    /// plenty, less and less as its last quarter goes.
+    /// Bytes that may be buffered before the peer should stop: the whole buffer while the budget
+    /// has plenty, less and less as its last quarter is used.
     fn wanted(&self) -> u64 {
         let budget = self.held.budget();
         let (free, quarter) = (budget.free(), budget.limit() / 4);

@@ -1,5 +1,5 @@
-//! Round-trip time from our own clock, and what follows from it: when a payload counts as lost and
-//! how long to wait for an ack at all.
+//! The round-trip time by this end's clock, and the times that follow from it: when a payload
+//! counts as lost, and how long to wait for an ack.
 
 use std::time::{Duration, Instant};
 
@@ -8,56 +8,57 @@ use crate::Options;
 /// How long the smallest round-trip time is remembered.
 const MIN_MEMORY: Duration = Duration::from_secs(10);
 
-/// The reorder time at first, and the least it ever is.
+/// The reorder time at the start, which is also the shortest.
 const MIN_REORDER: Duration = Duration::from_millis(10);
 
-/// The reorder time grows up to the round-trip time and this much.
+/// The reorder time grows up to the round-trip time plus this.
 const REORDER_SLACK: Duration = Duration::from_millis(200);
 
-/// Without a needless retransmission for this long, the reorder time falls back.
+/// After this long without a needless copy, the reorder time returns to the shortest.
 const REORDER_MEMORY: Duration = Duration::from_secs(16);
 
-/// No time-out is shorter.
+/// The shortest time-out.
 const MIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The factor of the time-out is in hundredths.
+/// The unit of the time-out's factor: hundredths.
 const HUNDRED: u32 = 100;
 
-/// The factor of the time-out never exceeds this.
+/// The largest factor of the time-out.
 const MAX_FACTOR: u32 = 20 * HUNDRED;
 
-/// How much more the factor is after enough duplicates, and less after enough acknowledgements.
+/// The step by which duplicates raise the factor, and acknowledgements lower it.
 const FACTOR_UP: u32 = 20;
 const FACTOR_DOWN: u32 = 1;
 
-/// What an end knows about time on its circuit.
+/// The times of one circuit.
 #[derive(Debug)]
 pub(crate) struct Rtt {
     /// `retxStartMs`: the time-out before the first sample.
     start: Duration,
-    /// `maxRttScale`: a sample counts so many times the smoothed one at most; 0 is any.
+    /// `maxRttScale`: a sample counts at most this many times the smoothed one; 0 sets no limit.
     max_scale: u32,
-    /// The time-out is so many hundredths of the round-trip time at least; its least, `retxScale`.
+    /// The factor of the time-out in hundredths of the round-trip time, and its smallest value,
+    /// `retxScale`.
     factor: u32,
     min_factor: u32,
-    /// `txPortalDupAckThresh` and `txPortalIncreaseThresh`: so many duplicates raise the factor, so
-    /// many acknowledgements lower it.
+    /// `txPortalDupAckThresh` and `txPortalIncreaseThresh`: the number of duplicates that raise the
+    /// factor, and of acknowledgements that lower it.
     duplicate_thresh: u32,
     acknowledged_thresh: u32,
     duplicates: u32,
     acknowledged: u64,
     /// Smoothed round-trip time; none before the first sample.
     smoothed: Option<Duration>,
-    /// Smoothed distance of the samples from it.
+    /// The smoothed difference of the samples from it.
     variation: Duration,
-    /// The smallest sample of this half of the memory and of the half before.
+    /// The smallest samples of this half of the memory and of the half before.
     min_now: Option<Duration>,
     min_before: Option<Duration>,
-    /// When this half began.
+    /// The time at which this half began.
     half_began: Option<Instant>,
-    /// How often the reorder time was doubled.
+    /// How many times the reorder time was doubled.
     doublings: u32,
-    /// When it was last doubled.
+    /// The time at which it was last doubled.
     doubled_at: Option<Instant>,
 }
 
@@ -84,7 +85,7 @@ impl Rtt {
         }
     }
 
-    /// Payloads were acknowledged: the time-out may come nearer.
+    /// Payloads were acknowledged: the time-out may become shorter.
     pub(crate) fn acknowledged(&mut self, payloads: u64) {
         self.acknowledged += payloads;
         if self.acknowledged >= u64::from(self.acknowledged_thresh) {
@@ -93,7 +94,7 @@ impl Rtt {
         }
     }
 
-    /// What was acknowledged before is acknowledged again: the time-out may be too near.
+    /// A payload was acknowledged again: the time-out may be too short.
     pub(crate) fn duplicate(&mut self) {
         self.duplicates += 1;
         if self.duplicates >= self.duplicate_thresh {
@@ -132,7 +133,8 @@ impl Rtt {
         }
     }
 
-    /// Another path may be shorter than the smallest round-trip time of the one before.
+    /// The path has changed: the new one may be shorter than the smallest round-trip time of the
+    /// former one.
     pub(crate) fn path_changed(&mut self) {
         (self.min_now, self.min_before, self.half_began) = (None, None, None);
     }
@@ -142,7 +144,7 @@ impl Rtt {
         self.smoothed
     }
 
-    /// A payload is lost if it was sent more than this before one that arrived.
+    /// The reorder time: a payload is lost if it was sent more than this before one that arrived.
     pub(crate) fn reorder_time(&self) -> Duration {
         let rtt = self.smoothed.unwrap_or_default();
         let first = (rtt / 4).max(MIN_REORDER);
@@ -151,7 +153,7 @@ impl Rtt {
 
     /// Both copies of a payload arrived: it was late, not lost.
     pub(crate) fn was_only_late(&mut self, now: Instant) {
-        // Once per round trip: all copies of one burst tell the same.
+        // At most once per round trip, because all copies of one burst show the same.
         let rtt = self.smoothed.unwrap_or_default();
         if self.doubled_at.is_none_or(|at| now.saturating_duration_since(at) >= rtt) {
             self.doublings = (self.doublings + 1).min(16);
@@ -159,7 +161,7 @@ impl Rtt {
         }
     }
 
-    /// Falls back to the first reorder time when reordering is long ago.
+    /// Returns to the shortest reorder time when reordering was long ago.
     pub(crate) fn forget_reordering(&mut self, now: Instant) {
         if self.doubled_at.is_some_and(|at| now.saturating_duration_since(at) > REORDER_MEMORY) {
             self.doublings = 0;
@@ -167,7 +169,7 @@ impl Rtt {
         }
     }
 
-    /// How long to wait for an ack before asking with a copy.
+    /// How long to wait for an ack before a copy is sent.
     pub(crate) fn timeout(&self) -> Duration {
         match self.smoothed {
             None => self.start.max(MIN_TIMEOUT),

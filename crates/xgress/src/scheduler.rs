@@ -1,19 +1,19 @@
-//! Which flow a connection serves next.
+//! The order in which a connection serves its flows.
 //!
-//! Flows that have something stand in a ready list. Payload flows are served round robin, a
-//! [`QUANTUM`] of bytes each; a flow that overdraws its quantum pays in its next turn, so in the
-//! long run all get the same, whatever the size of their payloads. A flow that was served little
-//! lately (`SPARSE`) goes before those: a ping does not wait while fifty transfers have their turn.
+//! Flows that have something are in a ready list. Payload flows are served round robin, a [`QUANTUM`] of
+//! bytes each; a flow that overdraws its quantum pays in its next turn, so that in the long run all
+//! flows get the same, whatever the size of their payloads. A flow that was served little of late
+//! (`SPARSE`) goes before these, so that a ping does not wait while fifty transfers have their turn.
 //! Acks go first, but while payloads wait they get at most a quarter of the bytes.
 //!
-//! The scheduler belongs to the writer of one connection. Others tell the writer that a flow has
-//! become ready; it lists the flow here by [`Scheduler::list`].
+//! The scheduler belongs to the writer of one connection. Other threads tell the writer that a flow has
+//! become ready; the writer lists the flow here by [`Scheduler::list`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What is pulled: acks go ahead of payloads.
+/// The class of a message: acks go ahead of payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Acks and control messages.
@@ -22,31 +22,31 @@ pub enum Class {
     Payload,
 }
 
-/// Bytes a flow is served before the next one.
+/// Bytes that a flow is served in its turn.
 pub const QUANTUM: i64 = 32 * 1024;
 
-/// Bytes in this round and the one before up to which a flow counts as one that sends little.
+/// Most bytes in this round and the last one with which a flow counts as sending little.
 const SPARSE: u64 = 8 * 1024;
 
-/// Acks may run ahead of their share by this much.
+/// Most bytes of acks that may be served ahead of their share.
 const ACK_CREDIT: i64 = 16 * 1024;
 
 /// A flow as the scheduler sees it: usually a handle with a lock inside.
 pub trait Source {
-    /// What is pulled.
+    /// The message type.
     type Frame;
 
-    /// The next of a class, with what it costs. `None` means that the scheduler forgets the flow:
-    /// in the same step, under the same lock, the flow notes that it is listed no more, so that
-    /// whoever gives it something next lists it again.
+    /// The next message of a class, with its cost in bytes. With `None` the scheduler forgets the
+    /// flow: in the same step, under the same lock, the flow notes that it is not listed any more, so
+    /// that the next message for the flow lists it again.
     fn pull(&self, class: Class, now: Instant) -> Option<(Self::Frame, u64)>;
 
-    /// What the flow was served of payloads. It outlives the listing.
+    /// The bytes of payloads that the flow was served. It outlives the listing.
     fn tally(&self) -> &Tally;
 }
 
-/// How many bytes a flow was served in this round of its scheduler and in the one before. Written
-/// by the one connection that serves the flow.
+/// The bytes that a flow was served in this round of its scheduler and in the last one. Written by the
+/// one connection that serves the flow.
 #[derive(Debug, Default)]
 pub struct Tally {
     round: AtomicU64,
@@ -55,7 +55,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Bytes of this round and the one before.
+    /// The bytes of this round and the last one.
     fn served(&self, round: u64) -> u64 {
         let bytes = self.bytes.load(Ordering::Relaxed);
         match round.wrapping_sub(self.round.load(Ordering::Relaxed)) {
@@ -83,21 +83,22 @@ impl Tally {
 #[derive(Debug)]
 pub struct Scheduler<S> {
     acks: VecDeque<S>,
-    /// Flows with payloads that were served little lately.
+    /// Flows with payloads that were served little of late.
     sparse: VecDeque<S>,
     payloads: VecDeque<Listed<S>>,
-    /// Goes up each time that the listed flows could all have had a turn.
+    /// A number that goes up when all listed flows could have had a turn.
     round: u64,
     /// Bytes of payloads served in this round.
     served: u64,
-    /// What acks may cost while payloads wait; a third of what payloads cost comes in.
+    /// Bytes of acks that may be served while payloads wait; each byte of payloads adds a third of a
+    /// byte.
     ack_credit: i64,
 }
 
 #[derive(Debug)]
 struct Listed<S> {
     source: S,
-    /// What it may still cost in its turn; negative: what it owes.
+    /// Bytes that the flow may still be served in its turn; negative if it owes bytes.
     deficit: i64,
 }
 
@@ -121,8 +122,8 @@ impl<S: Source> Scheduler<S> {
         Self::default()
     }
 
-    /// Lists a flow that has something of a class. Each is listed once per class: the flow keeps
-    /// track of it (see [`Source::pull`]).
+    /// Lists a flow that has messages of a class. A flow is listed once per class, and keeps track of
+    /// that itself (see [`Source::pull`]).
     pub fn list(&mut self, class: Class, source: S) {
         match class {
             Class::Ack => self.acks.push_back(source),
@@ -133,7 +134,7 @@ impl<S: Source> Scheduler<S> {
         }
     }
 
-    /// The next frame to write. `None` if nothing is ready.
+    /// The next message to write. `None` if no flow is ready.
     pub fn next(&mut self, now: Instant) -> Option<S::Frame> {
         if (self.ack_credit > 0 || !self.has_payloads())
             && let Some(frame) = self.next_ack(now)
@@ -143,7 +144,7 @@ impl<S: Source> Scheduler<S> {
         self.next_payload(now).or_else(|| self.next_ack(now))
     }
 
-    /// The next ack alone, for a connection that carries nothing else.
+    /// The next ack, for a connection that carries nothing else.
     pub fn next_ack(&mut self, now: Instant) -> Option<S::Frame> {
         while let Some(source) = self.acks.pop_front() {
             let Some((frame, cost)) = source.pull(Class::Ack, now) else { continue };
@@ -162,7 +163,7 @@ impl<S: Source> Scheduler<S> {
         self.acks.is_empty() && !self.has_payloads()
     }
 
-    /// Flows with payloads.
+    /// The number of flows with payloads.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.sparse.len() + self.payloads.len()
@@ -186,7 +187,7 @@ impl<S: Source> Scheduler<S> {
         loop {
             let flow = self.payloads.front_mut()?;
             if flow.deficit <= 0 {
-                // Its turn begins, or it still owes more than a turn gives.
+                // The turn begins, or the flow owes more than a turn gives.
                 flow.deficit += QUANTUM;
                 if flow.deficit <= 0 {
                     self.payloads.rotate_left(1);
@@ -208,7 +209,7 @@ impl<S: Source> Scheduler<S> {
         }
     }
 
-    /// The next payload of a flow that sends little. One that sends more takes its turn with the
+    /// The next payload of a flow that sends little. A flow that sends more takes turns with the
     /// others from then on.
     fn next_sparse(&mut self, now: Instant) -> Option<S::Frame> {
         while let Some(source) = self.sparse.pop_front() {
@@ -218,7 +219,7 @@ impl<S: Source> Scheduler<S> {
             if served < SPARSE {
                 self.sparse.push_back(source);
             } else {
-                // It has had this much of its turn.
+                // The flow has used this much of its turn.
                 self.payloads.push_back(Listed { source, deficit: QUANTUM - served as i64 });
             }
             self.count(cost);
@@ -230,7 +231,8 @@ impl<S: Source> Scheduler<S> {
     fn count(&mut self, cost: u64) {
         self.ack_credit = (self.ack_credit + cost as i64 / 3).min(ACK_CREDIT);
         self.served += cost;
-        // Of all that are listed: a round that many small flows end would never let them count as busy.
+        // A round counts all listed flows: if many small flows could end it, they would never count as
+        // busy.
         if self.served >= QUANTUM as u64 * self.flows().max(1) as u64 {
             self.served = 0;
             self.round += 1;
@@ -245,7 +247,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
-    /// A flow with so many frames of each class, all of one cost.
+    /// A flow with a number of frames of each class, all of one cost.
     struct Fake {
         name: usize,
         cost: u64,

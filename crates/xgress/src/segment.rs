@@ -1,22 +1,22 @@
-//! What ends exchange: payloads and acks without the circuit they belong to.
+//! Messages between ends: payloads and acks without the id of their circuit.
 //!
-//! The circuit id is known to whoever holds the end, so it is not stored in every payload.
+//! The owner of an end knows the circuit id, so that it is not stored in every payload.
 
 use bytes::Bytes;
 use weft_wire::payload::{self, Ack, Flags, Payload, View, header, payload_header};
 use weft_wire::{Message, WireError};
 
-/// Headers of a payload by their key, in wire order.
+/// Headers of a payload with their keys, in wire order.
 pub type PayloadHeaders = Vec<(u8, Bytes)>;
 
 /// A payload of a circuit, without the circuit's id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Segment {
-    /// Place in its direction, from 0.
+    /// The sequence number in its direction, from 0.
     pub sequence: i32,
     /// Flags (docs/protocol/data-plane.md 7.2).
     pub flags: Flags,
-    /// Stamp that the ack returns; 0 is none.
+    /// The stamp that the ack returns; 0 means none.
     pub stamp: u16,
     /// Payload headers by key.
     pub headers: PayloadHeaders,
@@ -24,7 +24,7 @@ pub struct Segment {
     pub data: Bytes,
 }
 
-/// Bit of the edge flags header that ends a direction (docs/protocol/data-plane.md 1).
+/// The bit of the edge flags header that ends a direction (docs/protocol/data-plane.md 1).
 const FIN: u32 = 1;
 
 impl Segment {
@@ -59,20 +59,21 @@ impl Segment {
         payload.to_message()
     }
 
-    /// The capabilities the sender announces, if it does.
+    /// The capabilities that the sender announces, if any.
     #[must_use]
     pub fn capabilities(&self) -> Option<u32> {
         let value = self.header(payload_header::CAPABILITIES)?;
         value.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// True if the payload says, in an SDK's way, that it is the last with data.
+    /// True if the payload has an SDK's header for the end of its direction.
     #[must_use]
     pub fn is_fin(&self) -> bool {
         has_fin(&self.headers)
     }
 
-    /// True if it has nothing for the application: no data, no headers but capabilities.
+    /// True if the payload has nothing for the application: no data, and no headers but
+    /// capabilities.
     pub(crate) fn is_bare(&self) -> bool {
         self.data.is_empty()
             && self.headers.iter().all(|(key, _)| *key == payload_header::CAPABILITIES)
@@ -83,17 +84,17 @@ impl Segment {
     }
 }
 
-/// True if the headers carry an SDK's end of direction.
+/// True if the headers have an SDK's flag for the end of a direction.
 pub(crate) fn has_fin(headers: &[(u8, Bytes)]) -> bool {
     edge_flags(headers) & FIN != 0
 }
 
-/// The header that ends a direction in an SDK's way.
+/// An SDK's header for the end of a direction.
 pub(crate) fn fin_header() -> (u8, Bytes) {
     Payload::edge_flags_header(FIN)
 }
 
-/// Takes the end of direction out of the headers; other flags stay.
+/// Removes the flag for the end of the direction from the headers; other flags stay.
 pub(crate) fn without_fin(headers: PayloadHeaders) -> PayloadHeaders {
     let rest = edge_flags(&headers) & !FIN;
     let mut kept: Vec<_> =
@@ -113,17 +114,17 @@ fn edge_flags(headers: &[(u8, Bytes)]) -> u32 {
         .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// An acknowledgement, without the circuit's id. An end acknowledges all that it took since the
-/// last ack in one list.
+/// An ack, without the circuit's id. It has the sequence numbers of all payloads that the end took
+/// since its last ack.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AckList {
-    /// Flags; only the originator's is used, for the sender of the ack.
+    /// Flags; only that of the originator is used, for the sender of the ack.
     pub flags: Flags,
-    /// Bytes the receiver has buffered, raised while it wants less.
+    /// Bytes that the receiver has buffered; more while it wants less.
     pub recv_buffer_size: u32,
-    /// Stamp of one of the payloads that are acknowledged; 0 is none.
+    /// The stamp of one of the acknowledged payloads; 0 means none.
     pub stamp: u16,
-    /// The payloads that arrived; none to report the buffer only.
+    /// The sequence numbers of payloads that arrived; empty if the ack only reports the buffer.
     pub sequences: Vec<i32>,
 }
 

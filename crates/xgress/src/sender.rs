@@ -1,8 +1,8 @@
-//! The sending half of an end: what the application gave until it is acknowledged.
+//! The sending half of an end: data of the application until it is acknowledged.
 //!
-//! There is no cumulative ack: each names its payloads. So every payload in flight keeps its own
-//! times, and losses follow from them: lost is what was sent more than a reorder time before a
-//! payload that arrived. Where no ack tells anything any more, one copy after a time-out asks.
+//! Acks are not cumulative: each names its payloads. Every payload in flight therefore keeps its own
+//! times, and losses follow from them: a payload is lost if it was sent more than a reorder time before
+//! one that arrived. When no ack comes at all, a copy is sent after a time-out to cause one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::{
     AckList, Options, PayloadHeaders, SEND_SLACK, Segment, Standing, Window, payload_cost,
 };
 
-/// How many copies are remembered, to notice that both arrived.
+/// Most copies that are remembered, to notice that both arrived.
 const MAX_COPIES: usize = 256;
 
-/// So many expiries wait no longer than this, unless one alone does.
+/// The longest wait of the first time-outs, unless the time-out itself is longer.
 const OFTEN: Duration = Duration::from_secs(1);
 const OFTEN_TIMES: u32 = 10;
 
-/// What is still to be sent for the first time.
+/// A payload that was not sent yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     pub(crate) flags: Flags,
@@ -33,7 +33,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The bytes it counts.
+    /// The bytes by which it counts.
     fn cost(&self) -> u64 {
         payload_cost(&self.headers, &self.data)
     }
@@ -43,68 +43,71 @@ impl Outgoing {
 #[derive(Debug)]
 struct Sent {
     payload: Outgoing,
-    /// When it was sent first and last, with the stamps it had.
+    /// The times at which it was sent first and last, with their stamps.
     first_sent: Instant,
     first_stamp: u16,
     last_sent: Instant,
     last_stamp: u16,
-    /// How often it was sent.
+    /// How many times it was sent.
     sends: u32,
-    /// What the window wants to know when it is acknowledged.
+    /// The mark of the congestion control.
     mark: SentMark,
 }
 
 /// Payloads that wait to be sent or acknowledged.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    /// Not sent yet; a sequence is given when it is.
+    /// Payloads that were not sent yet; each gets its sequence number when it is sent.
     waiting: VecDeque<Outgoing>,
-    /// A slot per sequence from `base` on; empty once acknowledged.
+    /// A slot for each sequence number from `base` on; empty once acknowledged.
     in_flight: VecDeque<Option<Sent>>,
     base: i32,
-    /// Bytes of data that are not acknowledged, and the same with bookkeeping.
+    /// Unacknowledged bytes of data, and the same with bookkeeping.
     unacked_data: u64,
     unacked: u64,
-    /// Of these, with bookkeeping, what is not known to be lost: it is on its way.
+    /// Bytes of these, with bookkeeping, that are not known to be lost: they are on their way.
     on_the_way: u64,
-    /// All of it and what waits, drawn from the budget.
+    /// All of them and the waiting payloads, drawn from the budget.
     held: Grant,
-    /// In flight and lost: sent again before anything new.
+    /// Lost payloads, which are sent again before new ones.
     lost: BTreeSet<i32>,
-    /// Transmissions in the order they were made: time, sequence, how many times by then.
+    /// Transmissions in their order: time, sequence number, and how many times the payload was sent
+    /// by then.
     order: VecDeque<(Instant, i32, u32)>,
-    /// When the last-sent payload that is known to have arrived was sent.
+    /// The time at which the last-sent payload among those that arrived was sent.
     arrived: Option<Instant>,
-    /// Sent more than once and acknowledged; a second ack means that the copy was needless.
+    /// Acknowledged payloads that were sent more than once; a second ack shows that the copy was
+    /// needless.
     copies: VecDeque<i32>,
-    /// What the peer has buffered, as it says.
+    /// Bytes that the peer reports as buffered.
     reported: u32,
     pub(crate) window: Window,
     rtt: Rtt,
-    /// Something may be sent, but not before this.
+    /// The time before which nothing may be sent, although something waits.
     paced_until: Option<Instant>,
-    /// Time-outs are counted from here: the last progress or the last one.
+    /// The start of the time-out: the last progress, or the last time-out.
     timer_from: Instant,
-    /// Time-outs since the last progress; each doubles the next.
+    /// Time-outs since the last progress; each doubles the next one.
     expiries: u32,
-    /// A copy of the oldest payload is to be sent.
+    /// True if a copy of the oldest payload is to be sent.
     probe: bool,
-    /// The peer's buffer is full and nothing is in flight since then.
+    /// The time since which the peer's buffer is full and nothing is in flight.
     blocked_since: Option<Instant>,
-    /// The first payload of all goes once more, empty, to learn whether the peer's buffer still is
-    /// full: a copy of what arrived long ago is acknowledged and dropped, so that asking, however
-    /// often, fills no buffer.
+    /// True if the first payload of all is to be sent once more, empty, to learn if the peer's
+    /// buffer is still full. The copy of a payload that arrived long ago is acknowledged and
+    /// dropped, so that any number of them fills no buffer.
     knock: bool,
-    /// The last ack that acknowledged something, or said that a full buffer still is full.
+    /// The time of the last ack that acknowledged something, or reported that a full buffer still
+    /// is full.
     progress: Instant,
-    /// Sequences have run out.
+    /// True once sequence numbers have run out.
     exhausted: bool,
-    /// For whoever looks.
+    /// Counts for inspections.
     counts: Counts,
     options: SenderOptions,
 }
 
-/// Payloads since the circuit began.
+/// Counts of payloads since the circuit began.
 #[derive(Debug, Default)]
 struct Counts {
     acknowledged: u64,
@@ -156,20 +159,20 @@ impl Sender {
         }
     }
 
-    /// True if the application may give more.
+    /// True if the application may write more.
     pub(crate) fn has_room(&self) -> bool {
         let full = self.held.bytes() >= self.window.size() + SEND_SLACK as u64;
         let short = self.held.budget().free() == 0 && self.held.bytes() > 0;
         !full && !short
     }
 
-    /// Takes what the application gives.
+    /// Takes data of the application.
     pub(crate) fn push(&mut self, payload: Outgoing) {
         self.held.grow_anyway(payload.cost());
         self.waiting.push_back(payload);
     }
 
-    /// Takes what goes before everything that was not sent yet.
+    /// Takes a payload that goes before all unsent ones.
     pub(crate) fn push_front(&mut self, payload: Outgoing) {
         self.held.grow_anyway(payload.cost());
         self.waiting.push_front(payload);
@@ -217,13 +220,14 @@ impl Sender {
         self.knock || self.probe || (self.paced_until.is_none() && self.may_send())
     }
 
-    /// True if something may be sent as far as the window and the peer are concerned.
+    /// True if the window and the peer let something be sent.
     fn may_send(&self) -> bool {
         if let Some(sent) = self.lost.first().and_then(|sequence| self.sent(*sequence)) {
             return self.fits(sent.payload.cost());
         }
         self.waiting.front().is_some_and(|next| {
-            // Blocked with nothing in flight: it must see so once, to begin its wait.
+            // The end is blocked with nothing in flight, and has to notice that once, to begin its
+            // wait.
             let unseen = self.unacked == 0 && self.blocked_since.is_none();
             unseen || (self.peer_takes(next) && self.fits(next.cost()))
         })
@@ -252,7 +256,7 @@ impl Sender {
         }
         self.reported = ack.recv_buffer_size;
         if self.knock || self.blocked_since.is_some() {
-            // A peer that says how full its buffer is lives, however slowly it reads.
+            // A peer that reports its buffer is alive, however slowly it reads.
             self.progress = now;
         }
         (self.knock, self.blocked_since) = (false, None);
@@ -276,15 +280,16 @@ impl Sender {
         true
     }
 
-    /// When [`on_timeout`](Self::on_timeout) has something to do.
+    /// The time at which [`on_timeout`](Self::on_timeout) has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let paced = self.paced_until.filter(|_| self.may_send());
         [paced, self.silent_at()].into_iter().flatten().min()
     }
 
-    /// When nothing was heard for too long.
+    /// The time at which nothing has been heard for too long.
     fn silent_at(&self) -> Option<Instant> {
-        // What is lost goes again by itself, unless the window is full of what is lost, too.
+        // Lost payloads are sent again without a time-out, unless the window is full of lost
+        // payloads.
         let waits = self.lost.is_empty() || self.on_the_way > 0;
         if self.unacked > 0 && self.options.resends && !self.probe && waits {
             return Some(self.timer_from + self.timeout());
@@ -292,7 +297,7 @@ impl Sender {
         self.blocked_since.map(|since| since + self.timeout())
     }
 
-    /// Time has passed: goes on sending, asks with one copy, or knocks at a full buffer.
+    /// Handles the passing of time: goes on sending, sends one copy, or asks about a full buffer.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         self.paced_until = self.paced_until.filter(|at| *at > now);
         if self.silent_at().is_none_or(|at| now < at) {
@@ -306,8 +311,8 @@ impl Sender {
         }
     }
 
-    /// The first hop is another or was lost: all that went there is sent again. No sign of
-    /// congestion.
+    /// The first hop has changed or was lost: all payloads that went there are sent again. This is
+    /// no sign of congestion.
     pub(crate) fn path_changed(&mut self, now: Instant) {
         if !self.options.resends {
             return;
@@ -322,7 +327,7 @@ impl Sender {
         self.expiries = 0;
     }
 
-    /// True if it was on its way until now.
+    /// Marks a payload as lost. True if it was on its way until now.
     fn mark_lost(&mut self, sequence: i32) -> bool {
         let Some(bytes) = self.sent(sequence).map(|sent| sent.payload.cost()) else { return false };
         let new = self.lost.insert(sequence);
@@ -332,7 +337,7 @@ impl Sender {
         new
     }
 
-    /// Forgets everything that waits or is in flight.
+    /// Drops everything that waits or is in flight.
     pub(crate) fn clear(&mut self) {
         self.base = self.next_sequence();
         self.waiting = VecDeque::new();
@@ -345,29 +350,29 @@ impl Sender {
         self.held.shrink(u64::MAX);
     }
 
-    /// The sequence of the next payload that is sent for the first time.
+    /// The sequence number of the next payload that is sent for the first time.
     pub(crate) fn next_sequence(&self) -> i32 {
         self.base.saturating_add_unsigned(self.in_flight.len() as u32)
     }
 
-    /// Nothing waits and nothing is in flight.
+    /// True if nothing waits and nothing is in flight.
     pub(crate) fn is_drained(&self) -> bool {
         self.waiting.is_empty() && self.unacked == 0
     }
 
-    /// All that is left is one payload in flight without data.
+    /// True if only one payload without data is left in flight.
     pub(crate) fn only_mark_left(&self) -> bool {
         self.waiting.is_empty()
             && self.unacked_data == 0
             && self.in_flight.iter().flatten().count() <= 1
     }
 
-    /// When something was acknowledged last.
+    /// The time of the last progress.
     pub(crate) fn last_progress(&self) -> Instant {
         self.progress
     }
 
-    /// Sequences have run out: nothing more can be sent on this circuit.
+    /// True once sequence numbers have run out: nothing more can be sent on this circuit.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted
     }
@@ -377,12 +382,12 @@ impl Sender {
         self.unacked
     }
 
-    /// Payloads in flight. It looks at each.
+    /// The number of payloads in flight. It visits each of them.
     pub(crate) fn unacked_payloads(&self) -> usize {
         self.in_flight.iter().flatten().count()
     }
 
-    /// Whether something waits that the peer has no room for.
+    /// True if a payload waits because the peer has no room.
     pub(crate) fn is_blocked_by_peer(&self) -> bool {
         self.waiting.front().is_some_and(|next| !self.peer_takes(next))
     }
@@ -392,7 +397,7 @@ impl Sender {
         self.rtt.smoothed()
     }
 
-    /// Says how it stands.
+    /// Adds its state to `out`.
     pub(crate) fn describe(&self, out: &mut Standing, now: Instant) {
         let since = |at: Instant| now.saturating_duration_since(at);
         let again = self.lost.first().and_then(|sequence| self.sent(*sequence));
@@ -417,16 +422,16 @@ impl Sender {
         out.path = self.window.path();
     }
 
-    /// Whether so many bytes more fit the window. Alone, one payload always does.
+    /// True if this number of bytes still fits the window. One payload alone always does.
     fn fits(&self, bytes: u64) -> bool {
         self.on_the_way == 0 || self.on_the_way + bytes <= self.window.size()
     }
 
-    /// Whether the peer has room for a new payload, as far as it says.
+    /// True if the peer has room for a new payload, by its report.
     fn peer_takes(&self, next: &Outgoing) -> bool {
         let len = next.data.len();
         let reported = u64::from(self.reported);
-        // A peer that has got nothing yet has nothing buffered, whatever it says.
+        // A peer that has received nothing yet has nothing buffered, whatever it reports.
         let may_be_full = reported > 0 && self.next_sequence() > 0;
         let most = self.options.tx_max.min(self.window.outstanding());
         !may_be_full || self.unacked_data + reported + len as u64 <= most
@@ -524,7 +529,7 @@ impl Sender {
         self.in_flight.get_mut(at)?.as_mut()
     }
 
-    /// When the transmission that arrived was made. The stamp tells if it fits one; else a copy
+    /// The time of the transmission that arrived. The stamp tells if it fits one; otherwise, a copy
     /// that is acknowledged faster than possible was not the one that arrived.
     fn which_arrived(&self, sent: &Sent, stamp: u16, now: Instant) -> Instant {
         if sent.sends == 1 || sent.first_stamp == stamp {
@@ -553,7 +558,7 @@ impl Sender {
         }
     }
 
-    /// Marks as lost what was sent more than a reorder time before what arrived.
+    /// Marks payloads as lost that were sent more than a reorder time before one that arrived.
     fn find_losses(&mut self) {
         let Some(arrived) = self.arrived else { return };
         let reorder = self.rtt.reorder_time();
@@ -573,8 +578,9 @@ impl Sender {
         }
     }
 
-    /// Doubles with each expiry, to a second at first: a path that is back after some seconds is
-    /// soon found out. Only when it has been away for long is it asked more rarely.
+    /// The time-out, doubled with each expiry, at first up to a second, so that a path that comes
+    /// back after some seconds is soon noticed. A path that has been away for long is tried less
+    /// often.
     fn timeout(&self) -> Duration {
         let first = self.rtt.timeout() + self.options.add;
         let often = first.saturating_mul(1 << self.expiries.min(16)).min(OFTEN.max(first));
@@ -593,8 +599,8 @@ fn segment_of(payload: &Outgoing, sequence: i32, flags: Flags, stamp: u16) -> Se
     }
 }
 
-/// Asks for an ack. The first payload has left the buffer of every receiver for its application's
-/// queue (docs/protocol/data-plane.md 7.6), so that this cannot take its place.
+/// A payload that causes an ack. The first payload has left every receiver's buffer for the queue
+/// of its application (docs/protocol/data-plane.md 7.6), so that this one cannot take its place.
 fn knock_of(role: Flags, stamp: u16) -> Segment {
     Segment {
         sequence: 0,

@@ -1,6 +1,5 @@
-//! Two ends joined by a simulated link that loses, reorders, delays and repeats, with readers that
-//! are slow: whatever it does, everything arrives once and in order, memory stays bounded, and the
-//! circuit comes to its end.
+//! Two ends with slow readers, joined by a simulated link that loses, reorders, delays and repeats
+//! payloads: all data arrives once and in order, memory stays bounded, and the circuit ends.
 
 mod crossing;
 
@@ -16,15 +15,15 @@ use weft_wire::payload::Flags;
 use crate::{AckList, CloseReason, Delivery, End, ITEM_COST, Options, Role, SEND_SLACK, Segment};
 use crate::{WindowKind, cost};
 
-/// What a link does to what crosses it.
+/// The properties of a simulated link.
 #[derive(Debug, Clone)]
 struct Link {
     /// Bytes per second.
     rate: u64,
     delay: Duration,
-    /// Up to so much more, at random.
+    /// The most delay that is added at random.
     jitter: Duration,
-    /// Of 1000 that cross, so many are lost, and so many arrive twice.
+    /// Of 1000 payloads or acks, the number that is lost, and the number that arrives twice.
     loss: u32,
     twice: u32,
     /// Payloads that find more than this many bytes queued are dropped.
@@ -39,13 +38,13 @@ enum Manner {
     Old,
 }
 
-/// What one side does with its circuit.
+/// The behaviour of one side of the circuit.
 #[derive(Debug, Clone)]
 struct Plan {
     manner: Manner,
-    /// Lengths of the payloads it writes before it ends its direction.
+    /// Lengths of the payloads that the side writes before it ends its direction.
     writes: Vec<usize>,
-    /// It reads one delivery per so long.
+    /// The time between two deliveries that the side reads.
     read_every: Duration,
 }
 
@@ -66,7 +65,7 @@ struct Side {
     fin: bool,
     closed: Option<CloseReason>,
     next_read: Instant,
-    /// There may be something to read.
+    /// True if there may be something to read.
     curious: bool,
     /// When the link towards the peer is free again.
     link_free: Instant,

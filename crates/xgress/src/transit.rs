@@ -1,9 +1,9 @@
-//! Frames of a circuit that pass through this router, until the next connection takes them.
+//! Messages of a circuit that pass through this router, until the next connection takes them.
 //!
-//! A router never stops reading a link, so a queue that is full drops. Its share is half of what
-//! is free in the link's budget: only the circuit that hogs the link loses. A copy of a payload
-//! that still waits is dropped always; otherwise copies of waiting payloads fill the queue until
-//! nothing else gets through.
+//! A router never stops reading a link, so that a full queue drops messages. The limit of a queue is half
+//! of the free bytes in the link's budget: only the circuit that overloads the link loses payloads. A
+//! copy of a payload that is still queued is always dropped; otherwise such copies would fill the queue
+//! until nothing else got through.
 
 use std::collections::VecDeque;
 
@@ -11,60 +11,60 @@ use weft_limits::{Budget, Grant};
 
 use crate::cost;
 
-/// A circuit's payloads never take more of a link than this.
+/// Most bytes of a circuit's payloads for one link.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// A payload of so many bytes is taken by an empty queue however little is left of the link's budget, so
-/// that every circuit goes on.
+/// An empty queue accepts a payload of up to this many bytes even if the link's budget has none left,
+/// so that every circuit goes on.
 const ALWAYS: u64 = 64 << 10;
 
-/// Acks and control messages of a circuit never take more than this. What is in flight bounds
-/// those of honest peers far below.
+/// Most bytes of a circuit's acks and control messages. Honest peers stay far below, because the
+/// payloads in flight bound their acks.
 const MAX_ACK_BYTES: u64 = 1 << 20;
 
-/// So much of them fits however little is left of the link's budget. Beyond it they are dropped
-/// like payloads, so that many circuits cannot hold together what one may not.
+/// Bytes of acks and control messages that are accepted even if the link's budget has none left. More
+/// are dropped like payloads, so that many circuits together cannot hold what one circuit may not.
 const SPARE_ACK_BYTES: u64 = 16 << 10;
 
-/// A frame that waits.
+/// A queued message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting<T> {
-    /// Its payload's sequence.
+    /// The sequence number of its payload.
     pub sequence: i32,
-    /// Its length on the wire.
+    /// The length on the wire, in bytes.
     pub len: usize,
-    /// The frame.
+    /// The message.
     pub frame: T,
 }
 
-/// What became of a frame.
+/// The result of queueing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
-    /// It waits.
+    /// The message is queued.
     Queued,
-    /// The same payload waits already; this copy is gone.
+    /// The same payload is queued already; this copy was dropped.
     Duplicate,
-    /// There is no room; it is gone.
+    /// There is no room; the message was dropped.
     Dropped,
 }
 
-/// The frames of one direction of a circuit on their way to one connection.
+/// The messages of one direction of a circuit that wait for one connection.
 #[derive(Debug)]
 pub struct TransitQueue<T> {
     payloads: VecDeque<(usize, T)>,
-    /// The sequences of `payloads`, apart so that looking for one is quick.
+    /// The sequence numbers of `payloads`, in a list of their own, so that a search is quick.
     sequences: VecDeque<i32>,
-    /// No waiting sequence is higher.
+    /// The highest sequence number in the queue.
     highest: i32,
-    /// What the payloads cost, drawn from the link's budget.
+    /// The cost of the payloads, drawn from the link's budget.
     held: Grant,
-    /// Acks and control messages, with their length.
+    /// Acks and control messages, with their lengths.
     acks: VecDeque<(usize, T)>,
     held_by_acks: Grant,
 }
 
 impl<T> TransitQueue<T> {
-    /// An empty queue that draws from the budget of the link its frames go to.
+    /// An empty queue that draws from the budget of a link.
     #[must_use]
     pub fn new(budget: &Budget) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl<T> TransitQueue<T> {
         }
     }
 
-    /// Takes a payload of so many bytes.
+    /// Takes a payload of `len` bytes.
     pub fn push(&mut self, sequence: i32, len: usize, frame: T) -> Pushed {
         if sequence <= self.highest && self.is_waiting(sequence) {
             return Pushed::Duplicate;
@@ -86,7 +86,7 @@ impl<T> TransitQueue<T> {
         if self.payloads.is_empty() && bytes <= ALWAYS {
             self.held.grow_anyway(bytes);
         } else {
-            // Half of what is free once nothing is held is what may be held when as much is free.
+            // The queue may hold half of the bytes that would be free if it were empty.
             let share = MAX_BYTES.min((self.held.budget().free() + self.held.bytes()) / 2);
             if self.held.bytes() + bytes > share || !self.held.try_grow(bytes) {
                 return Pushed::Dropped;
@@ -98,7 +98,7 @@ impl<T> TransitQueue<T> {
         Pushed::Queued
     }
 
-    /// Takes an ack or a control message of so many bytes.
+    /// Takes an ack or a control message of `len` bytes.
     pub fn push_ack(&mut self, len: usize, frame: T) -> Pushed {
         let bytes = cost(len);
         let all = self.held_by_acks.bytes() + bytes;
@@ -132,7 +132,7 @@ impl<T> TransitQueue<T> {
         Some((len, frame))
     }
 
-    /// Puts a payload back in front that a dying connection took and did not write.
+    /// Puts a payload that a closing connection took and did not write back in front.
     pub fn put_back(&mut self, waiting: Waiting<T>) {
         self.held.grow_anyway(cost(waiting.len));
         self.highest = self.highest.max(waiting.sequence);
@@ -140,7 +140,7 @@ impl<T> TransitQueue<T> {
         self.sequences.push_front(waiting.sequence);
     }
 
-    /// Draws from the budget of another link from now on: the circuit was rerouted.
+    /// Draws from the budget of another link from now on, because the circuit was rerouted.
     pub fn move_to(&mut self, budget: &Budget) {
         for held in [&mut self.held, &mut self.held_by_acks] {
             let mut moved = budget.empty();
@@ -149,7 +149,7 @@ impl<T> TransitQueue<T> {
         }
     }
 
-    /// Drops everything. Returns how many payloads.
+    /// Drops everything. Returns the number of dropped payloads.
     pub fn clear(&mut self) -> usize {
         let dropped = self.payloads.len();
         *self = Self::new(&self.held.budget().clone());
@@ -168,7 +168,7 @@ impl<T> TransitQueue<T> {
         !self.acks.is_empty()
     }
 
-    /// What the payloads that wait cost.
+    /// The cost of the queued payloads.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.held.bytes()

@@ -1,4 +1,4 @@
-//! Handlers and outboxes of the data path's kind.
+//! Handlers and outboxes like those of the data path.
 
 use super::support::*;
 use crate::*;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weft_wire::Message;
 
-/// Gives messages from a shared queue, and takes back what was not written.
+/// An outbox with messages of a shared queue; messages that were not written return to the queue.
 #[derive(Clone, Default)]
 struct Source(Arc<Mutex<VecDeque<Message>>>);
 
@@ -29,7 +29,7 @@ impl Outbox for Source {
     }
 }
 
-/// Counts, and pauses at a given count until resumed.
+/// A handler that counts messages, and pauses at a given count until it is resumed.
 struct Counter {
     counted: Arc<Counted>,
     pause_at: usize,
@@ -131,7 +131,7 @@ async fn what_was_not_written_is_given_back_in_order() {
     let full = source.0.clone();
     let mut last = usize::MAX;
     soon(async {
-        // Nobody reads: the writer stops once the sockets are full.
+        // The peer does not read: the writer stops once the sockets are full.
         loop {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             let left = full.lock().len();
@@ -153,10 +153,10 @@ async fn what_was_not_written_is_given_back_in_order() {
     assert_eq!(numbers.last(), Some(&13_999));
 }
 
-/// Has something to say as soon as it is asked; just before that an answer was queued.
+/// An outbox that always has a message; an answer is queued just before it is asked.
 struct Follower {
     channel: ChannelHandle,
-    /// Data that was noticed and not given yet.
+    /// The number of messages that were noticed and not given yet.
     noticed: u32,
     rounds: u32,
 }

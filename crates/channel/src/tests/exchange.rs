@@ -206,7 +206,7 @@ async fn heartbeats_measure_the_round_trip() {
 async fn silence_closes_the_channel() {
     let server = Server::new(None).await;
     let mut options = server.dial_options("dialer");
-    // A listener that answers the hello and then nothing.
+    // A listener that answers the hello and no later message.
     let (socket, addr) = silent_listener(&server.authority).await;
     options.address.port = addr.port();
     options.channel.heartbeat = Some(HeartbeatOptions {

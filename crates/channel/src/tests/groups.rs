@@ -25,7 +25,7 @@ async fn grouped_server() -> Server {
 
 type Raw = tokio_rustls::client::TlsStream<tokio::net::TcpStream>;
 
-/// Says a hello on a bare connection; the answer, or `None` if the listener closed.
+/// Sends a hello on a bare connection. Returns the answer, or `None` if the listener closed.
 async fn raw_hello(server: &Server, hello: &Hello) -> (Raw, Option<HelloResult>) {
     let mut stream = server.authority.raw(server.addr(), &["weft-test"]).await.unwrap();
     let result = raw_hello_on(&mut stream, hello).await;
@@ -47,7 +47,7 @@ async fn a_dialer_adds_its_connections_and_lanes_use_them() {
     until(|| dialer.underlays().len() == 2 && listener.underlays().len() == 2).await;
     let kinds: Vec<_> = listener.underlays().into_iter().map(|info| info.kind).collect();
     assert_eq!(kinds, ["ctrl.default", "ctrl.high"]);
-    // One counter for all connections.
+    // All connections share one counter.
     for (number, lane) in [Lane::Default, Lane::High, Lane::Low].into_iter().enumerate() {
         dialer.send_written(lane, message(1, "x"), LONG).await.unwrap();
         assert_eq!(soon(inbox.recv()).await.unwrap().sequence, number as i32 + 1);
@@ -126,7 +126,7 @@ async fn listeners_check_secret_identity_and_membership() {
     assert_eq!(answer.group_secret(), Some(secret));
     until(|| channel.underlays().len() == 2).await;
 
-    // The same connection marked as first again joins too, as 2.0.0 routers send it.
+    // A further connection that is marked as the first one, as 2.0.0 routers send it, joins too.
     let again = Hello::new("router").grouped_first("ctrl.low", Some(id), Some(secret));
     let mut marked = connect_as(&server, &options).await;
     assert!(raw_hello_on(&mut marked, &again).await.is_some());

@@ -1,4 +1,4 @@
-//! What peers may not do.
+//! The limits of peers.
 
 use super::support::*;
 use crate::pump::{Received, TlsPump};
@@ -32,11 +32,11 @@ async fn half_open_tls_and_slow_hellos_are_cut() {
     let mut socket = TcpStream::connect(impatient.addr()).await.unwrap();
     assert!(closed_by_peer(&mut socket).await.is_empty());
 
-    // Real handshakes take their time.
+    // This limit may end before a handshake does.
     let accept = AcceptOptions { hello_timeout: QUICK, ..AcceptOptions::default() };
     let server = server(accept, ListenerLimits::default()).await;
     let mut stream = server.authority.raw(server.addr(), &[]).await.unwrap();
-    // It may have been cut already.
+    // The listener may have closed the connection already.
     let _ = stream.write_all(&frame::MAGIC).await;
     assert!(closed_by_peer(&mut stream).await.is_empty());
     let slow = soon(dial(server.dial_options("slow"))).await.unwrap_err();
@@ -116,7 +116,7 @@ async fn pending_handshakes_are_bounded_per_source() {
     drop((second, third));
     let _dialer = soon(dialing).await.unwrap().unwrap();
     server.next().await;
-    // Two have a place, two wait, the others are closed.
+    // Two connections have a slot, two wait in the line, the others are closed.
     let mut silent = Vec::new();
     for _ in 0..20 {
         silent.push(TcpStream::connect(server.addr()).await.unwrap());
@@ -135,7 +135,7 @@ async fn knock(to: std::net::SocketAddr, last: u8) -> TcpStream {
 
 #[tokio::test]
 async fn silent_connections_from_everywhere_lock_nobody_out() {
-    // Nobody is cut by the time for handshakes here.
+    // The time for handshakes closes no connection in this test.
     let limits = ListenerLimits {
         pending: 4,
         pending_per_source: 2,
@@ -145,7 +145,7 @@ async fn silent_connections_from_everywhere_lock_nobody_out() {
     };
     let mut server = server(AcceptOptions::default(), limits).await;
     let mut silent = Vec::new();
-    // Places and line are full of them.
+    // These connections fill all slots and the line.
     for last in 2..12 {
         silent.push(knock(server.addr(), last).await);
     }
@@ -160,14 +160,14 @@ async fn silent_connections_from_the_own_address_lock_nobody_out() {
     let limits = ListenerLimits {
         pending: 64,
         pending_per_source: 8,
-        // So many that others want no place and no time helps.
+        // The slots suffice for others, and the grace period frees none.
         grace: 2 * LONG,
         handshake_timeout: 2 * LONG,
         ..ListenerLimits::default()
     };
     let mut server = server(AcceptOptions::default(), limits).await;
     let to = server.addr();
-    // Somebody behind the same address opens one silent connection after the other.
+    // A client behind the same address opens one silent connection after the other.
     let flood = tokio::spawn(async move {
         let mut silent = Vec::new();
         loop {
@@ -191,7 +191,7 @@ async fn silent_clients_of_one_protocol_take_no_place_of_another() {
     let limits = ListenerLimits {
         pending: 8,
         pending_per_source: 8,
-        // Nobody makes room and nobody is cut.
+        // Neither the grace period nor the time for handshakes closes a connection.
         grace: 2 * LONG,
         handshake_timeout: 2 * LONG,
         connections: 6,
@@ -243,7 +243,7 @@ async fn sources_of_known_peers_come_before_strangers() {
     let accept = AcceptOptions { vouches: true, ..AcceptOptions::default() };
     let mut server = server(accept, limits).await;
     let (known, ..) = server.pair().await;
-    // No place is left, and nobody makes room; some stand in the line.
+    // No slot is left, no connection is closed to make room, and some wait in the line.
     let mut silent = Vec::new();
     for last in 2..9 {
         silent.push(knock(server.addr(), last).await);
@@ -279,7 +279,7 @@ async fn a_reader_that_stops_makes_senders_wait() {
     let _listener = server.next().await.start(theirs);
     let body = "x".repeat(256 * 1024);
     let mut sent = 0;
-    // Everything on the way fills up: inbox, TLS, both sockets, batch, lane.
+    // All queues on the way fill up: inbox, TLS, both sockets, batch, lane.
     loop {
         let timeout = Duration::from_secs(2);
         match dialer.send_timeout(Lane::Default, message(1000 + sent, &body), timeout).await {
@@ -398,7 +398,7 @@ async fn what_waits_ends_with_a_channel_that_has_no_connection() {
     assert!(matches!(soon(asking).await, Err(RequestError::Closed(_))));
 }
 
-/// Lets in whom it has not judged yet, but nobody before whose certificate it was warned.
+/// A gate that admits peers before they are judged. Without a sender it refuses every certificate.
 struct Screen(Option<tokio::sync::mpsc::UnboundedSender<Established>>);
 
 impl HelloGate for Screen {
@@ -430,7 +430,7 @@ async fn screened(
 ) -> (Authority, Registration) {
     let authority = Authority::new();
     let listener = SharedListener::bind("127.0.0.1:0", ListenerLimits::default()).await.unwrap();
-    // Whoever waits for a hello waits for long.
+    // The listener waits long for a hello.
     let accept = AcceptOptions { hello_timeout: 2 * LONG, ..AcceptOptions::default() };
     let acceptor = Arc::new(ChannelAcceptor::new(Screen(channels), accept));
     let registration = listener.register(&["weft-test"], authority.source(), acceptor).unwrap();
@@ -480,7 +480,7 @@ async fn messages_that_never_end_share_one_budget_and_make_room() {
     };
     let (accept, limits) = (AcceptOptions::default(), ListenerLimits::default());
     let mut server = Server::with(channel, None, accept, limits).await;
-    // Each says that a message of 60 MiB comes, and sends the beginning of it.
+    // Each client announces a message of 60 MiB and sends its beginning.
     let mut begun = frame::encode(&Hello::new("raw").to_message());
     let head_at = begun.len();
     begun.extend_from_slice(&frame::encode(&message(1, "")));
@@ -492,7 +492,7 @@ async fn messages_that_never_end_share_one_budget_and_make_room() {
         stream.write_all(&begun[..head_at]).await.unwrap();
         let (behaviour, inbox) = crate::inbox(InboxLimits::default());
         let channel = server.next().await.start(behaviour);
-        // Whoever has made room is cut.
+        // The connections that had to make room are closed.
         let _ = soon(stream.write_all(&begun[head_at..])).await;
         let _ = stream.flush().await;
         raw.push((stream, channel, inbox));
@@ -506,7 +506,7 @@ async fn messages_that_never_end_share_one_budget_and_make_room() {
     })
     .await;
     until(|| memory.used() <= 8 << 20).await;
-    // Somebody else's large message comes through, whole.
+    // The large message of another client arrives as a whole.
     let (dialer, _, _, mut inbox) = server.pair().await;
     dialer.send(message(7, &"y".repeat(PART))).await.unwrap();
     assert_eq!(soon(inbox.recv()).await.unwrap().body.len(), PART);

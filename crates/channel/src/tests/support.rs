@@ -16,14 +16,14 @@ use tokio_rustls::{TlsConnector, client};
 use weft_wire::hello::Hello;
 use weft_wire::{Address, Headers, Message, Scheme};
 
-/// Longer than anything here should take.
+/// A time limit that no step of a test should reach.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 pub(crate) async fn until(mut done: impl FnMut() -> bool) {
     soon(async {
         while !done() {
@@ -111,7 +111,7 @@ impl Authority {
         to: SocketAddr,
         alpn: &[&str],
     ) -> std::io::Result<client::TlsStream<TcpStream>> {
-        // The listener's deadline runs once it is connected: nothing that takes long comes after.
+        // The listener's deadline runs from the connection on: no slow step comes after it.
         let client = self.client();
         let socket = TcpStream::connect(to).await?;
         let alpn = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -126,7 +126,7 @@ impl Authority {
     }
 }
 
-/// Demands a client certificate and proof of its key, whoever issued it.
+/// Demands a client certificate of any issuer, and proof of its key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -169,7 +169,8 @@ impl ClientCertVerifier for AnyCertificate {
     }
 }
 
-/// Admits everybody but those whose token begins with `bad`, and hands channels to the test.
+/// A gate that admits every peer whose token does not begin with `bad`, and hands its channel to
+/// the test.
 pub(crate) struct Gate {
     pub(crate) channel: ChannelOptions,
     pub(crate) group: Option<GroupPolicy>,

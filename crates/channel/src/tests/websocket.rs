@@ -1,4 +1,4 @@
-//! Channels over WebSockets, and what strangers do to a listener for them.
+//! Channels over WebSockets, and listeners for them under attack.
 
 use super::support::*;
 use crate::websocket::WebSocketLine;
@@ -53,7 +53,7 @@ fn options(server: &Server) -> DialOptions {
     options
 }
 
-/// The outer TLS alone.
+/// A connection with the outer TLS only.
 async fn outer(server: &Server) -> TlsStream<TcpStream> {
     soon(server.authority.raw(server.addr(), &["h2", "http/1.1"])).await.unwrap()
 }
@@ -74,7 +74,7 @@ async fn opened(server: &Server) -> TlsStream<TcpStream> {
     stream
 }
 
-/// A frame of a client, masked with nothing.
+/// A frame of a client, masked with zeros.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![first];
     match payload.len() {
@@ -93,7 +93,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The next frame of the server: what it is, and what it carries.
+/// The next frame of the server: its type and its payload.
 async fn next(stream: &mut TlsStream<TcpStream>) -> Option<(u8, Vec<u8>)> {
     let reading = async {
         let first = stream.read_u8().await.ok()?;
@@ -106,7 +106,7 @@ async fn next(stream: &mut TlsStream<TcpStream>) -> Option<(u8, Vec<u8>)> {
     soon(reading).await
 }
 
-/// The code that the server closes with because of this.
+/// The code with which the server closes a connection that has sent these bytes.
 async fn closed_for(server: &Server, said: &[u8]) -> u16 {
     let mut stream = opened(server).await;
     stream.write_all(said).await.unwrap();
@@ -155,7 +155,7 @@ async fn the_client_is_asked_whether_it_is_there() {
     assert!(!listener.is_closed() && !dialer.is_closed(), "it answers");
     dialer.send(message(7, "still there")).await.unwrap();
     assert_eq!(soon(heard.recv()).await.unwrap().text(), "still there");
-    // Who never reads does not answer.
+    // A client that never reads does not answer pings.
     let silent = soon(dial(options(&server))).await.unwrap();
     let (behaviour, _inbox) = inbox(InboxLimits::default());
     let listener = server.next().await.start(behaviour);
@@ -214,7 +214,7 @@ async fn a_handshake_in_single_bytes_and_fragments_comes_through() {
     assert_eq!(soon(heard.recv()).await.unwrap().text().len(), 100_000);
 }
 
-/// Passes bytes on one by one at first, so that nothing arrives whole.
+/// A proxy that passes the first bytes on one by one, so that no message arrives as a whole.
 struct TcpCutter;
 
 impl TcpCutter {
@@ -263,12 +263,12 @@ async fn other_requests_get_an_answer_of_http() {
         let mut stream = outer(&server).await;
         stream.write_all(said.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // What was not read of a long head resets the connection.
+        // The unread rest of a long head resets the connection.
         let _ = soon(stream.read_to_end(&mut answer)).await;
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{said:?}: {answer}");
     }
-    // HTTP/2 alone is not spoken.
+    // A client that offers HTTP/2 only is refused.
     assert!(server.authority.raw(server.addr(), &["h2"]).await.is_err());
 }
 
@@ -325,7 +325,7 @@ async fn messages_are_small_until_the_session_is_judged() {
     };
     let limits = ListenerLimits::default();
     let mut server = server_of(channel, WebSocketOptions::default(), limits).await;
-    // The head of a message of 100,000 bytes, and of one that nobody needs.
+    // The heads of a message of 100,000 bytes, and of one that is too large.
     let [middle, large] =
         [100_000, 300_000].map(|length| frame(0x80 | BINARY, &vec![7; length])[..14].to_vec());
     for (is_judged, head, limit) in
@@ -368,14 +368,14 @@ async fn what_is_held_of_messages_that_are_not_whole_is_counted() {
     let fragment = vec![7; 60_000];
     browser.send_raw(&frame(BINARY, &fragment)).unwrap();
     until(|| memory.used() >= 60_000).await;
-    // A ping between fragments frees nothing.
+    // A ping between fragments frees no memory.
     browser.send_raw(&frame(0x80 | PING, b"there?")).unwrap();
     let begun = frame(0x80, &fragment);
     browser.send_raw(&begun[..30_000]).unwrap();
     until(|| memory.used() >= 89_900).await;
     assert!(memory.used() < 91_000);
     browser.send_raw(&begun[30_000..]).unwrap();
-    // It is no TLS, whole.
+    // The whole message is not TLS.
     soon(listener.closed()).await;
     drop(browser);
     until(|| memory.used() == 0).await;

@@ -12,7 +12,7 @@ use crate::{
     listener::{Accepted, ConnectionHandler},
 };
 
-/// Turns TLS connections into WebSockets and those into channels, asking a gate.
+/// Makes WebSockets of TLS connections, and channels of WebSockets, asking a gate.
 pub struct WebSocketAcceptor<G> {
     channels: ChannelAcceptor<G>,
     tls: TlsSource,
@@ -20,7 +20,7 @@ pub struct WebSocketAcceptor<G> {
 }
 
 impl<G: HelloGate> WebSocketAcceptor<G> {
-    /// An acceptor whose inner TLS has these settings.
+    /// An acceptor with these settings for the inner TLS.
     pub fn new(channels: ChannelAcceptor<G>, tls: TlsSource, options: WebSocketOptions) -> Self {
         Self { channels, tls, options }
     }

@@ -1,4 +1,4 @@
-//! A WebSocket as a stream of bytes, with and without waiting.
+//! A WebSocket as a stream of bytes, blocking and non-blocking.
 
 use std::{
     io,
@@ -20,23 +20,23 @@ use tungstenite::{
 
 use super::{MESSAGE, WebSocketOptions, outer::OuterTls};
 
-/// What clients are asked with whether they are there.
+/// The data of pings to clients.
 const PING: &[u8] = b"browzerkeepalive";
-/// How often is looked for data before others have their turn.
+/// Most reads before other tasks have their turn.
 const READS_PER_POLL: usize = 32;
-/// Bytes that go into one message.
+/// Most bytes of one message that is sent.
 const SENT_AT_ONCE: usize = 16 * 1024;
 
-/// What a turn of reading brought.
+/// The result of a turn of reading.
 #[derive(Debug)]
 pub(crate) enum Arrived {
-    /// Data, and how many bytes were taken from the socket for it.
+    /// Data, and the number of bytes read from the socket for it.
     Data(Bytes, usize),
-    /// So many bytes, of which no data came yet; there may be more.
+    /// The number of bytes that were read, without any data yet; there may be more to read.
     Nothing(usize),
     /// There is nothing to read now.
     Blocked,
-    /// The peer has ended the connection.
+    /// The peer has closed the connection.
     End,
 }
 
@@ -45,15 +45,15 @@ pub(crate) struct WebSocketLine {
     socket: WebSocket<OuterTls>,
     /// Data that was read and not taken yet.
     rest: Bytes,
-    /// Bytes of messages that are not whole, at least: what was read and did not come out yet.
+    /// Bytes of incomplete messages, at least: those that were read and did not result in data yet.
     held: usize,
-    /// Bytes that are read at once: as many may lie behind a message.
+    /// Bytes that are read at once; as many may follow a message.
     read_at_once: usize,
-    /// Bytes of the mask in the head of a frame of the peer.
+    /// Bytes of the mask in the header of the peer's frames.
     mask: usize,
-    /// Something was given to the socket that may not be written yet.
+    /// True if bytes were taken that may not be written to the socket yet.
     unflushed: bool,
-    /// Is the peer asked whether it is there?
+    /// The state of pings; `None` if the peer is sent none.
     keep_alive: Option<KeepAlive>,
 }
 
@@ -62,14 +62,14 @@ struct KeepAlive {
     interval: std::time::Duration,
     timeout: std::time::Duration,
     next: Instant,
-    /// When the peer was heard last.
+    /// The time of the peer's last message.
     heard: Instant,
-    /// It was read since the last question.
+    /// True if the connection was read since the last ping.
     is_read: bool,
 }
 
 impl WebSocketLine {
-    /// A WebSocket whose opening handshake is done. `read` is what came behind it.
+    /// A WebSocket after its opening handshake. `read` has the bytes that followed the handshake.
     pub(super) fn new(
         outer: OuterTls,
         role: Role,
@@ -78,7 +78,7 @@ impl WebSocketLine {
     ) -> Self {
         let config = Some(options.config());
         let now = Instant::now();
-        // Servers ask, as the original does.
+        // Only servers send pings, as in the original.
         let asks = role == Role::Server && !options.ping_interval.is_zero();
         let keep_alive = asks.then(|| KeepAlive {
             interval: options.ping_interval,
@@ -91,7 +91,7 @@ impl WebSocketLine {
             rest: Bytes::new(),
             held: read.len(),
             read_at_once: options.read_at_once().max(read.len()),
-            // Only clients mask.
+            // Only clients mask their frames.
             mask: if role == Role::Server { 4 } else { 0 },
             socket: WebSocket::from_partially_read(outer, read, role, config),
             unflushed: false,
@@ -99,17 +99,17 @@ impl WebSocketLine {
         }
     }
 
-    /// The socket below.
+    /// The TCP socket.
     pub(crate) fn tcp(&self) -> io::Result<&TcpStream> {
         self.socket.get_ref().socket()
     }
 
-    /// Moves the socket to the runtime that is entered at the moment.
+    /// Moves the socket to the runtime that the caller has entered.
     pub(crate) fn rebind(&mut self) -> io::Result<()> {
         self.socket.get_mut().rebind()
     }
 
-    /// The peer's session was found good: its messages may be larger.
+    /// The peer's session was accepted: its messages may be larger.
     pub(crate) fn judged(&mut self) {
         self.socket.set_config(|config| {
             config.max_message_size = Some(MESSAGE);
@@ -117,7 +117,7 @@ impl WebSocketLine {
         });
     }
 
-    /// Reads what is there, as far as a turn's share goes.
+    /// Reads what is there, up to a turn's share.
     pub(crate) fn receive(&mut self) -> io::Result<Arrived> {
         if !self.rest.is_empty() {
             return Ok(Arrived::Data(std::mem::take(&mut self.rest), 0));
@@ -138,7 +138,7 @@ impl WebSocketLine {
         match message {
             Message::Binary(data) if !data.is_empty() => Ok(Arrived::Data(data, taken)),
             Message::Ping(_) => {
-                // The answer lies ready.
+                // The answer to a ping is ready to be written.
                 self.unflushed = true;
                 Ok(Arrived::Nothing(taken))
             }
@@ -149,7 +149,7 @@ impl WebSocketLine {
                 Ok(Arrived::Nothing(taken))
             }
             Message::Close(_) => {
-                // The answer lies ready, and ends the WebSocket.
+                // The answer to a close is ready to be written, and ends the WebSocket.
                 self.unflushed = true;
                 let _ = self.flush();
                 Ok(Arrived::End)
@@ -161,12 +161,12 @@ impl WebSocketLine {
         }
     }
 
-    /// Bytes that are held until the rest of their message comes.
+    /// Bytes that are held until the rest of their message arrives.
     pub(crate) fn held(&self) -> usize {
         self.held + self.rest.len()
     }
 
-    /// Of what was read this is held no more.
+    /// Subtracts the bytes of a message from those held.
     fn came_out(&mut self, message: &Message) {
         let head = match message.len() {
             0..126 => 2,
@@ -174,7 +174,8 @@ impl WebSocketLine {
             _ => 10,
         };
         self.held = self.held.saturating_sub(message.len() + head + self.mask);
-        // Heads of fragments were not subtracted. Pings come between fragments, which stay.
+        // Headers of fragments were not subtracted. Pings may come between fragments, whose bytes
+        // stay.
         if message.is_binary() {
             self.held = self.held.min(self.read_at_once);
         }
@@ -202,16 +203,16 @@ impl WebSocketLine {
         }
     }
 
-    /// Tells the peer what it did wrong, if the socket takes it at once.
+    /// Tells the peer its mistake, if the socket takes it at once.
     fn refuse(&mut self, code: CloseCode, why: &str) -> io::Error {
         let text = format!("WebSocket: {why}");
-        // A close frame carries 123 bytes of reason at most.
+        // A close frame has at most 123 bytes of reason.
         let reason: String = why.chars().filter(char::is_ascii).take(100).collect();
         let _ = self.socket.close(Some(CloseFrame { code, reason: reason.into() }));
         io::Error::new(io::ErrorKind::InvalidData, text)
     }
 
-    /// Takes bytes to be sent, as one message; none while what was taken before is not written.
+    /// Takes bytes to be sent, as one message; takes none while earlier ones are not written.
     pub(crate) fn send(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.flush()?;
         let mut data = Vec::new();
@@ -231,13 +232,13 @@ impl WebSocketLine {
         self.unflushed = true;
         match self.socket.write(message) {
             Ok(()) => Ok(()),
-            // It is taken, and not written yet.
+            // The message is taken, though not written yet.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(into_io(error)),
         }
     }
 
-    /// Writes what was taken; `WouldBlock` if the socket does not take all of it now.
+    /// Writes the bytes that were taken; `WouldBlock` if the socket does not take all of them now.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.unflushed {
             self.socket.flush().map_err(into_io)?;
@@ -246,26 +247,26 @@ impl WebSocketLine {
         Ok(())
     }
 
-    /// Ends the connection, if the socket takes the words at once.
+    /// Closes the connection, if the socket takes the close at once.
     pub(crate) fn say_goodbye(&mut self) {
         let code = CloseCode::Normal;
         let _ = self.socket.close(Some(CloseFrame { code, reason: "".into() }));
         self.socket.get_mut().say_goodbye();
     }
 
-    /// Sends bytes as they are, past what WebSockets ask for.
+    /// Sends bytes as they are, without the framing of WebSockets.
     #[cfg(test)]
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         io::Write::write_all(self.socket.get_mut(), bytes)?;
         io::Write::flush(self.socket.get_mut())
     }
 
-    /// When to call [`keep_alive`](Self::keep_alive).
+    /// The time at which [`keep_alive`](Self::keep_alive) is to be called.
     pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
         self.keep_alive.as_ref().map(|one| one.next)
     }
 
-    /// Asks the peer whether it is there, when it is time to.
+    /// Sends a ping when it is due.
     pub(crate) fn keep_alive(&mut self, now: Instant) -> io::Result<()> {
         let Some(keep_alive) = &mut self.keep_alive else { return Ok(()) };
         if now < keep_alive.next {
@@ -273,10 +274,10 @@ impl WebSocketLine {
         }
         keep_alive.next = now + keep_alive.interval;
         if !std::mem::take(&mut keep_alive.is_read) {
-            // It may have answered: this side does not read at the moment.
+            // The peer may have answered: this side does not read at the moment.
             keep_alive.heard = now;
         }
-        // Who was asked late may answer late.
+        // A peer that got a late ping may answer late.
         let patience = keep_alive.timeout.max(keep_alive.interval);
         if now.duration_since(keep_alive.heard) > patience {
             let text = format!("WebSocket: no pong for {patience:?}");
@@ -310,13 +311,13 @@ impl AsyncRead for WebSocketLine {
                 }
                 Arrived::End => return Poll::Ready(Ok(())),
                 Arrived::Nothing(_) => {
-                    // An answer to a ping goes out when it can.
+                    // The answer to a ping is written when the socket takes it.
                     let _ = self.flush();
                 }
                 Arrived::Blocked => ready!(self.tcp()?.poll_read_ready(cx))?,
             }
         }
-        // Others have their turn, however much that is no data comes.
+        // Other tasks have their turn, however many messages without data arrive.
         cx.waker().wake_by_ref();
         Poll::Pending
     }

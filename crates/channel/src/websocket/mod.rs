@@ -4,8 +4,8 @@
 //!  TCP -> outer TLS (no client certificate) -> GET /ws -> binary messages -> inner TLS -> frames
 //! ```
 //!
-//! The outer TLS is what a browser's WebSocket brings along. Who the client is shows the inner one,
-//! whose bytes travel in binary messages; where a message begins and ends means nothing.
+//! The outer TLS belongs to the browser's WebSocket. The inner TLS authenticates the client; its
+//! bytes are in binary messages, whose borders have no meaning.
 
 mod accept;
 mod line;
@@ -20,30 +20,31 @@ pub(crate) use upgrade::dial;
 
 /// The path at which WebSockets are served.
 const PATH: &str = "/ws";
-/// Largest message of somebody whose session was not found good yet: what is put together of it
-/// lies in memory.
+/// Largest message of a peer whose session is not accepted yet, in bytes: its parts are collected
+/// in memory.
 const UNJUDGED_MESSAGE: usize = 64 * 1024;
-/// Largest message of the others. TLS sends records of 16 KiB, so that nobody needs large ones.
+/// Largest message of other peers, in bytes. TLS sends records of 16 KiB, so that no peer needs
+/// large messages.
 const MESSAGE: usize = 256 * 1024;
 /// Most bytes that are read at once.
 const READ_AT_ONCE: usize = 64 * 1024;
 
-/// How WebSockets are served.
+/// The options of WebSockets.
 #[derive(Debug, Clone, Copy)]
 pub struct WebSocketOptions {
-    /// Time for the request to come.
+    /// Time limit for reading the request.
     pub read_timeout: Duration,
-    /// Time for the answer to be taken.
+    /// Time limit for writing the answer.
     pub write_timeout: Duration,
-    /// Time for the inner TLS handshake.
+    /// Time limit for the inner TLS handshake.
     pub handshake_timeout: Duration,
-    /// How often the client is asked whether it is there; zero is never.
+    /// The interval of pings to the client; zero sends none.
     pub ping_interval: Duration,
-    /// A client that has not answered for so long is gone.
+    /// The time after which a client without an answer counts as gone.
     pub pong_timeout: Duration,
     /// Bytes that are read at once.
     pub read_buffer: usize,
-    /// Bytes that are gathered before they are written.
+    /// Bytes that are collected before they are written.
     pub write_buffer: usize,
 }
 
@@ -67,7 +68,7 @@ impl WebSocketOptions {
     }
 
     fn config(&self) -> tungstenite::protocol::WebSocketConfig {
-        // A buffer of nothing reads nothing, and one without end is a stranger's to fill.
+        // A buffer of 0 bytes reads nothing, and unknown peers would fill one without a limit.
         let write = self.write_buffer.min(MESSAGE);
         tungstenite::protocol::WebSocketConfig::default()
             .read_buffer_size(self.read_at_once())

@@ -1,22 +1,23 @@
-//! The outer TLS of a WebSocket, without waiting: what cannot be done now is `WouldBlock`.
+//! The outer TLS of a WebSocket, non-blocking: an operation that cannot be done now fails with
+//! `WouldBlock`.
 
 use std::io::{self, Read, Write};
 
 use tokio::net::TcpStream;
 
-/// Bytes taken from the socket before others have their turn.
+/// Most bytes that are read from the socket before other tasks have their turn.
 const READ_PER_TURN: usize = 64 * 1024;
 
-/// Bytes that TLS may hold for the socket: what waits here counts as taken by the peer.
+/// Most bytes that TLS may hold for the socket: they count as accepted by the peer.
 const TLS_BUFFER: usize = 32 * 1024;
 
 /// A socket and the TLS state above it.
 #[derive(Debug)]
 pub(crate) struct OuterTls {
-    /// None for the moment in which it moves to another runtime.
+    /// `None` only while it moves to another runtime.
     socket: Option<TcpStream>,
     tls: rustls::Connection,
-    /// Bytes taken from the socket in this turn.
+    /// Bytes read from the socket in this turn.
     taken: usize,
     /// Decrypted bytes that were read in this turn.
     read: usize,
@@ -32,7 +33,7 @@ impl OuterTls {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Moves the socket to the runtime that is entered at the moment.
+    /// Moves the socket to the runtime that the caller has entered.
     pub(super) fn rebind(&mut self) -> io::Result<()> {
         let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
         self.socket = Some(TcpStream::from_std(socket.into_std()?)?);
@@ -49,17 +50,17 @@ impl OuterTls {
         self.read
     }
 
-    /// Bytes taken from the socket in this turn.
+    /// Bytes read from the socket in this turn.
     pub(super) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Whether the turn's share is used up.
+    /// True if the turn's share is used up.
     pub(super) fn turn_is_over(&self) -> bool {
         self.taken >= READ_PER_TURN
     }
 
-    /// Writes what is encrypted, as far as the socket takes it.
+    /// Writes encrypted bytes, as far as the socket takes them.
     fn push(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
@@ -73,7 +74,7 @@ impl OuterTls {
         Ok(())
     }
 
-    /// Says goodbye in TLS, if the socket takes it at once.
+    /// Sends the end of TLS, if the socket takes it at once.
     pub(super) fn say_goodbye(&mut self) {
         self.tls.send_close_notify();
         let _ = self.push();
@@ -85,7 +86,7 @@ impl Read for OuterTls {
         loop {
             match self.tls.reader().read(out) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Nobody cuts this connection unnoticed: the TLS inside has an end of its own.
+                // A cut connection is noticed anyway, because the inner TLS has an end of its own.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 read => {
                     self.read += read.as_ref().copied().unwrap_or(0);
@@ -102,7 +103,7 @@ impl Read for OuterTls {
             };
             self.taken += count;
             if let Err(problem) = self.tls.process_new_packets() {
-                // Tell the peer which alert ended it, if the socket takes it.
+                // Sends the peer the alert, if the socket takes it.
                 let _ = self.push();
                 return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
             }
@@ -128,7 +129,7 @@ impl Write for OuterTls {
     }
 }
 
-/// A socket that does not wait.
+/// A socket in non-blocking mode.
 struct Unblocking<'a>(&'a TcpStream);
 
 impl Read for Unblocking<'_> {

@@ -21,7 +21,7 @@ use tungstenite::{
 use super::{PATH, WebSocketLine, WebSocketOptions, outer::OuterTls};
 use crate::handshake::into_parts;
 
-/// Largest head of a request or an answer.
+/// Largest header of a request or an answer, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
 
 /// Serves the one request of a connection.
@@ -58,7 +58,7 @@ pub(super) async fn accept(
     Ok(WebSocketLine::new(OuterTls::new(socket, tls), Role::Server, rest, options))
 }
 
-/// Asks the other side for a WebSocket.
+/// Asks the other side to open a WebSocket.
 pub(crate) async fn dial(
     mut stream: TlsStream<TcpStream>,
     authority: &str,
@@ -86,12 +86,12 @@ pub(crate) async fn dial(
     let (socket, tls) = into_parts(stream);
     let outer = OuterTls::new(socket, tls);
     let mut line = WebSocketLine::new(outer, Role::Client, rest, &WebSocketOptions::default());
-    // Whom it dialed it trusts.
+    // The dialed peer is trusted.
     line.judged();
     Ok(line)
 }
 
-/// Reads a head, and what came behind it.
+/// Reads a header, and the bytes that followed it.
 async fn read_head<T: TryParse>(stream: &mut TlsStream<TcpStream>) -> io::Result<(T, Vec<u8>)> {
     let mut buffer = Vec::new();
     let mut seen = 0;
@@ -103,7 +103,7 @@ async fn read_head<T: TryParse>(stream: &mut TlsStream<TcpStream>) -> io::Result
         if (&mut *stream).take(room as u64).read_buf(&mut buffer).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // A head is parsed once it is whole, however small its pieces are.
+        // A header is parsed once it is complete, however small its pieces are.
         let from = usize::saturating_sub(seen, 3);
         let is_whole =
             buffer.get(from..).is_some_and(|new| new.windows(4).any(|end| end == b"\r\n\r\n"));
@@ -116,7 +116,7 @@ async fn read_head<T: TryParse>(stream: &mut TlsStream<TcpStream>) -> io::Result
     }
 }
 
-/// Answers that there is no WebSocket for this request, and ends the connection.
+/// Answers that there is no WebSocket for this request, and closes the connection.
 async fn refuse(stream: &mut TlsStream<TcpStream>, status: u16, patience: Duration) {
     let reason = if status == 404 { "Not Found" } else { "Bad Request" };
     let head = format!(

@@ -8,23 +8,24 @@ use crate::{address::HostPort, rate_limiter::RateLimiter, section::Section};
 /// Edge APIs, enrollment and sessions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeConfig {
-    /// Where clients reach the APIs; also in tokens. None only in a file that is refused.
+    /// The address at which clients reach the APIs; also in tokens. None only in a file that is
+    /// refused.
     pub api_address: Option<HostPort>,
     /// Life of an unused API session. At least 1m, default 30m.
     pub session_timeout: Duration,
-    /// Life of an API session, however much it is used. At least 1m, default none.
+    /// Life of an API session, even if it is used. At least 1m, default none.
     pub session_lifetime: Option<Duration>,
-    /// How often the use of sessions is written down. 1ms..=10m, default 90s.
+    /// The interval at which the use of sessions is stored. 1ms..=10m, default 90s.
     pub activity_update_interval: Duration,
-    /// How many at once. 1..=10000, default 250.
+    /// Most sessions in one such write. 1..=10000, default 250.
     pub activity_update_batch: u32,
-    /// Whether the OIDC API is added by itself where it is not listed.
+    /// True if the OIDC API is added where it is not listed.
     pub auto_bind_oidc: bool,
     /// Enrollment.
     pub enrollment: EnrollmentConfig,
     /// Life of OIDC tokens, and their revocation.
     pub oidc: OidcTokens,
-    /// Issuer in the URL for authenticator apps. Default `openziti.io`.
+    /// The issuer in the URL for authenticator apps. Default `openziti.io`.
     pub totp_hostname: String,
     /// Limit on logins under way.
     pub auth_rate_limiter: RateLimiter,
@@ -33,11 +34,11 @@ pub struct EdgeConfig {
     /// Wrong passwords a minute from an address (`wrongPasswords.perAddress`); 0 = no limit.
     /// Default 100.
     pub wrong_passwords_per_address: u32,
-    /// How it is known which identities are online.
+    /// The source of the online status of identities.
     pub identity_status: IdentityStatusConfig,
-    /// How key sets of external signers are fetched.
+    /// Limits on the addresses of key sets of external signers.
     pub jwks_fetch: JwksFetch,
-    /// Whether posture checks are left out of every decision.
+    /// True if no decision uses posture checks.
     pub disable_posture_checks: bool,
 }
 
@@ -50,54 +51,54 @@ pub struct EnrollmentConfig {
     pub identity_duration: Duration,
     /// Life of an enrollment of a router. At least 5m, default 3h.
     pub router_duration: Duration,
-    /// Names that certificates of routers may carry.
+    /// Names that certificates of routers may have.
     pub router_names: RouterNames,
 }
 
 /// The authority that issues certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SigningCert {
-    /// Location of its certificate.
+    /// Location of the authority's certificate.
     pub cert: String,
-    /// Location of its key.
+    /// Location of the authority's key.
     pub key: String,
-    /// Location of what is above it.
+    /// Location of the certificates above it.
     pub ca: Option<String>,
 }
 
 /// Life of OIDC tokens, and their revocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OidcTokens {
-    /// At least 1m, default 30m.
+    /// Life of access tokens. At least 1m, default 30m.
     pub access: Duration,
-    /// At least 1m, default 30m.
+    /// Life of id tokens. At least 1m, default 30m.
     pub id: Duration,
-    /// At least a minute longer than access tokens, default 24h.
+    /// Life of refresh tokens. At least a minute longer than that of access tokens, default 24h.
     pub refresh: Duration,
-    /// Tokens with less life left are not revoked. Below half of `refresh`, default 0.
+    /// Tokens with less time left are not revoked. Below half of `refresh`, default 0.
     pub revocation_min_lifetime: Duration,
-    /// How often revocations are written. At least 1s, default 1m.
+    /// The interval at which revocations are written. At least 1s, default 1m.
     pub revocation_bucket_interval: Duration,
-    /// How many at once. Default 200.
+    /// Most revocations in one write. Default 200.
     pub revocation_bucket_max: u32,
-    /// How many may wait. Default 25000.
+    /// Most revocations that wait. Default 25000.
     pub revocation_max_queued: u32,
-    /// How often expired ones are removed. At least 10s, default 1m.
+    /// The interval at which expired revocations are removed. At least 10s, default 1m.
     pub revocation_enforcer_frequency: Duration,
 }
 
-/// How it is known which identities are online.
+/// The source of the online status of identities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityStatusConfig {
-    /// How often is looked. At least 1s, default 1m.
+    /// The interval of checks. At least 1s, default 1m.
     pub scan_interval: Duration,
-    /// After so long without word the status is unknown. Default 5m.
+    /// The status is unknown after this long without a report. Default 5m.
     pub unknown_timeout: Duration,
-    /// Whose word counts.
+    /// The reports that count.
     pub source: IdentityStatusSource,
 }
 
-/// Whose word counts for the status of identities.
+/// The reports that determine the status of identities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityStatusSource {
     /// Heartbeats of API sessions.
@@ -108,36 +109,36 @@ pub enum IdentityStatusSource {
     Hybrid,
 }
 
-/// Where key sets of external signers may be fetched from, and how.
+/// Limits on the addresses of key sets of external signers, and on fetching them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JwksFetch {
-    /// Whether private and loopback addresses are refused.
+    /// True if private and loopback addresses are refused.
     pub block_private_addresses: bool,
     /// Refused addresses.
     pub denied_ips: Vec<Network>,
     /// Private addresses that are allowed nevertheless.
     pub allowed_ips: Vec<Network>,
-    /// Refused names, exact or `*.suffix`, in lower case without final dot.
+    /// Refused host names, exact or `*.suffix`, in lower case without final dot.
     pub denied_hostnames: Vec<String>,
-    /// If not empty, the only names that are allowed.
+    /// If not empty, the only allowed host names.
     pub allowed_hostnames: Vec<String>,
-    /// For the whole fetch. Default 5s.
+    /// Time limit for the whole fetch. Default 5s.
     pub timeout: Duration,
-    /// Default 5.
+    /// Most redirects. Default 5.
     pub max_redirects: u32,
 }
 
-/// An address with the length of its prefix.
+/// A network: an address with a prefix length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
     /// The address.
     pub address: IpAddr,
-    /// Bits that count.
+    /// Prefix length in bits.
     pub prefix: u8,
 }
 
 impl Network {
-    /// Whether an address is one of it.
+    /// True if the network has this address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
@@ -380,7 +381,7 @@ pub(super) fn is_hostname(name: &str) -> bool {
         })
 }
 
-/// weft's own: an end of every session, beside that of those that nobody uses.
+/// A setting of weft only: a time limit for all sessions, beside the one for unused sessions.
 fn session_lifetime(api: &Section<'_>) -> Option<Duration> {
     const KEY: &str = "sessionLifetime";
     let lifetime = api.has(KEY).then(|| api.duration(KEY, Duration::ZERO))?;
@@ -390,7 +391,7 @@ fn session_lifetime(api: &Section<'_>) -> Option<Duration> {
     Some(lifetime)
 }
 
-/// A duration with a floor under which the default takes its place.
+/// A duration with a lower bound; the default replaces a smaller one.
 fn at_least(
     section: &Section<'_>,
     key: &'static str,

@@ -1,41 +1,41 @@
-//! Where events go: the `events:` section (docs/protocol/config.md 4.12).
+//! The sinks of events: the `events:` section (docs/protocol/config.md 4.12).
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::section::{Item, Section};
 
-/// A sink for events with what it is to get.
+/// A sink for events, and the events that it gets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventHandler {
     /// Its name in the file.
     pub id: String,
-    /// Where events go.
+    /// The sink.
     pub sink: EventSink,
-    /// Which events.
+    /// The events.
     pub subscriptions: Vec<EventSubscription>,
 }
 
-/// Where events go, one JSON object each.
+/// The sink of events, each a JSON object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventSink {
     /// Lines of a file.
     File(FileEvents),
     /// Lines of the standard output.
     Stdout {
-        /// Events that may wait. Default 10.
+        /// Most events that wait. Default 10.
         buffer_size: u32,
     },
     /// Messages of an AMQP queue.
     Amqp(QueueEvents),
     /// Messages of a service bus.
     ServiceBus {
-        /// How to connect.
+        /// The connection string.
         connection_string: String,
         /// Name of the topic or queue.
         destination: String,
-        /// Whether it is a topic.
+        /// True for a topic.
         topic: bool,
-        /// Events that may wait. Default 50.
+        /// Most events that wait. Default 50.
         buffer_size: u32,
     },
 }
@@ -45,55 +45,55 @@ pub enum EventSink {
 pub struct FileEvents {
     /// The file.
     pub path: PathBuf,
-    /// Size in MiB at which it is renamed. Default 10.
+    /// Size in MiB at which the file is renamed. Default 10.
     pub max_size_mb: u32,
-    /// How many renamed ones are kept; 0 = all. Default 0.
+    /// Renamed files that are kept; 0 = all. Default 0.
     pub max_backups: u32,
-    /// Events that may wait. Default 10.
+    /// Most events that wait. Default 10.
     pub buffer_size: u32,
 }
 
 /// An AMQP queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueEvents {
-    /// Where it is.
+    /// The URL of the broker.
     pub url: String,
-    /// Its name.
+    /// The name of the queue.
     pub queue: String,
-    /// Whether it outlives the broker. Default true.
+    /// True if it outlives the broker. Default true.
     pub durable: bool,
-    /// Whether it is deleted when unused. Default false.
+    /// True if it is deleted when unused. Default false.
     pub auto_delete: bool,
-    /// Whether it is ours alone. Default false.
+    /// True if no other connection may use it. Default false.
     pub exclusive: bool,
-    /// Whether declaring it does not wait for an answer. Default false.
+    /// True if declaring it does not wait for an answer. Default false.
     pub no_wait: bool,
-    /// Events that may wait. Default 50.
+    /// Most events that wait. Default 50.
     pub buffer_size: u32,
 }
 
-/// A kind of events a handler gets.
+/// A kind of events for a handler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventSubscription {
-    /// The kind, as written; older names are kept, for events show them.
+    /// The kind as the file has it; older names are kept, because events show them.
     pub kind: String,
-    /// Which of the kind; empty = all.
+    /// The parts of the kind; empty = all.
     pub include: Vec<String>,
-    /// Whether they are sent by every controller of a cluster.
+    /// True if every controller of a cluster sends them.
     pub propagate_always: bool,
-    /// Whether the events of the parent kind come too.
+    /// True if events of the parent kind are included.
     pub include_parent_events: bool,
-    /// How often counts are taken. Default 5m.
+    /// The interval of counts. Default 5m.
     pub interval: Duration,
-    /// Regular expression on the source of metrics.
+    /// A regular expression for the source of metrics.
     pub source_filter: Option<String>,
-    /// Regular expression on the name of metrics.
+    /// A regular expression for the name of metrics.
     pub metric_filter: Option<String>,
-    /// Form of usage events.
+    /// The form of usage events.
     pub version: UsageVersion,
 }
 
-/// Form of usage events.
+/// The form of usage events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsageVersion {
     /// One event for each kind of usage.
@@ -102,7 +102,7 @@ pub enum UsageVersion {
     V3,
 }
 
-/// Kinds with the older names, and which parts of them there are.
+/// The kinds with their older names, and the parts of each.
 const KINDS: &[(&[&str], &[&str])] = &[
     (&["alert"], &[]),
     (&["cluster"], &[]),

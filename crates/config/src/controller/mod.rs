@@ -36,11 +36,11 @@ use crate::{
 /// A controller's configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ControllerConfig {
-    /// Who the controller is.
+    /// The identity of the controller.
     pub identity: IdentitySection,
-    /// Where the model lives.
+    /// The storage of the model.
     pub storage: Storage,
-    /// Where snapshots of the model may be written (`snapshots.folder`); none = where the model is.
+    /// Folder for snapshots of the model (`snapshots.folder`); none = the folder of the model.
     pub snapshot_folder: Option<PathBuf>,
     /// Name of the network in SPIFFE ids, without scheme; none = from the certificates.
     pub trust_domain: Option<String>,
@@ -54,13 +54,13 @@ pub struct ControllerConfig {
     pub edge: Option<EdgeConfig>,
     /// HTTP servers.
     pub web: Vec<WebServer>,
-    /// Where events go.
+    /// The sinks of events.
     pub events: Vec<EventHandler>,
     /// The check of the store.
     pub store_check: StoreCheck,
     /// Limits on changes.
     pub commands: CommandConfig,
-    /// How connect events are worked off.
+    /// The handling of connect events.
     pub connect_events: ConnectEventsConfig,
     /// Handshakes of all TLS listeners.
     pub tls: TlsConfig,
@@ -73,55 +73,55 @@ pub struct ControllerConfig {
 /// The health check of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreCheck {
-    /// How often. Default 30s.
+    /// The interval. Default 30s.
     pub interval: Duration,
-    /// How long it may take. Default 20s.
+    /// Time limit of a check. Default 20s.
     pub timeout: Duration,
-    /// Wait before the first. Default 30s.
+    /// Wait before the first check. Default 30s.
     pub initial_delay: Duration,
 }
 
 /// Limits on changes of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandConfig {
-    /// Whether changes are limited at all. Default true.
+    /// True if changes are limited. Default true.
     pub limited: bool,
-    /// Changes that may wait before callers are told to come back. 10..=2^32-1, default 100.
+    /// Most changes that wait before callers are told to try again. 10..=2^32-1, default 100.
     pub max_queued: u32,
-    /// Whether changes of no urgency wait in a queue of their own. Default true.
+    /// True if changes that are not urgent wait in a queue of their own. Default true.
     pub background: bool,
     /// Length of that queue. 10..=1073741823, default 1000.
     pub background_queue: u32,
-    /// Whether it drops when it is full. Default false.
+    /// True if that queue drops changes when it is full. Default false.
     pub background_drop_when_full: bool,
-    /// Delay of urgent changes above which the others wait. Default 50ms.
+    /// Delay of urgent changes above which the other changes wait. Default 50ms.
     pub background_delay_threshold: Duration,
 }
 
-/// How connect events of routers are worked off.
+/// The handling of connect events of routers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectEventsConfig {
-    /// Events of one router that may wait. Default 5.
+    /// Most events of one router that wait. Default 5.
     pub queue_size: u32,
-    /// A worker without work ends after so long. Default 30s.
+    /// A worker without work ends after this long. Default 30s.
     pub idle_time: Duration,
 }
 
 /// Handshakes of all TLS listeners of the process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TlsConfig {
-    /// How long one may take. Default 5s.
+    /// Time limit of a handshake. Default 5s.
     pub handshake_timeout: Duration,
-    /// How many may be under way. Off by default; not used by routers.
+    /// Limit on handshakes under way. Off by default; not used by routers.
     pub rate_limiter: RateLimiter,
 }
 
 /// The data model of routers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouterDataModelConfig {
-    /// Changes that are kept for routers that come back. At least 10, default 10000.
+    /// Changes that are kept for routers that reconnect. At least 10, default 10000.
     pub log_size: u32,
-    /// Changes that may wait for one router. Default 1000.
+    /// Most changes that wait for one router. Default 1000.
     pub listener_buffer_size: u32,
 }
 
@@ -134,7 +134,7 @@ impl ControllerConfig {
         Self::examine_path(path)?.accept()
     }
 
-    /// Reads a file to its end, with the variables of the process, whatever is wrong with it.
+    /// Reads a file to its end, with the variables of the process, whatever mistakes it has.
     ///
     /// # Errors
     /// When it cannot be read or is not YAML.
@@ -142,7 +142,7 @@ impl ControllerConfig {
         Self::examine(&file::read(path)?, path, &ProcessEnvironment)
     }
 
-    /// Reads the text of a file. The path is for messages and for defaults that lie beside it.
+    /// Reads the text of a file. The path is used in messages, and for defaults in the same folder.
     ///
     /// # Errors
     /// When it is not YAML, or its contents are not acceptable.
@@ -154,7 +154,7 @@ impl ControllerConfig {
         Self::examine(text, path, environment)?.accept()
     }
 
-    /// Reads the text of a file to its end, whatever is wrong with it.
+    /// Reads the text of a file to its end, whatever mistakes it has.
     ///
     /// # Errors
     /// When it is not YAML.
@@ -174,7 +174,7 @@ impl ControllerConfig {
         let edge = root.section("edge");
         let edge = edge.is_present().then(|| EdgeConfig::read(&edge));
         let side = Side::Controller { edge: edge.is_some() };
-        // Sample extension, and metrics sinks of long ago.
+        // An extension of examples, and sinks for metrics of early releases.
         root.ignore(&["example", "metrics"]);
         let config = Self {
             identity: if identity.is_present() {
@@ -213,7 +213,7 @@ impl ControllerConfig {
         config
     }
 
-    /// What only holds between sections.
+    /// Checks values of different sections against each other.
     fn check(&self, root: &Section<'_>) {
         if matches!(self.storage, Storage::Cluster(_)) && self.ctrl.advertise_address.is_none() {
             root.problem(

@@ -11,38 +11,38 @@ use crate::{
 /// Paths and circuits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NetworkConfig {
-    /// How often the network is looked over. Default 60s.
+    /// The interval of checks of the network. Default 60s.
     pub cycle: Duration,
-    /// How long making a route may take. Default 10s.
+    /// Time limit of a route. Default 10s.
     pub route_timeout: Duration,
-    /// Further tries at making a circuit. Default 2.
+    /// Further attempts at making a circuit. Default 2.
     pub create_circuit_retries: u32,
-    /// How long a link may be announced and not be there. Default 10s.
+    /// How long an announced link may be missing. Default 10s.
     pub pending_link_timeout: Duration,
-    /// Least cost of passing a router. 0..=65535, default 10.
+    /// Lowest cost of a router on a path. 0..=65535, default 10.
     pub min_router_cost: u16,
-    /// Within this a second connection of the same router is refused; 0 = it takes over.
-    /// Default 1m.
+    /// The time after a connect in which a second connection of the same router is refused; 0 = it
+    /// replaces the first. Default 1m.
     pub router_connect_churn_limit: Duration,
-    /// Latency that a link counts with before one was measured. Default 65s.
+    /// Latency of a link that was not measured yet. Default 65s.
     pub initial_link_latency: Duration,
-    /// How often metrics are reported. Default 1m.
+    /// The interval of reports of metrics. Default 1m.
     pub metrics_report_interval: Duration,
     /// Age at which metrics of an interval are complete. Default 80s.
     pub interval_age_threshold: Duration,
-    /// Share of circuits that may be rerouted in one look. Default 0.02.
+    /// Share of circuits that may be rerouted in one check. Default 0.02.
     pub smart_reroute_fraction: f64,
-    /// Most circuits rerouted in one look. Default 4.
+    /// Most circuits rerouted in one check. Default 4.
     pub smart_reroute_cap: u32,
-    /// Least gain of a new path. Default 15.
+    /// Smallest gain of a new path. Default 15.
     pub smart_min_cost_delta: u32,
-    /// Messages to routers that may wait. 0..=1000000, default 100.
+    /// Most messages to routers that wait. 0..=1000000, default 100.
     pub router_messaging_queue: u32,
     /// Workers that send them. 1..=10000, default 100.
     pub router_messaging_workers: u32,
     /// Names or ids of routers whose own bindings (`transport`, `proxy`) may dial and host every
-    /// service; `*` = all routers. Default none: those that the policies of a router's tunneler
-    /// allow.
+    /// service; `*` = all routers. Default none: only services that the policies of a router's
+    /// tunneler allow.
     pub unrestricted_bindings: Vec<String>,
 }
 
@@ -80,40 +80,40 @@ impl NetworkConfig {
 /// The control plane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ControlConfig {
-    /// Where routers and other controllers connect. None only in a file that is refused.
+    /// The address for routers and other controllers. None only in a file that is refused.
     pub listener: Option<Address>,
     /// Options of the channels.
     pub options: ChannelOptions,
-    /// What routers and other controllers are told; required in a cluster.
+    /// The address that routers and other controllers are told; required in a cluster.
     pub advertise_address: Option<Address>,
-    /// Where routers are told to go from now on.
+    /// The address that routers are told to use from now on.
     pub new_listener: Option<Address>,
     /// Heartbeats to routers.
     pub router_heartbeats: Heartbeats,
     /// Heartbeats to other controllers.
     pub peer_heartbeats: Heartbeats,
-    /// Dialing of routers that listen for controllers.
+    /// Dials to routers that listen for controllers.
     pub dialer: ControlDialer,
 }
 
-/// Dialing of routers that listen for controllers.
+/// Dials to routers that listen for controllers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ControlDialer {
-    /// Default false.
+    /// True if such routers are dialed. Default false.
     pub enabled: bool,
-    /// Groups, one of which a router's listener must have. Default `default`.
+    /// Groups; a router's listener must have one of them. Default `default`.
     pub groups: Vec<String>,
     /// Wait before the first dial. Default 30s.
     pub dial_delay: Duration,
-    /// Default 1s.
+    /// Shortest wait between dials. Default 1s.
     pub min_retry_interval: Duration,
-    /// Default 5m.
+    /// Longest wait between dials. Default 5m.
     pub max_retry_interval: Duration,
-    /// A connection that breaks within this counts as failed. Default 5s.
+    /// A connection that closes within this time counts as failed. Default 5s.
     pub fast_failure_window: Duration,
-    /// Default 1.5.
+    /// Factor from one wait to the next. Default 1.5.
     pub retry_backoff_factor: f64,
-    /// Read and checked only. At least 1, default 32.
+    /// Read and checked, without effect. At least 1, default 32.
     pub queue_size: u32,
     /// Dials at once. At least 1, default 10.
     pub max_workers: u32,

@@ -1,26 +1,26 @@
-//! Names that certificates of routers may carry (`edge.enrollment.edgeRouter`).
+//! Names that certificates of routers may have (`edge.enrollment.edgeRouter`).
 
 use std::net::IpAddr;
 
 use super::edge::{Network, is_hostname};
 use crate::section::Section;
 
-/// Names that certificates of routers may carry, beside what holds for every router.
+/// Names that certificates of routers may have, beside the rules for every router.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RouterNames {
     /// Names and addresses that no router gets (`refusedNames`).
     pub refused: Vec<NameRule>,
-    /// Names and addresses of the controller that routers may have too, because they run beside it
-    /// (`sharedNames`).
+    /// Names and addresses of the controller that routers may have too, because they run on its
+    /// machine (`sharedNames`).
     pub shared: Vec<NameRule>,
 }
 
-/// A name or address, or many of them.
+/// A rule for one name or address, or for several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameRule {
     /// A host name, or `*.suffix`, in lower case without final dot.
     Host(String),
-    /// An address, or all of a network.
+    /// An address, or all addresses of a network.
     Network(Network),
 }
 
@@ -40,7 +40,7 @@ impl NameRule {
         is_hostname(name.strip_prefix("*.").unwrap_or(&name)).then_some(Self::Host(name))
     }
 
-    /// Whether it means an address.
+    /// True if the rule has this address.
     #[must_use]
     pub fn covers(&self, address: IpAddr) -> bool {
         match self {
@@ -49,7 +49,7 @@ impl NameRule {
         }
     }
 
-    /// Whether it means a name, or a name out of a `*.suffix`.
+    /// True if the rule has this name, or a name of this `*.suffix`.
     #[must_use]
     pub fn meets(&self, name: &str) -> bool {
         match self {
@@ -59,7 +59,7 @@ impl NameRule {
     }
 }
 
-/// Whether two names, each of which may be `*.suffix`, can mean the same host.
+/// True if two names, each of which may be `*.suffix`, can mean the same host.
 fn overlap(one: &str, other: &str) -> bool {
     let below = |name: &str, suffix: &str| {
         name.strip_suffix(suffix).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))

@@ -1,10 +1,10 @@
-//! Where the model lives: `db` or `cluster` (docs/protocol/config.md 4.1, 4.4).
+//! The storage of the model: `db` or `cluster` (docs/protocol/config.md 4.1, 4.4).
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::{rate_limiter::RateLimiter, section::Section};
 
-/// Where the model lives.
+/// The storage of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Storage {
     /// `db`: in one file.
@@ -18,60 +18,60 @@ pub enum Storage {
 pub struct ClusterConfig {
     /// Directory with the data.
     pub data_dir: PathBuf,
-    /// Whether this controller prefers to lead.
+    /// True if this controller prefers to lead.
     pub preferred_leader: bool,
-    /// Whether the process restarts itself after receiving a snapshot.
+    /// True if the process restarts after receiving a snapshot.
     pub restart_self_on_snapshot: bool,
-    /// How long applying a change may take. Default 5s.
+    /// Time limit for applying a change. Default 5s.
     pub apply_timeout: Duration,
-    /// Default 5s.
+    /// Time without a leader before an election. Default 5s.
     pub election_timeout: Duration,
-    /// Default 3s.
+    /// Time without a heartbeat of the leader before it counts as lost. Default 3s.
     pub heartbeat_timeout: Duration,
-    /// Default 3s.
+    /// Time without a majority after which a leader steps down. Default 3s.
     pub leader_lease_timeout: Duration,
-    /// None = the engine's own.
+    /// Longest wait before a commit is passed on; none = the engine's default.
     pub commit_timeout: Option<Duration>,
-    /// How often a snapshot is considered. Default 2m.
+    /// The interval at which a snapshot is considered. Default 2m.
     pub snapshot_interval: Duration,
-    /// Changes after which one is made. Default 500.
+    /// Changes after which a snapshot is made. Default 500.
     pub snapshot_threshold: u64,
-    /// Changes kept behind a snapshot. Default 500.
+    /// Changes that are kept after a snapshot. Default 500.
     pub trailing_logs: u64,
-    /// None = the engine's own.
+    /// Most changes in one message; none = the engine's default.
     pub max_append_entries: Option<u32>,
-    /// A warning is logged after so long without leader. At least 10s, default 1m.
+    /// A warning is logged after this long without a leader. At least 10s, default 1m.
     pub warn_when_leaderless_for: Duration,
-    /// Level of the engine's log; empty = as the process.
+    /// Level of the engine's log; empty = that of the process.
     pub log_level: String,
     /// File for the engine's log.
     pub log_file: Option<PathBuf>,
-    /// Changes that may wait to be applied. Default 250.
+    /// Most changes that wait to be applied. Default 250.
     pub command_queue: u32,
     /// Limit on changes under way.
     pub rate_limiter: RateLimiter,
-    /// How other controllers are dialed.
+    /// The dials to other controllers.
     pub dialer: ClusterDialer,
-    /// How long an address that is no member stays known. Default 1m.
+    /// How long an address without a member is remembered. Default 1m.
     pub non_member_grace: Duration,
 }
 
-/// How other controllers are dialed.
+/// The dials to other controllers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterDialer {
-    /// Default 1s.
+    /// Shortest wait between dials. Default 1s.
     pub min_retry_interval: Duration,
-    /// Default 1m.
+    /// Longest wait between dials. Default 1m.
     pub max_retry_interval: Duration,
-    /// Default 2.
+    /// Factor from one wait to the next. Default 2.
     pub retry_backoff_factor: f64,
-    /// A connection that breaks within this counts as failed. Default 30s.
+    /// A connection that closes within this time counts as failed. Default 30s.
     pub fast_failure_window: Duration,
-    /// Default 10s.
+    /// Time limit of a dial. Default 10s.
     pub dial_timeout: Duration,
-    /// Default 30s.
+    /// The interval at which members without a connection are looked for. Default 30s.
     pub scan_interval: Duration,
-    /// Default 5s.
+    /// The interval at which due dials are looked for. Default 5s.
     pub queue_check_interval: Duration,
 }
 

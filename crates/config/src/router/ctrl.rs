@@ -1,4 +1,4 @@
-//! How controllers are reached: `ctrl` (docs/protocol/config.md 5.3).
+//! The connections to controllers: `ctrl` (docs/protocol/config.md 5.3).
 
 use std::{
     path::{Path, PathBuf},
@@ -12,40 +12,41 @@ use crate::{
     section::{Item, Section},
 };
 
-/// How controllers are reached.
+/// The connections to controllers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CtrlConfig {
-    /// Where controllers are. The endpoints file wins over it; empty = only the file knows.
+    /// The addresses of controllers. The endpoints file comes first; empty = only that file is
+    /// used.
     pub endpoints: Vec<Address>,
     /// Name of an interface, or an address of one, from which controllers are dialed.
     pub bind: Option<String>,
-    /// How long a request to a controller may take. Default 5s.
+    /// Time limit of a request to a controller. Default 5s.
     pub default_request_timeout: Duration,
-    /// The process ends if no controller was reached for so long after start; none = never.
-    /// Default 30s.
+    /// The process ends if no controller was reached within this time after the start; none =
+    /// never. Default 30s.
     pub startup_timeout: Option<Duration>,
     /// Options of the channels.
     pub options: ChannelOptions,
     /// Heartbeats to controllers.
     pub heartbeats: Heartbeats,
-    /// Limit on requests that may wait, such as making terminators.
+    /// Limit on requests that wait, such as those for terminators.
     pub rate_limiter: RateLimiter,
-    /// Where endpoints that a controller sent are kept. Default `endpoints.yml` beside the file.
+    /// The file for addresses that a controller sent. Default `endpoints.yml` beside the file.
     pub endpoints_file: PathBuf,
-    /// Where controllers connect to this router.
+    /// Listeners for controllers that dial this router.
     pub listeners: Vec<CtrlListener>,
 }
 
-/// Where controllers connect to a router.
+/// A listener for controllers that dial this router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CtrlListener {
-    /// Where the router listens.
+    /// The address to listen on.
     pub bind: Address,
-    /// What controllers are told. Default `bind`.
+    /// The address that controllers are told. Default `bind`.
     pub advertise: Address,
-    /// Read and checked only: controllers are told addresses.
+    /// Read and checked, without effect: controllers are told addresses.
     pub bind_interface: Option<String>,
-    /// Default `default`.
+    /// The listener's groups. Default `default`.
     pub groups: Vec<String>,
     /// Options of the channels.
     pub options: ChannelOptions,
@@ -59,7 +60,7 @@ impl CtrlConfig {
         }
         section.ignore(&["ha"]);
         let options = section.section("options");
-        // Heartbeats beside the channel options count where the section of their own is silent.
+        // Heartbeats among the channel options count if the section of their own does not set them.
         let beside = Heartbeats::read(&options, &Heartbeats::default());
         let limiter = section.section("rateLimiter");
         let file = section.text("endpointsFile").filter(|path| !path.is_empty());
@@ -130,7 +131,7 @@ fn listener(item: &Item<'_>) -> Option<CtrlListener> {
     Some(CtrlListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
 }
 
-/// Names of groups; none is `default`.
+/// The names of groups; without any, `default`.
 pub(super) fn groups(section: &Section<'_>) -> Vec<String> {
     let groups = section.texts("groups");
     section.describe("groups", "list of strings", "[default]", "");

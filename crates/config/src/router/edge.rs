@@ -1,4 +1,4 @@
-//! Edge functions of a router: `edge`, and what it asks for in certificates: `csr`
+//! Edge functions of a router: `edge`, and the names for its certificates: `csr`
 //! (docs/protocol/config.md 5.8).
 
 use std::{
@@ -13,17 +13,17 @@ use crate::{address::HostPort, section::Section};
 /// Edge functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouterEdgeConfig {
-    /// Where the data model is kept. Default the path of the file with `.proto.gzip`.
+    /// The file of the data model. Default the path of the configuration file with `.proto.gzip`.
     pub db: PathBuf,
-    /// How often it is written. At least 30s, default 30s.
+    /// The interval at which the data model is written. At least 30s, default 30s.
     pub db_save_interval: Duration,
-    /// How often sessions in use are reported. 10s..=60s, default 60s.
+    /// The interval at which sessions in use are reported. 10s..=60s, default 60s.
     pub heartbeat_interval: Duration,
-    /// Sessions that are checked in one request. Default 1000.
+    /// Sessions that one request checks. Default 1000.
     pub session_validate_chunk: u32,
     /// Shortest wait between such requests. Default 250ms.
     pub session_validate_min_interval: Duration,
-    /// Longest wait. Default 1500ms.
+    /// Longest wait between such requests. Default 1500ms.
     pub session_validate_max_interval: Duration,
     /// A proxy to the controller's API.
     pub api_proxy: Option<ApiProxy>,
@@ -32,13 +32,13 @@ pub struct RouterEdgeConfig {
 /// A proxy to the controller's API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiProxy {
-    /// Where it listens.
+    /// The address to listen on.
     pub listener: HostPort,
-    /// Where the API is.
+    /// The address of the API.
     pub upstream: HostPort,
 }
 
-/// What is asked for in certificates.
+/// The names for the router's certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CsrConfig {
     /// Country.
@@ -95,7 +95,7 @@ fn default_db(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Whole seconds; outside the bounds a fixed number takes their place.
+/// Whole seconds; a fixed number replaces a value outside of the bounds.
 fn seconds(
     section: &Section<'_>,
     key: &'static str,

@@ -1,4 +1,4 @@
-//! The file in which a router keeps the controllers it was told of (docs/protocol/config.md 5.3).
+//! The file in which a router keeps the addresses of controllers (docs/protocol/config.md 5.3).
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::{
 pub struct EndpointsFile {
     /// Addresses of all controllers.
     pub endpoints: Vec<String>,
-    /// The same by controller; may be empty in older files.
+    /// Addresses by controller; may be empty in older files.
     pub controllers: Vec<ControllerEndpoints>,
 }
 
@@ -26,7 +26,7 @@ pub struct ControllerEndpoints {
     pub endpoints: Vec<Endpoint>,
 }
 
-/// An address with the groups it is for.
+/// An address, and the groups that use it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Endpoint {
     /// The address, with type.
@@ -36,8 +36,8 @@ pub struct Endpoint {
 }
 
 impl EndpointsFile {
-    /// Reads the text of a file; none if it is not such a file or names no controller, and the
-    /// configuration counts.
+    /// Reads the text of a file; none if it is not such a file or names no controller, so that the
+    /// configuration is used instead.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         if text.len() > crate::MAX_FILE_BYTES {

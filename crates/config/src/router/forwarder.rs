@@ -7,40 +7,40 @@ use crate::{duration, section::Section};
 /// Circuits in a router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwarderConfig {
-    /// Wait between reports of faulted circuits; none = they are not reported. Default 15s.
+    /// Interval of reports of faulted circuits; none = they are not reported. Default 15s.
     pub fault_tx_interval: Option<Duration>,
-    /// After so long without payload a circuit is idle. Default 60s.
+    /// The time without payloads after which a circuit is idle. Default 60s.
     pub idle_circuit_timeout: Duration,
-    /// Wait between reports of idle circuits; none = they are not reported. Default 60s.
+    /// Interval of reports of idle circuits; none = they are not reported. Default 60s.
     pub idle_tx_interval: Option<Duration>,
-    /// Link dials that may wait. 1..=10000, default 1000.
+    /// Most link dials that wait. 1..=10000, default 1000.
     pub link_dial_queue: u32,
-    /// Link dials at once. 1..=10000, default 32.
+    /// Most link dials at once. 1..=10000, default 32.
     pub link_dial_workers: u32,
-    /// Rate limited requests that may wait. 1..=50000, default 5000.
+    /// Most rate limited requests that wait. 1..=50000, default 5000.
     pub rate_limited_queue: u32,
-    /// Rate limited requests at once. 1..=10000, default 5.
+    /// Most rate limited requests at once. 1..=10000, default 5.
     pub rate_limited_workers: u32,
     /// Wait before an idle circuit is un-routed. Default 5s.
     pub xgress_close_check_interval: Duration,
     /// Wait before an application is dialed. Default 0.
     pub xgress_dial_dwell_time: Duration,
-    /// Dials of applications that may wait. 1..=10000, default 1000.
+    /// Most dials of applications that wait. 1..=10000, default 1000.
     pub xgress_dial_queue: u32,
-    /// Dials of applications at once. 1..=10000, default 128.
+    /// Most dials of applications at once. 1..=10000, default 128.
     pub xgress_dial_workers: u32,
-    /// An application's connection ends when the application leaves what it was sent unanswered for
-    /// so long, or takes nothing of what waits for it; none = it may take nothing for as long as
-    /// its circuit lives. Default 30s.
+    /// An application's connection ends when the application leaves sent data unacknowledged for
+    /// this long, or accepts none of the waiting data; none = it may accept nothing while its
+    /// circuit lives. Default 30s.
     pub xgress_user_timeout: Option<Duration>,
-    /// Wait between probes of link latency beside heartbeats; none = no probes. Default none, at
+    /// Interval of probes of link latency beside heartbeats; none = no probes. Default none, at
     /// least 1s.
     pub latency_probe_interval: Option<Duration>,
-    /// A link without answers for so long is closed. At least 5s, default 1m.
+    /// A link without answers for this long is closed. At least 5s, default 1m.
     pub unresponsive_link_timeout: Duration,
 }
 
-/// 24 days in ms, the longest that the system takes for a socket.
+/// 24 days in ms, the longest time that the system accepts for a socket.
 const MAX_MS: i64 = i32::MAX as i64;
 
 impl ForwarderConfig {
@@ -87,7 +87,7 @@ fn unless_zero(duration: Duration) -> Option<Duration> {
     (!duration.is_zero()).then_some(duration)
 }
 
-/// Generated files hold 0, or small numbers that were meant as seconds.
+/// Generated files have 0, or small numbers that mean seconds.
 fn latency_probe_interval(section: &Section<'_>) -> Option<Duration> {
     let ms: u64 = section.int_clamped("latencyProbeInterval", 0, 0..=MAX_MS);
     if (1..1000).contains(&ms) {

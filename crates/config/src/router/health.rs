@@ -7,17 +7,17 @@ use crate::section::Section;
 /// Health checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChecks {
-    /// How often the controller is pinged. Default 30s.
+    /// The interval of pings to the controller. Default 30s.
     pub ctrl_ping_interval: Duration,
-    /// How long an answer may take. Default 15s.
+    /// Time limit of an answer. Default 15s.
     pub ctrl_ping_timeout: Duration,
     /// Wait before the first ping. Default 15s.
     pub ctrl_ping_initial_delay: Duration,
-    /// How often links are looked at. Default 5s.
+    /// The interval of checks of links. Default 5s.
     pub link_interval: Duration,
-    /// Wait before the first look. Default 1s.
+    /// Wait before the first check of links. Default 1s.
     pub link_initial_delay: Duration,
-    /// Links below which the check fails. Default 0: it never does.
+    /// The number of links below which the check fails. Default 0: it never fails.
     pub min_links: u32,
 }
 
@@ -39,15 +39,15 @@ impl HealthChecks {
 /// Reports of metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsConfig {
-    /// How often metrics go to the controller. Default 1m.
+    /// The interval of reports to the controller. Default 1m.
     pub report_interval: Duration,
     /// Age at which an interval of usage is complete. Default 80s.
     pub interval_age_threshold: Duration,
-    /// Reports that may wait. Default 10.
+    /// Most reports that wait. Default 10.
     pub message_queue: u32,
-    /// Events of usage that may wait. At least 16, default 256.
+    /// Most events of usage that wait. At least 16, default 256.
     pub event_queue: u32,
-    /// Whether the delay of payloads inside the router is measured. Default false.
+    /// True if the delay of payloads inside the router is measured. Default false.
     pub data_delay: bool,
 }
 
@@ -67,13 +67,13 @@ impl MetricsConfig {
 /// Events of connecting identities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectEvents {
-    /// Default true.
+    /// True if they are sent. Default true.
     pub enabled: bool,
-    /// How long events are gathered. 250ms..=10m, default 3s.
+    /// The interval at which changes are sent. 250ms..=10m, default 3s.
     pub batch_interval: Duration,
-    /// How often everything is sent again. 1s..=24h, default 5m.
+    /// The interval at which all identities are sent again. 1s..=24h, default 5m.
     pub full_sync_interval: Duration,
-    /// Events that may wait. 0..=10000000, default 100000.
+    /// Most events that wait. 0..=10000000, default 100000.
     pub max_queued: u32,
 }
 
@@ -107,11 +107,11 @@ impl ConnectEvents {
 /// Reports of network interfaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterfaceDiscovery {
-    /// Default true.
+    /// True if they are sent. Default true.
     pub enabled: bool,
-    /// How often interfaces are looked at. Default 1m.
+    /// The interval at which interfaces are read. Default 1m.
     pub check_interval: Duration,
-    /// They are reported at least so often. Default 24h.
+    /// The longest time between two reports. Default 24h.
     pub min_report_interval: Duration,
 }
 

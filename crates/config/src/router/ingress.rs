@@ -1,24 +1,24 @@
-//! Listeners for programs that know nothing of the network: `transport`, `proxy` and their forms for
-//! datagrams (docs/protocol/config.md 5.6, docs/protocol/data-plane.md 11).
+//! Listeners for programs without an SDK: `transport`, `proxy` and their forms for datagrams
+//! (docs/protocol/config.md 5.6, docs/protocol/data-plane.md 11).
 
 use std::{fmt, str::FromStr};
 
 use crate::{address::HostPort, section::Section, xgress_options::XgressOptions};
 
-/// A listener that takes plain connections or datagrams and makes a circuit of each conversation.
+/// A listener that makes a circuit for each connection or conversation in datagrams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IngressListener {
-    /// Where it listens.
+    /// The address to listen on.
     pub address: IngressAddress,
-    /// Name or id of the service that everybody reaches (`proxy`, `proxy_udp`); none = who connects
-    /// says it first (`transport`, `transport_udp`).
+    /// Name or id of the service for all clients (`proxy`, `proxy_udp`); none = each client names
+    /// one first (`transport`, `transport_udp`).
     pub service: Option<String>,
     /// Flow control of its circuits.
     pub options: XgressOptions,
 }
 
 impl IngressListener {
-    /// The binding, as the file names it.
+    /// The binding's name in the file.
     #[must_use]
     pub fn binding(&self) -> &'static str {
         match (&self.service, self.address.kind.is_datagram()) {
@@ -30,12 +30,12 @@ impl IngressListener {
     }
 }
 
-/// What is spoken at an [`IngressAddress`].
+/// The protocol at an [`IngressAddress`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IngressKind {
     /// TCP.
     Tcp,
-    /// TLS with the router's server certificate; data is plain behind it.
+    /// TLS with the router's server certificate; the data inside is not encrypted further.
     Tls,
     /// Datagrams.
     Udp,
@@ -54,7 +54,7 @@ impl IngressKind {
         ("udp6", Self::Udp6),
     ];
 
-    /// Whether conversations are of datagrams.
+    /// True for datagrams.
     #[must_use]
     pub fn is_datagram(self) -> bool {
         matches!(self, Self::Udp | Self::Udp4 | Self::Udp6)
@@ -67,10 +67,10 @@ impl IngressKind {
     }
 }
 
-/// Where a listener takes plain connections or datagrams: `tcp:host:port`, `udp4:host:port`.
+/// The address of a listener for connections or datagrams: `tcp:host:port`, `udp4:host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IngressAddress {
-    /// What is spoken there.
+    /// The protocol.
     pub kind: IngressKind,
     /// Host and port; an empty host is every address of the machine.
     pub at: HostPort,

@@ -17,49 +17,49 @@ const MAX_MANAGED: usize = 64;
 /// Links to other routers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkConfig {
-    /// Where other routers connect.
+    /// Listeners for other routers.
     pub listeners: Vec<LinkListener>,
-    /// How other routers are dialed. Empty = none is dialed.
+    /// Dialers of other routers. Empty = none is dialed.
     pub dialers: Vec<LinkDialer>,
     /// Heartbeats of links.
     pub heartbeats: Heartbeats,
-    /// Payloads that may wait to be sent. Default 128.
+    /// Most payloads that wait to be sent. Default 128.
     pub payload_queue: u32,
-    /// Acknowledgments that may wait to be sent. Default 64.
+    /// Most acks that wait to be sent. Default 64.
     pub ack_queue: u32,
 }
 
-/// Where other routers connect.
+/// A listener for other routers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkListener {
-    /// Where the router listens.
+    /// The address to listen on.
     pub bind: Address,
-    /// What other routers are told. Default `bind`.
+    /// The address that other routers are told. Default `bind`.
     pub advertise: Address,
-    /// Interface that is reported; none = the one that owns the address.
+    /// The interface that is reported; none = the one with the address.
     pub bind_interface: Option<String>,
-    /// Default `default`.
+    /// The listener's groups. Default `default`.
     pub groups: Vec<String>,
     /// Options of the channels.
     pub options: ChannelOptions,
 }
 
-/// How other routers are dialed.
+/// A dialer of other routers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkDialer {
     /// Name of an interface, or an address of one, from which routers are dialed.
     pub bind: Option<String>,
-    /// Groups, one of which a listener must have. Default `default`.
+    /// Groups; a listener must have one of them. Default `default`.
     pub groups: Vec<String>,
     /// Connections for payloads. 1..=100, default 3.
     pub max_default_connections: u32,
-    /// Connections for acknowledgments. 0..=100, default 1.
+    /// Connections for acks. 0..=100, default 1.
     pub max_ack_connections: u32,
     /// Wait after start before the first dial. Default 3s.
     pub startup_delay: Duration,
     /// Waits between dials of a router that is connected to the controller.
     pub healthy_backoff: Backoff,
-    /// Waits between dials of one that is not.
+    /// Waits between dials of a router that is not connected to the controller.
     pub unhealthy_backoff: Backoff,
     /// Options of the channels.
     pub options: ChannelOptions,
@@ -108,11 +108,11 @@ impl Backoff {
 }
 
 impl LinkConfig {
-    /// Reads what a controller sets: the section in JSON, where `binding` may be left out. Answers it with
-    /// what there is to warn of. Nothing of this machine is put in, such as variables.
+    /// Reads the settings of a controller: the section as JSON, in which `binding` may be absent. Returns
+    /// them with the text of warnings. Variables of this machine are not replaced.
     ///
     /// # Errors
-    /// Says everything that is wrong with it.
+    /// The error names all mistakes.
     pub fn from_managed(json: &str, unresponsive: Duration) -> Result<(Self, String), String> {
         if json.len() > crate::MAX_FILE_BYTES {
             return Err(format!("it is longer than {} bytes", crate::MAX_FILE_BYTES));
@@ -142,15 +142,15 @@ impl LinkConfig {
         }
     }
 
-    /// Reads the section. A link may be silent for so long where it says nothing of that.
+    /// Reads the section. `unresponsive` is the longest silence of a link where the section sets none.
     pub(super) fn read(section: &Section<'_>, unresponsive: Duration) -> Self {
         Self::read_as(section, unresponsive, false)
     }
 
     fn read_as(section: &Section<'_>, unresponsive: Duration, managed: bool) -> Self {
         let heartbeats = section.section("heartbeats");
-        // A section without the key means 30s. Without a section it is as long as `forwarder`
-        // lets a link be silent, 60s by default.
+        // A section without the key means 30s. Without the section, the time is that of `forwarder`, 60s
+        // by default.
         let close = if heartbeats.is_present() { Duration::from_secs(30) } else { unresponsive };
         let default = Heartbeats { close_unresponsive: Some(close), ..Heartbeats::default() };
         Self {
@@ -209,7 +209,7 @@ fn listener(item: &Item<'_>, managed: bool) -> Option<LinkListener> {
     Some(LinkListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
 }
 
-/// An address, or host and port of the kind of `bind`.
+/// An address, or host and port with the protocol of `bind`.
 fn advertised(section: &Section<'_>, kind: AddressKind, text: &str) -> Option<Address> {
     if let Ok(HostPort { host, port }) = text.parse() {
         return Some(Address { kind, host, port });
@@ -229,7 +229,7 @@ fn dialer(item: &Item<'_>, managed: bool) -> Option<LinkDialer> {
     if !is_transport(&section, "dialers", managed) {
         return None;
     }
-    // Without split everything goes over one connection, unless numbers are given.
+    // Without split a link is one connection, unless numbers are given.
     let split = section.flag("split", true);
     let (default, ack) = if split { (3, 1) } else { (1, 0) };
     let (bind, interface) = (section.text("bind"), section.text("bindInterface"));

@@ -1,4 +1,4 @@
-//! Where clients connect and how applications are dialed: `listeners` and `dialers`
+//! Listeners for clients and dialers of applications: `listeners` and `dialers`
 //! (docs/protocol/config.md 5.5 to 5.7).
 
 use std::{path::PathBuf, time::Duration};
@@ -13,32 +13,32 @@ use crate::{
     xgress_options::XgressOptions,
 };
 
-/// How applications are dialed.
+/// A dialer of applications.
 #[derive(Debug, Clone, PartialEq)]
 pub struct XgressDialer {
-    /// Which dialer.
+    /// The binding.
     pub binding: DialerBinding,
     /// Flow control of its circuits.
     pub options: XgressOptions,
 }
 
-/// Dialers there are.
+/// The bindings of dialers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DialerBinding {
     /// TCP, TLS or UDP by the address of the terminator.
     Transport,
     /// UDP.
     TransportUdp,
-    /// Hosted by an SDK at this router.
+    /// SDKs that host at this router.
     Edge,
-    /// As `transport`, for services of edge identities.
+    /// Like `transport`, for services of edge identities.
     EdgeTransport,
-    /// Hosted by the tunneler of this router.
+    /// The tunneler of this router.
     Tunnel,
 }
 
 impl DialerBinding {
-    /// As files name it.
+    /// The name in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,27 +51,27 @@ impl DialerBinding {
     }
 }
 
-/// Where clients connect.
+/// A listener for clients.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Listener {
-    /// SDKs.
+    /// For SDKs.
     Edge(EdgeListener),
     /// The tunneler.
     Tunnel(Box<TunnelOptions>),
-    /// Programs that know nothing of the network.
+    /// For programs without an SDK.
     Ingress(IngressListener),
 }
 
 /// A listener for SDKs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeListener {
-    /// Where it listens, `tls` or `wss`.
+    /// The address to listen on, `tls` or `wss`.
     pub address: Address,
-    /// What SDKs are told.
+    /// The address that SDKs are told.
     pub advertise: HostPort,
-    /// How long a service session may take to be known. Default 5s.
+    /// Longest wait for an unknown service session. Default 5s.
     pub lookup_session_timeout: Duration,
-    /// How long an API session may take to be known. Default 5s.
+    /// Longest wait for an unknown API session. Default 5s.
     pub lookup_api_session_timeout: Duration,
     /// Options of the channels.
     pub channel: ChannelOptions,
@@ -82,43 +82,43 @@ pub struct EdgeListener {
 /// The tunneler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TunnelOptions {
-    /// What it does.
+    /// The mode.
     pub mode: TunnelMode,
-    /// Resolvers; `udp://host:port` or `file://path`. Empty = no DNS. Default
-    /// `udp://127.0.0.1:53`.
+    /// The DNS server and the hosts file: `udp://host:port` or `file://path`. Empty = no DNS.
+    /// Default `udp://127.0.0.1:53`.
     pub resolver: Vec<String>,
-    /// Addresses given to intercepted names. Default `100.64.0.1/10`.
+    /// The range of addresses for intercepted names. Default `100.64.0.1/10`.
     pub dns_range: Network,
-    /// Whom names that are not ours are asked of.
+    /// The servers that are asked for other names.
     pub dns_upstream: Vec<String>,
-    /// How several of them are used.
+    /// The order in which they are asked.
     pub dns_upstream_mode: DnsUpstreamMode,
-    /// What is answered where there is no answer.
+    /// The answer for names that cannot be looked up.
     pub dns_unanswerable: DnsUnanswerable,
-    /// Interfaces whose traffic is intercepted too.
+    /// Further interfaces whose traffic is intercepted.
     pub lan_interfaces: Vec<String>,
-    /// Services and the ports they are offered at; empty unless the mode is `proxy`.
+    /// Services with their ports; empty unless the mode is `proxy`.
     pub services: Vec<ProxiedService>,
-    /// Datagram flows end after so long without traffic; none = built in.
+    /// Conversations in datagrams end after this long without any; none = the default.
     pub udp_idle_timeout: Option<Duration>,
-    /// How often that is looked at; none = built in.
+    /// The interval at which idle conversations are looked for; none = the default.
     pub udp_check_interval: Option<Duration>,
     /// Flow control of its circuits.
     pub options: XgressOptions,
 }
 
-/// A service that a tunneler offers at a port of its machine.
+/// A service and its port of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxiedService {
     /// Name of the service.
     pub name: String,
     /// The port.
     pub port: u16,
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: ProxyProtocol,
 }
 
-/// What is spoken at a port.
+/// The protocol of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyProtocol {
     /// TCP.
@@ -127,34 +127,34 @@ pub enum ProxyProtocol {
     Udp,
 }
 
-/// What the tunneler does. Every mode hosts services.
+/// The mode of the tunneler. Every mode hosts services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TunnelMode {
     /// Hosts only.
     Host,
-    /// Intercepts traffic of the system; with a program that diverts it, if one is given.
+    /// Intercepts traffic of the system, by a program that diverts it, if one is given.
     Tproxy(Option<PathBuf>),
-    /// Listens at ports.
+    /// Listens on ports.
     Proxy,
 }
 
-/// How several upstream resolvers are used.
+/// The order in which upstream resolvers are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DnsUpstreamMode {
-    /// All at once, the first answer wins.
+    /// All at once, and the first answer counts.
     Parallel,
     /// One after the other.
     Serial,
     /// The first, others when it fails.
     Failover,
-    /// Any.
+    /// A random one.
     Random,
 }
 
-/// What is answered where there is no answer.
+/// The answer for names that cannot be looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DnsUnanswerable {
-    /// Nothing.
+    /// No answer.
     Timeout,
     /// SERVFAIL.
     Servfail,
@@ -162,9 +162,8 @@ pub enum DnsUnanswerable {
     Refused,
 }
 
-/// Reads `dialers`; of several with one binding the last counts. A binding that no terminator names
-/// is never looked for, so a name nobody knows is no reason to refuse the file (the original takes
-/// any).
+/// Reads `dialers`; of several with one binding the last counts. An unknown binding is no mistake,
+/// because no terminator names it (the original accepts any).
 pub(super) fn read_dialers(root: &Section<'_>) -> Vec<XgressDialer> {
     let mut out: Vec<XgressDialer> = Vec::new();
     for item in root.list("dialers") {
@@ -179,10 +178,10 @@ pub(super) fn read_dialers(root: &Section<'_>) -> Vec<XgressDialer> {
     out
 }
 
-/// What `dialers` may name.
+/// The bindings that `dialers` may name.
 const DIALER_WORDS: [&str; 7] =
     ["transport", "transport_udp", "edge", "edge_transport", "tunnel", "proxy", "proxy_udp"];
-/// What `listeners` may name.
+/// The bindings that `listeners` may name.
 const LISTENER_WORDS: [&str; 6] =
     ["edge", "tunnel", "transport", "transport_udp", "proxy", "proxy_udp"];
 
@@ -217,7 +216,7 @@ fn dialer_binding(section: &Section<'_>, name: &str) -> Option<DialerBinding> {
     None
 }
 
-/// Reads `listeners`. With `edge` one of them must be for SDKs.
+/// Reads `listeners`. With the section `edge` one of them must be for SDKs.
 pub(super) fn read_listeners(root: &Section<'_>, edge: bool) -> Vec<Listener> {
     if edge && !root.has("listeners") {
         root.problem("listeners", "section [listeners] is required to be an array");
@@ -266,7 +265,7 @@ fn listener(section: &Section<'_>, binding: &str) -> Option<Listener> {
     }
 }
 
-/// What took the place of listeners that stand in old files.
+/// The replacement of a listener of older releases.
 fn former_listener(name: &str) -> &'static str {
     match name {
         "udp" => "; it is called `transport_udp` now",
@@ -275,7 +274,7 @@ fn former_listener(name: &str) -> &'static str {
     }
 }
 
-/// `address`, or `bind` for the same.
+/// `address`, or otherwise `bind`.
 fn bound(section: &Section<'_>) -> Option<String> {
     let (address, bind) = (section.text("address"), section.text("bind"));
     section.describe("address", "address", "", "this or bind");
@@ -332,7 +331,7 @@ fn edge_listener(section: &Section<'_>, options: &Section<'_>) -> Option<EdgeLis
     Some(listener)
 }
 
-/// `options.advertise`, or `advertise` for the same.
+/// `options.advertise`, or otherwise `advertise`.
 fn advertised(section: &Section<'_>, options: &Section<'_>) -> Option<HostPort> {
     let (inner, outer) = (options.text("advertise"), section.text("advertise"));
     options.describe("advertise", "host:port", "", "required");
@@ -355,7 +354,7 @@ fn advertised(section: &Section<'_>, options: &Section<'_>) -> Option<HostPort> 
             return None;
         }
     };
-    // A type in front is tolerated where it changes nothing.
+    // A protocol before the host is accepted where it changes nothing.
     let bare = text.strip_prefix("tls:").or_else(|| text.strip_prefix("wss:")).unwrap_or(&text);
     match bare.parse() {
         Ok(address) => Some(address),
@@ -470,8 +469,8 @@ fn dns_range(section: &Section<'_>) -> Network {
     }
 }
 
-/// `<service>:<port>` or `<service>:<port>:<protocol>`, TCP if there is none
-/// (docs/protocol/tunnel.md 2). Only the mode that needs them looks at them.
+/// `<service>:<port>` or `<service>:<port>:<protocol>`, by default TCP (docs/protocol/tunnel.md 2).
+/// Read only in the mode that uses them.
 fn services(section: &Section<'_>, mode: &TunnelMode) -> Vec<ProxiedService> {
     let texts = section.texts("services");
     section.describe("services", "list of strings", "[]", "<service>:<port>[:tcp or :udp]");
@@ -494,7 +493,7 @@ fn services(section: &Section<'_>, mode: &TunnelMode) -> Vec<ProxiedService> {
 fn service(text: &str) -> Result<ProxiedService, &'static str> {
     const FORM: &str = "must be <service>:<port> or <service>:<port>:<protocol>";
     let (front, last) = text.rsplit_once(':').ok_or(FORM)?;
-    // No port is spelt in letters: what ends in a word names the protocol.
+    // A port consists of digits: a last part of letters is the protocol.
     let (front, port, protocol) = match last {
         "tcp" | "udp" => {
             let (name, port) = front.rsplit_once(':').ok_or(FORM)?;

@@ -43,19 +43,19 @@ use crate::{
 /// A router's configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterConfig {
-    /// Who the router is.
+    /// The identity of the router.
     pub identity: IdentitySection,
-    /// How controllers are reached.
+    /// The connections to controllers.
     pub ctrl: CtrlConfig,
     /// Links to other routers.
     pub link: LinkConfig,
-    /// How applications are dialed, by binding. Empty = services are not terminated.
+    /// The dialers of applications, by binding. Empty = services are not terminated.
     pub dialers: Vec<XgressDialer>,
-    /// Where clients connect.
+    /// The listeners for clients.
     pub listeners: Vec<Listener>,
     /// Edge functions; none = a router of the fabric only.
     pub edge: Option<RouterEdgeConfig>,
-    /// What is asked for in certificates: the root `csr`, else `edge.csr`. None = the router can
+    /// The names for certificates: the root `csr`, or else `edge.csr`. None = the router can
     /// neither enroll nor renew.
     pub csr: Option<CsrConfig>,
     /// Circuits in the router.
@@ -74,11 +74,11 @@ pub struct RouterConfig {
     pub web: Vec<WebServer>,
     /// Handshakes of all TLS listeners.
     pub tls_handshake_timeout: Duration,
-    /// How controllers and routers are dialed through a proxy.
+    /// The proxy for dials to controllers and routers.
     pub proxy: Option<ProxyConfig>,
-    /// Config types a controller may send; `all` = any. Empty = none.
+    /// Config types that a controller may send; `all` = any. Empty = none.
     pub managed_config: Vec<String>,
-    /// Whether operations for debugging are offered.
+    /// True if operations for debugging are offered.
     pub enable_debug_ops: bool,
     /// Traces and profiles.
     pub debugging: Debugging,
@@ -87,7 +87,7 @@ pub struct RouterConfig {
 /// An HTTP proxy for dials to controllers and routers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyConfig {
-    /// Where it is.
+    /// The address of the proxy.
     pub address: HostPort,
     /// User name and password.
     pub credentials: Option<(String, String)>,
@@ -102,7 +102,7 @@ impl RouterConfig {
         Self::examine_path(path)?.accept()
     }
 
-    /// Reads a file to its end, with the variables of the process, whatever is wrong with it.
+    /// Reads a file to its end, with the variables of the process, whatever mistakes it has.
     ///
     /// # Errors
     /// When it cannot be read or is not YAML.
@@ -110,7 +110,7 @@ impl RouterConfig {
         Self::examine(&file::read(path)?, path, &ProcessEnvironment)
     }
 
-    /// Reads the text of a file. The path is for messages, and defaults lie beside it.
+    /// Reads the text of a file. The path is used in messages, and for defaults in the same folder.
     ///
     /// # Errors
     /// When it is not YAML, or its contents are not acceptable.
@@ -122,7 +122,7 @@ impl RouterConfig {
         Self::examine(text, path, environment)?.accept()
     }
 
-    /// Reads the text of a file to its end, whatever is wrong with it.
+    /// Reads the text of a file to its end, whatever mistakes it has.
     ///
     /// # Errors
     /// When it is not YAML.
@@ -171,7 +171,7 @@ impl RouterConfig {
         }
     }
 
-    /// Whether a controller may send a config of this type.
+    /// True if a controller may send a config of this type.
     #[must_use]
     pub fn allows_managed(&self, config_type: &str) -> bool {
         self.managed_config.iter().any(|allowed| {

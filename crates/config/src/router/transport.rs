@@ -19,23 +19,23 @@ pub struct TransportConfig {
 /// WebSockets of an edge listener.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WssOptions {
-    /// Default 10s.
+    /// How long a client may accept no bytes. Default 10s.
     pub write_timeout: Duration,
-    /// Default 5s.
+    /// Time limit for reading the request. Default 5s.
     pub read_timeout: Duration,
-    /// Default 120s.
+    /// Longest time without messages. Default 120s.
     pub idle_timeout: Duration,
-    /// Default 60s.
+    /// Longest wait for the answer to a ping. Default 60s.
     pub pong_timeout: Duration,
-    /// Default 54s.
+    /// The interval of pings. Default 54s.
     pub ping_interval: Duration,
-    /// Default 10s.
+    /// Time limit of the handshake. Default 10s.
     pub handshake_timeout: Duration,
-    /// Bytes. Default 4096.
+    /// Read buffer in bytes. Default 4096.
     pub read_buffer: u32,
-    /// Bytes. Default 4096.
+    /// Write buffer in bytes. Default 4096.
     pub write_buffer: u32,
-    /// Default true.
+    /// True if messages may be compressed. Default true.
     pub compression: bool,
     /// Identity of the outer TLS; none = that of the router.
     pub identity: Option<IdentitySection>,
@@ -44,13 +44,13 @@ pub struct WssOptions {
 /// DTLS links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DtlsOptions {
-    /// Bytes. Default 4 MiB.
+    /// Write buffer in bytes. Default 4 MiB.
     pub write_buffer: u32,
-    /// Bytes. Default 4 MiB.
+    /// Read buffer in bytes. Default 4 MiB.
     pub read_buffer: u32,
-    /// Bytes in a second; none = no limit.
+    /// Most bytes per second; none = no limit.
     pub max_bytes_per_second: Option<u64>,
-    /// Default 30s.
+    /// Time limit of the handshake. Default 30s.
     pub handshake_timeout: Duration,
 }
 

@@ -9,7 +9,7 @@ impl<'t> Item<'t> {
         self.section_or("must be a map")
     }
 
-    /// The item as a map, with the words for something else in its place.
+    /// The item as a map; `message` is the mistake if it is none.
     pub(crate) fn section_or(&self, message: &str) -> Option<Section<'t>> {
         match &self.node.value {
             Value::Map(entries) => {

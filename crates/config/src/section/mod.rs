@@ -1,9 +1,9 @@
 //! Reading a section key by key.
 //!
-//! Every getter names a key, its default and its bounds, notes what is wrong with its place, and
-//! goes on with the default, so that one reading shows all problems of a file. What a getter knows
-//! of its key is kept as a [`KeyFact`](crate::KeyFact): what is in effect, where it came from, what
-//! is allowed. When a section has been read, the keys nobody asked for are the unknown ones.
+//! Every getter names a key, its default and its bounds. It notes a mistake with its place and goes
+//! on with the default, so that one reading shows all mistakes of a file. The facts of its key are
+//! kept as a [`KeyFact`](crate::KeyFact): the value in effect, its source, the allowed values. When
+//! a section has been read, the keys that no getter named are the unknown ones.
 
 mod item;
 mod values;
@@ -43,9 +43,9 @@ pub(crate) struct Section<'t> {
     place: Place,
     entries: Option<&'t [Entry]>,
     asked: RefCell<Vec<&'static str>>,
-    /// Whether upper and lower case are the same in keys.
+    /// True if upper and lower case are the same in keys.
     any_case: Cell<bool>,
-    /// Whether unknown keys are nobody's business.
+    /// True if unknown keys are not reported.
     open: Cell<bool>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Item<'t> {
 }
 
 impl<'t> Section<'t> {
-    /// The kind of a key that changes nothing.
+    /// The type of a key without effect.
     const IGNORED: &'static str = "ignored";
 
     /// The file itself.
@@ -87,7 +87,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Whether the section is in the file.
+    /// True if the section is in the file.
     pub(crate) fn is_present(&self) -> bool {
         self.entries.is_some()
     }
@@ -124,17 +124,17 @@ impl<'t> Section<'t> {
         (entry.node.value != Value::Null).then_some(entry)
     }
 
-    /// Whether a key has a value.
+    /// True if a key has a value.
     pub(crate) fn has(&self, key: &'static str) -> bool {
         self.entry(key).is_some()
     }
 
-    /// Notes a problem with a key; with one that is absent it is placed at the section.
+    /// Notes a mistake in a key; for an absent key its place is that of the section.
     pub(crate) fn problem(&self, key: &'static str, message: impl Into<String>) {
         self.cx.problem(self.about(key, message));
     }
 
-    /// Notes a value that is none of a few words.
+    /// Notes a value that is none of the allowed words.
     pub(crate) fn unknown_word(&self, key: &'static str, message: String, words: &[&str]) {
         let word = self.entry(key).and_then(|entry| entry.node.value.rendered());
         let near = word.and_then(|word| suggest::nearest(&word, words.iter().copied()));
@@ -156,8 +156,8 @@ impl<'t> Section<'t> {
         KeyAt { found, ..KeyAt::new(path, message).at(self.place_of(key)) }
     }
 
-    /// Where the value of a key is; of a list or map where its key is. What is absent is missed
-    /// where the section begins.
+    /// The place of a key's value, or for a list or map that of the key. The place of an absent key
+    /// is that of the section.
     fn place_of(&self, key: &'static str) -> Place {
         match self.entry(key) {
             Some(entry) => place_of(entry),
@@ -166,8 +166,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Keeps what is known of a key: what it may be and what it is. Without a value of its own it
-    /// is the default.
+    /// Keeps the facts of a key. Without a value in the file, its value is the default.
     fn note(
         &self,
         key: &'static str,
@@ -190,7 +189,7 @@ impl<'t> Section<'t> {
         self.cx.facts.borrow_mut().note(fact);
     }
 
-    /// Says better than the getter could what a key may be, and what it is where it is absent.
+    /// Replaces the facts of a getter: the allowed values, and the value if the key is absent.
     pub(crate) fn describe(
         &self,
         key: &'static str,
@@ -206,7 +205,7 @@ impl<'t> Section<'t> {
         self.note(key, kind, default, allowed, value);
     }
 
-    /// What is in effect is not what the file says.
+    /// Notes that the value in effect is not that of the file.
     pub(crate) fn in_effect(&self, key: &'static str, value: impl Into<String>) {
         self.cx.facts.borrow_mut().in_effect(&self.path_of(key), value.into());
     }
@@ -238,7 +237,7 @@ impl<'t> Section<'t> {
         self.entries.unwrap_or_default().iter().map(item).collect()
     }
 
-    /// Keys that are accepted and change nothing, without a word.
+    /// Accepts keys without effect, silently.
     pub(crate) fn ignore(&self, keys: &[&'static str]) {
         for &key in keys {
             let value = self.entry(key).map(|entry| match shown(key, &entry.node) {
@@ -249,9 +248,9 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// A key that nobody asked for. One that is a misspelt other, which the file lacks, is a
-    /// mistake: what it was to say would be lost. Anything else may be somebody else's and is
-    /// passed over, as the original does.
+    /// Notes an unknown key. A misspelling of another key that the file lacks is a mistake, because
+    /// its value would be lost. Any other unknown key may be for another program and is ignored, as
+    /// in the original.
     fn unknown(&self, entry: &Entry, asked: &[&'static str]) {
         let absent = |key: &&&'static str| {
             let given = |entry: &Entry| {
@@ -282,7 +281,7 @@ impl<'t> Section<'t> {
 }
 
 impl Drop for Section<'_> {
-    /// What nobody asked for is unknown.
+    /// Keys that no getter named are unknown.
     fn drop(&mut self) {
         if self.open.get() {
             return;
@@ -300,13 +299,13 @@ impl Drop for Section<'_> {
 }
 
 fn place_of(entry: &Entry) -> Place {
-    // An alias has its value elsewhere.
+    // The value of an alias is at another place.
     let is_here = entry.node.place.line == entry.place.line;
     let is_scalar = entry.node.value.rendered().is_some();
     if is_here && is_scalar { entry.node.place } else { entry.place }
 }
 
-/// A value as it may be shown; nothing for lists and maps.
+/// A value in the form to be shown; none for lists and maps.
 fn shown(path: &str, node: &Node) -> Option<String> {
     let text = node.value.rendered()?;
     Some(if secret::is_secret(path, &text) { secret::HIDDEN.to_owned() } else { text })

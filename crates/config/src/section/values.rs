@@ -1,4 +1,4 @@
-//! The getters: each reads one value, judges it, and keeps what is known of its key.
+//! The getters: each reads one value, checks it, and keeps the facts of its key.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -16,7 +16,7 @@ impl<'t> Section<'t> {
         self.list_or(key, "must be a list")
     }
 
-    /// A list, with the words for something else in its place.
+    /// A list; `message` is the mistake if the value is none.
     pub(crate) fn list_or(&self, key: &'static str, message: &str) -> Vec<Item<'t>> {
         let Some(entry) = self.entry(key) else { return Vec::new() };
         self.cx.facts.borrow_mut().section(&self.path_of(key), entry.place);
@@ -40,7 +40,7 @@ impl<'t> Section<'t> {
         self.text_or(key, "must be a string")
     }
 
-    /// A string, with the words for something else in its place.
+    /// A string; `message` is the mistake if the value is none.
     pub(crate) fn text_or(&self, key: &'static str, message: &str) -> Option<String> {
         let text = self.raw_text(key, message);
         self.note(key, "string", "", "", text.clone());
@@ -58,7 +58,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// A string that must be there and not be blank.
+    /// A required string that is not blank.
     pub(crate) fn required_text(&self, key: &'static str, missing: &str) -> String {
         let text = if self.has(key) { self.text(key) } else { Some(String::new()) };
         self.describe(key, "string", "", "required");
@@ -130,7 +130,8 @@ impl<'t> Section<'t> {
         bounds.contains(&number)
     }
 
-    /// An integer that is moved into its bounds with a warning. One below zero is a mistake.
+    /// An integer; one outside of its bounds is replaced by the bound, with a warning. A negative
+    /// one is a mistake.
     pub(crate) fn int_clamped<T>(
         &self,
         key: &'static str,
@@ -153,12 +154,12 @@ impl<'t> Section<'t> {
         clamped.and_then(|number| T::try_from(number).ok()).unwrap_or(default)
     }
 
-    /// Whether the value is written as an integer.
+    /// True if the value is written as an integer.
     pub(crate) fn is_int(&self, key: &'static str) -> bool {
         self.entry(key).is_some_and(|entry| matches!(entry.node.value, Value::Int(_)))
     }
 
-    /// Any integer. A string counts only if a variable was put into it.
+    /// Any integer. A string counts only if it has a variable.
     pub(crate) fn any_int(&self, key: &'static str) -> Option<i64> {
         let number = self.raw_int(key);
         self.note(key, "integer", "", "", number.map(|number| number.to_string()));
@@ -186,7 +187,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// A number within bounds; integers are numbers too.
+    /// A number within bounds, with or without a fraction.
     pub(crate) fn number(
         &self,
         key: &'static str,
@@ -224,14 +225,14 @@ impl<'t> Section<'t> {
         None
     }
 
-    /// A duration, not below zero.
+    /// A duration, zero or more.
     pub(crate) fn duration(&self, key: &'static str, default: Duration) -> Duration {
         let duration = self.raw_duration(key);
         self.note_duration(key, show_duration(default), "", duration);
         duration.unwrap_or(default)
     }
 
-    /// A duration that may be absent, not below zero.
+    /// An optional duration, zero or more.
     pub(crate) fn opt_duration(&self, key: &'static str) -> Option<Duration> {
         let duration = self.raw_duration(key);
         self.note_duration(key, String::new(), "", duration);
@@ -257,7 +258,7 @@ impl<'t> Section<'t> {
         Some(duration.length)
     }
 
-    /// A duration where zero and below mean never.
+    /// A duration of which zero and less mean never.
     pub(crate) fn duration_or_never(
         &self,
         key: &'static str,
@@ -295,7 +296,7 @@ impl<'t> Section<'t> {
         duration.unwrap_or(default)
     }
 
-    /// A duration that is moved into its bounds with a warning.
+    /// A duration; one outside of its bounds is replaced by the bound, with a warning.
     pub(crate) fn duration_clamped(
         &self,
         key: &'static str,
@@ -330,7 +331,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// An address with type.
+    /// An address with its protocol.
     pub(crate) fn address(&self, key: &'static str) -> Option<Address> {
         let text = self.raw_text(key, "must be a string");
         self.note(key, "address", "", "", text.clone());
@@ -361,7 +362,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// One word of a few; the default is one of them.
+    /// One of some words; the default is one of them.
     pub(crate) fn choice<T: Copy + PartialEq>(
         &self,
         key: &'static str,
@@ -382,7 +383,7 @@ impl<'t> Section<'t> {
     }
 }
 
-/// Bounds as people write them.
+/// Bounds as text.
 fn range_of(bounds: &RangeInclusive<i64>) -> String {
     if *bounds.end() == i64::MAX {
         format!("at least {}", bounds.start())

@@ -3,7 +3,7 @@
 use super::quoted;
 use crate::address::HostPort;
 
-/// What a controller's file is made of.
+/// The values of a controller's file.
 #[derive(Debug, Clone)]
 pub struct ControllerTemplate<'a> {
     /// File for the model.
@@ -14,23 +14,23 @@ pub struct ControllerTemplate<'a> {
     pub server_cert: &'a str,
     /// Key of both.
     pub key: &'a str,
-    /// Authorities that are believed.
+    /// Trusted authorities.
     pub ca: &'a str,
-    /// Certificate of the authority that issues.
+    /// Certificate of the issuing authority.
     pub signing_cert: &'a str,
     /// Its key.
     pub signing_key: &'a str,
     /// Name of the network.
     pub trust_domain: &'a str,
-    /// Where routers connect: the socket.
+    /// The address to listen on for routers.
     pub ctrl_bind: HostPort,
-    /// Where routers connect: what they are told.
+    /// The address that routers are told.
     pub ctrl_advertise: HostPort,
-    /// Where clients connect: the socket.
+    /// The address to listen on for clients.
     pub api_bind: HostPort,
-    /// Where clients connect: what they are told.
+    /// The address that clients are told.
     pub api_advertise: HostPort,
-    /// A name of the controller that a router beside it has too.
+    /// A name of the controller that a router on its machine has too.
     pub shared_name: Option<&'a str>,
 }
 

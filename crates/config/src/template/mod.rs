@@ -1,5 +1,5 @@
-//! Files for a start: commented configurations as `weft quickstart` writes them. They are text, so
-//! that people can read them; tests hold that they parse to what was asked for.
+//! Files for a start: commented configurations, as `weft quickstart` writes them. They are text, so
+//! that people can read them; tests check that they parse to the given values.
 
 mod controller;
 mod router;
@@ -7,8 +7,8 @@ mod router;
 pub use controller::ControllerTemplate;
 pub use router::{RouterTemplate, TunnelerMode};
 
-/// A string in double quotes, as YAML reads it back. A dollar sign would be taken for a variable;
-/// callers keep it out of paths.
+/// A string in double quotes for YAML. A dollar sign would be read as a variable; callers keep it
+/// out of paths.
 #[must_use]
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

@@ -3,20 +3,20 @@
 use super::quoted;
 use crate::address::HostPort;
 
-/// What the tunneler of a new router does.
+/// The tunneler of a new router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelerMode {
-    /// There is none.
+    /// No tunneler.
     None,
     /// Hosts services.
     Host,
     /// Intercepts and hosts.
     Tproxy,
-    /// Listens at ports and hosts.
+    /// Listens on ports and hosts.
     Proxy,
 }
 
-/// What an edge router's file is made of.
+/// The values of an edge router's file.
 #[derive(Debug, Clone)]
 pub struct RouterTemplate<'a> {
     /// Client certificate; enrollment writes it.
@@ -25,23 +25,24 @@ pub struct RouterTemplate<'a> {
     pub server_cert: &'a str,
     /// Key; enrollment makes it.
     pub key: &'a str,
-    /// Authorities that are believed; enrollment writes it.
+    /// Trusted authorities; enrollment writes the file.
     pub ca: &'a str,
-    /// Where the controller is.
+    /// The address of the controller.
     pub ctrl: HostPort,
-    /// Where SDKs connect: the socket.
+    /// The address to listen on for SDKs.
     pub edge_bind: HostPort,
-    /// Where SDKs connect: what they are told.
+    /// The address that SDKs are told.
     pub edge_advertise: HostPort,
-    /// Where other routers connect, socket and what they are told; none = a router without links.
+    /// The address to listen on for other routers, and the address that they are told; none = a
+    /// router without a listener for links.
     pub link: Option<(HostPort, HostPort)>,
-    /// Whether a router without a listener for links dials other routers.
+    /// True if a router without a listener for links dials other routers.
     pub dials_links: bool,
-    /// What the tunneler does.
+    /// The mode of the tunneler.
     pub tunneler: TunnelerMode,
-    /// Interface whose traffic is intercepted too, of a gateway.
+    /// The interface whose traffic a gateway intercepts, too.
     pub lan_interface: Option<&'a str>,
-    /// Whether the sections that may be absent stand in the file as comments, with their defaults.
+    /// True if optional sections are in the file as comments, with their defaults.
     pub with_defaults: bool,
     /// Host names in the certificates.
     pub dns: &'a [&'a str],
@@ -115,8 +116,8 @@ edge:
         }
     }
 
-    /// The section of a router that links with others and listens for them: a file can get it
-    /// later, too.
+    /// The section of a router with links and a listener for them, which can also be added to a
+    /// file later.
     #[must_use]
     pub fn link_section(bind: &HostPort, advertise: &HostPort) -> String {
         format!(
@@ -168,7 +169,7 @@ edge:
     }
 }
 
-/// Links of a router that nobody can reach.
+/// The links of a router that no other router can dial.
 const DIALS_ONLY: &str = "\
 # Links to other routers. Nobody reaches this one, so it dials them.
 link:
@@ -177,7 +178,7 @@ link:
 
 ";
 
-/// Sections that may be absent, with their defaults.
+/// Optional sections with their defaults.
 const DEFAULTS: &str = "\
   # Where the data model is kept, so that clients are served while no controller is reached.
   #db: router.proto.gzip

@@ -295,7 +295,7 @@ fn applications_must_be_there() {
         assert!(text.contains(problem), "{text}");
         assert!(text.contains("dir/ctrl.yml:") && text.contains(".options."), "{text}");
     }
-    // What is put there later is found later.
+    // Files that are put into the folder later are found later.
     let api = "{binding: zac, options: {location: src, path: console, locaton: x}}";
     let loaded = with(api).unwrap();
     let WebApi::Files(files) = &loaded.config.web[0].apis[0] else { panic!("{:?}", loaded.config) };

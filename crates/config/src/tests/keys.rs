@@ -1,4 +1,4 @@
-//! Every key of a router's file: it does something, its bounds hold, and the page has it.
+//! Every key of a router's file has an effect, keeps its bounds, and is on the page for operators.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ fn node(value: Value) -> Node {
     Node { place: Place { line: 1, column: 1, length: 1 }, value, variables: Vec::new() }
 }
 
-/// Puts a value at a path; what is missing on the way is made.
+/// Puts a value at a path, with all sections above it.
 fn put(root: &mut Node, path: &str, value: Value) {
     let mut here = root;
     for segment in path.replace('[', ".[").split('.') {
@@ -53,7 +53,7 @@ fn put(root: &mut Node, path: &str, value: Value) {
     here.value = value;
 }
 
-/// The ends of what is allowed, of `low..high`.
+/// The bounds of a range `low..high`.
 fn ends(allowed: &str) -> Option<(&str, &str)> {
     let range = allowed.split([',', ' ']).next()?;
     range.split_once("..").filter(|(low, high)| !low.is_empty() && !high.is_empty())
@@ -90,35 +90,36 @@ fn others(fact: &KeyFact) -> Vec<Value> {
     }
 }
 
-/// Keys whose value is not any string, or that do not show in the configuration, with what to try.
+/// Values to try for keys that do not take any string, or whose value the configuration does not
+/// show.
 fn special(key: &str) -> Option<Vec<Value>> {
     let list = |one: &str| vec![Value::List(vec![node(Value::text(one))])];
     Some(match key {
-        // One version, and a transport that is not offered.
+        // There is one version, and this transport is not offered.
         "v" => Vec::new(),
         _ if key.starts_with("transport.westworld3") => Vec::new(),
-        // They count where the other one is silent; see the test of the section.
+        // These keys apply only where the other one is missing; see the test of the section.
         "ctrl.endpoints" => Vec::new(),
-        // They are the same as another key that is there, and differ from it.
+        // These keys have the meaning of another key that is there, with another value.
         "listeners[].bind" | "listeners[].advertise" | "link.dialers[].bindInterface" => Vec::new(),
-        // Others take their place: no listener of the sort, no dialer, no proxy.
+        // Another value would name a listener, a dialer or a proxy that is not there.
         "listeners[].binding"
         | "dialers[].binding"
         | "link.listeners[].binding"
         | "link.dialers[].binding"
         | "web[].apis[].binding"
         | "proxy.type" => Vec::new(),
-        // Of several keys for one thing these are silent while the others speak, or do not.
+        // These keys have no effect while another key for the same purpose is there.
         "web[].bindPoints[].identity.env" | "proxy.password" => Vec::new(),
         "ctrl.rateLimiter.decreaseFactor" => vec![Value::Float(0.5)],
         "csr.sans.ip" => list("10.1.2.3"),
         "listeners[].options.services" => Vec::new(),
         "listeners[].options.mode" => vec![Value::text("host"), Value::text("tproxy:/x")],
-        // One of them is of the type that the binding takes.
+        // One of these addresses is of the type that the binding takes.
         "listeners[].address" => {
             vec![Value::text("tls:elsewhere:77"), Value::text("udp:elsewhere:77")]
         }
-        // Versions that are not spoken, or below the other end.
+        // Versions that are not supported, or below the other bound.
         "web[].options.minTLSVersion" => vec![Value::text("TLS1.3")],
         "web[].options.maxTLSVersion" => vec![Value::text("TLS1.2")],
         "web[].options.allowedOrigins" => list("https://a.example"),

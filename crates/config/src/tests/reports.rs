@@ -1,4 +1,4 @@
-//! What is said about a file: every mistake with its place, and every value with its origin.
+//! Reports about a file: every mistake with its place, and every value with its origin.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ fn a_mistake_is_shown_in_its_line() {
     let words = report("listeners:\n- {binding: tunnel, options: {dnsUnanswerable: refuse}}\n");
     assert!(words.contains("= allowed: timeout, servfail, refused\n"), "{words}");
     assert!(words.contains("= did you mean: refused\n"), "{words}");
-    // What is absent is missed where its section begins.
+    // A missing key is reported at the place where its section begins.
     let absent = report("link:\n  listeners:\n    - binding: transport\n");
     assert!(absent.contains("--> r.yml:6:7\n"), "{absent}");
 }
@@ -100,7 +100,7 @@ fn each_value_has_an_origin() {
     assert_eq!(endpoint.origin, Origin::File { line: 3, column: 18 });
     let silent = fact("forwarder.xgressDialWorkerCount");
     assert_eq!((silent.value.as_str(), silent.origin), ("128", Origin::Default));
-    // What is in effect, not what was asked for.
+    // The value in effect, not the one in the file.
     let raised = fact("edge.dbSaveIntervalSeconds");
     assert_eq!((raised.value.as_str(), raised.origin.to_string().as_str()), ("30", "line 7"));
     assert_eq!(fact("edge.db").value, "r.yml.proto.gzip");
@@ -127,6 +127,6 @@ fn a_misspelt_key_is_a_mistake_unless_the_right_one_is_there_too() {
     let both = examine("metrics: {reportIntervall: 5s, reportInterval: 6s}\n");
     assert_eq!(both.problems, []);
     assert_eq!(both.warnings[0].suggestion.as_deref(), Some("reportInterval"));
-    // Keys of others.
+    // Keys of other programs.
     assert_eq!(examine("ha: {enabled: false}\nsomebodysExtension: 1\n").problems, []);
 }

@@ -488,7 +488,7 @@ fn links_that_a_controller_sets_are_read_like_those_of_a_file() {
     let empty = read("{}").unwrap().0;
     assert!(empty.listeners.is_empty() && empty.dialers.is_empty());
 
-    // A variable of this machine stays a word, which is no address here.
+    // A variable of the environment is not replaced.
     let variable = r#"{"listeners": [{"bind": "tls:0.0.0.0:1", "advertise": "tls:$HOME:1"}]}"#;
     assert_eq!(read(variable).unwrap().0.listeners[0].advertise.host, "$HOME");
     for (json, said) in [

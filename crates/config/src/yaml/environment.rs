@@ -1,12 +1,12 @@
 //! Variables in strings (docs/protocol/config.md 1.2).
 //!
-//! `$NAME` and `${NAME}` are replaced by the variable's value, or by nothing. What is put in is not
-//! looked at again. There is no escape, and no default values: whatever stands between the braces
-//! is a name.
+//! `$NAME` and `${NAME}` are replaced by the variable's value, or removed without one. The value is
+//! not searched for further variables. There is no escape and no default value: the text between
+//! the braces is a name.
 
 use super::tree::{Node, Place, Value};
 
-/// Where variables come from.
+/// The source of variables.
 pub trait Environment {
     /// The value of a variable.
     fn variable(&self, name: &str) -> Option<String>;
@@ -18,8 +18,8 @@ impl<F: Fn(&str) -> Option<String>> Environment for F {
     }
 }
 
-/// The variables of the process. `TMP`, `TEMP` and `TMPDIR` are the directory for temporary files
-/// of the system.
+/// The variables of the process. `TMP`, `TEMP` and `TMPDIR` are the system's directory for
+/// temporary files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessEnvironment;
 
@@ -28,7 +28,7 @@ impl Environment for ProcessEnvironment {
         if matches!(name, "TMP" | "TEMP" | "TMPDIR") {
             return Some(std::env::temp_dir().to_string_lossy().into_owned());
         }
-        // Reading a name with these characters is not possible on every system.
+        // On some systems a name with these characters cannot be read.
         if name.is_empty() || name.contains(['=', '\0']) {
             return None;
         }
@@ -36,8 +36,8 @@ impl Environment for ProcessEnvironment {
     }
 }
 
-/// Puts variables into every string of a tree; keys and numbers stay as they are.
-/// Variables that are not set are handed to `unset`, with the place of the string.
+/// Replaces variables in every string of a tree; keys and numbers stay as they are. Variables that
+/// are not set are passed to `unset`, with the place of the string.
 pub(crate) fn expand(
     node: &mut Node,
     environment: &dyn Environment,
@@ -63,7 +63,7 @@ pub(crate) fn expand(
     }
 }
 
-/// The variables that a text names.
+/// The names of the variables in a text.
 fn names_in(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut rest = text;
@@ -97,8 +97,8 @@ pub(crate) fn expand_text(text: &str, environment: &dyn Environment) -> String {
     out
 }
 
-/// The name that follows a dollar sign, and how much of the text belongs to it. No name and a
-/// length of zero: the dollar sign stands for itself.
+/// The name after a dollar sign, and the length of the text that belongs to it. Without a name the
+/// length is 0, and the dollar sign stays.
 fn name_at(text: &str) -> (Option<&str>, usize) {
     let Some(first) = text.chars().next() else { return (None, 0) };
     if first == '{' {

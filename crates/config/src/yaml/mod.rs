@@ -1,8 +1,8 @@
-//! YAML as configuration files use it: a tree in which every node knows its place.
+//! YAML of configuration files: a tree in which every node has its place.
 //!
 //! Text becomes events (the parser library), events become [`Node`]s (`tree`), plain scalars become
-//! values by the rules of YAML 1.1 (`scalar`), and variables are put into strings (`environment`).
-//! (docs/protocol/config.md 1.1, 1.2.)
+//! values by the rules of YAML 1.1 (`scalar`), and variables in strings are replaced (`environment`;
+//! docs/protocol/config.md 1.1, 1.2).
 
 mod environment;
 mod scalar;

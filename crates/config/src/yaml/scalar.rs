@@ -1,4 +1,4 @@
-//! What a plain scalar means, by the rules of YAML 1.1.
+//! The value of a plain scalar, by the rules of YAML 1.1.
 
 use super::tree::Value;
 

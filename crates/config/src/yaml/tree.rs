@@ -8,17 +8,17 @@ use super::scalar;
 
 /// Deepest nesting that is read.
 const MAX_DEPTH: usize = 64;
-/// Most nodes of a file, those that aliases repeat included.
+/// Most nodes of a file, including those that aliases repeat.
 const MAX_NODES: usize = 100_000;
 
-/// Where something begins in the text.
+/// A place in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The first being 1; 0 is nowhere.
+    /// The line, the first being 1; 0 means no place.
     pub(crate) line: usize,
-    /// In characters, the first being 1.
+    /// The column in characters, the first being 1.
     pub(crate) column: usize,
-    /// Characters of it on that line.
+    /// Its length on that line, in characters.
     pub(crate) length: usize,
 }
 
@@ -36,7 +36,7 @@ impl Place {
 pub(crate) struct Node {
     pub(crate) place: Place,
     pub(crate) value: Value,
-    /// Variables that were put into it.
+    /// Names of the variables in it.
     pub(crate) variables: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Entry {
     pub(crate) node: Node,
 }
 
-/// A key that stands twice in one map.
+/// A key that occurs twice in one map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Twice {
     pub(crate) key: String,
@@ -62,14 +62,14 @@ pub(crate) struct Twice {
     pub(crate) last: Place,
 }
 
-/// What a text says.
+/// The parsed text.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) root: Node,
     pub(crate) twice: Vec<Twice>,
 }
 
-/// What a node holds.
+/// The value of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -78,7 +78,7 @@ pub(crate) enum Value {
     Float(f64),
     Text {
         text: String,
-        /// Whether a variable was put into it.
+        /// True if it has a variable.
         substituted: bool,
     },
     List(Vec<Node>),
@@ -102,7 +102,7 @@ impl Value {
         })
     }
 
-    /// What kind of value it is, for messages.
+    /// The kind of the value, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -116,7 +116,7 @@ impl Value {
     }
 }
 
-/// Something that is not YAML, or more of it than is read.
+/// A text that is not YAML, or larger than the limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SyntaxError {
     pub(crate) line: usize,
@@ -189,7 +189,7 @@ impl Builder {
         }
     }
 
-    /// Whether the next node is a key: keys are words, whatever they look like.
+    /// True if the next node is a key: keys are texts, whatever they look like.
     fn at_key(&self) -> bool {
         matches!(self.open.last(), Some((Open::Map { key: None, .. }, ..)))
     }
@@ -239,7 +239,8 @@ impl Builder {
     }
 }
 
-/// The last of several equal keys counts. Merge keys stay as they are until the map is complete.
+/// Adds an entry; the last of several equal keys counts. Merge keys stay as they are until the map
+/// is complete.
 fn insert(entries: &mut Vec<Entry>, entry: Entry) -> Option<Twice> {
     match entries.iter_mut().find(|other| other.key == entry.key && entry.key != "<<") {
         Some(other) => {
@@ -254,7 +255,8 @@ fn insert(entries: &mut Vec<Entry>, entry: Entry) -> Option<Twice> {
     }
 }
 
-/// Puts in what `<<` refers to; keys of the map itself win, then those of earlier merges.
+/// Adds the entries that `<<` refers to; keys of the map itself come first, then those of earlier
+/// merges.
 fn merged(entries: Vec<Entry>) -> Vec<Entry> {
     if !entries.iter().any(|entry| entry.key == "<<") {
         return entries;

@@ -1,4 +1,4 @@
-//! Hosts of services that are asked for records of names below their wildcards.
+//! Questions to hosts of services, for records of names below their wildcards.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,21 +10,21 @@ use crate::{
     records::{RecordQuestion, Records},
 };
 
-/// How long a host has for its answer, with the dial.
+/// Time limit for a host's answer, including the dial.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Different questions that are asked at a time.
+/// Most different questions under way at once.
 const MOST_QUESTIONS: usize = 256;
 
-/// The service, and what its host is asked.
+/// The service, and the question for its host.
 type Key = (Arc<str>, RecordQuestion);
 type Answer = Shared<BoxFuture<'static, Option<Arc<Records>>>>;
 
-/// Hosts of services, and what they are being asked.
+/// The hosts of services, and the questions under way.
 pub(crate) struct Hosts {
     carry: Arc<dyn Carry>,
     patience: Duration,
-    /// The same question is asked once at a time, whoever asks it: also by a host whose own server
-    /// is this one.
+    /// The same question is asked only once at a time, whichever client asks, even a host whose own
+    /// DNS server is this one.
     asking: Arc<Mutex<HashMap<Key, Answer>>>,
 }
 
@@ -33,7 +33,8 @@ impl Hosts {
         Self { carry, patience: PATIENCE, asking: Arc::default() }
     }
 
-    /// What the host of a service says; none if it says nothing in time, or too much is being asked.
+    /// The answer of a service's host; `None` without an answer in time, or with too many questions
+    /// under way.
     pub(crate) async fn ask(
         &self,
         service: Arc<str>,
@@ -52,7 +53,7 @@ impl Hosts {
         }
         let (carry, table, own) = (Arc::clone(&self.carry), Arc::clone(&self.asking), key.clone());
         let patience = self.patience;
-        // A task of its own: whoever asked first may go away.
+        // A task of its own, because the client that asked first may go away.
         let task = tokio::spawn(async move {
             let asked = carry.records(&own.0, own.1.clone());
             let answer = tokio::time::timeout(patience, asked).await;

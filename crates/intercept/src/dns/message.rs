@@ -1,4 +1,4 @@
-//! Questions and answers, as bytes.
+//! Questions and answers, and their bytes.
 
 use std::net::IpAddr;
 
@@ -14,19 +14,19 @@ use crate::{
     records::{RecordKind, Records},
 };
 
-/// Longest question that is read.
+/// Longest question that is read, in bytes.
 pub(crate) const MAX_QUERY: usize = 4096;
-/// Most that is sent over UDP to a client that says nothing of what it takes.
+/// Longest answer over UDP, in bytes, to a client that names no limit of its own.
 const PLAIN_UDP: usize = 512;
-/// Most that is sent over UDP at all; more is cut into fragments on the way.
+/// Longest answer over UDP at all, in bytes; longer datagrams are fragmented on their way.
 const MAX_UDP: u16 = 1232;
 
-/// What a client sent.
+/// A parsed message of a client.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// Nothing that is answered.
+    /// A message that gets no answer.
     Nothing,
-    /// Wrong, with the answer that says so.
+    /// A message with a mistake, and the answer that says so.
     Wrong(Vec<u8>),
     /// A question.
     Question(Box<Question>),
@@ -38,14 +38,14 @@ pub(crate) struct Question {
     id: u16,
     recursion_desired: bool,
     edns: bool,
-    /// Most that the client takes over UDP.
+    /// Longest answer over UDP that the client accepts, in bytes.
     most: u16,
     query: Query,
-    /// In lower case, without the dot at its end.
+    /// The name in lower case, without the dot at its end.
     pub(crate) name: String,
 }
 
-/// Reads what a client sent. Answers are never answered, so that two servers cannot keep each other
+/// Parses a client's message. Answers get no answer, so that two servers cannot keep each other
 /// busy.
 pub(crate) fn read(bytes: &[u8]) -> Read {
     let Some(&[id_high, id_low, flags, ..]) = bytes.first_chunk::<12>().map(|head| &head[..])
@@ -80,10 +80,10 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
     }))
 }
 
-/// What a question is for.
+/// The kind of records that a question asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// An address, of IPv6 if so.
+    /// An address, of IPv6 if `v6`.
     Address {
         v6: bool,
     },
@@ -104,7 +104,7 @@ impl Question {
         }
     }
 
-    /// The answer with a name's address, or that it has none of this kind.
+    /// The answer with the address of a name, or without one of the kind asked for.
     pub(crate) fn found(&self, address: Option<IpAddr>, recursive: bool) -> Option<Vec<u8>> {
         let mut message = self.blank(ResponseCode::NoError, recursive);
         message.metadata.authoritative = true;
@@ -119,7 +119,7 @@ impl Question {
         message.to_vec().ok()
     }
 
-    /// The answer with records that a host gave. What it says of other kinds is left out.
+    /// The answer with the records of a host. Records of other kinds are left out.
     pub(crate) fn records(&self, records: &Records, recursive: bool) -> Option<Vec<u8>> {
         let Kind::Records(kind) = self.kind() else { return None };
         let code = ResponseCode::from_low(records.code);
@@ -134,7 +134,7 @@ impl Question {
         message.to_vec().ok()
     }
 
-    /// What is said where there is no answer.
+    /// The answer for a name that cannot be looked up.
     pub(crate) fn unanswerable(&self, how: Unanswerable, recursive: bool) -> Option<Vec<u8>> {
         let code = match how {
             Unanswerable::Refused => ResponseCode::Refused,
@@ -144,7 +144,8 @@ impl Question {
         self.blank(code, recursive).to_vec().ok()
     }
 
-    /// What goes over UDP of another server's answer: all of it, or that there is more.
+    /// The part of another server's answer that fits into a datagram: all of it, or a mark that
+    /// there is more.
     pub(crate) fn fitting(&self, answer: Vec<u8>) -> Option<Vec<u8>> {
         if answer.len() <= usize::from(self.most.clamp(PLAIN_UDP as u16, MAX_UDP)) {
             return Some(answer);
@@ -174,13 +175,14 @@ fn reply(id: u16, op: OpCode, code: ResponseCode) -> Message {
     message
 }
 
-/// How good an answer of another server is; less is better. None: no answer to this question.
+/// The quality of another server's answer; less is better. `None` if it is no answer to this
+/// question.
 pub(crate) fn rank(question: &[u8], answer: &[u8]) -> Option<u8> {
     let (asked, head) = (question.get(..2)?, answer.first_chunk::<12>()?);
     if asked != &head[..2] || head[2] & 0x80 == 0 {
         return None;
     }
-    // Some servers leave the question out of their errors.
+    // Some servers leave the question out of their error answers.
     let message = Message::from_vec(answer).ok()?;
     let own = Message::from_vec(question).ok()?;
     let answered = message.queries.first();

@@ -1,4 +1,4 @@
-//! The DNS server: names of services get addresses, other names are asked elsewhere.
+//! The DNS server: names of services get addresses, other names are passed to other servers.
 
 mod hosts;
 pub(crate) mod message;

@@ -1,8 +1,8 @@
-//! Addresses of hosts that this program connects to itself: never those that host names of services
-//! have on this machine.
+//! Addresses of the hosts that this program itself connects to; never those assigned to names of
+//! services.
 //!
-//! The system's resolver may ask this program's own DNS server, or servers whose traffic is
-//! intercepted, so servers are asked here first, past both.
+//! The system's resolver may ask this program's own DNS server, or servers whose traffic is intercepted.
+//! This module therefore asks DNS servers itself, and only those that are neither.
 
 use std::{
     io,
@@ -25,25 +25,26 @@ use crate::{
     service::hostname,
 };
 
-/// The most of a file that is read, in bytes.
+/// Most bytes of a file that are read.
 const MOST: u64 = 1 << 20;
-/// Servers and search domains of the system that count.
+/// Most servers, and most search domains, of the system that are used.
 const MOST_SERVERS: usize = 8;
 /// How long addresses of one family wait for those of the other.
 const OTHER_FAMILY: Duration = Duration::from_millis(250);
-/// Addresses of one host.
+/// Most addresses of one host.
 const MOST_ADDRESSES: usize = 64;
 
-/// Files in which a system says how hosts are found.
+/// The files in which the system configures how hosts are found.
 #[derive(Debug, Clone)]
 struct Files {
     hosts: PathBuf,
     resolver: PathBuf,
-    /// The servers that systemd-resolved asks, where the resolver's file has itself.
+    /// The file with the servers of systemd-resolved, used if the resolver's file names
+    /// systemd-resolved itself.
     resolved: PathBuf,
 }
 
-/// Finds hosts that this program connects to itself.
+/// Finds the hosts that this program itself connects to.
 #[derive(Debug, Clone)]
 pub struct OwnHosts {
     range: IpNet,
@@ -52,7 +53,7 @@ pub struct OwnHosts {
 }
 
 impl OwnHosts {
-    /// For an interceptor with these options.
+    /// The lookup for an interceptor with these options.
     #[must_use]
     pub fn new(options: &Options) -> Self {
         let files = Files {
@@ -63,12 +64,12 @@ impl OwnHosts {
         Self { range: options.names.trunc(), dns: options.dns.clone(), files }
     }
 
-    /// The addresses of a host: those of the hosts file, else what DNS servers other than this
-    /// program's own say, else what the system finds in its other ways. Addresses that belong to
-    /// host names of services are none.
+    /// The addresses of a host: those of the hosts file, or else those from DNS servers other than
+    /// this program's own, or else those that the system finds in other ways. Addresses assigned to
+    /// names of services are left out.
     ///
     /// # Errors
-    /// When it has none.
+    /// When the host has no address.
     pub async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         if let Ok(name) = hostname(host) {
             let mut found = self.usable(in_hosts(&read(&self.files.hosts).await, &name));
@@ -103,7 +104,8 @@ impl OwnHosts {
 
     async fn system(&self) -> System {
         let mut system = System::read(&read(&self.files.resolver).await);
-        // The stub of systemd-resolved: its own questions would have no mark.
+        // Questions of systemd-resolved itself would not be marked, so that its servers are asked
+        // instead of it.
         if system.servers.iter().any(|server| is_stub(server.ip())) {
             let behind = System::read(&read(&self.files.resolved).await);
             system.servers.retain(|server| !is_stub(server.ip()));
@@ -115,7 +117,7 @@ impl OwnHosts {
         system
     }
 
-    /// Servers other than this program's own; none if there are none.
+    /// The servers other than this program's own; `None` without any.
     pub(super) async fn others(&self) -> Option<Upstreams> {
         self.others_than_own(&self.system().await)
     }
@@ -145,7 +147,7 @@ impl OwnHosts {
     }
 }
 
-/// What the resolver's file says.
+/// The configuration in the resolver's file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct System {
     servers: Vec<SocketAddr>,
@@ -162,7 +164,7 @@ impl System {
                     let address = words.next().and_then(|word| word.parse::<IpAddr>().ok());
                     system.servers.extend(address.map(|address| SocketAddr::new(address, 53)));
                 }
-                // The last of them counts.
+                // The last of these lines counts.
                 Some("search" | "domain") => {
                     system.search = words.filter_map(|word| hostname(word).ok()).collect();
                 }
@@ -174,7 +176,7 @@ impl System {
         system
     }
 
-    /// The names that are asked for in turn.
+    /// The names to be asked for in turn.
     fn written_out(&self, name: &str) -> Vec<String> {
         if name.contains('.') {
             return vec![name.to_owned()];
@@ -205,7 +207,7 @@ fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
     lines.collect()
 }
 
-/// Addresses of both families. Once there are some of one, the other's are not waited for long.
+/// Addresses of both families. Once one family has answered, the other is waited for only briefly.
 async fn both(upstreams: &Upstreams, name: &str) -> Vec<IpAddr> {
     let kinds = [RecordType::A, RecordType::AAAA];
     let asking = kinds.into_iter().map(|kind| addresses(upstreams, name, kind));

@@ -1,4 +1,4 @@
-//! Records besides addresses, as they are on the wire, and questions for them to other servers.
+//! Records other than addresses, as wire format, and questions to other servers for them.
 
 use futures::{FutureExt, future::BoxFuture};
 use hickory_proto::{
@@ -12,21 +12,21 @@ use hickory_proto::{
 use super::{own::OwnHosts, upstream::Upstreams};
 use crate::records::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};
 
-/// Records of one answer that count.
+/// Most records of one answer that are used.
 pub(super) const MOST_RECORDS: usize = 64;
-/// Longest that a record is believed, in seconds: a day.
+/// Longest time in seconds that a record is valid: a day.
 const MOST_TTL: u32 = 86_400;
-/// The longest string of a text.
+/// The longest string of a text record, in bytes.
 const STRING: usize = 255;
 
 impl FindRecords for OwnHosts {
-    /// Asks the servers that this machine's names are found by, past this program's own.
+    /// Asks the DNS servers of this machine, but not this program's own.
     fn find(&self, question: RecordQuestion) -> BoxFuture<'_, Option<Records>> {
         async move { found(&self.others().await?, &question).await }.boxed()
     }
 }
 
-/// What other servers say; a long answer is asked for over TCP.
+/// The answer of other servers; an answer that is cut is asked for again over TCP.
 async fn found(upstreams: &Upstreams, question: &RecordQuestion) -> Option<Records> {
     let bytes = written(question)?;
     for tcp in [false, true] {
@@ -55,7 +55,7 @@ fn read(kind: RecordKind, answer: Message) -> Records {
     if code != Records::FOUND {
         return Records::none(code);
     }
-    // Aliases on the way are left out.
+    // Alias records on the way to the answer are left out.
     let of_kind = answer.answers.into_iter().filter(|record| {
         record.dns_class == DNSClass::IN && record.record_type() == record_type(kind)
     });
@@ -79,7 +79,7 @@ fn read(kind: RecordKind, answer: Message) -> Records {
     Records { code, found: found.take(MOST_RECORDS).collect() }
 }
 
-/// A record as it is put into an answer; none for one that has no form there, or is of another kind.
+/// The data of a record for an answer; `None` if it cannot be encoded, or is of another kind.
 pub(super) fn data_of(kind: RecordKind, record: &Record) -> Option<(u32, RData)> {
     let host = |text: &str| {
         let mut name = Name::from_ascii(text).ok()?;

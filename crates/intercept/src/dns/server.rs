@@ -1,4 +1,4 @@
-//! Takes questions over UDP and TCP.
+//! The DNS server's sockets: questions over UDP and TCP.
 
 use std::{
     io,
@@ -30,32 +30,33 @@ use crate::{
     state::Naming,
 };
 
-/// Questions that wait for something at a time, in all and of one client.
+/// Most questions that wait at once, in all and of one client.
 const WAITING: (usize, usize) = (1_024, 256);
-/// The same of this machine, whose resolver asks for everybody; others have the rest.
+/// Most questions of this machine that wait at once. Its resolver asks for all of its programs;
+/// other clients have the rest of [`WAITING`].
 const OWN_WAITING: usize = 768;
-/// Questions of one client in a second, and at once. This machine's own have no such limit:
-/// its resolver asks for everybody.
+/// Questions of one client per second, and at once. This machine has no such limit, because its
+/// resolver asks for all of its programs.
 const RATE: (f64, u32) = (500.0, 2_000);
-/// Connections at a time, in all and of one client.
+/// Most connections at once, in all and of one client.
 const CONNECTIONS: (usize, usize) = (128, 16);
-/// Where all are taken, the one that was silent for longest goes.
+/// Times after which a silent connection gives its place to another one, when all places are taken.
 const PATIENCE: Patience = Patience {
     own: Duration::ZERO,
     many: Duration::ZERO,
     unproven: Duration::ZERO,
     proven: Duration::from_secs(1),
 };
-/// How long a connection may be idle.
+/// Longest time a connection may be idle.
 const IDLE: Duration = Duration::from_secs(10);
-/// How often an address is tried that somebody else has.
+/// The interval at which an address is tried again that another program uses.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// The DNS server.
 pub(crate) struct DnsServer {
     shared: Arc<Shared>,
     options: DnsOptions,
-    /// Whether names have addresses of IPv6; they have one kind only.
+    /// True if names have addresses of IPv6; names have addresses of one family only.
     v6: bool,
     upstreams: Upstreams,
     hosts: Hosts,
@@ -64,12 +65,12 @@ pub(crate) struct DnsServer {
     rates: Rates,
 }
 
-/// What is to be done for a question.
+/// The next step for a question.
 enum Next {
     Say(Option<Vec<u8>>),
-    /// A name below a wildcard gets its address first.
+    /// The name is below a wildcard, and is assigned an address first.
     Assign,
-    /// Somebody else is asked.
+    /// Another DNS server is asked.
     Ask,
     /// The host of a service is asked.
     AskHost(Arc<str>, RecordQuestion),
@@ -89,8 +90,8 @@ impl DnsServer {
         })
     }
 
-    /// Listens everywhere it should. An address that somebody else has is tried again and again;
-    /// one that this machine does not have is an error.
+    /// Listens at all configured addresses. An address that another program uses is tried again at
+    /// intervals; an address that this machine does not have is an error.
     pub(crate) fn start(
         self: &Arc<Self>,
         tasks: &TaskTracker,
@@ -149,7 +150,8 @@ impl DnsServer {
         let mut buffer = [0; MAX_QUERY + 1];
         loop {
             let Ok((length, client)) = socket.recv_from(&mut buffer).await else {
-                // What an earlier answer met; a socket that stays broken must not keep a processor.
+                // An error caused by an earlier answer; a socket that stays broken must not use up
+                // a processor.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             };
@@ -239,7 +241,7 @@ impl DnsServer {
         }
     }
 
-    /// Whether a client is one of those that are answered at an address of this server.
+    /// True if a client may ask at an address of this server.
     fn serves(&self, at: SocketAddr, client: IpAddr) -> bool {
         let client = client.to_canonical();
         match self.options.clients.get(&at) {
@@ -248,7 +250,7 @@ impl DnsServer {
         }
     }
 
-    /// Whether a client may ask now.
+    /// True if the client's rate allows a question now.
     fn may(&self, client: IpAddr) -> bool {
         client.is_loopback() || self.rates.may(client, Instant::now())
     }
@@ -303,13 +305,13 @@ impl DnsServer {
     }
 }
 
-/// A turn for a question that waits.
+/// A place for a question that waits.
 fn turn(waiting: &Arc<Places>, client: IpAddr) -> Option<Place> {
     let client = client.to_canonical();
     if client.is_loopback() { waiting.take_of(client, OWN_WAITING) } else { waiting.take(client) }
 }
 
-/// Whether an address belongs to this machine or to a private network.
+/// True if an address belongs to this machine or to a private network.
 fn is_near(client: IpAddr) -> bool {
     match client {
         IpAddr::V4(v4) => {
@@ -320,7 +322,7 @@ fn is_near(client: IpAddr) -> bool {
     }
 }
 
-/// Whether asking a server would be asking ourselves.
+/// True if asking this server would mean asking this program itself.
 pub(crate) fn is_ourselves(options: &DnsOptions, upstream: SocketAddr) -> bool {
     options.listen.iter().any(|at| {
         let all = at.ip().is_unspecified() && is_this_machine(upstream.ip());

@@ -1,4 +1,4 @@
-//! Other servers that are asked.
+//! Questions to other DNS servers.
 
 use std::{
     collections::HashMap,
@@ -25,25 +25,25 @@ use crate::{
     socket,
 };
 
-/// How long one server has for its answer.
+/// Time limit for one server's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Different questions that are asked at a time.
+/// Most different questions under way at once.
 const MOST_QUESTIONS: usize = 512;
-/// Largest answer over UDP.
+/// Largest answer over UDP, in bytes.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// The question without its id, and whether it is asked over TCP.
+/// A question without its id, and whether it is asked over TCP.
 type Key = (Bytes, bool);
 type Answer = Shared<BoxFuture<'static, Option<Bytes>>>;
 
-/// Other servers, and what they are being asked.
+/// Other servers, and the questions under way.
 pub(crate) struct Upstreams {
     servers: Arc<[Upstream]>,
     mode: UpstreamMode,
-    /// The server that answered well last.
+    /// The server whose last answer was good.
     good: Arc<AtomicUsize>,
-    /// The same question is asked once at a time, whoever asks it: also by a server that asks us
-    /// what we have just asked it.
+    /// The same question is asked only once at a time, whichever client asks, even a server that
+    /// asks this one what it was just asked.
     asking: Arc<Mutex<HashMap<Key, Answer>>>,
 }
 
@@ -77,7 +77,7 @@ impl Upstreams {
         let (servers, mode, good) = (Arc::clone(&self.servers), self.mode, Arc::clone(&self.good));
         let table = Arc::clone(&self.asking);
         let own = key.clone();
-        // A task of its own: whoever asked first may go away.
+        // A task of its own, because the client that asked first may go away.
         let task = tokio::spawn(async move {
             let answer = best(&servers, mode, &good, &own.0, tcp).await;
             table.lock().remove(&own);
@@ -141,7 +141,7 @@ async fn best(
     best.map(|(_, answer)| answer)
 }
 
-/// Asks one server, under an id that nobody else knows.
+/// Asks one server, under a random id.
 async fn exchange(server: &Upstream, question: &[u8], tcp: bool) -> io::Result<(u8, Vec<u8>)> {
     let mut own = rand::random::<[u8; 2]>().to_vec();
     own.extend_from_slice(question);
@@ -163,7 +163,7 @@ async fn over_udp(server: SocketAddr, question: &[u8]) -> io::Result<(u8, Vec<u8
     loop {
         let count = socket.recv(&mut buffer).await?;
         let answer = buffer.get(..count).unwrap_or_default();
-        // What is no answer to this question may be a guess of somebody else.
+        // A datagram that does not answer this question may be an attacker's guess.
         if let Some(rank) = message::rank(question, answer) {
             return Ok((rank, answer.to_vec()));
         }

@@ -1,4 +1,4 @@
-//! The DNS server as configuration files write it (docs/protocol/tunnel.md 6.1).
+//! Options of the DNS server as URLs in configuration files (docs/protocol/tunnel.md 6.1).
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
@@ -9,13 +9,14 @@ use crate::options::{DnsOptions, Unanswerable, Upstream, UpstreamMode};
 const PORT: u16 = 53;
 
 impl DnsOptions {
-    /// Reads where to listen (`udp://host:port`) and whom to ask (`udp://host:port`,
-    /// `tcp://host:port`). What follows a `?` says who is answered (`clients=` and networks) and
-    /// what is said where there is no answer (`refused`, `servfail`, `timeout`). None without a place
-    /// to listen.
+    /// Reads the addresses to listen on (`udp://host:port`) and the servers to ask
+    /// (`udp://host:port`, `tcp://host:port`). After a `?` follow the clients that may ask
+    /// (`clients=` and networks) and the answer for names that cannot be looked up (`refused`,
+    /// `servfail`, `timeout`). `None` without an address to listen on.
     ///
     /// # Errors
-    /// When an entry cannot be read, or the host of an upstream has no address; names the entry.
+    /// When an entry cannot be read, or the host of an upstream has no address; the error names the
+    /// entry.
     pub async fn read(
         resolver: &[String],
         upstream: &[String],
@@ -50,10 +51,10 @@ impl DnsOptions {
         Ok((!options.listen.is_empty()).then_some(options))
     }
 
-    /// Takes the hosts file (`file:///path`) out of where names are resolved.
+    /// Takes the hosts file (`file:///path`) out of the list of resolvers.
     ///
     /// # Errors
-    /// When there are several, or it is no path of this machine; names the entry.
+    /// When there are several, or one is no path of this machine; the error names the entry.
     pub fn hosts_file(resolver: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
         let (files, others) = resolver.drain(..).partition(|text| text.starts_with("file:"));
         *resolver = others;
@@ -77,7 +78,7 @@ impl DnsOptions {
                 "clients" => {
                     for text in value.split(',') {
                         let net = text.parse::<IpNet>().map(|net| net.trunc());
-                        let net = net.map_err(|_| format!("{text:?} is no network"))?;
+                        let net = net.map_err(|_| format!("{text:?} is not a network"))?;
                         for &at in at {
                             self.clients.entry(at).or_default().push(net);
                         }
@@ -110,7 +111,7 @@ async fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
         return Ok(vec![SocketAddr::new(address, PORT)]);
     }
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse().map_err(|_| format!("{port:?} is no port"))?),
+        Some((host, port)) => (host, port.parse().map_err(|_| format!("{port:?} is not a port"))?),
         None => (text, PORT),
     };
     let found = tokio::net::lookup_host((host, port)).await;

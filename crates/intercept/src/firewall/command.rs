@@ -4,43 +4,43 @@ use std::{io, process::Stdio, time::Duration};
 
 use tokio::{io::AsyncWriteExt, process::Command};
 
-/// How long a program has; tables of tens of thousands of elements take a second.
+/// Time limit of a program; changes of tables with tens of thousands of elements take a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a program said.
+/// A program that changes the system failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// It could not be run.
+    /// The program could not be run.
     #[error("cannot run {program}: {problem}")]
     Run {
         /// The program.
         program: String,
-        /// Why not.
+        /// The error of the system.
         problem: io::Error,
     },
-    /// It did not do what it was told.
+    /// The program reported a failure.
     #[error("{command}: {message}")]
     Failed {
         /// The program with its arguments.
         command: String,
-        /// What it said.
+        /// The first lines of its output.
         message: String,
     },
 }
 
 impl CommandError {
-    /// Whether the program is not there.
+    /// True if the program is not installed.
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::Run { problem, .. } if problem.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// Runs a program with some input, and gives back what it prints.
+/// Runs a program with some input, and returns its output.
 pub(crate) async fn run(program: &str, args: &[&str], input: &str) -> Result<String, CommandError> {
     run_for(PATIENCE, program, args, input).await
 }
 
-/// The same for a program that has so long.
+/// Runs a program within a time limit, and returns its output.
 pub(crate) async fn run_for(
     patience: Duration,
     program: &str,
@@ -60,7 +60,7 @@ pub(crate) async fn run_for(
     let mut stdin = child.stdin.take();
     let feeding = async {
         if let Some(stdin) = stdin.as_mut() {
-            // What it does not want to read it says something about.
+            // A program that does not read its input reports why.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         drop(stdin);
@@ -72,7 +72,7 @@ pub(crate) async fn run_for(
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    // Scripts of thousands of lines are shown back by some programs.
+    // Some programs repeat scripts of thousands of lines in their output.
     let message: Vec<&str> = said.lines().take(3).map(str::trim).collect();
     Err(CommandError::Failed {
         command: format!("{program} {}", args.join(" ")),

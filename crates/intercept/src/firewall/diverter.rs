@@ -1,6 +1,7 @@
-//! An external program that diverts packets in place of rules of ours (docs/protocol/tunnel.md 5.3): called
-//! once for each of a service's networks, protocols, ranges of ports, sources and interfaces, and once
-//! more to take that out. What it was told is written down before, for the next start after a crash.
+//! An external program that diverts packets in place of weft's own rules (docs/protocol/tunnel.md 5.3). It
+//! is called once for each combination of a service's networks, protocols, ranges of ports, sources and
+//! interfaces, and once more to undo that call. Each call is recorded before it is made, so that the next
+//! start after a crash can undo it.
 
 use std::{
     collections::BTreeMap,
@@ -21,16 +22,16 @@ use super::{
 };
 use crate::{ports::Range, service::Protocol};
 
-/// How long one call has.
+/// Time limit of one call.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest list of an earlier run that is read.
+/// Largest record of an earlier run that is read, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
-/// Bits of a file's mode with which others than its owner may write.
+/// Bits of a file's mode that let other users than its owner write.
 const OTHERS_WRITE: u32 = 0o022;
-/// A folder in which only owners of files may rename them.
+/// The bit of a folder's mode with which only owners of files may rename them.
 const STICKY: u32 = 0o1000;
 
-/// What the program is asked to divert.
+/// One call of the program.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Diversion {
     pub(crate) net: Ipv4Net,
@@ -40,14 +41,14 @@ pub(crate) struct Diversion {
     pub(crate) interface: Option<Arc<str>>,
 }
 
-/// All of it, with the service that it is for.
+/// All calls, each with its service.
 pub(crate) type Diversions = BTreeMap<Diversion, Arc<str>>;
 
 impl Diversion {
-    /// Every source.
+    /// The network of all sources.
     pub(crate) const ANY: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0);
 
-    /// The arguments of a call; with a port and a service to divert, without to end it.
+    /// The arguments of a call: with a port and a service to divert, without them to undo the call.
     fn arguments(&self, divert: Option<(u16, &str)>) -> Vec<String> {
         let verb = if divert.is_some() { "-I" } else { "-D" };
         let (low, high) = self.ports;
@@ -71,19 +72,19 @@ impl Diversion {
     }
 }
 
-/// The program, and what it was told.
+/// The program, and the calls that were made.
 #[derive(Debug)]
 pub(crate) struct Diverter {
     program: PathBuf,
     tcp: u16,
     udp: u16,
-    /// Where what it was told is written down.
+    /// The file of the record.
     record: PathBuf,
     told: Diversions,
 }
 
 impl Diverter {
-    /// Asks the program for its version, which shows that it can be run.
+    /// Asks the program for its version, which shows that the program can be run.
     pub(super) async fn open(
         program: &Path,
         listeners: Listeners,
@@ -100,7 +101,7 @@ impl Diverter {
         Ok(Self { program, tcp, udp, record, told: Diversions::new() })
     }
 
-    /// Tells the program what is new and what is over. What fails is told and done with the next call.
+    /// Makes new calls and undoes old ones. A call that fails is logged and repeated with the next change.
     pub(super) async fn set(&mut self, wanted: &Diversions) -> Result<(), CommandError> {
         let mut failed = None;
         let differs = |(diversion, service): &(&Diversion, &Arc<str>)| {
@@ -135,7 +136,7 @@ impl Diverter {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Takes everything out.
+    /// Undoes all calls.
     pub(super) async fn remove(&mut self) -> Result<(), CommandError> {
         self.set(&Diversions::new()).await?;
         let _ = std::fs::remove_file(&self.record);
@@ -148,38 +149,45 @@ async fn call(program: &Path, arguments: &[String]) -> Result<String, CommandErr
     run_for(PATIENCE, &program.display().to_string(), &arguments, "").await
 }
 
-/// Takes out what an earlier run had diverted and did not end in order.
+/// Undoes the calls of an earlier run that did not end in order.
 pub(super) async fn clean_up(record: &Path) {
     let text = match read(record) {
         Ok(text) => text,
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => return,
         Err(problem) => {
             let record = record.display();
-            return tracing::warn!(%record, %problem, "what was diverted is not known");
+            return tracing::warn!(
+                %record, %problem,
+                "the record of diverted packets cannot be read; diversions of an earlier run may \
+                 be left"
+            );
         }
     };
     let mut lines = text.lines();
     let program = lines.next().unwrap_or_default();
     match trusted_program(Path::new(program)) {
         Ok(program) => {
-            tracing::info!(program = %program.display(), "ending what an earlier run had diverted");
+            tracing::info!(
+                program = %program.display(),
+                "undoing the diversions of an earlier run"
+            );
             for line in lines.filter(|line| line.starts_with("-D ")) {
                 let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
-                // What it was not told, or has forgotten since, is not there.
+                // A call that was never made, or is forgotten, needs no undoing.
                 if let Err(problem) = call(&program, &arguments).await {
-                    tracing::info!(%problem, "what an earlier run diverted is not taken out");
+                    tracing::info!(%problem, "a diversion of an earlier run could not be undone");
                 }
             }
         }
         Err(why) => {
-            tracing::warn!(program, why, "what an earlier run diverted cannot be taken out");
+            tracing::warn!(program, why, "the diversions of an earlier run cannot be undone");
         }
     }
     let _ = std::fs::remove_file(record);
 }
 
-/// What an earlier run of the same user wrote down. What somebody else put there is not done in this
-/// user's name.
+/// Reads the record of an earlier run of the same user. A record that another user may have written is not
+/// used.
 fn read(record: &Path) -> io::Result<String> {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
@@ -187,7 +195,7 @@ fn read(record: &Path) -> io::Result<String> {
     let known = file.metadata()?;
     let own = known.uid() == rustix::process::geteuid().as_raw();
     if !known.is_file() || !own || known.mode() & OTHERS_WRITE != 0 {
-        let text = "it is not this user's alone";
+        let text = "other users may have written it";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     let mut text = String::new();
@@ -195,7 +203,7 @@ fn read(record: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes down what the program is told: the program, then a call for each that takes it out.
+/// Writes the record: the program, then the arguments that undo each call.
 fn write<'a>(
     record: &Path,
     program: &Path,
@@ -213,11 +221,10 @@ fn write<'a>(
     std::fs::rename(&beside, record)
 }
 
-/// The program where it really is, if nobody but root and the user of this process can put another one
-/// there.
+/// The program's real path, if only root and the user of this process can replace the program.
 ///
 /// # Errors
-/// Why it is not run.
+/// The reason why the program is not run.
 pub fn trusted_program(program: &Path) -> Result<PathBuf, String> {
     if !program.is_absolute() {
         return Err("the path has to be absolute".into());
@@ -225,11 +232,11 @@ pub fn trusted_program(program: &Path) -> Result<PathBuf, String> {
     let shown = |path: &Path| path.display().to_string();
     let path = program.canonicalize().map_err(|problem| problem.to_string())?;
     if path.to_str().is_none_or(|text| text.contains('\n')) {
-        return Err("the path has characters that cannot be written down".into());
+        return Err("the path has control characters or is not UTF-8".into());
     }
     let known = path.metadata().map_err(|problem| problem.to_string())?;
     if !known.is_file() || known.mode() & 0o111 == 0 {
-        return Err("it is no program, which is a file that may be executed".into());
+        return Err("it is not an executable file".into());
     }
     let user = rustix::process::geteuid().as_raw();
     for (place, part) in path.ancestors().enumerate() {
@@ -280,7 +287,9 @@ mod tests {
         let path = program(folder.path(), "#!/bin/sh\n");
         assert_eq!(trusted_program(&path).unwrap(), path.canonicalize().unwrap());
         let refused = |path: &Path| trusted_program(path).unwrap_err();
-        for (mode, why) in [(0o775, "may write"), (0o757, "may write"), (0o644, "no program")] {
+        for (mode, why) in
+            [(0o775, "may write"), (0o757, "may write"), (0o644, "not an executable")]
+        {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             assert!(refused(&path).contains(why), "{mode:o}: {}", refused(&path));
         }
@@ -288,7 +297,7 @@ mod tests {
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         assert!(refused(&path).contains("may write"), "the folder");
         assert!(refused(Path::new("bin/sh")).contains("absolute"));
-        assert!(refused(folder.path()).contains("no program"));
+        assert!(refused(folder.path()).contains("not an executable"));
         assert!(!refused(&folder.path().join("missing")).is_empty());
     }
 

@@ -1,6 +1,6 @@
-//! The same rules by `iptables` and `ip6tables`, where there is no `nft`: chains of our own, a rule
-//! for each network with ports, and changes by transactions of `iptables-restore`, which are whole
-//! for each table of each family.
+//! The rules of the firewall by `iptables` and `ip6tables`, for machines without `nft`: chains of
+//! their own, a rule for each network with ports, and changes by `iptables-restore`, which applies
+//! each table of each family as a whole.
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
@@ -24,11 +24,11 @@ pub(super) struct Iptables {
     interfaces: Interfaces,
     ports: [Option<(u16, u16)>; 2],
     groups: BTreeMap<Group, Arc<[IpNet]>>,
-    /// Rules for networks with ports that come in, of IPv4 and IPv6.
+    /// The number of rules for incoming packets to networks with ports, for IPv4 and IPv6.
     rules: [usize; 2],
 }
 
-/// A program, with its restoring companion.
+/// `iptables` or `ip6tables`, with its restore program.
 struct Family {
     v6: bool,
     program: &'static str,
@@ -40,13 +40,14 @@ const FAMILIES: [Family; 2] = [
     Family { v6: true, program: "ip6tables", restore: "ip6tables-restore" },
 ];
 
-/// Our chains: what comes in, what this machine sends; what of it is never intercepted, and what
-/// is; what becomes of packets that have a socket here.
+/// The chains: incoming and outgoing packets, the ones of these never intercepted, the ones of
+/// these intercepted, and packets with a socket on this machine.
 const CHAINS: [&str; 7] = ["P", "O", "PN", "ON", "PM", "OM", "D"];
-/// Our chain of table `filter`: what goes to addresses of the names' range that are nobody's.
+/// The chain in table `filter`, for packets to addresses in the range of names that belong to no
+/// name.
 const REFUSED: &str = "R";
 
-/// A table of the system, with its chains that lead to ours, and ours.
+/// A table of the system, its chains that jump to weft's chains, and weft's chains.
 struct Table {
     name: &'static str,
     from: &'static [&'static str],
@@ -86,7 +87,7 @@ impl Iptables {
         Ok(listed.lines().filter(|line| line.starts_with(&own)).find_map(Note::find))
     }
 
-    /// Puts the rules in, in place of those there are: nothing is missing in between.
+    /// Replaces all rules in one step: no rule is missing in between.
     pub(super) async fn install(
         &mut self,
         setup: &Setup,
@@ -99,7 +100,7 @@ impl Iptables {
             for table in &TABLES {
                 let _ = writeln!(script, "*{}", table.name);
                 for chain in table.own {
-                    // A chain that is there is emptied.
+                    // An existing chain is emptied by this line.
                     let _ = writeln!(script, ":{} - [0:0]", self.chain(chain));
                 }
                 script.push_str(&self.unlinking(table, &listed(family, table).await?));
@@ -144,7 +145,7 @@ impl Iptables {
         Ok(())
     }
 
-    /// How many lines do something to rules for what comes in.
+    /// The number of lines with `verb` for rules of incoming packets.
     fn coming(&self, verb: &str, script: &str) -> usize {
         let start = format!("{verb} {} ", self.chain("PM"));
         script.lines().filter(|line| line.starts_with(&start)).count()
@@ -187,7 +188,7 @@ impl Iptables {
         true
     }
 
-    /// Takes out what is there.
+    /// Removes the chains and the rules that jump to them.
     pub(super) async fn remove(&self) -> Result<(), CommandError> {
         for family in self.families() {
             for table in &TABLES {
@@ -210,7 +211,7 @@ impl Iptables {
         Ok(())
     }
 
-    /// Takes out the rules that lead to our chains.
+    /// Removes the rules that jump to weft's chains.
     fn unlinking(&self, table: &Table, listed: &str) -> String {
         let jumps: Vec<String> =
             table.own.iter().map(|name| format!(" -j {}", self.chain(name))).collect();
@@ -224,7 +225,8 @@ impl Iptables {
         script
     }
 
-    /// What is nobody's in the names' range must not end at a server of this machine.
+    /// Rejects packets to addresses of the range that belong to no name, so that they do not reach
+    /// a server of this machine.
     fn refusing(&self, family: &Family, setup: &Setup) -> String {
         let names = setup.names;
         if matches!(names, IpNet::V6(_)) != family.v6 {
@@ -241,12 +243,13 @@ impl Iptables {
         )
     }
 
-    /// The chains as they are while nothing is intercepted.
+    /// The chains while nothing is intercepted.
     fn skeleton(&self, family: &Family, setup: &Setup, note: Note) -> String {
         let [p, o, pn, on, d] = ["P", "O", "PN", "ON", "D"].map(|name| self.chain(name));
         let mut script = String::new();
         let local = "-m addrtype --dst-type LOCAL,BROADCAST,ANYCAST,MULTICAST -j RETURN";
-        // The range's addresses are this machine's so that it sends them here; a service has them.
+        // The range is local to this machine, so that packets of its programs get here; the rules
+        // treat it as services' addresses.
         let (coming, going) = match setup.names {
             IpNet::V4(names) if !family.v6 => {
                 (format!("-A {p} ! -d {} {local}\n", names.trunc()), format!("-A {o} {local}\n"))
@@ -284,8 +287,8 @@ impl Iptables {
         script
     }
 
-    /// What is left alone, before all else is looked at. A chain that is gone to returns to the
-    /// system's own.
+    /// Rules for packets that are never intercepted, which come first. A chain that was entered by
+    /// `goto` returns to the system's chain.
     fn never(&self, family: &Family, setup: &Setup) -> String {
         let mut left = Vec::new();
         for (address, port) in &setup.exclude {
@@ -309,11 +312,11 @@ impl Iptables {
             for what in &left {
                 let _ = writeln!(script, "-A {chain} {what} -j RETURN");
             }
-            // What this program sends itself comes back here where only a service's address or
-            // route leads: it is no client, and nothing of this machine is meant.
+            // Packets of this program come back over `lo` only if an address or a route of a
+            // service led them there: they are no client's, and no server of this machine is meant.
             if is_coming {
                 let ours = format!("-A {chain} -i lo -m mark --mark {OWN_MARK:#x}");
-                // Of the range it is refused later, with an answer.
+                // Packets to the range are rejected later, with an answer.
                 let net = setup.names.trunc();
                 if matches!(net, IpNet::V6(_)) == family.v6 {
                     let _ = writeln!(script, "{ours} -d {net} -j RETURN");

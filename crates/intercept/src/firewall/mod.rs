@@ -1,7 +1,7 @@
-//! What is changed in the system so that traffic comes here, and how it is changed back.
+//! Changes of the system by which traffic gets here, and their removal.
 //!
-//! Everything has the instance's name or numbers of its slot, and the rules carry a note with both.
-//! They are put in first and taken out last, so that whoever finds the note finds the rest.
+//! All of them have the instance's name, or numbers of its slot, and the rules have a note with both. The rules
+//! are added first and removed last, so that a later start that finds the note finds everything else.
 
 mod command;
 mod diverter;
@@ -26,23 +26,23 @@ use crate::{
     state::Changes,
 };
 
-/// The mark of packets that are delivered here whatever their destination.
+/// The mark of packets that are delivered to this machine whatever their destination.
 pub const DIVERT_MARK: u32 = 0x7766_0001;
 
-/// More elements than this are not taken out one by one: the system needs some 16 ms for each of a
-/// set of 10,000, and a second for putting in all of them.
+/// Most elements that are removed one by one. The system takes some 16 ms for each element of a set of
+/// 10,000, and a second to add all of them again.
 const MOST_GONE: usize = 64;
 
-/// Where intercepted traffic is taken.
+/// The ports of the listeners for intercepted traffic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listeners {
     pub(crate) tcp4: u16,
     pub(crate) udp4: u16,
-    /// TCP and UDP; none if this machine has no IPv6.
+    /// Ports for TCP and UDP; `None` if this machine has no IPv6.
     pub(crate) v6: Option<(u16, u16)>,
 }
 
-/// What rules are made of.
+/// The parameters of the rules.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) instance: String,
@@ -50,20 +50,20 @@ pub(crate) struct Setup {
     pub(crate) interfaces: Interfaces,
     pub(crate) exclude: BTreeSet<(IpAddr, Option<u16>)>,
     pub(crate) listeners: Listeners,
-    /// This machine's own addresses of IPv6.
+    /// This machine's own IPv6 addresses.
     pub(crate) own: BTreeSet<Ipv6Addr>,
-    /// A program that diverts packets, and where it is written down what it was told.
+    /// The file in which the calls of a diverting program are recorded.
     pub(crate) diverter: Option<PathBuf>,
     pub(crate) record: PathBuf,
 }
 
-/// What a later start has to know.
+/// The note for a later start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// Which numbers of routing tables and rules are ours.
+    /// The slot, which determines the numbers of routing tables and rules.
     slot: u32,
     names: IpNet,
-    /// Whether the address of the names' range was put there by us.
+    /// True if this instance added the address of the range of names.
     ours: bool,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Note {
 }
 
 impl Note {
-    /// The first note in a listing.
+    /// The first note in a listing of rules.
     fn find(listing: &str) -> Option<Self> {
         let (_, rest) = listing.split_once("weft slot=")?;
         let mut words = rest.split([' ', '"', '\n']);
@@ -86,7 +86,7 @@ impl Note {
     }
 }
 
-/// The range of names in what an interceptor noted.
+/// The range of names in an interceptor's note.
 pub(crate) fn names_in(note: &str) -> Option<IpNet> {
     Note::find(note).map(|note| note.names)
 }
@@ -104,14 +104,14 @@ pub(crate) struct Firewall {
     rules: Rules,
     routes: Routes,
     setup: Setup,
-    /// Whether the rules have what is excluded as `setup` has it.
+    /// True if the rules have the exclusions of `setup`.
     excludes: bool,
 }
 
 impl Firewall {
-    /// Removes what an earlier instance of the same name left, and puts in what belongs to an
-    /// empty one. `remembered` is what that instance noted elsewhere: somebody may have emptied its
-    /// tables.
+    /// Removes everything that an earlier instance of the same name left, and adds the rules of an
+    /// instance without services. `remembered` is the earlier instance's note in the lock file, needed
+    /// if its tables were emptied.
     pub(crate) async fn open(
         kind: FirewallKind,
         setup: Setup,
@@ -130,7 +130,10 @@ impl Firewall {
         let v6 = setup.listeners.v6.is_some();
         remove_others(&rules, &setup, remembered).await;
         if let Some(note) = rules.note().await?.or_else(|| Note::find(remembered)) {
-            tracing::info!(%note, instance = %setup.instance, "removing what an earlier run left");
+            tracing::info!(
+                %note, instance = %setup.instance,
+                "removing rules, routes and addresses of an earlier run"
+            );
             Routes::of(note, v6).by_destination(remembered.contains(DIVERTER)).remove().await;
             rules.remove().await?;
         }
@@ -146,18 +149,18 @@ impl Firewall {
         Ok(opened)
     }
 
-    /// Whether each source of a group is a rule for each of its networks.
+    /// True if each source of a group is a rule for each of its networks.
     pub(crate) fn is_per_source(&self) -> bool {
         matches!(self.rules, Rules::Iptables(_))
     }
 
-    /// Whether a program is told what to divert, and not which packets.
+    /// True if a program diverts packets in place of rules.
     pub(crate) fn is_diverted(&self) -> bool {
         self.rules.are_diverted()
     }
 
-    /// Tells the program that diverts what it is to divert, if there is one. What failed is done again
-    /// with the next call.
+    /// Brings the calls of a diverting program in line with `wanted`, if there is such a program. A
+    /// call that fails is repeated with the next change.
     pub(crate) async fn divert(&mut self, wanted: &Diversions) -> Result<(), CommandError> {
         match &mut self.rules {
             Rules::Diverter(diverter) => diverter.set(wanted).await,
@@ -165,13 +168,12 @@ impl Firewall {
         }
     }
 
-    /// Whether a change costs more than putting everything in anew.
+    /// True if a change costs more than adding everything again.
     pub(crate) fn is_much(changes: &Changes) -> bool {
         changes.gone.len() > MOST_GONE
     }
 
-    /// Puts a change in. With `everything`, which is what there is to be then, all rules are put in
-    /// anew.
+    /// Applies a change. With `everything`, which is the resulting state, all rules are added again.
     pub(crate) async fn apply(
         &mut self,
         changes: &Changes,
@@ -190,19 +192,19 @@ impl Firewall {
         self.routes.change(&changes.gone_routes, &changes.new_routes).await
     }
 
-    /// Whether everything that does not change with services is still there: other programs may
-    /// empty all tables.
+    /// True if all rules that do not depend on services are still there: other programs may empty all
+    /// tables.
     pub(crate) async fn is_intact(&self) -> bool {
         let rules = match &self.rules {
             Rules::Nft(nft) => nft.is_intact().await,
             Rules::Iptables(iptables) => iptables.is_intact().await,
-            // The program cannot be asked.
+            // The program cannot be asked for its state.
             Rules::Diverter(_) => true,
         };
         rules && self.routes.are_intact().await
     }
 
-    /// Puts everything in anew.
+    /// Adds everything again.
     pub(crate) async fn rebuild(&mut self, everything: &Changes) -> Result<(), CommandError> {
         self.rules.install(&self.setup, self.routes.note(), everything).await?;
         self.excludes = !self.is_diverted();
@@ -211,8 +213,8 @@ impl Firewall {
         self.routes.change(&everything.gone_routes, &everything.new_routes).await
     }
 
-    /// Which destinations are not intercepted, whatever services say. What failed is done again
-    /// with the next call.
+    /// Sets the destinations that are never intercepted. A change that fails is repeated with the next
+    /// call.
     pub(crate) async fn exclude(
         &mut self,
         exclude: BTreeSet<(IpAddr, Option<u16>)>,
@@ -235,12 +237,12 @@ impl Firewall {
         Ok(())
     }
 
-    /// What a later start has to know.
+    /// The note for a later start.
     pub(crate) fn note(&self) -> String {
         format!("{} {}", self.routes.note(), self.rules.kind())
     }
 
-    /// Takes everything out.
+    /// Removes everything.
     pub(crate) async fn close(mut self) {
         self.routes.remove().await;
         if let Err(error) = self.rules.remove().await {
@@ -249,14 +251,14 @@ impl Firewall {
     }
 }
 
-/// Removes rules of the other kind that an earlier instance of the same name left. They are looked
-/// for only if there was one that did not end in order: looking alone makes tables on some systems.
+/// Removes rules of the other kind that an earlier instance of the same name left. They are listed
+/// only after a crash, because listing alone makes tables on some systems.
 async fn remove_others(rules: &Rules, setup: &Setup, remembered: &str) {
     if Note::find(remembered).is_none() || remembered.contains(rules.kind()) {
         return;
     }
     let mut others = match rules {
-        // What a program diverted was taken out already.
+        // The calls of a diverting program were undone before.
         _ if remembered.contains(DIVERTER) => return,
         Rules::Diverter(_) if remembered.contains(NFTABLES) => {
             Rules::Nft(Nft::new(&setup.instance))
@@ -265,13 +267,13 @@ async fn remove_others(rules: &Rules, setup: &Setup, remembered: &str) {
         Rules::Iptables(_) => Rules::Nft(Nft::new(&setup.instance)),
     };
     match others.remove().await {
-        Ok(()) => tracing::info!(kind = others.kind(), "removed rules that an earlier run left"),
+        Ok(()) => tracing::info!(kind = others.kind(), "removed rules of an earlier run"),
         Err(error) if error.is_absent() => {}
-        Err(error) => tracing::warn!(%error, "rules that an earlier run left may be there still"),
+        Err(error) => tracing::warn!(%error, "rules of an earlier run could not be removed"),
     }
 }
 
-/// What notes say of how the rules were made.
+/// The parts of notes that name the kind of the rules.
 const NFTABLES: &str = "by=nftables";
 const IPTABLES: &str = "by=iptables";
 const DIVERTER: &str = "by=diverter";
@@ -288,7 +290,7 @@ impl Rules {
         matches!(self, Self::Diverter(_))
     }
 
-    /// What a note says of how the rules were made.
+    /// The part of the note that names the kind of these rules.
     fn kind(&self) -> &'static str {
         match self {
             Self::Nft(_) => NFTABLES,
@@ -327,7 +329,7 @@ impl Rules {
     }
 }
 
-/// This machine's addresses of IPv6.
+/// This machine's IPv6 addresses.
 pub(crate) fn own_addresses() -> BTreeSet<Ipv6Addr> {
     let found = if_addrs::get_if_addrs().unwrap_or_default();
     let v6 = found.into_iter().filter_map(|interface| match interface.ip() {

@@ -1,4 +1,4 @@
-//! Rules by `nft`: one table of our own, a few rules over sets, and every change one transaction.
+//! Rules by `nft`: one table, a few rules over sets, and one transaction for each change.
 
 use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
 
@@ -14,13 +14,14 @@ use crate::{
     state::{Changes, EVERYBODY, Element, Group},
 };
 
-/// Elements per line of a script.
+/// Elements in each line of a script.
 const CHUNK: usize = 500;
 
 #[derive(Debug)]
 pub(super) struct Nft {
     table: String,
-    /// Families of the sources of each group but that of everybody: IPv4, IPv6.
+    /// The address families of each group's sources, IPv4 and IPv6; the group of all clients has
+    /// none.
     groups: BTreeMap<Group, [bool; 2]>,
 }
 
@@ -46,7 +47,7 @@ impl Nft {
         [family, name]
     }
 
-    /// Puts the table in anew, in place of the one there is: nothing is missing in between.
+    /// Replaces the table in one step: no rule is missing in between.
     pub(super) async fn install(
         &mut self,
         setup: &Setup,
@@ -94,7 +95,7 @@ impl Nft {
         run("nft", &["-f", "-"], script).await.map(drop)
     }
 
-    /// The table as it is while nothing is intercepted.
+    /// The table while nothing is intercepted.
     fn skeleton(&self, setup: &Setup, note: Note) -> String {
         let table = &self.table;
         let names = setup.names.trunc();
@@ -106,12 +107,13 @@ impl Nft {
                 format!("iifname != {{ {} }} return", list.join(", "))
             }
         };
-        // The range's addresses are this machine's so that it sends them here; a service has them.
+        // The range is local to this machine, so that packets of its programs get here; the rules
+        // treat it as services' addresses.
         let own4 = match names {
             IpNet::V4(net) => format!("ip daddr != {net} "),
             IpNet::V6(_) => String::new(),
         };
-        // What is nobody's there must not end at a server of this machine.
+        // Packets to addresses of the range without a name must not reach a server of this machine.
         let family = if matches!(names, IpNet::V4(_)) { "ip" } else { "ip6" };
         let unclaimed = format!("{family} daddr {names} goto refused");
         let refused = format!(
@@ -131,8 +133,8 @@ impl Nft {
                      ip6 daddr . th dport @excluded6 return\n\
                      ip6 daddr @own6 return\n\
                      ip6 daddr { fe80::/10, ff00::/8 } return";
-        // What this program sends itself comes back here where only a service's address or route
-        // leads: it is no client, and nothing of this machine is meant.
+        // Packets of this program come back over `lo` only if an address or a route of a service
+        // led them there: they are no client's, and no server of this machine is meant.
         let ourselves = format!("iifname \"lo\" meta mark {OWN_MARK:#x} goto refused");
         let mut script = format!(
             "add table {table}\n\
@@ -270,7 +272,7 @@ impl Nft {
         }
     }
 
-    /// The rules that look into the groups' sets.
+    /// The rules that look destinations up in the groups' sets.
     fn dispatch(&self, groups: &BTreeMap<Group, [bool; 2]>, script: &mut String) {
         let mark = format!("meta mark set {DIVERT_MARK:#x}");
         for (chain, then) in [("incoming", "goto divert"), ("outgoing", mark.as_str())] {
@@ -311,7 +313,7 @@ impl Nft {
     }
 }
 
-/// First and last address.
+/// The first and the last address of a network, as text.
 fn span(net: IpNet) -> String {
     format!("{}-{}", net.network(), net.broadcast())
 }

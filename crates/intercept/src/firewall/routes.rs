@@ -1,5 +1,5 @@
-//! Routes and addresses, by `ip`: what is marked is delivered here, and what is intercepted has a
-//! route even where the machine has none.
+//! Routes and addresses, set by `ip`: marked packets are delivered to this machine, and intercepted
+//! destinations have a route even where the machine has none.
 
 use std::{collections::BTreeSet, fmt::Write, net::IpAddr, ops::Not};
 
@@ -11,26 +11,26 @@ use super::{
 };
 use crate::socket::OWN_MARK;
 
-/// Instances on one machine.
+/// Most instances on one machine.
 const SLOTS: u32 = 16;
-/// Rules that come before the machine's own routes.
+/// The first number of rules before the machine's own routes.
 const FIRST: u32 = 7_700;
-/// Rules that come after them.
+/// The first number of rules after the machine's own routes.
 const LAST: u32 = 32_800;
-/// Routing tables.
+/// The first number of routing tables.
 const TABLES: u32 = 776_600;
 
 #[derive(Debug)]
 pub(super) struct Routes {
     note: Note,
     v6: bool,
-    /// Whether nothing is marked: what is intercepted is delivered here for its destination.
+    /// True if no packets are marked: packets are delivered to this machine by their destination.
     by_destination: bool,
 }
 
 const FAMILIES: [(&str, bool); 2] = [("-4", false), ("-6", true)];
 
-/// Numbers that nobody uses.
+/// The numbers of a slot that is not in use.
 pub(super) async fn unused(names: IpNet, v6: bool) -> Result<Note, CommandError> {
     let mut rules = String::new();
     for (family, is_v6) in FAMILIES {
@@ -47,7 +47,7 @@ pub(super) async fn unused(names: IpNet, v6: bool) -> Result<Note, CommandError>
         let mut empty = true;
         for table in [TABLES + 2 * slot, TABLES + 2 * slot + 1] {
             for (family, _) in FAMILIES {
-                // A table that never had a route does not exist: `ip` says so by an error.
+                // `ip` reports an error for a table that never had a route.
                 let shown =
                     run("ip", &[family, "route", "show", "table", &table.to_string()], "").await;
                 empty &= shown.is_ok_and(|routes| !routes.trim().is_empty()).not();
@@ -70,8 +70,8 @@ impl Routes {
         Self { note, v6, by_destination: false }
     }
 
-    /// For a program that diverts packets and marks none: what goes to a network of a service is
-    /// delivered here, whatever its port.
+    /// For a program that diverts packets without marking them: packets to a network of a service
+    /// are delivered to this machine, whatever their port.
     pub(super) fn by_destination(self, by_destination: bool) -> Self {
         Self { by_destination, v6: self.v6 && !by_destination, ..self }
     }
@@ -85,8 +85,8 @@ impl Routes {
         FAMILIES.into_iter().filter(move |(_, is_v6)| !is_v6 || v6)
     }
 
-    /// Number of the rule for marked packets and of its table; the same for destinations without
-    /// a route.
+    /// The numbers of the rule for marked packets and of its table, and of the rule for
+    /// destinations without a route and of its table.
     fn numbers(&self) -> [u32; 4] {
         let slot = self.note.slot;
         [FIRST + slot, TABLES + 2 * slot, LAST + slot, TABLES + 2 * slot + 1]
@@ -97,15 +97,16 @@ impl Routes {
         if self.by_destination {
             return format!("rule {verb} pref {first} not fwmark {OWN_MARK:#x} lookup {marked}\n");
         }
-        // `iif lo`: what this machine sends. Others' packets without a route stay without one.
+        // `iif lo` matches packets of this machine. Packets of others without a route stay without
+        // one.
         format!(
             "rule {verb} pref {first} fwmark {DIVERT_MARK:#x} lookup {marked}\n\
              rule {verb} pref {last} iif lo lookup {routed}\n"
         )
     }
 
-    /// Puts in what does not change with services. An address that is missing is this instance's
-    /// from then on: it may have gone with whoever had it before.
+    /// Adds the rules and routes that do not depend on services. A missing address is added, and
+    /// belongs to this instance from then on: the instance that had added it may have ended.
     pub(super) async fn install(&mut self) -> Result<(), CommandError> {
         let [_, marked, _, _] = self.numbers();
         let names = self.note.names.to_string();
@@ -139,7 +140,8 @@ impl Routes {
             for net in own(gone) {
                 let _ = writeln!(script, "route del local {net} dev lo table {table}");
             }
-            // One that is gone already, with its interface for example, is no reason to stop.
+            // A missing address or route, for example of an interface that is gone, does not stop
+            // the rest.
             if !script.is_empty() {
                 let _ = batch(family, true, &script).await;
             }
@@ -158,13 +160,13 @@ impl Routes {
         Ok(())
     }
 
-    /// The table with routes of services.
+    /// The number of the table with the routes of services.
     fn table(&self) -> u32 {
         let [_, marked, _, routed] = self.numbers();
         if self.by_destination { marked } else { routed }
     }
 
-    /// Leaves destinations alone that are in networks of services, where nothing else does.
+    /// Excludes destinations inside networks of services by routes, where no rules do it.
     pub(super) async fn leave_alone(
         &self,
         destinations: impl Iterator<Item = IpAddr>,
@@ -197,7 +199,7 @@ impl Routes {
         there.is_ok_and(|there| there.contains(&names))
     }
 
-    /// Takes out the rules, and the routes of services.
+    /// Removes the rules, and the routes of services.
     pub(super) async fn clear(&self) {
         let table = self.table();
         for (family, _) in self.families() {
@@ -206,7 +208,7 @@ impl Routes {
         }
     }
 
-    /// Takes out what is there; what is not needs nothing.
+    /// Removes what exists of the rules, routes and addresses.
     pub(super) async fn remove(&self) {
         self.clear().await;
         let [_, marked, _, _] = self.numbers();

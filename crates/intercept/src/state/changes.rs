@@ -1,4 +1,4 @@
-//! What the firewall has to be told.
+//! Changes of the firewall.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,14 +6,14 @@ use ipnet::IpNet;
 
 use crate::{ports::Range, service::Protocol};
 
-/// Services with the same allowed sources. Number 0 has those that allow all; no number is used
-/// twice.
+/// Services with the same allowed sources. Number 0 is the group without such a list; a number is
+/// never used twice.
 pub(crate) type Group = u32;
 
-/// Services that allow all clients.
+/// The group of services that allow all clients.
 pub(crate) const EVERYBODY: Group = 0;
 
-/// Packets that are intercepted: of a group's sources, to a network and ports.
+/// An element of the firewall: packets of a group's sources to a network and ports are intercepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Element {
     pub(crate) group: Group,
@@ -22,14 +22,14 @@ pub(crate) struct Element {
     pub(crate) ports: Range,
 }
 
-/// What has to change in the firewall.
+/// Elements, groups and routes that are added and removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) gone: BTreeSet<Element>,
     pub(crate) new: BTreeSet<Element>,
     pub(crate) new_groups: Vec<(Group, Arc<[IpNet]>)>,
     pub(crate) gone_groups: Vec<Group>,
-    /// Networks that need a route where there is none.
+    /// Networks that need a route if the machine has none to them.
     pub(crate) new_routes: BTreeSet<IpNet>,
     pub(crate) gone_routes: BTreeSet<IpNet>,
 }
@@ -39,7 +39,7 @@ impl Changes {
         *self == Self::default()
     }
 
-    /// These, then others.
+    /// Joins these changes and later ones.
     pub(crate) fn then(&mut self, later: Self) {
         fn merge<T: Ord>(
             (gone, new): (&mut BTreeSet<T>, &mut BTreeSet<T>),

@@ -1,4 +1,4 @@
-//! What there is for programs that divert packets, and for hosts files.
+//! The calls for programs that divert packets, and the names for hosts files.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::{
     service::Address,
 };
 
-/// Calls of a program that diverts: each of them is a process.
+/// Most calls of a program that diverts: each of them is a process.
 const MOST: usize = 8_192;
 
 impl State {
-    /// Names that services have themselves, with their addresses, in order.
+    /// The names in services' lists, with their addresses, in order.
     pub(crate) fn held(&self) -> Names {
         let held = self.names.names().filter(|name| self.names.is_held(name));
         let mut names: Names = held
@@ -25,8 +25,8 @@ impl State {
         names
     }
 
-    /// What a program is to divert, and the names of services that there is no room for. What several
-    /// services claim is told as that of the first one.
+    /// The calls for a program, and the names of services that have no room. A combination that
+    /// several services claim is called for the first one.
     pub(crate) fn diversions(&self) -> (Diversions, Vec<String>) {
         let mut known: Vec<&Known> = self.plans.values().collect();
         known.sort_by_key(|known| known.order);

@@ -1,21 +1,22 @@
-//! What services may name on a machine that intercepts by other means than rules and a DNS server.
+//! The limits of services on a machine without rules of weft's own, or without its DNS server.
 
 use ipnet::IpNet;
 
 use super::State;
 use crate::service::{Address, Diverted};
 
-/// Longest name of an interface, and of a service's id.
+/// Longest name of an interface, and longest id of a service, in bytes.
 const MOST_INTERFACE: usize = 15;
 const MOST_ID: usize = 64;
 
 impl State {
-    /// For names that are in a hosts file only, and for a program that diverts packets.
+    /// For names in a hosts file only (`wildcards`), and for a program that diverts packets
+    /// (`rules`).
     pub(crate) fn without(self, wildcards: bool, rules: bool) -> Self {
         Self { no_wildcards: wildcards, diverted: rules, ..self }
     }
 
-    /// Why an address of a service cannot be intercepted in the way that this machine does it.
+    /// Why an address of a service cannot be intercepted on this machine.
     pub(super) fn impossible(&self, address: &Address) -> Option<&'static str> {
         match address {
             Address::Under(_) | Address::Every if self.no_wildcards => {
@@ -25,13 +26,13 @@ impl State {
                 Some("is not diverted: the program of mode tproxy:<path> does it for IPv4 only")
             }
             Address::Net(net) if self.diverted && net.prefix_len() == 0 => {
-                Some("is not diverted: this machine would reach nothing else any more")
+                Some("is not diverted: this machine would not reach any other destination")
             }
             _ => None,
         }
     }
 
-    /// Why a program that diverts cannot be told of a service.
+    /// Why a service cannot be passed to a program that diverts.
     pub(super) fn unspeakable(&self, told: &Diverted) -> Option<&'static str> {
         let legal = |text: &str, most: usize| {
             (1..=most).contains(&text.len())
@@ -41,9 +42,9 @@ impl State {
         if !self.diverted {
             None
         } else if !legal(&told.id, MOST_ID) {
-            Some("has an id that a program is not told")
+            Some("has an id that cannot be passed to the diverting program")
         } else if !told.interfaces.iter().flatten().all(interface) {
-            Some("names an interface in its interfaces.v1 that there cannot be")
+            Some("names an interface in its interfaces.v1 that cannot exist")
         } else {
             None
         }

@@ -20,7 +20,7 @@ fn state() -> State {
     State::new("100.64.0.1/10".parse().unwrap(), Limits::default(), ["ctrl.example".to_owned()])
 }
 
-/// Adds a service that has nothing wrong with it.
+/// Adds a service without mistakes.
 fn add(state: &mut State, service: &Service) -> Changes {
     let (changes, problems) = state.add(service, Instant::now());
     assert_eq!(problems, []);
@@ -72,7 +72,7 @@ fn two_services_with_one_wildcard_do_not_end_each_other() {
     let gone = state.remove("ssh", now);
     assert_eq!(nets(&gone.gone), [(format!("{address}/32"), (22, 22))]);
     assert_eq!(state.naming("a.corp.example"), Naming::Known(address));
-    // A service that comes later has the names that are there already.
+    // A service that is added later gets the names that are assigned already.
     let new = add(&mut state, &service("all", &["*"], &[(1, 65_535)], &[]));
     assert_eq!(nets(&new.new), [(format!("{address}/32"), (1, 65_535))]);
     state.remove("web", now);
@@ -149,7 +149,7 @@ fn names_that_become_known_as_our_own_are_taken_back() {
     }
     assert_eq!(state.naming("ctrl.example"), Naming::Wild, "no longer kept");
     assert_eq!(state.keep(names(), now), (Changes::default(), Vec::new()));
-    // And the other way round.
+    // Without kept names, the services have them again.
     let (changes, problems) = state.keep([], now);
     assert_eq!((changes.new.len(), problems), (1, Vec::new()));
     state.remove("wild", now);
@@ -173,7 +173,7 @@ fn limits_hold_and_are_told() {
     assert_eq!(add("f", &["10.0.0.4"], &[]), 1);
     assert!(assign(&mut state, "a.x.example", now).is_ok());
     assert_eq!(assign(&mut state, "b.x.example", now).unwrap_err(), NoAddress::TooMany);
-    // Those that nobody uses make room.
+    // Names that no client uses are given back.
     let later = now + Duration::from_secs(700);
     let (_, changes) = assign(&mut state, "b.x.example", later).unwrap();
     assert_eq!((changes.gone.len(), changes.new.len()), (1, 1));
@@ -275,7 +275,7 @@ fn a_service_that_changes_keeps_the_addresses_of_its_names() {
     assert_eq!(state.naming("x.corp.example"), Naming::Known(wild));
     let found = state.find(Protocol::Tcp, [10, 0, 0, 1].into(), (wild, 81).into(), now);
     assert_eq!(found.unwrap().1.as_deref(), Some("x.corp.example"));
-    // What it no longer has goes.
+    // Addresses and ports that the service has no longer are removed.
     add(&mut state, &service("a", &["app.example"], &[(81, 81)], &[]));
     assert_eq!(state.naming("x.corp.example"), Naming::Unknown);
     assert_eq!(state.naming("app.example"), Naming::Known(own));

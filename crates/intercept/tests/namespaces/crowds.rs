@@ -1,4 +1,4 @@
-//! Many services, many connections, many sessions: nothing is left over.
+//! Many services, connections and sessions, none of which leaves anything behind.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ fn a_thousand_services_are_a_handful_of_rules() {
         let wild = get(&format!("http://x.wild-{index}.example:{}/", 1000 + index)).unwrap();
         assert!(wild.starts_with(&format!("service-{index} tcp")), "{wild}");
     }
-    // One more costs one change, not all.
+    // One more service costs one change, not a thousand.
     let start = Instant::now();
     interceptor
         .ask(json!({ "add": service("more", &["more.example", "10.97.0.0/16"], &[(80, 80)]) }));
@@ -70,7 +70,7 @@ fn a_thousand_services_are_a_handful_of_rules() {
     eprintln!("one more: {one:?}");
     assert!(get("http://more.example/").unwrap().starts_with("more tcp"));
     interceptor.ask(json!({ "remove": "more" }));
-    // The same again is no change, and nothing is left of all.
+    // Setting the same services again changes nothing, and removing all leaves nothing.
     interceptor.set(&services);
     assert_eq!(
         interceptor.counts()["elements"].as_u64().unwrap(),
@@ -100,13 +100,13 @@ fn settled(interceptor: &mut Interceptor, before: &Value, descriptors: usize) {
     });
 }
 
-/// 10,000 as fast as they go; with `WEFT_LONG=1`, 10,000 in each of five minutes.
+/// 10,000 connections as fast as possible; with `WEFT_LONG=1`, 10,000 in each of five minutes.
 #[test]
 fn ten_thousand_short_connections_leave_nothing() {
     let Some(lab) = Lab::new() else { return };
     let mut interceptor = lab.interceptor(json!({}));
     interceptor.set(&thousand());
-    // Once for what is made once: buffers, timers, threads.
+    // A first round makes the buffers, timers and threads that stay.
     dial(&lab, 100, Duration::ZERO);
     eventually("all are over", || interceptor.counts()["connections"] == 0);
     let (before, descriptors, rules_before) =
@@ -136,12 +136,13 @@ fn sessions_of_datagrams_are_bounded_and_end() {
     assert_eq!(to(4000, "who", "10.99.0.2").unwrap(), "udp udp 10.77.1.2 10.99.0.2:9 -");
     assert_eq!(interceptor.counts()["sessions"], 2);
     assert_eq!(to(4000, "count", "10.99.0.1").unwrap(), "2");
-    // One that ended is no obstacle for the next.
+    // A new session takes the place of one that has ended.
     assert_eq!(to(4000, "end", "10.99.0.1").unwrap(), "ended");
     assert_eq!(to(4000, "count", "10.99.0.1").unwrap(), "1");
     eventually("idle sessions end", || interceptor.counts()["sessions"] == 0);
 
-    // A flood: no more than there may be, and others get through once it is over.
+    // A flood opens at most the allowed number of sessions, and other clients get sessions once it
+    // is over.
     let flood = "import socket\n\
          for n in range(2000):\n  \
            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n  \
@@ -175,7 +176,8 @@ fn a_flood_of_datagrams_keeps_nobody_out() {
     let run = format!("python3 {}/flood.py", lab.folder.path().display());
     let _flood = lab.spawn(Place::Client, &run);
     eventually("all sessions are taken", || interceptor.counts()["sessions"] == 50);
-    // Somebody else gets one, and keeps it: one conversation is two datagrams, a while apart.
+    // Another client gets a session and keeps it: its conversation is two datagrams, some time
+    // apart.
     let talk = "import socket, time\n\
          s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
          s.settimeout(2)\n\
@@ -198,7 +200,8 @@ fn idle_connections_to_the_dns_server_keep_nobody_out() {
     let Some(lab) = Lab::new() else { return };
     let mut interceptor = lab.interceptor(json!({}));
     interceptor.set(&[service("web", &["web.example"], &[(80, 80)])]);
-    // From so many addresses that there is room for no other, and each as soon as it is ended again.
+    // A client opens connections from so many addresses that no room is left, and opens each again
+    // as soon as it ends.
     let hold = "import socket, threading, time\n\
          def hold(last):\n  \
            while True:\n    \
@@ -251,7 +254,7 @@ fn a_flood_of_names_is_bounded() {
     std::fs::write(lab.folder.path().join("flood.py"), flood).unwrap();
     let run = format!("python3 {}/flood.py", lab.folder.path().display());
     assert!(lab.run(Place::Client, &run).status.success());
-    // The resolver of this machine itself goes on working, for names that were there before.
+    // The resolver of this machine goes on working for names that were assigned before.
     interceptor.ask(json!({ "add": service("web", &["web.example"], &[(80, 80)]) }));
     eventually("names are answered", || {
         lab.says(Place::Gateway, "dig @127.0.0.1 +short +tries=1 +time=2 web.example")

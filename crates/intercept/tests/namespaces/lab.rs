@@ -24,8 +24,8 @@ pub(crate) struct Lab {
     pub(crate) folder: tempfile::TempDir,
 }
 
-/// Whether namespaces can be made here. Where they must be (`WEFT_NAMESPACES=required`), a test
-/// fails that cannot make them.
+/// True if namespaces can be made here. With `WEFT_NAMESPACES=required`, a test fails that cannot
+/// make them.
 pub(crate) fn ready() -> bool {
     let missing: Vec<&str> = TOOLS
         .iter()
@@ -88,7 +88,7 @@ impl Lab {
                  printf 'nameserver {server}\\noptions timeout:2 attempts:1\\n' >/etc/netns/{p}{name}/resolv.conf\n"
             ));
         }
-        // Some programs leave empty tables behind, which are nobody's.
+        // Some programs leave empty tables behind, which no program uses.
         for program in ["iptables", "ip6tables"] {
             for chain in ["PREROUTING", "OUTPUT"] {
                 for verb in ["-A", "-D"] {
@@ -129,7 +129,7 @@ impl Lab {
             .expect("ip netns exec")
     }
 
-    /// What a line of shell prints; none if it fails.
+    /// The output of a line of shell; none if it fails.
     pub(crate) fn says(&self, place: Place, script: &str) -> Option<String> {
         let output = self.run(place, script);
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -148,18 +148,18 @@ impl Lab {
         Running(child)
     }
 
-    /// All that an interceptor could leave in the gateway.
+    /// All settings that an interceptor could leave in the gateway.
     pub(crate) fn system(&self) -> String {
         let script = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; \
                       ip -6 route show table all; ip addr show lo; \
                       iptables-save; ip6tables-save";
         let all = self.says(Place::Gateway, script).expect("the state of the gateway");
-        // Comments have the time, and an empty table of iptables is none.
+        // Comments have the time, and an empty table of iptables counts as none.
         let noise =
             ["#", ":PREROUTING", ":INPUT", ":FORWARD", ":OUTPUT", ":POSTROUTING", "*", "COMMIT"];
         let telling = all.lines().filter(|line| !noise.iter().any(|noise| line.starts_with(noise)));
         let mut lines: Vec<&str> = telling.collect();
-        // The system gives interfaces such addresses when it gets round to it.
+        // The system gives interfaces these addresses after a delay.
         lines.retain(|line| !line.contains("fe80:") && !line.contains("ff00::"));
         lines.join("\n")
     }
@@ -205,7 +205,7 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let p = &self.prefix;
         for letter in ["c", "g", "o"] {
-            // What still runs in it holds it, so that has to end first.
+            // Programs that run in a namespace keep it, so that they have to end first.
             shell(&format!(
                 "for i in $(ip netns pids {p}{letter}); do kill -9 $i; done; \
                  ip netns del {p}{letter}; rm -rf /etc/netns/{p}{letter}"
@@ -222,7 +222,7 @@ pub(crate) enum Place {
     Other,
 }
 
-/// A program that is killed in the end.
+/// A program that is killed when this value is dropped.
 pub(crate) struct Running(Child);
 
 impl Drop for Running {
@@ -252,19 +252,19 @@ impl Interceptor {
         }
     }
 
-    /// Has it do something.
+    /// Sends the interceptor a request, and returns its answer.
     pub(crate) fn ask(&mut self, what: Value) -> Value {
         writeln!(self.stdin, "{what}").expect("the program's input");
         self.read()
     }
 
-    /// Sets the services; all of them are as they should be.
+    /// Sets the services, and checks that none has a mistake.
     pub(crate) fn set(&mut self, services: &[Value]) {
         let answer = self.ask(json!({ "set": services }));
         assert_eq!(answer["problems"], json!([]));
     }
 
-    /// Services, names, elements, connections, sessions, tasks.
+    /// The numbers of services, names, elements, connections, sessions and tasks.
     pub(crate) fn counts(&mut self) -> Value {
         self.ask(json!({ "counts": true }))
     }
@@ -273,14 +273,14 @@ impl Interceptor {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Ends it in order.
+    /// Ends the interceptor in order.
     pub(crate) fn stop(mut self) {
         assert_eq!(self.ask(json!({ "stop": true })), json!({ "stopped": true }));
         let ended = self.child.wait().unwrap();
         assert!(ended.success(), "{ended}");
     }
 
-    /// Ends it at once.
+    /// Kills the interceptor.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -294,12 +294,12 @@ impl Drop for Interceptor {
     }
 }
 
-/// A service as the program takes it.
+/// A service in the form that the program reads.
 pub(crate) fn service(id: &str, addresses: &[&str], ports: &[(u16, u16)]) -> Value {
     json!({ "id": id, "protocols": ["tcp", "udp"], "addresses": addresses, "ports": ports })
 }
 
-/// Waits until something holds.
+/// Waits until `holds` returns true.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {

@@ -1,4 +1,4 @@
-//! Starts, ends of all kinds, and what other programs do meanwhile.
+//! Starts, ends of all kinds, and changes by other programs meanwhile.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn services() -> [serde_json::Value; 2] {
     [service("web", &["web.example", "10.99.0.1", "fd99::/64"], &[(80, 80)]), some]
 }
 
-/// Rules that are none of ours, and that look like them.
+/// Rules of other programs that look like those of the interceptor.
 const OTHERS: &str = "ip rule add pref 7700 fwmark 0x9 lookup 99; ip rule add pref 7000 lookup 776600; \
      ip route add 192.0.2.0/24 dev lan0 table 99; nft add table inet weft_lab2; nft add table ip mine; \
      iptables -t mangle -N WEFT-lab2-P; ip addr add 100.100.0.1/32 dev lo";
@@ -37,7 +37,7 @@ fn after_a_kill_the_next_start_cleans_up(firewall: &str) {
     let mut third = lab.interceptor(json!({ "firewall": firewall }));
     third.set(&services());
     assert!(reaches(&lab));
-    // Also when somebody has emptied the tables in between.
+    // Also if another program has emptied the tables in between.
     third.kill();
     let flush = "nft delete table inet weft_lab; for t in iptables ip6tables; do $t -t mangle -F; \
                  for c in P O PN ON PM OM D; do $t -t mangle -X WEFT-lab-$c; done; done";
@@ -91,7 +91,8 @@ fn two_that_would_give_out_the_same_addresses_do_not_run_together() {
         assert!(told.contains("dnsSvcIpRange") && told.contains("--dns-range"), "{told}");
         assert!(reaches(&lab), "{names}");
     }
-    // One that is gone, and be it killed, is in nobody's way; nor is its address another's to take.
+    // An interceptor that has ended, or was killed, does not stop another one; the other one does
+    // not take its address, either.
     first.kill();
     lab.interceptor(json!({ "instance": "two", "listen": [] })).stop();
     let address = lab.says(Place::Gateway, "ip -o addr show dev lo").unwrap();
@@ -126,13 +127,13 @@ fn rules_that_somebody_flushed_come_back() {
     eventually("the rules are there again", || reaches(&lab));
     lab.run(Place::Gateway, "ip rule del pref 7700");
     eventually("the rule is there again", || reaches(&lab));
-    // A change finds out by itself.
+    // A change notices by itself that the rules are gone.
     lab.run(Place::Gateway, "nft flush ruleset");
     interceptor.ask(json!({ "add": service("more", &["10.99.0.9"], &[(80, 80)]) }));
     assert!(reaches(&lab));
 }
 
-/// Also when only the rules are gone and the chains are there.
+/// The rules are added again, also if only the rules are gone and the chains are there.
 fn rules_are_whole_again(firewall: &str, flush: &str) {
     let Some(lab) = Lab::new() else { return };
     let before = lab.system();
@@ -191,7 +192,7 @@ fn what_cannot_work_is_said_at_start() {
         );
         assert_eq!(lab.system(), before, "{options}");
     }
-    // A port that somebody has is waited for.
+    // The interceptor waits for a port that another program has.
     let other = lab.interceptor(json!({ "instance": "other", "names": "198.18.0.1/24" }));
     let mut interceptor = lab.interceptor(json!({}));
     interceptor.set(&services());

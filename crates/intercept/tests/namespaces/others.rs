@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::lab::{Lab, Place, eventually, service};
 
-/// What stands for a program that diverts: it writes down its calls, and does what it is told by
+/// A program that diverts packets, for tests: it records its calls, and carries them out by
 /// iptables.
 const DIVERT: &str = r##"#!/bin/sh
 echo "$@" >>@HERE@/calls
@@ -79,13 +79,13 @@ fn a_program_diverts_in_place_of_rules_and_leaves_nothing() {
     );
     assert!(has("-I -c 100.64.0.2 -m 32 -p udp -o 0.0.0.0 -n 0 -l 80 -h 81 -t ", " -s web"));
     assert!(has("-I -c 100.64.0.3 -m 32 -p tcp ", " -s mail -N lan1"), "{told:?}");
-    // A service that goes is taken out.
+    // A service that is removed loses its names and diversions.
     interceptor.set(std::slice::from_ref(&web));
     let ended = calls(&lab).into_iter().filter(|call| call.starts_with("-D ")).count();
     assert_eq!(ended, 4, "two protocols over two interfaces");
     interceptor.kill();
     assert_ne!(lab.system(), before, "nobody could clean up");
-    // The next start cleans up, and be it one without the program.
+    // The next start cleans up, also if it is one without the program.
     lab.interceptor(json!({})).stop();
     assert_eq!(lab.system(), before);
     let mut again = lab.interceptor(options);
@@ -119,7 +119,7 @@ fn a_program_that_others_could_exchange_or_that_fails_is_not_called() {
 #[test]
 fn names_are_in_a_hosts_file_while_services_have_them() {
     let Some(lab) = Lab::new() else { return };
-    // In a namespace it has a mount of its own, as in a container.
+    // In a namespace the hosts file is a mount of its own, as in a container.
     let others = "127.0.0.1 localhost lab-marker";
     lab.hosts(Place::Gateway, &format!("{others}\n"));
     let hosts = || lab.says(Place::Gateway, "cat /etc/hosts").unwrap();
@@ -135,14 +135,14 @@ fn names_are_in_a_hosts_file_while_services_have_them() {
     assert_eq!(hosts(), format!("{others}\n{own}"));
     let page = || lab.says(Place::Gateway, "curl -sS --max-time 5 http://web.example/");
     assert!(page().is_some_and(|page| page.starts_with("web tcp")));
-    // What somebody takes out comes back.
+    // Names that another program removes come back.
     lab.run(Place::Gateway, &format!("echo '{others}' >/etc/hosts"));
     eventually("the names are there again", || hosts() == format!("{others}\n{own}"));
     interceptor.set(std::slice::from_ref(&service("other", &["o.example"], &[(80, 80)])));
     assert!(hosts().ends_with("\to.example\t# NetFoundry weft_lab"), "{}", hosts());
     interceptor.kill();
     assert_ne!(hosts(), others);
-    // Also when another file is named then.
+    // Also if that start has another file in its options.
     let elsewhere = lab.folder.path().join("hosts");
     fs::write(&elsewhere, "").unwrap();
     let next = lab.interceptor(json!({ "listen": [], "hosts": elsewhere }));

@@ -1,4 +1,4 @@
-//! What the program that intercepts connects to itself is never intercepted.
+//! Connections of the program that intercepts are never intercepted.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,8 @@ fn our_own_connections_go_their_own_way(firewall: &str) {
         lab.says(place, &format!("curl -sS --max-time 5 '{url}'")).unwrap_or_default()
     };
     assert!(page(Place::Gateway, "http://db.corp.example/").starts_with("wild tcp"));
-    // A server of this machine that listens everywhere is not what an address of a service means.
+    // A dial of a service's address does not reach a server of this machine that listens at all
+    // addresses.
     let serve = |place| lab.spawn(place, "python3 -m http.server --bind :: 8080 --directory /sys");
     let _servers = [serve(Place::Gateway), serve(Place::Other)];
     let mut dial = |to: &str| interceptor.ask(json!({ "dial": to }))["reached"].clone();
@@ -39,14 +40,14 @@ fn our_own_connections_go_their_own_way(firewall: &str) {
     ] {
         assert_eq!(dial(taken), Value::Null, "{taken}");
     }
-    // Nor is it for clients.
+    // Clients do not reach that server at a service's address, either.
     let code = |port: u16| {
         let url = format!("http://100.64.0.2:{port}/");
         lab.run(Place::Client, &format!("curl -sS --max-time 5 {url}")).status.code()
     };
     assert_eq!(code(8080), Some(7), "refused");
     assert_eq!(code(80), Some(0));
-    // By name, too: past the DNS server here.
+    // The program's own look-ups of names go past the interceptor's DNS server, too.
     let found = interceptor.ask(json!({ "lookup": "db.corp.example" }));
     assert_eq!(found["found"], json!(["198.51.100.2"]));
     let found = interceptor.ask(json!({ "lookup": "none.corp.example" }));

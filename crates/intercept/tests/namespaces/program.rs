@@ -1,5 +1,5 @@
 //! The interceptor under test, in a process of its own: this test program again, in a namespace.
-//! Clients get an echo, or are told who they are and where they came.
+//! Clients get an echo, or their own address and the destination that they dialed.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use weft_intercept::{
     UdpSession, Unanswerable, Upstream, UpstreamMode,
 };
 
-/// No test: what `Lab::interceptor` runs.
+/// The program that `Lab::interceptor` runs; not a test.
 #[test]
 fn runs() {
     let Ok(options) = std::env::var("WEFT_LAB_PROGRAM") else { return };
@@ -70,7 +70,7 @@ fn options(value: &Value) -> Options {
     }
 }
 
-/// At each address that the DNS server listens at, if there are any.
+/// The clients of each address at which the DNS server listens.
 fn clients(value: &Value) -> std::collections::BTreeMap<SocketAddr, Vec<ipnet::IpNet>> {
     let nets = texts(&value["clients"]);
     let nets: Vec<ipnet::IpNet> = nets.iter().map(|net| net.parse().unwrap()).collect();
@@ -106,7 +106,7 @@ fn service(value: &Value) -> Service {
     }
 }
 
-/// Echoes, and stands for the hosts of services.
+/// A carrier that echoes, in place of the hosts of services.
 struct Echo;
 
 impl Carry for Echo {
@@ -123,8 +123,8 @@ impl Carry for Echo {
         });
     }
 
-    /// A host that knows records of every name but those that begin with `none`, and says nothing of
-    /// those that begin with `silent`.
+    /// A host that has records of every name except those that begin with `none`, and does not
+    /// answer questions for those that begin with `silent`.
     fn records(
         &self,
         service: &Arc<str>,
@@ -197,7 +197,7 @@ async fn run(value: Value) {
     }
 }
 
-/// What answers a connection that has the mark of this program's own.
+/// The answer to a connection with the mark of this program's own connections.
 async fn dial_ourselves(to: SocketAddr) -> std::io::Result<String> {
     let socket = if to.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     socket2::SockRef::from(&socket).set_mark(OWN_MARK)?;
@@ -273,8 +273,8 @@ async fn udp(arrival: Arrival, mut session: UdpSession) {
     }
 }
 
-/// No test: opens connections to an address, one after the other on several tasks, each with a few
-/// bytes there and back. Every one has to go well.
+/// A program, not a test: it opens connections to an address, one after the other on several tasks,
+/// each with a few bytes in both directions. Each of them has to succeed.
 #[test]
 fn dials() {
     let Ok(options) = std::env::var("WEFT_LAB_DIALS") else { return };

@@ -1,4 +1,4 @@
-//! Who is intercepted, where to, and what else happens to traffic: nothing.
+//! Clients that are intercepted, their services, and other traffic, which is left as it is.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ fn curl(lab: &Lab, place: Place, url: &str) -> Option<String> {
     lab.says(place, &format!("curl -sS --max-time 10 '{url}'"))
 }
 
-/// What a service says to a datagram.
+/// The answer of a service to a datagram.
 fn datagram(lab: &Lab, place: Place, text: &str, host: &str, port: u16) -> Option<String> {
     lab.says(place, &format!("printf {text} | nc -u -w 2 -W 1 {host} {port}"))
 }
 
-/// Has both firewalls do the same.
+/// Checks interception with these options; called for `nft` and for `iptables`.
 fn everything_goes_where_it_should(options: Value) {
     let Some(lab) = Lab::new() else { return };
     let before = lab.system();
@@ -76,7 +76,7 @@ fn everything_goes_where_it_should(options: Value) {
         let who = datagram(&lab, place, "who", "web.corp.example", 80).unwrap();
         assert!(who.ends_with(" 100.64.0.2:80 web.corp.example"), "{who}");
     }
-    // What comes in over another interface is nobody's.
+    // Packets that come in over another interface are not intercepted.
     assert_eq!(curl(&lab, Place::Other, "http://10.99.2.2/"), None);
     interceptor.stop();
     assert_eq!(lab.system(), before);
@@ -96,7 +96,7 @@ fn everything_goes_where_it_should_by_iptables() {
 #[test]
 fn sources_interfaces_and_exceptions_are_kept() {
     let Some(lab) = Lab::new() else { return };
-    // The whole world is a service's, but for what this machine and its operator keep.
+    // A service has all addresses, except those that this machine and its operator exclude.
     let options = json!({
         "interfaces": ["lan0", "lan1"],
         "exclude": ["10.77.2.2:7000", "fd77:2::2"],
@@ -125,7 +125,7 @@ fn sources_interfaces_and_exceptions_are_kept() {
     assert_eq!(who(Place::Client, "http://any.name.example/").as_deref(), Some("all"));
     assert_eq!(curl(&lab, Place::Client, "http://ctrl.example/"), None);
 
-    // What listens on this machine and beyond it is reached as ever.
+    // Servers on this machine and beyond it are reached as before.
     let serve = |place, at: &str, port: u16| {
         lab.spawn(
             place,
@@ -161,7 +161,7 @@ fn sources_interfaces_and_exceptions_are_kept() {
         page(url);
     }
     assert_eq!(who(Place::Client, "http://10.77.2.2:7001/").as_deref(), Some("all"));
-    // And the other way round, at once.
+    // A changed list of exclusions takes effect at once.
     interceptor.ask(json!({ "exclude": ["10.77.2.2:7001"] }));
     page("http://10.77.2.2:7001/");
     assert_eq!(who(Place::Client, "http://10.77.2.2:7000/").as_deref(), Some("all"));
@@ -194,7 +194,8 @@ fn names_are_answered_as_they_should() {
     interceptor.set(&[
         service("web", &["web.example"], &[(80, 80)]),
         service("wild", &["*.wild.example"], &[(80, 80)]),
-        // Even this does not make our own questions come back to us.
+        // Even with this service, the questions of the DNS server to its upstream are not
+        // intercepted.
         service("dns", &["0.0.0.0/0"], &[(53, 53)]),
     ]);
     let dig = |what: &str| {
@@ -214,7 +215,7 @@ fn names_are_answered_as_they_should() {
             assert!(refused.contains("status: REFUSED"), "{way}: {refused}");
         }
     }
-    // Records of names below a wildcard, and of its domain, are what the service's host says.
+    // Records of names below a wildcard, and of its domain, come from the service's host.
     for way in ["+tcp", ""] {
         let asked = |what: &str| dig(&format!("{way} {what}"));
         let mail = asked("Wild.example MX");
@@ -234,7 +235,7 @@ fn names_are_answered_as_they_should() {
     let first = dig("+short a.wild.example");
     assert!(first.starts_with("100.64."), "{first}");
     assert_eq!(dig("+short A.wild.example"), first);
-    // Who is not to be answered is not.
+    // A client that the options do not allow gets no answer.
     let other = lab.says(Place::Other, "dig @10.77.2.1 +tries=1 +time=1 web.example");
     assert_eq!(other, None);
     let looped = lab

@@ -1,4 +1,4 @@
-//! The router data model: what routers are told of the model.
+//! The router data model: the part of the model that routers get.
 //!
 //! Routers do not know roles. They are told the entities, and the members of each service policy as
 //! the controller computed them. [`full_state`] tells everything, [`changes`] the difference of two

@@ -1,5 +1,5 @@
-//! Who an SDK is: its token against keys or announced sessions, its certificate against the token
-//! (docs/protocol/edge-control-plane.md 11, docs/protocol/sdk.md 3).
+//! The authentication of SDKs: their token against keys or announced sessions, and their
+//! certificate against the token (docs/protocol/edge-control-plane.md 11, docs/protocol/sdk.md 3).
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -16,26 +16,26 @@ use super::{
 };
 use crate::seam::{ControllerId, Refusal, RetryHint, Session};
 
-/// Most certificates of a peer that are looked at.
+/// Most certificates of a peer that are checked.
 const MAX_CERTIFICATES: usize = 16;
 
-/// Who presents a token.
+/// A token and the session that it belongs to.
 struct Presented {
     id: String,
     identity: String,
     fingerprints: Vec<String>,
     expired_allowed: bool,
-    /// None for an opaque token.
+    /// The claims of a signed token; `None` for an opaque one.
     facts: Option<TokenFacts>,
-    /// Of an opaque token.
+    /// The controller that announced an opaque token.
     controller: Option<ControllerId>,
 }
 
-/// Why a token is not known.
+/// Why a token is unknown.
 enum Unknown {
-    /// It may be in a moment: a session not announced yet, a key not arrived yet.
+    /// The token may become known soon: its session or its key may not have arrived yet.
     Yet(String),
-    /// It will not be.
+    /// The token will not become known.
     Final(String),
 }
 
@@ -43,8 +43,9 @@ fn invalid(message: impl Into<String>) -> Refusal {
     refused(ErrorCode::INVALID_API_SESSION, RetryHint::StartOver, message)
 }
 
-/// Judges token and certificates of an SDK connection. What may still arrive is waited for: SDKs
-/// connect as soon as they are logged in, often before the router has heard of it.
+/// Judges the token and the certificates of an SDK connection. It waits for sessions and keys that
+/// may still arrive, because SDKs connect right after their login, often before the router has
+/// heard of it.
 pub(crate) async fn authenticate(
     inner: &Arc<Inner>,
     token: &[u8],
@@ -85,7 +86,7 @@ pub(crate) async fn authenticate(
     Ok(inner.live.lock().hold(session, presented.facts))
 }
 
-/// Looks for a token until it is known, or it is time to give up.
+/// Looks for a token until it is known, or the wait is over.
 async fn find(inner: &Inner, token: &str) -> Result<Presented, Refusal> {
     let deadline = tokio::time::Instant::now() + inner.options.lookup_timeout;
     let mut arrivals = inner.arrivals.subscribe();
@@ -130,7 +131,7 @@ fn look(inner: &Inner, token: &str, now: SystemTime) -> Result<Presented, Unknow
     })
 }
 
-/// Refuses who is disabled or revoked; the name of who is not.
+/// Refuses a disabled or revoked identity; returns the name of any other.
 fn admit(inner: &Inner, presented: &Presented) -> Result<Option<String>, Refusal> {
     let model = inner.model.read();
     let identity = model.identities.get(&presented.identity);
@@ -145,7 +146,7 @@ fn admit(inner: &Inner, presented: &Presented) -> Result<Option<String>, Refusal
     Ok(identity.map(|identity| identity.name.clone()))
 }
 
-/// A newer token of the same session (docs/protocol/edge-control-plane.md 11.4).
+/// Takes a newer token of the same session (docs/protocol/edge-control-plane.md 11.4).
 pub(crate) fn renew(
     inner: &Inner,
     session: &Session,

@@ -1,41 +1,42 @@
-//! Whether a token may be used with a certificate (docs/protocol/edge-control-plane.md 11.3).
+//! The check that a token may be used with a certificate (docs/protocol/edge-control-plane.md 11.3).
 
 use std::time::SystemTime;
 
 use rustls_pki_types::CertificateDer;
 use weft_identity::{Certificate, SpiffeId, TrustBundle, Verify};
 
-/// What a token says about certificates.
+/// The parts of a token that concern certificates.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound<'a> {
     /// Id of the identity.
     pub(crate) identity: &'a str,
     /// Id of the API session.
     pub(crate) session: &'a str,
-    /// Certificates it may be used with.
+    /// Fingerprints of the certificates that the token may be used with.
     pub(crate) fingerprints: &'a [String],
-    /// Whether the token is an opaque one.
+    /// True for an opaque token.
     pub(crate) legacy: bool,
-    /// Whether these certificates may have expired.
+    /// True if these certificates may have expired.
     pub(crate) expired_allowed: bool,
 }
 
-/// Whom certificates of this network's own making lead to.
+/// The authorities that issue certificates of this network.
 ///
-/// Every authority of the operator's bundle is an anchor, an intermediate too, and what is below it
-/// belongs to whoever holds it. Not every one of them makes this network's certificates, though: a
-/// bundle may also hold the authority of a public server name. So only those count that a
-/// certificate of the network is known to lead to, and those of the bundle above them.
+/// Every authority of the operator's bundle is an anchor, intermediates included, and the holder of an
+/// authority decides on the certificates below it. Not every authority of the bundle issues certificates
+/// of this network, however: the bundle may also have that of a public server name. Therefore only
+/// those authorities count that a known certificate of the network leads to, and those of the bundle
+/// above them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FirstParty {
     anchors: TrustBundle,
-    /// Certificates a chain may lead through.
+    /// Intermediate certificates that a chain may lead through.
     intermediates: Vec<Certificate>,
 }
 
 impl FirstParty {
-    /// What is known once a certificate of the network was seen: a controller's, or the router's
-    /// own. What is no longer in the bundle is forgotten.
+    /// Learns the authorities from a certificate of the network: a controller's, or the router's
+    /// own. Authorities that are no longer in the bundle are forgotten.
     pub(crate) fn learn(
         &self,
         bundle: &TrustBundle,
@@ -44,7 +45,7 @@ impl FirstParty {
     ) -> Self {
         let intermediates: Vec<Certificate> = bundle.intermediates().cloned().collect();
         let how = Verify { intermediates: &intermediates, ..Verify::default() };
-        // The nearest anchor ends a path, also where the bundle goes on from there to a root.
+        // The nearest anchor ends a path, even if the bundle has a root above it.
         let roots = TrustBundle::new(bundle.roots().cloned());
         let found = [bundle, &roots].into_iter().filter_map(|trusted| {
             let anchor = trusted.verify(chain, how, now).ok()?.pop()?;
@@ -55,7 +56,7 @@ impl FirstParty {
         Self { anchors: TrustBundle::new(known.chain(found)), intermediates }
     }
 
-    /// Whether a chain leads there. The dates of the leaf are not looked at.
+    /// True if a chain leads to one of these authorities. The dates of the leaf are not checked.
     fn made(&self, chain: &[CertificateDer<'static>], now: SystemTime) -> bool {
         let how = Verify {
             ignore_leaf_validity: true,
@@ -66,7 +67,7 @@ impl FirstParty {
     }
 }
 
-/// Checks. The reason of a refusal is for the log and the SDK.
+/// Checks a token against the certificates. The reason of a refusal goes to the log and to the SDK.
 pub(crate) fn check(
     bound: &Bound<'_>,
     chain: &[CertificateDer<'static>],
@@ -90,7 +91,7 @@ pub(crate) fn check(
     by_name(bound, &leaf, expired)
 }
 
-/// A certificate of the network's own names who it is for.
+/// Checks a certificate of the network by the identity that it names.
 fn by_name(bound: &Bound<'_>, leaf: &Certificate, expired: bool) -> Result<(), String> {
     let mut uris = leaf.spiffe_uris();
     let (Some(uri), None) = (uris.next(), uris.next()) else {

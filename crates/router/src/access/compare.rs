@@ -1,4 +1,5 @@
-//! A controller compares its data model with this router's (docs/protocol/edge-control-plane.md 9).
+//! The comparison of a controller's data model with this router's
+//! (docs/protocol/edge-control-plane.md 9).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,7 +7,7 @@ use weft_wire::edge_ctrl::data_model::{Diff, ValidateResponse};
 
 use super::model::{Model, Policy};
 
-/// Compares what a router should have with what it has.
+/// Compares the model that a router should have with the one that it has.
 pub(crate) fn compare(wanted: &Model, found: &Model) -> ValidateResponse {
     let mut diffs = Vec::new();
     maps(&mut diffs, "configType", &wanted.config_types, &found.config_types);

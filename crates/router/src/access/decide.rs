@@ -1,5 +1,6 @@
-//! Whether an identity may use a service, decided from the data model alone, by the one decision
-//! of the network ([`weft_model::access`]; docs/protocol/edge-control-plane.md 12.2).
+//! The decision whether an identity may use a service, from the data model alone, by the same
+//! function as everywhere in the network ([`weft_model::access`];
+//! docs/protocol/edge-control-plane.md 12.2).
 
 use weft_model::{
     Semantic, Timestamp,
@@ -18,8 +19,8 @@ use weft_wire::edge_ctrl::{
 use super::model::Model;
 use crate::seam::{Refusal, RetryHint, Use};
 
-/// Decides. Routers of this release take no posture data from SDKs, and say so in their
-/// capabilities: a policy with checks grants nothing.
+/// Decides. Routers of this release take no posture data from SDKs, as their capabilities say: a
+/// policy with posture checks grants nothing.
 pub(crate) fn decide(
     model: &Model,
     identity: &str,
@@ -30,7 +31,8 @@ pub(crate) fn decide(
         Use::Dial => PolicyType::Dial,
         Use::Bind => PolicyType::Bind,
     };
-    // Nothing here depends on the time: neither posture data nor an end of being disabled.
+    // Nothing here depends on the time: there is no posture data, and no identity that is disabled
+    // for a time.
     let now = Timestamp::default();
     match access::decide(model, identity, service, action, Posture::Unknown, now) {
         Decision::Granted { .. } => Ok(()),
@@ -53,7 +55,7 @@ fn refusal(denial: &Denial, identity: &str, service: &str) -> Refusal {
     }
 }
 
-/// The refusal for a service that is not there.
+/// The refusal for an unknown service.
 pub(crate) fn unknown_service(service: &str) -> Refusal {
     Refusal {
         code: ErrorCode::INVALID_SERVICE.0,
@@ -96,7 +98,7 @@ impl Facts for Model {
     }
 }
 
-/// A check, ready to be evaluated; none if it is of a kind this release does not know.
+/// A posture check, ready to be evaluated; `None` if this release does not know its kind.
 fn check<'a>(of: &'a PostureCheck) -> Option<Check<'a>> {
     let seconds = |number: i64| u64::try_from(number).ok().map(std::time::Duration::from_secs);
     Some(match of.subtype.as_ref()? {

@@ -13,21 +13,21 @@ use weft_wire::{FrameLimits, ProtoBody as _, edge_ctrl::data_model::DataState};
 
 use super::model::Model;
 
-/// Largest state that is read, unpacked: what fits into one message.
+/// Largest state that is read, in bytes after decompression: as much as fits into one message.
 const MAX_STATE: u64 = FrameLimits::MODEL_BODY as u64;
 
-/// Why no model was read.
+/// Why a model was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    /// The file cannot be read now; what is in it may be good.
+    /// The file cannot be read now; its content may be good.
     #[error("it cannot be read: {0}")]
     Unread(io::Error),
-    /// It was read, and is no model.
+    /// The file was read, and its content is no model.
     #[error("{0}")]
     Damaged(String),
 }
 
-/// Reads a model; none if there is no file.
+/// Reads a model; `None` if there is no file.
 pub(crate) fn load(path: &Path) -> Result<Option<Model>, LoadError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -67,8 +67,8 @@ impl io::Read for Source {
     }
 }
 
-/// Moves a file that cannot be used out of the way, so that somebody can look at it. The one that
-/// was set aside before it is gone. Answers where it is now.
+/// Renames a file that cannot be used, so that an operator can look at it. A file renamed before is
+/// replaced. Returns the new path.
 pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut name = path.as_os_str().to_owned();
     name.push(".damaged");
@@ -77,8 +77,8 @@ pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Writes a state, whole or not at all. It names identities and holds configs: nobody else may
-/// read it.
+/// Writes a state, whole or not at all. The file names identities and has configs, so that only the
+/// router's user may read it.
 pub(crate) fn save(path: &Path, state: &DataState) -> io::Result<()> {
     let body = state.to_body();
     if body.len() as u64 > MAX_STATE {

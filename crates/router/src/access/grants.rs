@@ -1,15 +1,15 @@
-//! What this router granted, found by the identity and by the service: a change of one of them costs
-//! what it touches, however much was granted.
+//! The grants of this router, indexed by identity and by service: a change of one of them costs as
+//! much as it concerns, however many grants there are.
 
 use std::collections::{HashMap, HashSet};
 
 use super::model::Touched;
 use crate::seam::Use;
 
-/// Something that was granted: the identity, the service, what for.
+/// A grant: identity, service and use.
 pub(super) type Granted = (String, String, Use);
 
-/// What was granted.
+/// The grants of this router.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     by_identity: HashMap<String, HashSet<(String, Use)>>,
@@ -25,7 +25,7 @@ impl Grants {
         }
     }
 
-    /// Judges again what a change may have touched; what was lost is no longer granted.
+    /// Judges the grants again that a change may concern, and removes those that were lost.
     pub(super) fn judge_anew(
         &mut self,
         touched: &Touched,
@@ -59,7 +59,7 @@ impl Grants {
         lost
     }
 
-    /// Forgets what was granted to others than these identities.
+    /// Removes the grants of all identities for which `stays` is false.
     pub(super) fn retain(&mut self, stays: impl Fn(&str) -> bool) {
         let by_service = &mut self.by_service;
         self.by_identity.retain(|identity, granted| {

@@ -1,4 +1,4 @@
-//! What an SDK may do: service session tokens and decisions
+//! The rights of an SDK: service session tokens and decisions
 //! (docs/protocol/edge-control-plane.md 11.5, 12).
 
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use weft_wire::edge_ctrl::ErrorCode;
 use super::{Inner, decide, live, refused, token};
 use crate::seam::{Grant, Refusal, RetryHint, Session, Use};
 
-/// The one text of a refusal that C SDKs read: they drop the service session and begin anew
+/// The only text of a refusal that C SDKs react to: they drop the service session and begin again
 /// (docs/protocol/sdk.md 6).
 const INVALID_SESSION: &str = "Invalid Session";
 
@@ -17,8 +17,8 @@ fn invalid(detail: &dyn std::fmt::Display, session: &Session) -> Refusal {
     refused(ErrorCode::INVALID_SESSION, RetryHint::StartOver, INVALID_SESSION)
 }
 
-/// Judges a service token of a connect or a bind. Sessions with signed tokens are decided here; for
-/// opaque ones the controller decided when it made the service session.
+/// Judges the service token of a connect or a bind. Signed tokens are judged here; for an opaque
+/// token the controller has decided when it made the service session.
 pub(crate) fn judge(
     inner: &Inner,
     session: &Session,
@@ -34,7 +34,8 @@ pub(crate) fn judge(
         of_service(inner, session, text, purpose)?
     };
     if !session.legacy {
-        // Held until the grant is noted: a change comes before the decision, or finds the grant.
+        // Held until the grant is noted: a change of the model comes before the decision, or finds
+        // the grant.
         let model = inner.model.read();
         decide::decide(&model, &session.identity, &grant.service, purpose)?;
         inner.grants.lock().insert(&session.identity, &grant.service, purpose);
@@ -77,7 +78,7 @@ fn of_token(
     Ok(Grant { service: claims.sub, service_session: claims.jti, token: text.to_owned(), purpose })
 }
 
-/// A service named by its id, which only a dial may do.
+/// Judges a service that is named by its id, which only a dial may do.
 fn of_service(
     inner: &Inner,
     session: &Session,

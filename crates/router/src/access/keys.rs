@@ -1,5 +1,5 @@
-//! Keys of the data model, made ready: those that verify tokens, and those that clients'
-//! certificates lead to (docs/protocol/edge-control-plane.md 7.2, 11.1, 11.2).
+//! Keys of the data model, parsed: those that verify tokens, and the authorities of clients'
+//! certificates (docs/protocol/edge-control-plane.md 7.2, 11.1, 11.2).
 
 use weft_identity::{Certificate, KeySet, PublicKey, TrustBundle};
 use weft_wire::edge_ctrl::data_model::{
@@ -12,20 +12,23 @@ use super::model::Model;
 /// Keys of the data model.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    /// Verify tokens, by name.
+    /// Keys that verify tokens, by name.
     pub(crate) tokens: KeySet,
-    /// Clients' certificates lead to one of these.
+    /// The authorities of clients' certificates.
     pub(crate) clients: TrustBundle,
 }
 
 impl Keys {
-    /// The keys of a model. One that cannot be read is named in the log and left out.
+    /// Parses the keys of a model. A key that cannot be read is logged and left out.
     pub(crate) fn of(model: &Model) -> Self {
         let mut tokens = KeySet::new();
         let mut clients = Vec::new();
         for key in model.keys.values() {
             if let Err(problem) = add(key, &mut tokens, &mut clients) {
-                tracing::warn!(kid = %key.kid, %problem, "public key of the data model left out");
+                tracing::warn!(
+                    kid = %key.kid, %problem,
+                    "a public key of the data model cannot be read and is left out"
+                );
             }
         }
         Self { tokens, clients: TrustBundle::new(clients) }

@@ -1,4 +1,4 @@
-//! Sessions of open connections, shared by the connections of one API session.
+//! The API sessions of open connections, each shared by its connections.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use weft_wire::edge_ctrl::data_model::{Revocation, revocation_type};
 use super::{model::Model, sessions::Sessions, token::AccessClaims};
 use crate::seam::Session;
 
-/// Sessions of open connections.
+/// The API sessions of open connections.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSessions {
     by_id: HashMap<String, Live>,
@@ -20,12 +20,12 @@ pub(crate) struct LiveSessions {
 #[derive(Debug)]
 struct Live {
     identity: String,
-    /// What the newest token says; none for an opaque one.
+    /// The claims of the newest token; `None` for an opaque one.
     token: Option<TokenFacts>,
     holders: Vec<Weak<Session>>,
 }
 
-/// What is checked of a signed token again and again.
+/// The claims of a signed token that are checked repeatedly.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenFacts {
     pub(crate) jti: String,
@@ -40,7 +40,7 @@ impl From<&AccessClaims> for TokenFacts {
 }
 
 impl LiveSessions {
-    /// The session, or the equal one that others hold already.
+    /// Keeps a session, or returns the equal one that other connections have.
     pub(crate) fn hold(&mut self, session: Session, token: Option<TokenFacts>) -> Arc<Session> {
         let live = self.by_id.entry(session.id.clone()).or_insert_with(|| Live {
             identity: session.identity.clone(),
@@ -68,17 +68,18 @@ impl LiveSessions {
         session
     }
 
-    /// Whether a session has not ended, as far as it was looked at.
+    /// True if a session is known and has not ended.
     pub(crate) fn contains(&self, session: &str) -> bool {
         self.by_id.contains_key(session)
     }
 
-    /// Identities of sessions.
+    /// The identities of the sessions.
     pub(crate) fn identities(&self) -> impl Iterator<Item = &str> {
         self.by_id.values().map(|live| live.identity.as_str())
     }
 
-    /// Sessions that have ended: their ids. Those nobody holds are forgotten.
+    /// Removes sessions that have ended and returns their ids; sessions without a connection are
+    /// forgotten.
     pub(crate) fn sweep(
         &mut self,
         model: &Model,
@@ -106,9 +107,9 @@ impl LiveSessions {
     }
 }
 
-/// Whether a token is revoked: by itself, with its session, or with its identity
+/// True if a token is revoked: by itself, with its session, or with its identity
 /// (docs/protocol/edge-control-plane.md 4.4, 11.4). Times are compared in whole seconds, so that a
-/// token of the second of the revocation is revoked.
+/// token of the same second as the revocation is revoked.
 pub(crate) fn is_revoked(model: &Model, session: &str, identity: &str, token: &TokenFacts) -> bool {
     let revocation = |id: &str, kind: &str| -> Option<&Revocation> {
         model.revocations.get(id).filter(|one| one.r#type == kind)

@@ -1,14 +1,14 @@
-//! Who SDKs are and what they may do: the data model, opaque sessions, tokens, decisions.
+//! The identities of SDKs and their rights: the data model, opaque sessions, tokens, decisions.
 //!
 //! ```text
 //!  controller ──> dispatch ──> queue ──> worker ──┬──> model ──> keys, decisions, services of the tunneler
 //!                                                 └──> opaque sessions
-//!  bindings ──> authenticate, judge, renew  (read what the worker keeps)
-//!  bindings <── events                      (what ended, who lost what)
+//!  bindings ──> authenticate, judge, renew  (read the worker's state)
+//!  bindings <── events                      (ended sessions, lost rights)
 //! ```
 //!
-//! One worker takes everything that controllers say about the model and about sessions, in order of
-//! arrival; readers hold a lock only for a look. The model is kept in a file and used as soon as it
+//! One worker handles all messages of controllers about the model and about sessions, in order of
+//! arrival; readers hold a lock only for a look-up. The model is kept in a file and used as soon as it
 //! is loaded, before any controller is reached.
 
 mod authenticate;
@@ -76,31 +76,31 @@ const EVENTS: usize = 4096;
 /// How long a service session that ended is remembered, to refuse late binds.
 const ENDED_FOR: Duration = Duration::from_secs(300);
 
-/// Settings.
+/// The options of the access half.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessOptions {
     /// Id of the router, which is the id of its own identity.
     pub(crate) router_id: String,
-    /// Whether the data model is needed: there is an edge or a tunnel.
+    /// True if the data model is needed: the router has an edge or a tunneler.
     pub(crate) required: bool,
-    /// Where the model is kept.
+    /// The file of the model.
     pub(crate) db: Option<PathBuf>,
-    /// How often it is written.
+    /// The interval at which the model is written.
     pub(crate) save_interval: Duration,
     /// How long an SDK may wait for its session to be announced.
     pub(crate) lookup_timeout: Duration,
 }
 
 impl AccessOptions {
-    /// The settings of a file, for a router of this id.
+    /// The options from a file, for a router of this id.
     pub(crate) fn new(config: &RouterConfig, router_id: &str) -> Self {
         use weft_config::router::Listener;
-        // A session is not another one at another listener: the most patient of them counts.
+        // A session is the same at every listener, so that the longest wait counts.
         let lookup = config.listeners.iter().filter_map(|listener| match listener {
             Listener::Edge(edge) => Some(edge.lookup_api_session_timeout),
             _ => None,
         });
-        // A listener for SDKs is not served without the section.
+        // A listener for SDKs is not opened without the section `edge`.
         let needs = |listener: &Listener| matches!(listener, Listener::Tunnel(_));
         let edge = config.edge.as_ref();
         Self {
@@ -113,14 +113,14 @@ impl AccessOptions {
     }
 }
 
-/// JSON by the name of its config type.
+/// JSON texts by the names of their config types.
 pub(crate) type ManagedConfigs = Arc<BTreeMap<String, String>>;
 
-/// The access half. Clones are the same.
+/// The access half. Clones share it.
 #[derive(Clone)]
 pub(crate) struct AccessHalf(Arc<Inner>);
 
-/// What its parts share.
+/// The state that its modules share.
 struct Inner {
     options: AccessOptions,
     identity: Arc<LiveIdentity>,
@@ -132,7 +132,7 @@ struct Inner {
     sessions: Mutex<Sessions>,
     /// Sessions of open connections.
     live: Mutex<LiveSessions>,
-    /// What identities were granted by this router, to be judged anew when the model changes.
+    /// Grants of this router, judged again when the model changes.
     grants: Mutex<grants::Grants>,
     /// Service sessions that ended lately.
     ended: Mutex<HashMap<String, Instant>>,
@@ -140,23 +140,23 @@ struct Inner {
     events: broadcast::Sender<AccessEvent>,
     own_services: Mutex<Tunneled>,
     tunneled: watch::Sender<Arc<Vec<Arc<TunnelService>>>>,
-    /// What controllers set of this router.
+    /// The settings that controllers keep for this router.
     managed: watch::Sender<ManagedConfigs>,
-    /// Counts what an SDK may be waiting for: keys and sessions.
+    /// Counts arrivals of keys and sessions that an SDK may be waiting for.
     arrivals: watch::Sender<u64>,
     timeline: watch::Sender<String>,
     online: watch::Sender<bool>,
     queue: Queue,
-    /// The subscription should be looked at.
+    /// Notified when the subscription has to be checked.
     look: Notify,
-    /// Counts how often the whole model was taken.
+    /// Counts how often a whole model was received.
     taken: AtomicU64,
-    /// Which model is in the file.
+    /// The model that is in the file.
     saved: Mutex<Saved>,
 }
 
-/// A model that was written to the file. A model that is taken anew may have the position of the one
-/// before it and be another.
+/// Identifies a model that was written to the file. A whole model that was received again may have the
+/// position of the one before it and differ from it.
 #[derive(Debug, PartialEq, Eq)]
 struct Saved {
     timeline: String,
@@ -165,7 +165,7 @@ struct Saved {
 }
 
 impl AccessHalf {
-    /// The access half, with the model of the file if there is one.
+    /// Makes the access half, with the model of the file if there is one.
     pub(crate) fn new(
         options: AccessOptions,
         identity: Arc<LiveIdentity>,
@@ -206,21 +206,21 @@ impl AccessHalf {
         access
     }
 
-    /// The identity of this router is a new one, or its bundle is.
+    /// The identity of this router, or its bundle, has changed.
     pub(crate) fn identity_changed(&self) {
         if let Some(client) = self.0.identity.current().client() {
-            // This router's certificate is of the network's own making.
+            // This router's certificate was issued by an authority of the network.
             let chain: Vec<_> = client.chain().iter().map(|one| one.der().clone()).collect();
             self.learn_first_party(&chain);
         }
     }
 
-    /// What controllers set of this router, now and whenever it changes.
+    /// The settings that controllers keep for this router, now and after every change.
     pub(crate) fn managed(&self) -> watch::Receiver<ManagedConfigs> {
         self.0.managed.subscribe()
     }
 
-    /// Begins to work. To be called once.
+    /// Starts the worker. To be called once.
     pub(crate) fn begin(
         &self,
         runtime: &runtime::Handle,
@@ -237,8 +237,8 @@ impl AccessHalf {
         tasks.spawn_on(work, runtime);
     }
 
-    /// A controller said something about the model or about sessions. Without room for it it comes
-    /// back, and the connection that brought it is resumed when there is some.
+    /// Queues a controller's message about the model or about sessions. A message without room is returned,
+    /// and its connection is resumed when there is room.
     pub(crate) fn deliver(
         &self,
         from: &Arc<Controller>,
@@ -250,19 +250,19 @@ impl AccessHalf {
         pushed.map_err(|(_, message)| message)
     }
 
-    /// How many messages of controllers wait for the worker.
+    /// The number of messages that wait for the worker.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.0.queue.waiting()
     }
 
-    /// Keeps the worker from taking messages for as long as the answer is held.
+    /// Keeps the worker from taking messages until the returned value is dropped.
     #[cfg(test)]
     pub(crate) async fn hold_up(&self) -> impl Sized + use<> {
         self.0.queue.hold_up().await
     }
 
-    /// A controller is connected; these certificates it showed.
+    /// A controller is connected, and showed these certificates.
     pub(crate) fn connected(
         &self,
         controller: &Arc<Controller>,
@@ -282,7 +282,7 @@ impl AccessHalf {
         self.0.refresh_online();
     }
 
-    /// Certificates that lead where those of a controller lead are of the network's own making
+    /// Learns the authorities of the network from the certificates of a controller
     /// (docs/protocol/edge-control-plane.md 11.3).
     fn learn_first_party(&self, chain: &[CertificateDer<'static>]) {
         let identity = self.0.identity.current();
@@ -290,7 +290,7 @@ impl AccessHalf {
         self.0.first_party.rcu(|known| known.learn(identity.ca(), chain, now));
     }
 
-    /// Whether the chain of an SDK may complete a TLS handshake
+    /// Checks that the chain of an SDK may complete a TLS handshake
     /// (docs/protocol/edge-control-plane.md 11.1).
     pub(crate) fn admits_chain(&self, chain: &[CertificateDer<'_>]) -> weft_identity::Result<()> {
         let identity = self.0.identity.current();
@@ -303,28 +303,28 @@ impl AccessHalf {
         self.0.keys.load().clients.verify(chain, how, SystemTime::now()).map(|_| ())
     }
 
-    /// Index of the model.
+    /// The index of the model.
     pub(crate) fn index(&self) -> u64 {
         self.0.model.read().index
     }
 
-    /// Timeline and index of the model.
+    /// The timeline and the index of the model.
     pub(crate) fn position(&self) -> (String, u64) {
         let model = self.0.model.read();
         (model.timeline.clone(), model.index)
     }
 
-    /// The timeline of the model, and when it becomes another.
+    /// The timeline of the model, and every change of it.
     pub(crate) fn timeline(&self) -> watch::Receiver<String> {
         self.0.timeline.subscribe()
     }
 
-    /// Whether the router can do its work: a controller is connected and the model is there.
+    /// Whether the router is online: a controller is connected and the model is there.
     pub(crate) fn online(&self) -> watch::Receiver<bool> {
         self.0.online.subscribe()
     }
 
-    /// Writes the model to its file if it changed.
+    /// Writes the model to its file if it has changed.
     pub(crate) fn save(&self) {
         self.0.save();
     }
@@ -347,7 +347,8 @@ fn load(options: &AccessOptions) -> Model {
             let path = path.display();
             tracing::warn!(
                 %problem, %path,
-                "the file of the data model is left as it is, and the model fetched anew"
+                "the file of the data model cannot be read; it stays as it is, and the model is \
+                 fetched from a controller"
             );
             Model::default()
         }
@@ -362,7 +363,8 @@ fn load(options: &AccessOptions) -> Model {
                 ),
                 Err(not_moved) => tracing::warn!(
                     %problem, %path, %not_moved,
-                    "the file of the data model cannot be used: the model is fetched anew"
+                    "the file of the data model cannot be used; the model is fetched from a \
+                     controller"
                 ),
             }
             Model::default()
@@ -371,7 +373,7 @@ fn load(options: &AccessOptions) -> Model {
 }
 
 impl Inner {
-    /// Tells bindings of something; with no reader nobody has to know.
+    /// Sends an event to the bindings, if there is a reader.
     fn tell(&self, event: AccessEvent) {
         let _ = self.events.send(event);
     }
@@ -420,7 +422,10 @@ impl Inner {
         match file::save(path, &state) {
             Ok(()) => *saved = now,
             Err(problem) => {
-                tracing::warn!(%problem, path = %path.display(), "data model not written");
+                tracing::warn!(
+                    %problem, path = %path.display(),
+                    "the data model could not be written to its file"
+                );
             }
         }
     }
@@ -439,7 +444,7 @@ impl Access for AccessHalf {
     fn stands(&self, session: &Session) -> bool {
         let identity_stands = match self.0.model.read().identities.get(&session.identity) {
             Some(identity) => !identity.disabled,
-            // An identity that was never known has not gone.
+            // An identity that was never known cannot have gone.
             None => session.identity_name.is_none(),
         };
         identity_stands && self.0.live.lock().contains(&session.id)
@@ -477,7 +482,7 @@ impl Access for AccessHalf {
     }
 }
 
-/// A refusal of a session.
+/// A refusal of an API session.
 fn refused(
     code: weft_wire::edge_ctrl::ErrorCode,
     hint: seam::RetryHint,

@@ -1,5 +1,5 @@
-//! The router's copy of the data model: entities by id, policies with their members, kept by the
-//! events of a controller (docs/protocol/edge-control-plane.md 4, 8.1).
+//! The router's copy of the data model: entities by id, and policies with their members, changed by
+//! the events of a controller (docs/protocol/edge-control-plane.md 4, 8.1).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,7 +21,7 @@ pub(crate) struct Policy {
 /// The data model.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Model {
-    /// Timeline of the index; empty without a model.
+    /// The timeline of the index; empty without a model.
     pub(crate) timeline: String,
     /// Index of the last change.
     pub(crate) index: u64,
@@ -34,48 +34,48 @@ pub(crate) struct Model {
     pub(crate) checks: HashMap<String, PostureCheck>,
     pub(crate) keys: HashMap<String, PublicKey>,
     pub(crate) revocations: HashMap<String, Revocation>,
-    /// Values of the router itself that are kept in its file.
+    /// Values of the router itself, kept in its file.
     pub(crate) caches: BTreeMap<String, Cache>,
-    /// Policies by the identities in them.
+    /// The policies that each identity is a member of.
     policies_of: HashMap<String, HashSet<String>>,
 }
 
-/// What events may have changed.
+/// The entities that events may have changed.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// Everything: the model was replaced.
+    /// True if the whole model was replaced.
     pub(crate) all: bool,
-    /// Identities whose access may be another.
+    /// Identities whose access may have changed.
     pub(crate) identities: HashSet<String>,
-    /// Identities that are themselves another.
+    /// Identities whose own entity has changed.
     pub(crate) renewed: HashSet<String>,
-    /// Services that may be reached by others, or have other configs.
+    /// Services whose access or configs may have changed.
     pub(crate) services: HashSet<String>,
     /// Identities that were deleted or disabled.
     pub(crate) gone: Vec<String>,
-    /// Public keys.
+    /// True if public keys have changed.
     pub(crate) keys: bool,
-    /// Revocations.
+    /// True if revocations have changed.
     pub(crate) revocations: bool,
-    /// Configs.
+    /// Configs that have changed.
     pub(crate) configs: HashSet<String>,
-    /// Config types.
+    /// True if config types have changed.
     pub(crate) config_types: bool,
-    /// Routers.
+    /// True if routers have changed.
     pub(crate) routers: bool,
-    /// Policies that have another type, or other identities or posture checks.
+    /// Policies whose type, identities or posture checks have changed.
     pub(crate) policies: HashSet<String>,
     /// Policies that were deleted.
     pub(crate) dropped: Vec<Policy>,
 }
 
 impl Touched {
-    /// Everything.
+    /// A change of everything.
     pub(crate) fn all() -> Self {
         Self { all: true, keys: true, revocations: true, ..Self::default() }
     }
 
-    /// Whether access or configs of anybody may be another.
+    /// True if anyone's access or configs may have changed.
     pub(crate) fn access(&self) -> bool {
         self.all
             || self.config_types
@@ -85,19 +85,19 @@ impl Touched {
     }
 }
 
-/// How a change set fits onto a model.
+/// The place of a change set relative to a model.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// It comes next.
+    /// The change set comes next.
     Next,
-    /// It was applied already.
+    /// The change set was applied before.
     Old,
-    /// Something is missing before it.
+    /// A change set before it is missing.
     Gap,
 }
 
 impl Model {
-    /// A model of nothing but a full state.
+    /// A model from a full state.
     pub(crate) fn from_state(state: DataState) -> Self {
         let mut model = Self {
             timeline: state.timeline_id,
@@ -112,8 +112,8 @@ impl Model {
         model
     }
 
-    /// Whether a change set may be applied. A change outside of the chain always may
-    /// (docs/protocol/edge-control-plane.md 6.3).
+    /// The place of a change set relative to this model. A change outside of the sequence can
+    /// always be applied (docs/protocol/edge-control-plane.md 6.3).
     pub(crate) fn fits(&self, change: &ChangeSet) -> Fit {
         if change.is_synthetic {
             Fit::Next
@@ -127,7 +127,7 @@ impl Model {
         }
     }
 
-    /// Applies a change set that fits.
+    /// Applies a change set that comes next.
     pub(crate) fn apply(&mut self, change: ChangeSet) -> Touched {
         if !change.is_synthetic {
             self.index = change.index;
@@ -164,7 +164,7 @@ impl Model {
                 touched.revocations = true;
                 put(&mut self.revocations, one.id.clone(), one, delete);
             }
-            // A kind of entity of a later release.
+            // A kind of entity of a later release is ignored.
             None => {}
         }
     }
@@ -218,7 +218,10 @@ impl Model {
         let kind = change.related_entity_type();
         let Some(policy) = self.policies.get_mut(&change.policy_id) else {
             if change.add {
-                tracing::warn!(policy = %change.policy_id, "members of an unknown policy ignored");
+                tracing::warn!(
+                    policy = %change.policy_id,
+                    "members of an unknown policy were ignored"
+                );
             }
             return;
         };
@@ -239,7 +242,8 @@ impl Model {
                 }
             }
             if kind == RelatedEntityType::Service {
-                // Only these: a policy for everybody changes with every service.
+                // Only these services are noted: a policy with all identities changes with every
+                // service.
                 touched.services.insert(id.clone());
             }
             if change.add {
@@ -279,7 +283,7 @@ impl Model {
         put(&mut self.configs, one.id.clone(), one, delete);
     }
 
-    /// The policies of one type that hold both an identity and a service.
+    /// The policies of one type with both an identity and a service.
     pub(crate) fn policies_for(
         &self,
         identity: &str,
@@ -293,7 +297,7 @@ impl Model {
             .filter(move |policy| policy.services.contains(service))
     }
 
-    /// The services that policies of one type give an identity.
+    /// The services that an identity has by policies of one type.
     pub(crate) fn services_of(&self, identity: &str, kind: PolicyType) -> Vec<&Service> {
         let policies = self.policies_of.get(identity).into_iter().flatten();
         let mut ids: Vec<&String> = policies
@@ -306,8 +310,8 @@ impl Model {
         ids.into_iter().filter_map(|id| self.services.get(id)).collect()
     }
 
-    /// Config data by config type name, as an identity sees a service: the service's own configs,
-    /// overridden by those of the identity (docs/protocol/edge-control-plane.md 8.1).
+    /// Configs (JSON text by type name) of a service for an identity: the service's own, overridden
+    /// by those of the identity (docs/protocol/edge-control-plane.md 8.1).
     pub(crate) fn configs_for(
         &self,
         identity: &str,
@@ -323,8 +327,8 @@ impl Model {
         out
     }
 
-    /// Ids of the configs that a service has for an identity, whether they are known or not: the
-    /// service's own, then those that the identity has in their place.
+    /// Ids of the configs of a service for an identity, known or not: the service's own, then those
+    /// by which the identity overrides them.
     pub(crate) fn configs_named<'a>(
         &'a self,
         identity: &str,
@@ -335,7 +339,7 @@ impl Model {
         service.configs.iter().chain(overrides.into_iter().flat_map(|one| one.configs.values()))
     }
 
-    /// What controllers set of a router, by the name of the config type.
+    /// The settings that controllers keep for a router, by the name of the config type.
     pub(crate) fn managed(&self, router: &str) -> BTreeMap<String, String> {
         let ids = self.routers.get(router).map(|router| router.configs.as_slice());
         let configs = ids.unwrap_or_default().iter().filter_map(|id| self.configs.get(id));
@@ -346,7 +350,7 @@ impl Model {
         configs.filter_map(of_router).collect()
     }
 
-    /// Forgets configs of a router that are its own no more: nobody says that they are gone.
+    /// Removes configs of a router that are no longer its own, because no event removes them.
     pub(crate) fn forget_managed(&mut self, router: &str) {
         let Some(own) = self.routers.get(router) else { return };
         let types = &self.config_types;
@@ -395,7 +399,7 @@ impl Model {
         }
     }
 
-    /// Forgets revocations that ended before `now` (seconds since 1970).
+    /// Removes revocations that ended before `now` (seconds since 1970).
     pub(crate) fn expire_revocations(&mut self, now: i64) {
         self.revocations
             .retain(|_, one| one.expires_at.as_ref().is_none_or(|expires| expires.seconds >= now));

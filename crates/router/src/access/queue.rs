@@ -1,7 +1,7 @@
-//! What controllers said and the worker has not taken yet.
+//! Messages of controllers that wait for the worker.
 //!
-//! Bounded by number and by bytes. A message that has no room goes back to its connection, which is
-//! not read until there is some: nothing is lost, and the controller notices by its own queues.
+//! The queue is bounded by number and by bytes. A message without room goes back to its connection,
+//! which is not read until there is room. Nothing is lost, and the controller's own queues slow it down.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,12 +12,12 @@ use weft_wire::Message;
 
 use crate::controllers::Controller;
 
-/// A message and who sent it.
+/// A message and the controller that sent it.
 pub(super) type Said = (Arc<Controller>, Message);
 
 /// Most messages that wait.
 const MESSAGES: usize = 1000;
-/// Most bytes that wait; a single message may always wait.
+/// Most bytes that wait; a single message is always accepted.
 const BYTES: usize = 64 << 20;
 
 /// Messages of controllers in the order of their arrival.
@@ -26,7 +26,7 @@ pub(super) struct Queue<T = Said> {
     bytes: usize,
     state: Mutex<State<T>>,
     filled: Notify,
-    /// Held by tests that want nothing to be taken.
+    /// Held by tests that stop the queue.
     #[cfg(test)]
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -35,12 +35,12 @@ pub(super) struct Queue<T = Said> {
 struct State<T> {
     waiting: VecDeque<(T, usize)>,
     bytes: usize,
-    /// Connections to be read again when there is room.
+    /// Connections that are read again when there is room.
     paused: Vec<UnderlayWaker>,
 }
 
 impl<T> Queue<T> {
-    /// An empty one.
+    /// An empty queue.
     pub(super) fn new() -> Self {
         Self::of(BYTES)
     }
@@ -56,8 +56,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds something of so many bytes. Without room it comes back, and the connection is resumed
-    /// when there is some.
+    /// Adds an item of this many bytes. Without room the item is returned, and the connection is
+    /// resumed when there is room.
     pub(super) fn push(&self, item: T, bytes: usize, connection: &UnderlayWaker) -> Result<(), T> {
         let mut state = self.state.lock();
         let over = state.bytes.saturating_add(bytes) > self.bytes && !state.waiting.is_empty();
@@ -72,19 +72,19 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Keeps everything where it is for as long as the answer is held.
+    /// Stops the queue until the returned value is dropped.
     #[cfg(test)]
     pub(super) async fn hold_up(&self) -> impl Sized + use<T> {
         self.turn.clone().lock_owned().await
     }
 
-    /// How many wait.
+    /// The number of waiting items.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }
 
-    /// The next one, as soon as there is one. One reader at a time.
+    /// The next item, once there is one. Only one reader at a time is allowed.
     pub(super) async fn pop(&self) -> T {
         loop {
             #[cfg(test)]
@@ -105,7 +105,7 @@ impl<T> Queue<T> {
             state.bytes -= bytes;
             (item, std::mem::take(&mut state.paused))
         };
-        // Those that still find no room wait again.
+        // Connections that still find no room wait again.
         paused.iter().for_each(UnderlayWaker::resume);
         Some(item)
     }

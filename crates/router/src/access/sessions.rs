@@ -10,27 +10,27 @@ use weft_wire::edge_ctrl::{ApiSession, SyncState};
 
 use crate::seam::ControllerId;
 
-/// A full synchronisation that takes longer is begun anew.
+/// A full synchronisation that takes longer is started again.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// Most parts of one.
+/// Most parts of one synchronisation.
 const MAX_PARTS: usize = 100_000;
 
 /// An opaque API session.
 #[derive(Debug, Clone)]
 pub(crate) struct LegacySession {
-    /// Its id.
+    /// Id of the API session.
     pub(crate) id: String,
     /// Id of the identity.
     pub(crate) identity: String,
-    /// Fingerprints of the certificates it may be used with.
+    /// Fingerprints of the certificates that the session may be used with.
     pub(crate) fingerprints: Vec<String>,
-    /// The controller that announced it; nobody else knows it.
+    /// The controller that announced the session; no other controller knows it.
     pub(crate) controller: ControllerId,
-    /// Place in the order of arrival.
+    /// Its number in the order of arrival.
     arrival: u64,
 }
 
-/// All of them.
+/// The opaque API sessions that controllers have announced.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     by_token: HashMap<String, LegacySession>,
@@ -46,7 +46,7 @@ struct Run {
     parts: BTreeMap<u64, Vec<String>>,
     last: Option<u64>,
     began: Instant,
-    /// Sessions that arrived before were there before.
+    /// Sessions with lower numbers arrived before the synchronisation began.
     arrivals_before: u64,
 }
 
@@ -64,12 +64,12 @@ impl Sessions {
         self.by_token.get(token)
     }
 
-    /// Whether a session is known.
+    /// True if a session is known.
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.tokens.contains_key(id)
     }
 
-    /// A session is there, or has other certificates.
+    /// Adds a session, or changes its certificates.
     pub(crate) fn add(&mut self, from: &ControllerId, session: ApiSession) {
         self.arrivals += 1;
         if let Some(former) = self.tokens.insert(session.id.clone(), session.token.clone())
@@ -87,21 +87,21 @@ impl Sessions {
         self.by_token.insert(session.token, known);
     }
 
-    /// The session of a token ended; its id, if it was known.
+    /// Removes the session of a token that ended; its id, if it was known.
     pub(crate) fn remove_token(&mut self, token: &str) -> Option<String> {
         let session = self.by_token.remove(token)?;
         self.tokens.remove(&session.id);
         Some(session.id)
     }
 
-    /// A session ended; whether it was known.
+    /// Removes a session that ended; true if it was known.
     pub(crate) fn remove(&mut self, id: &str) -> bool {
         let token = self.tokens.remove(id);
         token.is_some_and(|token| self.by_token.remove(&token).is_some())
     }
 
-    /// One part of a full synchronisation. When it completes one: the sessions that are no more;
-    /// else `None`.
+    /// Takes one part of a full synchronisation. When it is the last one: the ids of sessions that
+    /// the controller no longer has; else `None`.
     pub(crate) fn add_part(
         &mut self,
         from: &ControllerId,
@@ -139,7 +139,8 @@ impl Sessions {
         Some(self.finish(from, &run))
     }
 
-    /// Removes what a controller no longer has; what came while it was telling stays.
+    /// Removes the sessions that a controller no longer has; those that came during the
+    /// synchronisation stay.
     fn finish(&mut self, from: &ControllerId, run: &Run) -> Vec<String> {
         let told: HashSet<&String> = run.parts.values().flatten().collect();
         let gone = self.by_token.values().filter(|session| {
@@ -154,7 +155,7 @@ impl Sessions {
         gone
     }
 
-    /// Controllers whose synchronisation takes too long; it is given up.
+    /// Controllers whose synchronisation took too long and is given up.
     pub(crate) fn overdue(&mut self, now: Instant) -> Vec<ControllerId> {
         let late = |run: &Run| now.saturating_duration_since(run.began) > SYNC_TIMEOUT;
         let overdue: Vec<ControllerId> =
@@ -165,7 +166,7 @@ impl Sessions {
         overdue
     }
 
-    /// A controller is gone: what it was telling is not complete.
+    /// A controller has disconnected: its synchronisation is given up.
     pub(crate) fn disconnected(&mut self, controller: &str) {
         self.runs.remove(controller);
     }

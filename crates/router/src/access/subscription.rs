@@ -1,7 +1,7 @@
-//! When and where this router subscribes to the data model
+//! The subscription of this router to the data model: when, and at which controller
 //! (docs/protocol/edge-control-plane.md 6.3).
 //!
-//! Pure: the caller brings the time, says which controllers there are, and sends what comes out.
+//! Pure: the caller passes the time and the controllers, and sends the resulting requests.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
 
 use crate::seam::ControllerId;
 
-/// How long a subscription is asked for.
+/// The duration that a subscription is requested for.
 const DURATION: Duration = Duration::from_secs(300);
-/// A running one is renewed after this time.
+/// The time after which a subscription is renewed.
 const RENEW_AFTER: Duration = Duration::from_secs(200);
 
 /// The subscription of this router.
@@ -35,13 +35,13 @@ pub(crate) struct ToSend {
 }
 
 impl Subscription {
-    /// The controller subscribed at.
+    /// The controller of the subscription.
     pub(crate) fn controller(&self) -> Option<&ControllerId> {
         self.current.as_ref().map(|current| &current.controller)
     }
 
-    /// Whether something of the model that names (or does not name) a subscription is wanted.
-    /// What is outside of the chain is taken from every controller.
+    /// True if a message about the model is to be applied, which names a subscription (`id`) or
+    /// none. Changes outside of the sequence (`synthetic`) are taken from every controller.
     pub(crate) fn accepts(&self, from: &str, id: Option<&str>, synthetic: bool) -> bool {
         let Some(current) = &self.current else { return synthetic };
         if *current.controller != *from {
@@ -50,19 +50,20 @@ impl Subscription {
         id.is_none_or(|id| id.is_empty() || id == current.id)
     }
 
-    /// Something is missing: begin a new subscription where the model is.
+    /// A change set is missing: subscribe again at the index of the model.
     pub(crate) fn begin_anew(&mut self) {
         self.current = None;
     }
 
-    /// A controller came or went.
+    /// A controller has connected or disconnected.
     pub(crate) fn changed(&mut self, controller: &str) {
         if self.controller().is_some_and(|current| **current == *controller) {
             self.current = None;
         }
     }
 
-    /// What to send now. `best` is the controller to ask, `alive` whether the current one answers.
+    /// The request to send now, if any. `best` is the controller to ask, `alive` whether the
+    /// current one answers.
     pub(crate) fn check(
         &mut self,
         best: Option<&ControllerId>,
@@ -95,7 +96,7 @@ impl Subscription {
         Some(ToSend { controller: best.clone(), request })
     }
 
-    /// The request was not sent.
+    /// The request could not be sent.
     pub(crate) fn not_sent(&mut self) {
         self.current = None;
     }

@@ -1,6 +1,6 @@
-//! Tokens as routers read them: access tokens of API sessions, and service session tokens
-//! (docs/protocol/edge-control-plane.md 11.2, 11.5). Only the claims a router looks at are read;
-//! what else other controllers put into a token may have any form.
+//! The tokens that routers read: access tokens of API sessions, and service session tokens
+//! (docs/protocol/edge-control-plane.md 11.2, 11.5). Only the claims that a router uses are read;
+//! other claims of other controllers may have any form.
 
 use std::time::SystemTime;
 
@@ -10,14 +10,14 @@ use weft_model::token::{AUDIENCE, LEGACY_AUDIENCE, TokenKind};
 
 use super::keys::Keys;
 
-/// What a signed token begins with; everything else is an opaque one.
+/// The beginning of every signed token; any other token is opaque.
 const SIGNED: &[u8] = b"ey";
 /// Audiences of access tokens.
 const ACCESS_AUDIENCES: [&str; 2] = [AUDIENCE, LEGACY_AUDIENCE];
 /// Audience of service session tokens.
 const SERVICE_AUDIENCES: [&str; 1] = [AUDIENCE];
 
-/// Whether a token is a signed one.
+/// True for a signed token.
 pub(crate) fn is_signed(token: &[u8]) -> bool {
     token.starts_with(SIGNED)
 }
@@ -32,18 +32,18 @@ pub(crate) struct AccessClaims {
     pub(crate) jti: String,
     /// Id of the API session.
     pub(crate) z_asid: String,
-    /// Fingerprints of the certificates it may be used with.
+    /// Fingerprints of the certificates that the token may be used with.
     #[serde(default)]
     pub(crate) z_cfs: Option<Vec<String>>,
-    /// Whether these may have expired.
+    /// True if these certificates may have expired.
     #[serde(default)]
     pub(crate) z_cae: bool,
     /// Kind of the token.
     z_t: TokenKind,
-    /// When it was issued, in seconds since 1970.
+    /// Time of issue, in seconds since 1970.
     #[serde(default)]
     pub(crate) iat: f64,
-    /// When it expires.
+    /// Time of expiry, in seconds since 1970.
     #[serde(default)]
     pub(crate) exp: f64,
 }
@@ -59,7 +59,7 @@ pub(crate) struct ServiceClaims {
     /// Id of the API session.
     #[serde(default)]
     pub(crate) z_asid: String,
-    /// Id of the identity; not in tokens of old controllers.
+    /// Id of the identity; old controllers leave it out.
     #[serde(default)]
     pub(crate) z_iid: String,
     /// Kind of the token.

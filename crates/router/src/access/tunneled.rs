@@ -1,7 +1,7 @@
-//! The services that the router's own identity may use, with what their configs say
-//! (docs/protocol/edge-control-plane.md 15). Of a change of the model only what it concerns is
-//! worked out anew: a router may have thousands of services, and each of them comes with several
-//! changes.
+//! The services that the router's own identity may use, with their configs
+//! (docs/protocol/edge-control-plane.md 15). After a change of the model only the concerned
+//! services are computed again: a router may have thousands of services, and each of them arrives
+//! with several changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,14 +19,14 @@ use super::{
 };
 use crate::seam::{Hosting, Precedence, TunnelService, Use};
 
-/// The services of the router's own identity. The identity is there only while the tunneler is enabled.
+/// The services of the router's own identity, which exists only while the tunneler is enabled.
 pub(crate) struct Tunneled {
     router: String,
     own: Arc<weft_tunnel::Identity>,
     services: BTreeMap<String, Arc<TunnelService>>,
-    /// The configs that each of the services names, whether they are known or not.
+    /// The ids of the configs that each service names, known or not.
     configs: HashMap<String, Vec<String>>,
-    /// The other way round.
+    /// The services that name each config.
     users: HashMap<String, BTreeSet<String>>,
 }
 
@@ -43,12 +43,12 @@ impl Tunneled {
         this
     }
 
-    /// The services, by id. One that stays as it is stays the same `Arc`.
+    /// The services, by id. An unchanged service stays the same `Arc`.
     pub(crate) fn list(&self) -> Arc<Vec<Arc<TunnelService>>> {
         Arc::new(self.services.values().map(Arc::clone).collect())
     }
 
-    /// Follows a change of the model; whether services came, went or changed.
+    /// Follows a change of the model; true if services were added, removed or changed.
     pub(crate) fn follow(&mut self, model: &Model, touched: &Touched) -> bool {
         let anew = touched.all || touched.config_types || touched.renewed.contains(&self.router);
         let concerned = if anew { self.begin_anew(model) } else { self.concerned(model, touched) };
@@ -59,7 +59,7 @@ impl Tunneled {
         changed
     }
 
-    /// The identity itself may be another: every service is concerned.
+    /// The identity itself may have changed: every service is concerned.
     fn begin_anew(&mut self, model: &Model) -> BTreeSet<String> {
         let own = model.identities.get(&self.router).map(|identity| {
             let app_data = serde_json::from_slice(&identity.app_data_json).unwrap_or_default();
@@ -83,7 +83,7 @@ impl Tunneled {
         ids.extend(users.flatten().cloned());
         let policies = touched.policies.iter().filter_map(|id| model.policies.get(id));
         for policy in policies.chain(&touched.dropped) {
-            // Of a policy that the identity left it is no member any more.
+            // The identity is no longer a member of a policy that it has left.
             if policy.identities.contains(&self.router) || touched.identities.contains(&self.router)
             {
                 ids.extend(policy.services.iter().cloned());
@@ -92,7 +92,7 @@ impl Tunneled {
         ids
     }
 
-    /// Works a service out anew; whether it is another than before.
+    /// Computes a service again; true if it has changed.
     fn look(&mut self, model: &Model, id: &str) -> bool {
         let now = self.work_out(model, id);
         let named = match (&now, model.services.get(id)) {
@@ -129,11 +129,11 @@ impl Tunneled {
         }
     }
 
-    /// What the identity may do with a service; nothing if it may neither dial nor host it.
+    /// The identity's use of a service; `None` if it may neither dial nor host it.
     fn work_out(&self, model: &Model, id: &str) -> Option<TunnelService> {
         let identity = model.identities.get(&self.router)?;
         let service = model.services.get(id)?;
-        // A router shows no posture data; whether a dial goes without, the controller decides.
+        // A router has no posture data; a controller decides whether a dial needs any.
         let can_dial = !identity.disabled
             && model.policies_for(&self.router, id, PolicyType::Dial).next().is_some();
         let can_bind = decide::decide(model, &self.router, id, Use::Bind).is_ok();
@@ -150,7 +150,7 @@ impl Tunneled {
     }
 }
 
-/// What an identity says about hosting a service.
+/// Cost and precedence of an identity for a service that it hosts.
 fn hosting(identity: &Identity, service: &str) -> Hosting {
     let said = identity.service_hosting_precedences.get(service);
     let said = said.and_then(|number| TerminatorPrecedence::try_from(*number).ok());

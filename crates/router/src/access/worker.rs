@@ -1,5 +1,5 @@
-//! Takes what controllers say about the data model and about sessions, in order, and keeps the
-//! subscription running (docs/protocol/edge-control-plane.md 6.3, 8, 10).
+//! Handles the messages of controllers about the data model and about sessions, in order, and keeps
+//! the subscription going (docs/protocol/edge-control-plane.md 6.3, 8, 10).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,14 +28,14 @@ use super::{
 };
 use crate::{controllers::Controller, seam::AccessEvent};
 
-/// How often small things are looked at.
+/// The interval of checks that cost little.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the subscription is looked at without cause.
+/// The interval at which the subscription is checked without a cause.
 const LOOK: Duration = Duration::from_secs(30);
-/// How often sessions of open connections are looked at.
+/// The interval at which sessions of open connections are checked.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// Works for ever.
+/// Works until cancelled.
 pub(crate) async fn run(inner: Arc<Inner>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -49,7 +49,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     }
 }
 
-/// When things were last done.
+/// The times of the last checks.
 struct Times {
     look: Instant,
     sweep: Instant,
@@ -63,7 +63,7 @@ impl Default for Times {
     }
 }
 
-/// Whether it is time; then it is done now.
+/// True if a check is due; its time is then set to now.
 fn due(last: &mut Instant, every: Duration, now: Instant) -> bool {
     let due = now.saturating_duration_since(*last) >= every;
     if due {
@@ -89,7 +89,7 @@ impl Inner {
         if due(&mut times.save, self.options.save_interval, now) {
             let inner = self.clone();
             if let Err(problem) = tokio::task::spawn_blocking(move || inner.save()).await {
-                tracing::error!(%problem, "data model not written");
+                tracing::error!(%problem, "the data model could not be written to its file");
             }
         }
     }
@@ -103,7 +103,7 @@ impl Inner {
             content_type::API_SESSION_UPDATED => self.on_sessions_updated(from, message),
             content_type::API_SESSION_REMOVED => self.on_sessions_removed(message),
             content_type::SESSION_REMOVED => self.on_service_sessions_removed(message),
-            // How far a controller is; the subscription brings what matters.
+            // The index of a controller is not used; the subscription brings the changes.
             _ => Ok(()),
         };
         if let Err(problem) = done {
@@ -120,10 +120,13 @@ impl Inner {
         if !self.accepts(from, message, false) {
             return Ok(());
         }
-        // A model has a timeline at least: nothing is what is left of one that was not encoded. What
-        // is there goes on, and at the next look it is asked for anew.
+        // A full state always has a timeline: an empty message is one that its sender could not
+        // encode. The present model stays in use, and the next check asks for it again.
         if message.body.is_empty() {
-            tracing::error!(controller = %from.id, "an empty data model is not taken");
+            tracing::error!(
+                controller = %from.id,
+                "the controller sent an empty data model; the present one stays in use"
+            );
             self.subscription.lock().begin_anew();
             return Ok(());
         }
@@ -136,7 +139,7 @@ impl Inner {
             *model = fresh;
             self.taken.fetch_add(1, Ordering::Release);
         }
-        tracing::info!(controller = %from.id, index, timeline, "data model taken");
+        tracing::info!(controller = %from.id, index, timeline, "data model received");
         self.timeline.send_if_modified(|known| {
             let changed = *known != timeline;
             *known = timeline;
@@ -148,7 +151,7 @@ impl Inner {
     }
 
     fn on_change(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
-        // What is not for this router is not read: it may be long.
+        // A message that is not for this router is not parsed, because it may be long.
         let wanted = self.accepts(from, message, true)
             && self.accepts(from, message, ChangeSet::is_outside_the_chain(message)?);
         if !wanted {
@@ -164,7 +167,11 @@ impl Inner {
             Fit::Old => tracing::debug!(index = change.index, "change known already"),
             Fit::Gap => {
                 let (index, previous) = (change.index, change.previous_index);
-                tracing::warn!(index, previous, "changes of the data model are missing, asked for");
+                tracing::warn!(
+                    index,
+                    previous,
+                    "changes of the data model are missing; the router asks for them"
+                );
                 self.subscription.lock().begin_anew();
                 self.check_subscription();
             }
@@ -182,7 +189,7 @@ impl Inner {
             tracing::debug!(controller = %from.id, %problem, "answer not sent");
         }
         if wrong && request.fix {
-            tracing::warn!(controller = %from.id, "data model replaced on request");
+            tracing::warn!(controller = %from.id, "data model replaced, as the controller asked");
             {
                 let mut model = self.model.write();
                 wanted.caches = std::mem::take(&mut model.caches);
@@ -196,7 +203,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Subscribes, renews or moves the subscription where that is due.
+    /// Subscribes, or renews or moves the subscription, if that is due.
     fn check_subscription(&self) {
         if self.options.required {
             let best = self.controllers.for_changes().map(|one| one.id.clone());
@@ -222,7 +229,7 @@ impl Inner {
         self.refresh_online();
     }
 
-    /// What follows from a change of the model.
+    /// Does what follows from a change of the model.
     fn after(&self, touched: &Touched) {
         if touched.keys {
             self.keys.store(Arc::new(Keys::of(&self.model.read())));
@@ -246,7 +253,7 @@ impl Inner {
         }
     }
 
-    /// What controllers set of this router may be something else.
+    /// Publishes the settings that controllers keep for this router, if they have changed.
     fn tell_managed(&self) {
         let own = &self.options.router_id;
         let managed = {
@@ -263,7 +270,7 @@ impl Inner {
         });
     }
 
-    /// Identities that are no longer there, or disabled.
+    /// Identities that were deleted or disabled.
     fn gone(&self, touched: &Touched) -> Vec<String> {
         if !touched.all {
             return touched.gone.clone();
@@ -277,7 +284,7 @@ impl Inner {
         gone
     }
 
-    /// Judges again what this router granted.
+    /// Judges the grants of this router again.
     fn judge_anew(&self, touched: &Touched) {
         let lost = {
             let model = self.model.read();
@@ -292,7 +299,7 @@ impl Inner {
         }
     }
 
-    /// Ends sessions of open connections that expired, were revoked or removed.
+    /// Ends sessions of open connections that have expired, were revoked or removed.
     fn sweep(&self) {
         let now = SystemTime::now();
         self.model.write().expire_revocations(live::seconds(now) as i64);
@@ -301,8 +308,8 @@ impl Inner {
             let sessions = self.sessions.lock();
             let mut live = self.live.lock();
             let ended = live.sweep(&model, &sessions, now);
-            // A session is held before anything is granted to it: what is granted to nobody's
-            // session is of connections that are gone.
+            // A session is held before it is granted anything: grants of identities without a held
+            // session belong to closed connections.
             let identities: HashSet<&str> = live.identities().collect();
             self.grants.lock().retain(|identity| identities.contains(identity));
             ended
@@ -371,7 +378,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Ids and tokens are the same list when they are equally long; ids are what counts.
+    /// The message has ids and tokens, which belong together if both lists are equally long; the ids
+    /// count.
     fn on_service_sessions_removed(&self, message: &Message) -> Result<(), WireError> {
         let removed = SessionRemoved::from_message(message)?;
         let ids = if removed.ids.is_empty() { removed.tokens } else { removed.ids };
@@ -380,7 +388,7 @@ impl Inner {
     }
 }
 
-/// Asks a controller for all opaque sessions.
+/// Asks a controller for all its opaque sessions.
 fn ask_sessions(controller: &Controller, reason: &str) {
     let request = RequestClientReSync { reason: reason.to_owned() };
     if let Err(problem) = controller.channel.try_send(request.to_message()) {

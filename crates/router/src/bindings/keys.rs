@@ -1,4 +1,4 @@
-//! End-to-end encryption of a circuit that ends at this router: whoever dials sends a key, and a host
+//! End-to-end encryption of a circuit that ends at this router: the dialer sends a key, and a host
 //! that encrypts answers with its own (docs/protocol/data-plane.md 11).
 
 use bytes::Bytes;
@@ -11,15 +11,15 @@ use crate::seam::{PeerData, RouteErrorCode, RouteFailure};
 const PUBLIC_KEY: u32 = header::PUBLIC_KEY.cast_unsigned();
 const MARKER: u32 = header::CONNECTION_MARKER.cast_unsigned();
 
-/// The host's side of a connection to which the dialer brought a key.
+/// The host's side of a connection whose dialer sent a key.
 pub(crate) struct Answer {
     session: Session,
     own: PublicKey,
-    /// Whether the dialer seals the end of what it sends, and asks the host for the same.
+    /// True if the dialer seals the end of its direction, and asks the host to do the same.
     seals_end: bool,
 }
 
-/// The host's side, if the dialer brought a key. The host's pair is a fresh one each time.
+/// The host's side, if the dialer sent a key. The host makes a fresh key pair each time.
 pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteFailure> {
     let Some(key) = dialer.get(&PUBLIC_KEY) else { return Ok(None) };
     let refused = |error: weft_e2e::Error| RouteFailure {
@@ -34,33 +34,33 @@ pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteFailure> 
 }
 
 impl Answer {
-    /// Encryption of the connection, and what the dialer is told. Datagrams have no end that could be
-    /// sealed.
+    /// The encryption of the connection, and the headers for the dialer. Datagrams have no end that
+    /// could be sealed.
     pub(crate) fn ready(self, is_stream: bool) -> (Crypto, PeerData) {
         let seals_end = self.seals_end && is_stream;
         let told = match seals_end {
             true => ending::host_key(&self.own),
             false => Bytes::copy_from_slice(self.own.as_bytes()),
         };
-        // Whether the dialer learns that this host knows of it shows in what the dialer sends.
+        // What the dialer sends shows whether it understood the host's answer.
         let seals = Seals { own_end: seals_end, peers_end: false };
         (Crypto::new(self.session, seals), PeerData::from([(PUBLIC_KEY, told)]))
     }
 }
 
-/// The dialer's side: a pair whose public key goes with the dial.
+/// The dialer's side: a key pair whose public key is sent with the dial.
 pub(crate) struct Offer {
     pair: KeyPair,
     is_stream: bool,
 }
 
 impl Offer {
-    /// Keys for a stream, or for datagrams, which have no end that could be sealed.
+    /// Makes keys for a stream, or for datagrams, which have no end that could be sealed.
     pub(crate) fn new(is_stream: bool) -> Self {
         Self { pair: KeyPair::generate(&mut rand::rng()), is_stream }
     }
 
-    /// What the host is told.
+    /// The headers for the host.
     pub(crate) fn peer_data(&self) -> PeerData {
         let key = Bytes::copy_from_slice(self.pair.public_key().as_bytes());
         let mut data = PeerData::from([(PUBLIC_KEY, key)]);
@@ -71,7 +71,7 @@ impl Offer {
         data
     }
 
-    /// Encryption of the connection, if the host answered with a key of its own.
+    /// The encryption of the connection, if the host answered with a key of its own.
     pub(crate) fn accepted(&self, host: &PeerData) -> Result<Option<Crypto>, weft_e2e::Error> {
         let Some(key) = host.get(&PUBLIC_KEY) else { return Ok(None) };
         let (key, seals_end) = ending::read_host_key(key)?;

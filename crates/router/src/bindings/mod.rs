@@ -1,4 +1,4 @@
-//! What stands at the ends of circuits: SDK connections, application sockets.
+//! The ends of circuits on this router: SDK channels and application sockets.
 //!
 //! | binding | dials | listens |
 //! |---|---|---|

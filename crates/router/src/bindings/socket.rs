@@ -1,8 +1,8 @@
-//! Joins an end of a circuit with a socket: bytes both ways, half-close both ways, and end-to-end
-//! encryption where the dialer brought a key.
+//! Joins an end of a circuit with a socket: data and half-close in both directions, and end-to-end encryption if
+//! the dialer sent a key.
 //!
-//! One task per socket or conversation. It reads the socket only while the end has room, so a slow peer slows the
-//! application down and holds no memory. Each read becomes one payload; encrypted, one message.
+//! There is one task per socket or conversation. It reads the socket only while the end has room, so that a slow
+//! peer slows the application down and takes no memory. Each read becomes one payload; with encryption, one message.
 
 use std::{
     cell::RefCell,
@@ -34,33 +34,33 @@ use weft_xgress::{Delivery, PAYLOAD_SIZE};
 
 use crate::forwarder::LocalEnd;
 
-/// Largest datagram that is read.
+/// Largest datagram that is read, in bytes.
 pub(crate) const MAX_DATAGRAM: usize = 65_507;
-/// Once its circuit is closed an application may take nothing for so long; then what it has not
-/// taken is thrown away, and it is told by a reset.
+/// How long an application may read nothing after its circuit is closed. Then the rest is thrown away, and the
+/// application's connection is reset.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A UDP conversation without datagrams in either direction ends after this.
+/// A UDP conversation ends after this time without datagrams in either direction.
 pub(crate) const UDP_IDLE: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// Sockets are read into this and the data copied out in its exact size, so that an idle or a
-    /// chatty socket holds no large buffer.
+    /// Sockets are read into this buffer, and the data is copied out in its exact size, so that a socket that is
+    /// idle or sends little holds no large buffer.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_DATAGRAM]);
 }
 
-/// Encryption of one connection's two directions.
+/// The encryption of both directions of a connection.
 pub(crate) struct Crypto {
     session: Session,
     seals: Seals,
 }
 
-/// Which ends of directions are sealed, so that nobody on the way can cut a direction short
+/// The directions whose ends are sealed, so that no router on the path can cut a direction short
 /// ([`weft_e2e::ending`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seals {
-    /// The end of what this side sends.
+    /// The end of this side's direction.
     pub(crate) own_end: bool,
-    /// The end of what the peer sends, as far as is known before the peer sends anything.
+    /// The end of the peer's direction, as far as it is known before the peer sends anything.
     pub(crate) peers_end: bool,
 }
 
@@ -76,7 +76,7 @@ impl Crypto {
     }
 }
 
-/// Bytes both ways: a TCP socket, or TLS over one.
+/// A stream of bytes in both directions: a TCP socket, or TLS over one.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -92,8 +92,8 @@ impl Stream {
     }
 }
 
-/// Carries data between an end and a stream until both directions are over. `first` was read from the
-/// stream already.
+/// Carries data between an end and a stream until both directions are over. `first` was read from the stream
+/// before.
 pub(crate) async fn carry(
     end: Arc<LocalEnd>,
     stream: Stream,
@@ -130,37 +130,37 @@ async fn carry_halves(
     }
 }
 
-/// The half of a stream that is written.
+/// The half of a stream that is written to.
 trait Writer: AsyncWrite + Unpin {
-    /// Has the application told, once the stream is dropped, that something is missing.
+    /// Makes the stream end with a reset when it is dropped, so that the application knows that data is missing.
     fn reset(self);
 }
 
 impl Writer for OwnedWriteHalf {
     fn reset(self) {
         let _ = self.as_ref().set_zero_linger();
-        // Otherwise the end of the stream would be said first.
+        // Otherwise the regular end of the stream would be sent first.
         self.forget();
     }
 }
 
 impl Writer for WriteHalf<TlsStream<TcpStream>> {
-    // TLS that ends without a goodbye says it.
+    // A TLS stream without its closing message shows the same.
     fn reset(self) {}
 }
 
-/// What this side does to data before it goes into the circuit.
+/// The encryption of data that goes into the circuit.
 enum Sealing {
     Plain,
-    /// The stream's header goes first.
+    /// The header of the encrypted stream is sent first.
     Begin(Crypto),
     On(Box<Outgoing>),
 }
 
-/// What this side does to data that comes out of the circuit.
+/// The decryption of data that comes out of the circuit.
 enum Opening {
     Plain,
-    /// The first data is the stream's header.
+    /// The first data is the header of the encrypted stream.
     Begin(Session, Incoming),
     On(Box<Opener>, Incoming),
 }
@@ -177,7 +177,7 @@ fn directions(crypto: Option<Crypto>) -> (Sealing, Opening) {
 }
 
 impl Sealing {
-    /// Sends the stream's header if it was not sent. False if the direction is over.
+    /// Sends the header of the encrypted stream if it was not sent. False if the direction is over.
     async fn begin(&mut self, end: &LocalEnd) -> bool {
         let Self::Begin(crypto) = self else { return true };
         let (sealer, header) = Sealer::new(&crypto.session.tx, &mut rand::rng());
@@ -192,7 +192,7 @@ impl Sealing {
         }
     }
 
-    /// Ends the direction, with a sealed end if the peer knows of it.
+    /// Ends the direction, with a sealed end if the peer expects one.
     async fn finish(&mut self, end: &LocalEnd) {
         let last = if let Self::On(sealer) = self { sealer.end() } else { None };
         if let Some(last) = last
@@ -205,7 +205,7 @@ impl Sealing {
 }
 
 impl Opening {
-    /// The application's data in a payload; none in the one that begins the stream.
+    /// The application's data of a payload; `None` for the header of the encrypted stream.
     fn apply(&mut self, data: Bytes) -> Result<Option<Bytes>, weft_e2e::Error> {
         match self {
             Self::Plain => Ok(Some(data)),
@@ -222,7 +222,7 @@ impl Opening {
         }
     }
 
-    /// True if the direction must not end now: what the peer sealed as its end has not come.
+    /// True if the direction must not end now, because the sealed end that the peer promised has not come.
     fn is_cut(&self) -> bool {
         match self {
             Self::Plain => false,
@@ -231,7 +231,7 @@ impl Opening {
     }
 }
 
-/// Stream to circuit.
+/// Reads the stream and writes to the circuit.
 async fn read_stream(
     end: &LocalEnd,
     mut stream: impl AsyncRead + Unpin,
@@ -265,7 +265,7 @@ async fn read_stream(
                     return;
                 }
             }
-            // TLS without a goodbye: many programs end so, and what they said before counts.
+            // TLS without its closing message: many programs end this way, and their earlier data counts.
             Err(problem) if problem.kind() == io::ErrorKind::UnexpectedEof => {
                 return sealing.finish(end).await;
             }
@@ -277,7 +277,7 @@ async fn read_stream(
     }
 }
 
-/// Circuit to stream, until the circuit is closed.
+/// Reads the circuit and writes to the stream, until the circuit is closed.
 async fn deliver_stream(
     end: &LocalEnd,
     mut stream: impl Writer,
@@ -292,11 +292,12 @@ async fn deliver_stream(
                     Ok(None) => continue,
                     Ok(Some(data)) => tokio::select! {
                         biased;
-                        // TLS keeps what it has encrypted until it is flushed.
+                        // TLS keeps encrypted data until it is flushed.
                         written = async { stream.write_all(&data).await?; stream.flush().await } => written,
                         () = closed_for(end, patience) => {
                             tracing::debug!(
-                                "an application does not take what is left of its circuit: reset"
+                                "an application does not read the rest of its circuit: its \
+                                 connection is reset"
                             );
                             return stream.reset();
                         }
@@ -310,13 +311,13 @@ async fn deliver_stream(
                 }
             }
             Delivery::Data { .. } => {}
-            // What came is not all: the application is not told that it is.
+            // Data is missing, so that the application must not see a regular end.
             Delivery::Fin { .. } | Delivery::Closed(_) if opening.is_cut() => {
-                tracing::debug!(?end, "what the peer sent was cut off on the way");
+                tracing::debug!(?end, "the peer's data was cut off on the way");
                 end.close();
                 return stream.reset();
             }
-            // TLS says goodbye, for which the application may have no room.
+            // TLS sends its closing message, for which the application may have no room.
             Delivery::Fin { .. } => tokio::select! {
                 biased;
                 over = stream.shutdown() => if over.is_err() {
@@ -329,7 +330,7 @@ async fn deliver_stream(
     }
 }
 
-/// Waits until the circuit has been closed for this long, and at most for twice as long.
+/// Waits until the circuit has been closed for this long, and returns after twice that time at the latest.
 async fn closed_for(end: &LocalEnd, patience: Duration) {
     let mut was_closed = end.is_closed();
     loop {
@@ -342,33 +343,33 @@ async fn closed_for(end: &LocalEnd, patience: Duration) {
     }
 }
 
-/// A datagram that waits, and the memory that it takes.
+/// A datagram that waits, and its memory.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// What it says.
+    /// The datagram.
     pub(crate) data: Bytes,
-    /// Drawn for it.
+    /// The bytes drawn for it.
     pub(crate) grant: Grant,
 }
 
-/// The other side of a conversation in datagrams.
+/// The socket of a conversation in datagrams.
 pub(crate) enum Datagrams {
-    /// A socket of its own.
+    /// A socket of the conversation's own.
     Connected(UdpSocket),
-    /// A listening socket that many share.
+    /// A listening socket that conversations share.
     Shared {
         /// The socket.
         socket: Arc<UdpSocket>,
-        /// Whom it talks to.
+        /// The address of the client.
         peer: SocketAddr,
-        /// What came from there already.
+        /// The first datagram of the client.
         first: Option<Waiting>,
-        /// What comes from there.
+        /// Further datagrams of the client.
         inbox: mpsc::Receiver<Waiting>,
     },
 }
 
-/// Carries datagrams between an end and whoever talks in them, until it is idle or closed.
+/// Carries datagrams between an end and a client or application, until the conversation is idle or closed.
 pub(crate) async fn carry_datagrams(
     end: Arc<LocalEnd>,
     datagrams: Datagrams,
@@ -397,11 +398,11 @@ pub(crate) async fn carry_datagrams(
         }
     }
     end.close();
-    // What is closed here is told to the peer by the end itself.
+    // The end itself tells the peer that this side has closed.
     while !matches!(end.read().await, Delivery::Closed(_)) {}
 }
 
-/// What a listener received from one peer, to the circuit.
+/// Writes the datagrams that a listener received from one client to the circuit.
 async fn read_inbox(
     end: &LocalEnd,
     mut first: Option<Waiting>,
@@ -426,7 +427,7 @@ async fn read_inbox(
                 Err(_) => return,
             },
         };
-        // The end draws for it from here on.
+        // The end draws for the data from here on.
         drop(grant);
         if end.write(data).is_err() {
             return;
@@ -454,7 +455,7 @@ async fn read_udp(end: &LocalEnd, socket: &UdpSocket, mut sealing: Sealing, acti
                     return;
                 }
             }
-            // A refused datagram of before shows here; the conversation goes on.
+            // An ICMP refusal of an earlier datagram shows up here; the conversation goes on.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -477,7 +478,7 @@ async fn deliver_datagrams(
             Delivery::Data { data, .. } => {
                 active.note();
                 match opening.apply(data) {
-                    // Datagrams may be lost; one that cannot be sent is.
+                    // Datagrams may be lost; one that cannot be sent is lost.
                     Ok(Some(data)) => drop(match peer {
                         Some(peer) => socket.send_to(&data, peer).await,
                         None => socket.send(&data).await,
@@ -492,7 +493,7 @@ async fn deliver_datagrams(
     }
 }
 
-/// Carries datagrams between an end and a client that was accepted, until either is done.
+/// Carries datagrams between an end and an accepted client, until either is done.
 pub(crate) async fn carry_client(
     end: Arc<LocalEnd>,
     client: weft_tunnel::Datagrams,
@@ -536,7 +537,7 @@ async fn deliver_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut ope
     }
 }
 
-/// When something happened last.
+/// The time of the last datagram.
 #[derive(Default)]
 struct Activity {
     happened: AtomicBool,
@@ -548,7 +549,7 @@ impl Activity {
         self.happened.store(true, Ordering::Relaxed);
     }
 
-    /// Returns once nothing happened for so long.
+    /// Returns after this time without datagrams.
     async fn idle(&self, limit: Duration) {
         loop {
             tokio::time::sleep(limit / 4).await;

@@ -1,4 +1,4 @@
-//! Dials what a terminator names: `tcp:host:port`, `tls:host:port`, `udp:host:port`
+//! Dials the address of a terminator: `tcp:host:port`, `tls:host:port`, `udp:host:port`
 //! (docs/protocol/data-plane.md 11).
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -22,7 +22,7 @@ use crate::{
     seam::{Egress, PeerData, RouteErrorCode, RouteFailure},
 };
 
-/// Peer data: our address towards the application, as `host:port`.
+/// Peer data: the router's address of the connection, as `host:port`.
 const LOCAL_ADDRESS: u32 = 1110;
 /// Peer data: the application's address, as `host:port`.
 const REMOTE_ADDRESS: u32 = 1111;
@@ -32,12 +32,12 @@ pub(crate) enum Connected {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
     Udp(UdpSocket),
-    /// No application: records of names are answered by this process.
+    /// No socket: this process answers questions for DNS records.
     Resolver(weft_tunnel::Datagrams),
 }
 
 impl Connected {
-    /// What the dialer is told of it.
+    /// The headers for the dialer.
     pub(crate) fn peer_data(&self) -> PeerData {
         let of = |stream: &TcpStream| (stream.local_addr(), stream.peer_addr());
         let (local, remote) = match self {
@@ -53,20 +53,20 @@ impl Connected {
     }
 }
 
-/// How one of the dialers behaves.
+/// The options of one dialer.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     /// Flow control of its circuits.
     pub(crate) end: Options,
-    /// How long reaching the application may take, beside what the controller allows.
+    /// Time limit for reaching the application, beside the controller's.
     pub(crate) connect_timeout: Option<Duration>,
-    /// How long applications may leave unanswered what they were sent.
+    /// How long applications may leave sent data unacknowledged.
     pub(crate) peer_timeout: Option<Duration>,
-    /// Whom `tls:` applications are trusted as, and as whom they are dialed.
+    /// TLS for `tls:` applications: the trusted authorities and the client certificate.
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
 }
 
-/// What a terminator's address asks for.
+/// The parts of a terminator's address.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     protocol: Protocol,
@@ -78,7 +78,7 @@ struct Target {
 enum Protocol {
     Tcp,
     Tls,
-    /// Over either family, or over one: true for IPv4.
+    /// Over either address family, or over one: `true` is IPv4.
     Udp(Option<bool>),
 }
 
@@ -130,7 +130,7 @@ impl Target {
         }
     }
 
-    /// TLS as the router's identity, which must find the application's certificate good.
+    /// Begins TLS with the router's identity; the application's certificate has to be valid.
     async fn shake(&self, stream: TcpStream, dialer: &Dialer) -> Result<Connected, RouteFailure> {
         let what = format!("cannot speak TLS with tls:{}:{}", self.host, self.port);
         let Some(tls) = &dialer.tls else {
@@ -168,7 +168,7 @@ pub(crate) async fn dial(
     Ok(peer_data)
 }
 
-/// Puts a socket behind a new end of the circuit and carries data from now on.
+/// Puts a socket behind a new end of the circuit and carries data from then on.
 pub(crate) fn attach(
     forwarder: &Arc<Forwarder>,
     circuit: &Arc<Circuit>,
@@ -181,7 +181,7 @@ pub(crate) fn attach(
     let options = Options { datagrams, ..options.clone() };
     let (circuit, role, app) = (Arc::clone(circuit), Role::Terminator, App::socket());
     let end = LocalEnd::start(forwarder, circuit, &egress.address, role, &options, app);
-    // Its timer begins: a circuit that is never started ends by itself.
+    // The timer of the end begins: a circuit that is never started ends by itself.
     end.begin();
     match connected {
         Connected::Tcp(stream) => {
@@ -216,7 +216,7 @@ pub(crate) async fn connect_tcp(
     stream.map_err(|error| io_failure(&format!("cannot connect to tcp:{target}"), &error))
 }
 
-/// A UDP socket that talks to the first of a host's addresses.
+/// A UDP socket connected to the first of a host's addresses.
 pub(crate) async fn connect_udp(addresses: &[SocketAddr]) -> Result<UdpSocket, RouteFailure> {
     let Some(address) = addresses.first() else {
         return Err(dns("the host", "it has no address"));
@@ -229,8 +229,8 @@ pub(crate) async fn connect_udp(addresses: &[SocketAddr]) -> Result<UdpSocket, R
     Ok(socket)
 }
 
-/// The addresses of a host, of which there is at least one. They are what is dialed then: a name
-/// that is resolved twice may lead somewhere else.
+/// The addresses of a host, at least one. These are dialed afterwards: a name that is resolved
+/// twice may lead somewhere else.
 pub(crate) async fn resolve(
     host: &str,
     port: u16,
@@ -251,7 +251,7 @@ pub(crate) fn misconfigured(message: String) -> RouteFailure {
     RouteFailure { code: RouteErrorCode::MisconfiguredTerminator, message }
 }
 
-/// The class of an error of the operating system (docs/protocol/control-plane.md 13.1).
+/// The code for an error of the operating system (docs/protocol/control-plane.md 13.1).
 fn io_failure(what: &str, error: &io::Error) -> RouteFailure {
     // EMFILE, ENFILE and ENOBUFS have no kind of their own.
     const EXHAUSTED: [i32; 3] = [24, 23, 105];

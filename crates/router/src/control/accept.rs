@@ -1,9 +1,9 @@
 //! Controllers that dial this router (docs/protocol/control-plane.md 23).
 //!
-//! Whoever is taken for a controller commands this router. Its authorities issue certificates to every
-//! identity and router of the network, too, so that a chain is not enough: a controller is who its leaf names
-//! as one, by the SPIFFE id that no certificate gets that a controller issues (docs/protocol/auth.md 2.3), and whose
-//! id this router knows, if it knows any.
+//! A controller commands this router, so that the proof has to be strict. The authorities of the network issue
+//! certificates to every identity and router, too, which is why a chain alone is not enough. The leaf must name a
+//! controller by the SPIFFE id that controllers put into no certificate that they issue (docs/protocol/auth.md 2.3),
+//! and this router must know the controller's id, if it knows any.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,8 +24,8 @@ use super::{ControlHalf, Core, connect};
 use crate::{authority::leads_to_authority, controllers::Controller, seam::ControllerId};
 
 impl ControlHalf {
-    /// Listens for controllers; answers what they are told. They are let in once the router has begun
-    /// to connect.
+    /// Listens for controllers; returns the listener that controllers are told of. Controllers are admitted once the
+    /// router has begun to connect.
     pub(crate) async fn listen(
         &self,
         sockets: &Listeners,
@@ -55,14 +55,14 @@ impl ControlHalf {
     }
 }
 
-/// The door of one listener.
+/// Admits controllers at one listener.
 struct Gate {
     core: Arc<Core>,
     write_timeout: Option<Duration>,
 }
 
 impl HelloGate for Gate {
-    /// Who is no controller is cut before it has said anything.
+    /// A peer that is no controller is disconnected before its hello is read.
     fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
         let proved = proved(&self.core.identity.current(), certificates);
         proved.map(|_| ()).map_err(Refusal::close)
@@ -80,7 +80,7 @@ impl HelloGate for Gate {
         };
         if peer.hello.token != id {
             return Err(no(format!(
-                "it calls itself {:?}, and its certificate {id:?}",
+                "its hello has the id {:?}, its certificate {id:?}",
                 peer.hello.token
             )));
         }
@@ -140,7 +140,7 @@ impl HelloGate for Gate {
     }
 }
 
-/// The controller whose leaf this is; the reason if it is none of this network's.
+/// The controller whose leaf this is; an error names why it is none of this network.
 fn proved(identity: &Identity, chain: &[CertificateDer<'static>]) -> Result<String, String> {
     leads_to_authority(identity, chain).map_err(|problem| format!("certificate: {problem}"))?;
     let leaf = chain.first().cloned().ok_or("no certificate was presented")?;
@@ -148,16 +148,20 @@ fn proved(identity: &Identity, chain: &[CertificateDer<'static>]) -> Result<Stri
     let own = identity.client().and_then(|client| spiffe(client.leaf()).ok());
     controller_of(&leaf, own.map(|own| own.trust_domain).as_deref()).inspect_err(|reason| {
         let name = leaf.common_name().unwrap_or_default();
-        tracing::warn!(name, reason, "who is no controller connects as one");
+        tracing::warn!(
+            name,
+            reason,
+            "a program that is no controller of this network connected as one"
+        );
     })
 }
 
-/// The controller that a certificate names; in this trust domain, if it is known.
+/// The controller that a certificate names, in this trust domain, if that is known.
 fn controller_of(leaf: &Certificate, trust_domain: Option<&str>) -> Result<String, String> {
     let named = spiffe(leaf)?;
     let id = match &named.subject {
         SpiffeSubject::Controller(id) => id.clone(),
-        _ => return Err(format!("its certificate is that of {named}, which is no controller")),
+        _ => return Err(format!("its certificate is that of {named}, which is not a controller")),
     };
     if trust_domain.is_some_and(|own| own != named.trust_domain) {
         let own = trust_domain.unwrap_or_default();
@@ -166,10 +170,10 @@ fn controller_of(leaf: &Certificate, trust_domain: Option<&str>) -> Result<Strin
             named.trust_domain
         ));
     }
-    // Every controller goes by the name in its certificate (docs/protocol/config.md 5.1).
+    // The certificate of every controller has its id as common name (docs/protocol/config.md 5.1).
     match leaf.common_name() == Some(id.as_str()) {
         true => Ok(id),
-        false => Err(format!("its certificate names controller {id}, and not as its common name")),
+        false => Err(format!("its certificate names controller {id}, but its common name differs")),
     }
 }
 
@@ -210,7 +214,7 @@ mod tests {
         KeyedChain::new(vec![by.issue(&leaf).unwrap()], key).unwrap()
     }
 
-    /// What a router of this certificate makes of a chain.
+    /// The controller of which a router with this certificate takes a chain to be, or the refusal.
     fn taken(
         router: &KeyedChain,
         root: &Authority,

@@ -1,15 +1,15 @@
-//! How long to wait before the next attempt to reach a controller.
+//! The wait before the next attempt to reach a controller.
 //!
-//! The first attempts follow each other fast, so that the restart of a controller or of this router
-//! costs no more than a moment; a controller that stays away is asked at least once a second for a
-//! while, then ever more seldom. Chance keeps many routers from coming at once
+//! The first attempts follow each other fast, so that a restart of a controller or of this router costs
+//! only a moment. A controller that stays away is dialed at least once a second for two minutes, then
+//! less and less often. The waits are random, so that many routers do not come at the same time
 //! (docs/protocol/control-plane.md 7).
 
 use std::time::Duration;
 
 /// Wait after the first failure.
 const FIRST: Duration = Duration::from_millis(50);
-/// What each further wait is multiplied with.
+/// The factor between one wait and the next.
 const FACTOR: f64 = 1.5;
 /// Longest wait while the controller has been away for less than [`SOON`].
 const MAX_SOON: Duration = Duration::from_millis(900);
@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(120);
 /// Longest wait.
 const MAX: Duration = Duration::from_secs(60);
 
-/// Waits of one target.
+/// The waits of one controller.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -38,12 +38,12 @@ impl Backoff {
         wait
     }
 
-    /// The target was reached.
+    /// Notes that the controller was reached.
     pub(crate) fn succeeded(&mut self) {
         *self = Self::default();
     }
 
-    /// Failures in a row.
+    /// The number of failures in a row.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }

@@ -1,4 +1,4 @@
-//! Circuits asked of controllers, for SDKs, for the router's own tunneler and for its other
+//! Requests to controllers for circuits: for SDKs, for the router's own tunneler and for its other
 //! listeners (docs/protocol/edge-control-plane.md 13, 15.1; docs/protocol/data-plane.md 6).
 
 use std::{sync::Arc, time::Duration};
@@ -24,7 +24,7 @@ use crate::{
 
 const NO_CONTROLLER: &str = "no controller available, cannot create circuit";
 
-/// A refusal that this router speaks by itself.
+/// A refusal of this router itself.
 pub(crate) fn refusal(code: ErrorCode, hint: RetryHint, message: impl Into<String>) -> Refusal {
     Refusal {
         code: code.0,
@@ -35,7 +35,7 @@ pub(crate) fn refusal(code: ErrorCode, hint: RetryHint, message: impl Into<Strin
     }
 }
 
-/// The hint of a number; unknown ones leave it to the asker.
+/// The hint with this number; the client decides where the number is unknown.
 pub(crate) fn hint(number: u32) -> RetryHint {
     match number {
         1 => RetryHint::TooBusy,
@@ -45,7 +45,7 @@ pub(crate) fn hint(number: u32) -> RetryHint {
     }
 }
 
-/// Has a circuit made for an SDK. A legacy session is known to one controller only.
+/// Asks for a circuit for an SDK. An opaque session is known to one controller only.
 pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Circuit, Refusal> {
     let session = &request.session;
     let controller = match &session.controller {
@@ -75,7 +75,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Circ
     })
 }
 
-/// Has a circuit made for the router's own identity.
+/// Asks for a circuit for the router's own identity.
 pub(crate) async fn for_tunnel(
     core: &Core,
     request: TunnelCircuitRequest,
@@ -111,7 +111,7 @@ async fn ask_for_tunnel(
     })
 }
 
-/// Has a circuit made for a listener that is not of the edge.
+/// Asks for a circuit for a listener other than `edge`.
 pub(crate) async fn for_binding(
     core: &Core,
     request: BindingCircuitRequest,
@@ -160,7 +160,7 @@ fn begin(core: &Core, service: &str, binding: &str) -> Span {
     span
 }
 
-/// Says in the span of a dial what became of it.
+/// Notes the outcome in the span of a dial.
 fn end(span: &mut Span, made: &Result<Circuit, Refusal>) {
     match made {
         Ok(circuit) => {
@@ -181,7 +181,7 @@ fn traced(mut message: Message, span: &Span) -> Message {
     message
 }
 
-/// A request whose failure is an [`EdgeError`].
+/// Sends a request whose failure is an [`EdgeError`].
 async fn ask(
     controller: &Arc<Controller>,
     message: Message,
@@ -195,7 +195,7 @@ async fn ask(
     Err(edge_error(EdgeError::from_message(&reply).map_err(malformed)?))
 }
 
-/// What a controller refused with.
+/// The refusal of a controller.
 pub(crate) fn edge_error(error: EdgeError) -> Refusal {
     let text = if error.text.is_empty() {
         format!("the controller refused the request (code {})", error.code.0)

@@ -1,5 +1,5 @@
-//! Which controllers there are: targets to stay connected to, kept current by what controllers say
-//! and remembered in the endpoints file (docs/protocol/control-plane.md 17).
+//! The controllers of the network, which this router stays connected to: updated by controllers,
+//! and kept in the endpoints file (docs/protocol/control-plane.md 17).
 
 use std::{path::Path, sync::Arc};
 
@@ -23,21 +23,21 @@ use super::{
 };
 use crate::{controllers::Controller, seam::ControllerId};
 
-/// Most controllers a list may name.
+/// Most controllers in a list.
 const MAX_CONTROLLERS: usize = 64;
 /// Most addresses of one controller.
 const MAX_ADDRESSES: usize = 16;
 
-/// The controllers there are.
+/// The controllers that this router stays connected to.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     targets: Mutex<Vec<Arc<Target>>>,
-    /// Revision of the membership that was applied last.
+    /// The revision of the list that was applied last.
     index: Mutex<u64>,
 }
 
 impl Cluster {
-    /// The target of a controller, other than this one.
+    /// The target of a controller, other than `but`.
     pub(crate) fn target_of(&self, id: &str, but: &Arc<Target>) -> Option<Arc<Target>> {
         let targets = self.targets.lock();
         let other = |target: &&Arc<Target>| {
@@ -46,23 +46,24 @@ impl Cluster {
         targets.iter().find(other).cloned()
     }
 
-    /// The controllers that are known by id.
+    /// The ids of the known controllers.
     pub(crate) fn ids(&self) -> Vec<ControllerId> {
         self.targets.lock().iter().filter_map(|target| target.id()).collect()
     }
 
-    /// Forgets a target.
+    /// Removes a target.
     pub(crate) fn drop_target(&self, target: &Arc<Target>) {
         self.targets.lock().retain(|known| !Arc::ptr_eq(known, target));
     }
 
-    /// Another timeline has other revisions: the next list counts whatever its revision.
+    /// Forgets the revision: another timeline has other revisions, so that the next list is applied
+    /// in any case.
     pub(crate) fn forget_index(&self) {
         *self.index.lock() = 0;
     }
 }
 
-/// Begins to connect to every controller that the endpoints file or the configuration names.
+/// Starts to connect to every controller in the endpoints file or the configuration.
 pub(crate) fn begin(core: &Arc<Core>) {
     let mut targets = read_targets(&core.options.endpoints_file);
     if targets.is_empty() {
@@ -74,7 +75,7 @@ pub(crate) fn begin(core: &Arc<Core>) {
     }
 }
 
-/// Hosts and ports of the controllers that a router begins with.
+/// Hosts and ports of the controllers that the router dials first.
 pub(crate) fn first_addresses(
     file: &Path,
     configured: impl Iterator<Item = (String, u16)>,
@@ -96,7 +97,7 @@ fn begin_target(core: &Arc<Core>, target: Arc<Target>) {
     core.spawn(keep_connected(core.clone(), target));
 }
 
-/// What the endpoints file names: controllers by id if it knows ids, else addresses.
+/// The targets of the endpoints file: controllers by id if the file has ids, else addresses.
 fn read_targets(path: &Path) -> Vec<Arc<Target>> {
     let Some(file) =
         std::fs::read_to_string(path).ok().as_deref().and_then(EndpointsFile::from_text)
@@ -118,19 +119,19 @@ fn read_targets(path: &Path) -> Vec<Arc<Target>> {
     addresses(file.endpoints.iter().map(String::as_str)).into_iter().map(single).collect()
 }
 
-/// Those that are addresses; the others are named in the log.
+/// The texts that are addresses; the others are logged.
 fn addresses<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Address> {
     let parse = |text: &str| match text.parse::<Address>() {
         Ok(address) => Some(address),
         Err(problem) => {
-            tracing::warn!(%problem, "the address of a controller is ignored");
+            tracing::warn!(%problem, "the address of a controller has a mistake and is ignored");
             None
         }
     };
     texts.take(MAX_ADDRESSES).filter_map(parse).collect()
 }
 
-/// A controller said something about controllers.
+/// Handles a message of a controller about controllers.
 pub(crate) fn on_message(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
     let done =
         match message.content_type {
@@ -173,7 +174,10 @@ fn on_list(core: &Arc<Core>, from: &Arc<Controller>, update: &UpdateCtrlAddresse
 fn on_settings(core: &Arc<Core>, from: &Arc<Controller>, settings: &Settings) {
     for (key, value) in &settings.data {
         if *key != SETTING_NEW_CTRL_ADDRESS {
-            tracing::info!(controller = %from.id, key, "unknown setting ignored");
+            tracing::info!(
+                controller = %from.id, key,
+                "an unknown setting of the controller is ignored"
+            );
             continue;
         }
         let parsed = std::str::from_utf8(value).ok().map(|text| addresses(std::iter::once(text)));
@@ -214,7 +218,8 @@ fn apply(core: &Arc<Core>, list: &[CtrlDetail]) {
         tracing::info!(controller = ?gone.id(), "no longer a controller of this network");
         core.cluster.drop_target(&gone);
         gone.stop.cancel();
-        // The task of the target ends what it dialed; the controller may have dialed this router.
+        // The target's task closes the channel that it dialed; here the channel is closed that the
+        // controller may have dialed.
         if let Some(gone) = gone.id().and_then(|id| core.controllers.get(&id)) {
             gone.channel.close("no longer a controller of this network");
         }
@@ -225,7 +230,8 @@ fn apply(core: &Arc<Core>, list: &[CtrlDetail]) {
     save(core);
 }
 
-/// Writes the endpoints file, and has those know who keep controllers out of what services claim.
+/// Writes the endpoints file, and passes the addresses on to the tunneler, which excludes them from
+/// interception.
 fn save(core: &Arc<Core>) {
     let targets = core.cluster.targets.lock().clone();
     let known: Vec<Address> = targets.iter().flat_map(|target| target.addresses()).collect();
@@ -248,12 +254,19 @@ fn save(core: &Arc<Core>) {
     if std::fs::read_to_string(path).is_ok_and(|known| known == text) {
         return;
     }
-    // The folder may not be there yet.
+    // The folder may not exist yet.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(Err(problem)) = folder.map(std::fs::create_dir_all) {
-        tracing::warn!(%problem, path = %path.display(), "no folder for the addresses of controllers");
+        tracing::warn!(
+            %problem, path = %path.display(),
+            "the folder of the endpoints file (ctrl.endpointsFile) cannot be made"
+        );
     }
     if let Err(problem) = write_private(path, text.as_bytes()) {
-        tracing::warn!(%problem, "the addresses of the controllers are not remembered");
+        tracing::warn!(
+            %problem,
+            "the endpoints file (ctrl.endpointsFile) cannot be written; addresses of controllers \
+             are lost at the next start"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! One controller: dial it, hello, run the channel until it ends, dial again.
+//! The connection to one controller: dial, hello, run the channel until it closes, dial again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ use weft_wire::{
 use super::{Core, backoff::Backoff, dispatch::FromController};
 use crate::{controllers::Controller, link::interfaces, seam::ControllerId};
 
-/// How often it is looked whether a controller that has dialed this router is the one that is meant.
+/// The interval at which a router checks if a controller that has dialed it is the one of a target.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What this router tells controllers that it can do. Nothing is in here that does not work.
+/// The capabilities that this router announces; only those that work.
 pub(crate) fn capabilities() -> Capabilities {
     Capabilities::NONE
         .with(router_capability::MULTI_CHANNEL)
@@ -33,19 +33,19 @@ pub(crate) fn capabilities() -> Capabilities {
 #[derive(Debug)]
 pub(crate) struct Target {
     state: Mutex<TargetState>,
-    /// Ends the connection and all attempts.
+    /// Cancelled to end the connection and all attempts.
     pub(crate) stop: CancellationToken,
 }
 
 #[derive(Debug)]
 struct TargetState {
-    /// Known once it was met, or a controller named it.
+    /// The id, known after the first connection or from a list of controllers.
     id: Option<ControllerId>,
     addresses: Vec<Address>,
 }
 
 impl Target {
-    /// A controller at these addresses.
+    /// A target with these addresses.
     pub(crate) fn new(id: Option<ControllerId>, addresses: Vec<Address>) -> Arc<Self> {
         let state = Mutex::new(TargetState { id, addresses });
         Arc::new(Self { state, stop: CancellationToken::new() })
@@ -67,7 +67,7 @@ impl Target {
         self.state.lock().addresses = addresses;
     }
 
-    /// Another way to the same controller.
+    /// Adds addresses of the same controller.
     pub(crate) fn add_addresses(&self, more: Vec<Address>) {
         let addresses = &mut self.state.lock().addresses;
         for address in more {
@@ -78,16 +78,18 @@ impl Target {
     }
 }
 
-/// Why a connection was not made, or not kept.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 enum ConnectError {
     #[error(transparent)]
     Dial(#[from] DialError),
-    #[error("there is no interface or address {0} here to dial from (ctrl.bind)")]
+    #[error("this machine has no interface or address {0} to dial from (ctrl.bind)")]
     Bind(String),
-    #[error("the controller at {0} says neither its id nor a common name")]
+    #[error(
+        "the controller at {0} has neither an id in its hello nor a common name in its certificate"
+    )]
     Nameless(Address),
-    #[error("the controller at {0} does not say its version")]
+    #[error("the hello of the controller at {0} has no version")]
     NoVersion(Address),
     #[error(
         "the controller at {0} does not issue signed service sessions: it is older than 2.0, which \
@@ -98,7 +100,7 @@ enum ConnectError {
     Duplicate(ControllerId),
 }
 
-/// Keeps one controller connected, for ever.
+/// Keeps one controller connected until it is removed.
 pub(crate) async fn keep_connected(core: Arc<Core>, target: Arc<Target>) {
     tokio::select! {
         () = target.stop.cancelled() => {}
@@ -128,7 +130,7 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
                     core.cluster.drop_target(target);
                     return;
                 }
-                // The former channel of the same controller is on its way out.
+                // The former channel of the same controller is closing.
             }
             Err(problem) => complain(&problem, backoff.failures()),
         }
@@ -136,17 +138,18 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
     }
 }
 
-/// Waits until the controller has to be dialed: as long as it has dialed this router, it has not.
+/// Waits until the controller has to be dialed, which is not the case while it has dialed this
+/// router.
 async fn needed(core: &Core, target: &Arc<Target>) {
     let mut changes = core.controllers.changes();
     while is_here(core, target) {
-        // Meanwhile controllers may say which of them is meant by an address.
+        // Controllers may meanwhile name the controller that has this address.
         let _ = tokio::time::timeout(LOOK, changes.changed()).await;
     }
 }
 
-/// Whether the controller has dialed this router. One that is known by its address only may be any that
-/// nothing else is known of.
+/// True if the controller has dialed this router. A target of which only the address is known may be
+/// any controller without a target.
 fn is_here(core: &Core, target: &Target) -> bool {
     let here = core.controllers.all().into_iter().filter(|one| !one.was_dialed());
     match target.id() {
@@ -158,12 +161,12 @@ fn is_here(core: &Core, target: &Target) -> bool {
     }
 }
 
-/// The first failure of a row is worth a word, and then one now and then.
+/// Logs the first failure in a row, and later ones at growing intervals.
 fn complain(problem: &ConnectError, failures: u32) {
     if failures == 0 || failures.is_multiple_of(60) {
-        tracing::warn!(%problem, failures, "no connection to a controller");
+        tracing::warn!(%problem, failures, "cannot connect to a controller");
     } else {
-        tracing::debug!(%problem, failures, "no connection to a controller");
+        tracing::debug!(%problem, failures, "cannot connect to a controller");
     }
 }
 
@@ -173,7 +176,7 @@ async fn connect_once(
     address: &Address,
 ) -> Result<(Established, Arc<Controller>), ConnectError> {
     let bind = match &core.options.bind {
-        // Looked up each time: an interface may get another address.
+        // Looked up each time, because an interface may get another address.
         Some(bind) => {
             let found = interfaces::address_of(bind);
             Some(found.ok_or_else(|| ConnectError::Bind(bind.clone()))?)
@@ -211,7 +214,7 @@ fn common_name(established: &Established) -> Option<String> {
     leaf.common_name().map(str::to_owned)
 }
 
-/// What this router says of itself to controllers.
+/// The hello of this router to controllers.
 pub(super) fn said(core: &Core) -> RouterHello {
     let controllers = core.listens.get().map(|listens| listens.controllers.clone());
     RouterHello {
@@ -222,20 +225,20 @@ pub(super) fn said(core: &Core) -> RouterHello {
     }
 }
 
-/// Settings of the channel with a controller.
+/// The options of the channel with a controller.
 pub(super) fn channel_options(core: &Core, label: String) -> ChannelOptions {
     ChannelOptions {
         heartbeat: Some(core.options.heartbeat),
         write_timeout: core.options.write_timeout,
         frames: FrameLimits::MODEL,
-        // The whole data model may be larger than what all SDKs share.
+        // The whole data model may be larger than the budget that all SDKs share.
         frame_memory: None,
         runtime: Some(core.runtime.clone()),
         ..ChannelOptions::control(label)
     }
 }
 
-/// Where other routers link.
+/// The listeners for links, as controllers are told of them.
 pub(super) fn listeners(listeners: &[crate::seam::LinkListener]) -> Listeners {
     let listener = |one: &crate::seam::LinkListener| Listener {
         address: one.address.clone(),
@@ -252,9 +255,8 @@ fn dial_options(core: &Core, address: &Address) -> DialOptions {
     said(core).write(&mut hello.headers);
     let channel = channel_options(core, format!("ctrl {address}"));
     let dial = DialOptions::new(address.clone(), core.tls.clone(), alpn::CTRL, hello, channel);
-    // The channel ends with its default connection, whose messages are lost with it: what a new
-    // one means to either side (the data model, sessions, circuits, terminators) begins anew with
-    // a new channel.
+    // The channel ends with its default connection, whose messages are lost with it. The data model,
+    // sessions, circuits and terminators are announced again on the next channel.
     let group = GroupPolicy {
         types: vec![
             TypePolicy::new(underlay::CTRL_DEFAULT, 1, 1),
@@ -268,7 +270,7 @@ fn dial_options(core: &Core, address: &Address) -> DialOptions {
     DialOptions { timeout: options.connect_timeout, proxy, group: Some(group), ..dial }
 }
 
-/// Runs a channel to its end.
+/// Runs a channel until it closes.
 pub(super) async fn run(
     core: Arc<Core>,
     established: Established,
@@ -277,7 +279,8 @@ pub(super) async fn run(
 ) {
     let behaviour = FromController { core: core.clone(), controller: controller.clone() };
     let chain = established.peer().certificates.clone();
-    // Before anything is read: what the controller says first is about this connection.
+    // Called before anything is read, because the first messages of the controller are about this
+    // connection.
     core.connected(&controller, &chain);
     if let Some(trace) = &core.trace {
         trace.follow(&established.handle());
@@ -290,21 +293,27 @@ pub(super) async fn run(
     );
     let reason = channel.closed().await;
     if core.stop.is_cancelled() {
-        tracing::debug!(controller = %controller.id, %reason, "connection to controller ended");
+        tracing::debug!(
+            controller = %controller.id, %reason,
+            "the connection to a controller ended"
+        );
     } else {
-        tracing::warn!(controller = %controller.id, %reason, "connection to controller ended");
+        tracing::warn!(
+            controller = %controller.id, %reason,
+            "the connection to a controller ended"
+        );
     }
     drop(ended);
 }
 
-/// Takes a controller out of the tables, also when its task is dropped.
+/// Removes a controller from the tables when dropped, also if its task is aborted.
 pub(super) struct Ended {
     core: Arc<Core>,
     controller: Arc<Controller>,
 }
 
 impl Ended {
-    /// For a controller that was put into the tables.
+    /// For a controller that was added to the tables.
     pub(super) fn new(core: &Arc<Core>, controller: &Arc<Controller>) -> Self {
         Self { core: core.clone(), controller: controller.clone() }
     }
@@ -312,7 +321,7 @@ impl Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.controller.channel.close("the router lets go of this controller");
+        self.controller.channel.close("the router is not connected to this controller any more");
         self.core.controllers.remove(&self.controller);
         self.core.disconnected(&self.controller);
     }

@@ -1,8 +1,8 @@
-//! Messages of a controller, to whoever deals with them.
+//! Passes each message of a controller to the module that handles it.
 //!
-//! This runs on the task that reads the connection, so nothing here waits. What has an order among
-//! its kind (the data model, sessions, lists of controllers) is queued in order, and the connection
-//! is not read while there is no room; what takes time gets a task of its own, within bounds.
+//! This runs on the task that reads the connection, so that nothing here waits. Messages whose order
+//! matters (the data model, sessions, lists of controllers) are queued in order, and the connection is
+//! not read while a queue is full. Work that takes time gets a task of its own, in limited number.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Behaviour for FromController {
     }
 }
 
-/// One connection to a controller. It is not read while there is no room for what it brought.
+/// One connection to a controller. It is not read while one of its messages finds no room.
 struct Connection {
     from: FromController,
     waker: UnderlayWaker,
@@ -57,7 +57,7 @@ impl Handler for Connection {
 }
 
 impl FromController {
-    /// Gives the message to whoever deals with it; it comes back if there is no room for it.
+    /// Passes a message to its module; returns it if there is no room for it.
     fn dispatch(&self, message: Message, connection: &UnderlayWaker) -> Result<(), Message> {
         let (core, from) = (&self.core, &self.controller);
         match message.content_type {
@@ -118,7 +118,8 @@ impl FromController {
         }
     }
 
-    /// The controller greets an edge router (docs/protocol/edge-control-plane.md 3).
+    /// Answers the greeting of a controller to an edge router
+    /// (docs/protocol/edge-control-plane.md 3).
     fn on_server_hello(&self, message: &Message) {
         let listens = self.core.listens.get();
         let listeners = listens.map(|listens| listens.edge.as_slice()).unwrap_or_default();
@@ -133,7 +134,7 @@ impl FromController {
     }
 }
 
-/// What this router says about its edge listeners, in the new form and in the old one.
+/// The edge listeners of this router, in the new form and in the old one.
 fn client_hello(version: &str, listeners: &[EdgeAddresses]) -> ClientHello {
     let address = |one: &weft_wire::Address| {
         Some(EdgeAddress {

@@ -1,13 +1,13 @@
-//! Circuits that ended on this router, links that came and went, until controllers have heard of
-//! them.
+//! Reports of circuits that ended on this router and of links that came and went, kept until
+//! controllers have them.
 //!
 //! ```text
 //!  an end is gone -> queue of its controller -> one task per connection -> controller
 //! ```
 //!
-//! The queue outlives connections: what ends while the controller is away waits for it. The task
-//! begins with the report of carried circuits, so that a controller never adopts a circuit behind
-//! the word that it has ended.
+//! The queue outlives connections: reports wait for a controller that is away. The task first sends
+//! the report of carried circuits, so that a controller never adopts a circuit after the report that
+//! it has ended.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,11 +21,11 @@ use weft_wire::Message;
 
 use crate::{controllers::Controller, seam::ControllerId};
 
-/// Most faults kept for one controller. It learns of the others from the next report of carried
-/// circuits, or when they are found idle.
+/// Most reports kept for one controller. It learns of the others from the next report of carried
+/// circuits, or when the circuits are found idle.
 const MAX_FAULTS: usize = 65_536;
 
-/// What each controller still has to hear.
+/// The reports that wait for each controller.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     queues: Mutex<HashMap<ControllerId, Arc<Queue>>>,
@@ -38,7 +38,7 @@ struct Queue {
 }
 
 impl Faults {
-    /// A controller is to hear of this as soon as it can.
+    /// Queues a report for a controller.
     pub(super) fn push(&self, owner: &ControllerId, news: Message) {
         let queue = self.queue(owner);
         {
@@ -52,8 +52,7 @@ impl Faults {
         queue.more.notify_one();
     }
 
-    /// Tells a controller `report` and then what is and comes into its queue, until its channel
-    /// closes.
+    /// Sends `report` to a controller, and then the queue as it fills, until the channel closes.
     pub(super) async fn tell(&self, controller: &Controller, report: Vec<Message>) {
         let (queue, channel) = (self.queue(&controller.id), &controller.channel);
         for part in report {
@@ -71,7 +70,7 @@ impl Faults {
             };
             if !send(channel, news.clone()).await {
                 queue.waiting.lock().push_front(news);
-                // The next connection's task may have looked already.
+                // The task of the next connection may have checked the queue already.
                 queue.more.notify_one();
                 return;
             }
@@ -87,14 +86,17 @@ impl Faults {
     }
 }
 
-/// Queues a message, however long there is no room; false if the channel has closed.
+/// Sends a message, waiting for room as long as needed; false if the channel has closed.
 async fn send(channel: &ChannelHandle, message: Message) -> bool {
     loop {
         match channel.send(message.clone()).await {
             Ok(()) => return true,
             Err(SendError::Timeout) => {}
             Err(problem @ SendError::TooLarge { .. }) => {
-                tracing::warn!(%channel, %problem, "the controller is not told of circuits");
+                tracing::warn!(
+                    %channel, %problem,
+                    "reports about circuits could not be sent to the controller"
+                );
                 return true;
             }
             Err(_) => return false,

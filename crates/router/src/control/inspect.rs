@@ -1,4 +1,4 @@
-//! A controller looks inside this router (docs/protocol/control-plane.md 18).
+//! Inspections of this router by controllers (docs/protocol/control-plane.md 18).
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -22,7 +22,7 @@ use crate::{
 /// Most values in one request.
 const MAX_VALUES: usize = 64;
 
-/// A controller asks for inner values; those that are not known are left out.
+/// Answers a request for inner values; unknown names are left out.
 pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
     let (core, from) = (core.clone(), from.clone());
     core.clone().spawn_side(async move {

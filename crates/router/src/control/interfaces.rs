@@ -1,5 +1,4 @@
-//! The network interfaces of this machine, as controllers are told of them
-//! (docs/protocol/control-plane.md 22).
+//! Reports of this machine's network interfaces to controllers (docs/protocol/control-plane.md 22).
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -13,23 +12,23 @@ use super::Core;
 
 /// How long a controller may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Most addresses of one interface, and most interfaces, that are told of.
+/// Most addresses of one interface, and most interfaces, in a report.
 const MOST: usize = 1000;
 
-/// Where the kernel tells of interfaces.
+/// The folder in which the kernel lists interfaces.
 const SYSTEM: &str = "/sys/class/net";
 
-/// Flags of the kernel with those of the report.
+/// Flags of the kernel, and the flag of the report for each.
 const FLAGS: [(u64, u64); 6] = [(1, 1), (2, 2), (8, 4), (0x10, 8), (0x1000, 16), (0x40, 32)];
 
-/// How often interfaces are looked at, and how often they are told of at least.
+/// The interval at which interfaces are read, and the longest time between two reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InterfaceReports {
     pub(crate) check: Duration,
     pub(crate) at_least: Duration,
 }
 
-/// Tells for ever: when a controller is first there, when something changed, and now and then.
+/// Reports until cancelled: to the first controller, after changes, and at intervals.
 pub(crate) async fn run(core: Arc<Core>, reports: InterfaceReports) {
     let mut told: Option<(Vec<Interface>, Instant)> = None;
     let mut changes = core.controllers.changes();
@@ -41,7 +40,7 @@ pub(crate) async fn run(core: Arc<Core>, reports: InterfaceReports) {
         if is_due && tell(&core, &found).await {
             told = Some((found, Instant::now()));
         }
-        // Until there was a controller, each that comes is told at once.
+        // Until there is a controller, the next one is told as soon as it connects.
         let wait = tokio::time::sleep(reports.check.max(Duration::from_secs(1)));
         tokio::select! {
             () = wait => {}
@@ -62,7 +61,7 @@ async fn tell(core: &Core, found: &[Interface]) -> bool {
     }
 }
 
-/// The interfaces, by name.
+/// The interfaces of this machine, by name.
 fn found() -> Vec<Interface> {
     let mut addresses: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for one in if_addrs::get_if_addrs().unwrap_or_default() {
@@ -75,7 +74,7 @@ fn found() -> Vec<Interface> {
             of_name.push(format!("{}/{prefix}", one.ip()));
         }
     }
-    // Those without an address, too.
+    // Interfaces without an address are found here.
     for entry in std::fs::read_dir(SYSTEM).into_iter().flatten().flatten() {
         addresses.entry(entry.file_name().to_string_lossy().into_owned()).or_default();
     }

@@ -1,9 +1,8 @@
-//! What controllers and this router say to each other about links
-//! (docs/protocol/control-plane.md 8, 9).
+//! Messages about links between controllers and this router (docs/protocol/control-plane.md 8, 9).
 //!
-//! What is said goes through the queues of [`Faults`](super::faults::Faults): in its order, and also
-//! to a controller that is away for a while. A controller that connects is told all links at once;
-//! old news behind that change nothing, because they name the dial that they are about.
+//! Reports go through the queues of [`Faults`](super::faults::Faults): in order, and also to a
+//! controller that is away for a while. A controller that connects is sent all links at once. Older
+//! reports that follow change nothing, because each names the dial of the link that it is about.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,10 +20,10 @@ use crate::{
     seam::{self, LinkLatency, LinkListener, LinkReport, Peer, Unverified},
 };
 
-/// How long a controller may take to answer about a router.
+/// Longest wait for a controller's confirmation of a router.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A controller has news about other routers.
+/// Takes a controller's reports about other routers.
 pub(super) fn on_peers(core: &Core, from: &Controller, message: &Message) {
     match PeerStateChanges::from_message(message) {
         Ok(news) => {
@@ -56,7 +55,7 @@ fn peer(change: PeerStateChange) -> Option<Peer> {
     })
 }
 
-/// A controller says that something broke.
+/// Takes a controller's report that a link broke.
 pub(super) fn on_fault(core: &Core, from: &Controller, message: &Message) {
     use weft_wire::ctrl::FaultSubject;
     match Fault::from_message(message) {
@@ -72,7 +71,7 @@ pub(super) fn on_fault(core: &Core, from: &Controller, message: &Message) {
     }
 }
 
-/// All links, for a controller that connects.
+/// The report of all links, for a controller that connects.
 pub(super) fn all(core: &Core) -> Message {
     let links = core.data.get().map(|data| data.links()).unwrap_or_default();
     RouterLinks { links: links.into_iter().map(link).collect(), full_refresh: true }.to_message()
@@ -101,13 +100,13 @@ fn link(report: LinkReport) -> RouterLink {
     }
 }
 
-/// A link that this router dialed is there.
+/// Reports a link that this router dialed.
 pub(super) fn up(core: &Core, report: LinkReport) {
     let message = RouterLinks { links: vec![link(report)], full_refresh: false }.to_message();
     tell(core, &message);
 }
 
-/// Connections of a link came or went.
+/// Reports the connections of a link.
 pub(super) fn connections(core: &Core, report: &LinkReport) {
     let update = LinkStateUpdate {
         link_id: report.id.clone(),
@@ -117,19 +116,20 @@ pub(super) fn connections(core: &Core, report: &LinkReport) {
     tell(core, &update.to_message());
 }
 
-/// A link broke, or is not there.
+/// Reports a link that broke or does not exist.
 pub(super) fn fault(core: &Core, fault: &Fault) {
     tell(core, &fault.to_message());
 }
 
-/// Tells every controller that is connected. One that connects later is told all links.
+/// Sends a message to every connected controller. A controller that connects later is sent all
+/// links.
 fn tell(core: &Core, message: &Message) {
     for controller in core.controllers.all() {
         core.routes.push_to(&controller.id, message.clone());
     }
 }
 
-/// What was measured of a new link.
+/// Reports the latency of a new link.
 pub(super) fn latencies(core: &Core, links: Vec<LinkLatency>) {
     if links.is_empty() {
         return;
@@ -137,7 +137,7 @@ pub(super) fn latencies(core: &Core, links: Vec<LinkLatency>) {
     let mut message = metrics::of_latencies(&core.options.router_id, links);
     for controller in core.controllers.all() {
         match controller.channel.try_send(message.to_message()) {
-            // One controller makes the events.
+            // Only one controller makes events of the report.
             Ok(()) => message.do_not_propagate = true,
             Err(problem) => {
                 tracing::debug!(controller = %controller.id, %problem, "latencies not reported");
@@ -146,7 +146,7 @@ pub(super) fn latencies(core: &Core, links: Vec<LinkLatency>) {
     }
 }
 
-/// Asks a controller about a router that opens a link.
+/// Asks a controller to confirm a router that opens a link.
 pub(super) async fn verify(core: Arc<Core>, id: String, leaf: String) -> Result<(), Unverified> {
     let Some(controller) = core.controllers.any() else {
         return Err(Unverified::NotAsked("none is connected".to_owned()));

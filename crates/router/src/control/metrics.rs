@@ -1,7 +1,7 @@
-//! Reports of what this router measures, to every controller (docs/protocol/control-plane.md 19).
+//! Reports of this router's measurements to every controller (docs/protocol/control-plane.md 19).
 //!
-//! A report that no controller takes waits for one, up to a number; then the oldest is given up.
-//! The first controller that takes a report is the one that makes events of it.
+//! Reports wait while no controller accepts them; beyond a number, the oldest is dropped. The first
+//! controller that accepts a report makes events of it.
 
 use std::{
     collections::VecDeque,
@@ -23,24 +23,23 @@ use weft_wire::{
 use super::Core;
 use crate::seam::{LinkLatency, Measured};
 
-/// Circuits in one message, at most.
+/// Most circuits in one message.
 const CIRCUITS: usize = 5_000;
-/// Circuits of all reports that wait for a controller, at most: some ten MiB for each hundred
-/// thousand.
+/// Most circuits in all reports that wait. A hundred thousand circuits take about ten MiB.
 const WAITING_CIRCUITS: usize = 500_000;
 
-/// When and how reports are made.
+/// The options of the reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReportOptions {
-    /// How often.
+    /// The interval.
     pub(crate) interval: Duration,
-    /// How many may wait.
+    /// Most reports that wait.
     pub(crate) queue: usize,
-    /// Age at which an interval of usage is told.
+    /// The age at which an interval of usage is reported.
     pub(crate) age: Duration,
 }
 
-/// Reports until the router stops.
+/// Makes and sends reports until the router stops.
 pub(super) async fn run(core: Arc<Core>) {
     let options = core.options.reports;
     let mut waiting = Waiting::default();
@@ -52,12 +51,15 @@ pub(super) async fn run(core: Arc<Core>) {
         let lost = waiting.trim(options.queue.max(1));
         if lost > 0 {
             data.reports_lost(lost);
-            tracing::warn!(lost, "reports of metrics were given up: no controller takes them");
+            tracing::warn!(
+                lost,
+                "reports of metrics were dropped, because no controller accepts them"
+            );
         }
     }
 }
 
-/// Sends what waits, oldest first, until nobody takes it.
+/// Sends waiting reports, oldest first, until no controller accepts one.
 async fn send(core: &Core, waiting: &mut Waiting) {
     loop {
         let controllers = core.controllers.all();
@@ -86,27 +88,28 @@ async fn send(core: &Core, waiting: &mut Waiting) {
     }
 }
 
-/// Reports that were not told yet, oldest first.
+/// Reports that no controller has accepted, oldest first.
 #[derive(Debug, Default)]
 struct Waiting(VecDeque<Untold>);
 
-/// What of a report was not told yet. It becomes one message, and more for many circuits.
+/// The part of a report that was not sent yet. It becomes one message, or several for many
+/// circuits.
 #[derive(Debug)]
 struct Untold {
     at: prost_types::Timestamp,
-    /// What was measured; told first.
+    /// The measurements, which are sent first.
     values: Option<MetricsMessage>,
     usage: VecDeque<Interval>,
 }
 
 impl Waiting {
-    /// A report was made.
+    /// Adds a report.
     fn add(&mut self, measured: Measured) {
         let Measured { report, latencies, usage } = measured;
         let mut first = MetricsMessage::default();
         values(&mut first, report);
         for one in &latencies {
-            // What paths are chosen by is what came since the last report.
+            // Paths are chosen by the latencies since the last report.
             let seen = first.histograms.entry(link_latency_name(&one.id)).or_default();
             *seen = latency(one, std::mem::take(seen));
         }
@@ -114,7 +117,7 @@ impl Waiting {
         self.0.push_back(Untold { at: now(), values: Some(first), usage });
     }
 
-    /// The message that is to be told next.
+    /// The message to be sent next.
     fn next(&self, router: &str) -> Option<MetricsMessage> {
         let report = self.0.front()?;
         let mut message = MetricsMessage {
@@ -127,7 +130,7 @@ impl Waiting {
         Some(message)
     }
 
-    /// The message was told.
+    /// Notes that the message was sent.
     fn told(&mut self) {
         let Some(report) = self.0.front_mut() else { return };
         report.values = None;
@@ -137,9 +140,9 @@ impl Waiting {
         }
     }
 
-    /// Gives up what is more than so many reports, and the usage of more circuits than may wait,
-    /// oldest first; the latest values are always kept. Answers how many reports, and parts of some,
-    /// those were.
+    /// Drops the oldest reports beyond `reports`, and the oldest usage of more circuits than may
+    /// wait; the latest values are always kept. Returns the number of reports, and of parts of
+    /// reports, that were dropped.
     fn trim(&mut self, reports: usize) -> u64 {
         let mut lost = 0;
         while self.0.len() > reports {
@@ -160,7 +163,7 @@ impl Waiting {
     }
 }
 
-/// An interval as parts that find room in a message.
+/// Splits an interval into parts that fit a message.
 fn pieces(interval: Interval) -> impl Iterator<Item = Interval> {
     let Interval { start, length, circuits } = interval;
     let mut circuits = circuits.into_iter().peekable();
@@ -188,7 +191,7 @@ fn bucket(bytes: usage::Bytes, tags: &usage::Tags) -> usage_counter::Bucket {
     }
 }
 
-/// A report of round trips alone, for the path over a new link.
+/// A report of latencies alone, for the path over a new link.
 pub(super) fn of_latencies(router: &str, latencies: Vec<LinkLatency>) -> MetricsMessage {
     let mut alone = Waiting::default();
     alone.add(Measured { latencies, ..Measured::default() });
@@ -226,7 +229,7 @@ fn values(to: &mut MetricsMessage, report: Report) {
                 };
                 to.meters.insert(name, meter);
             }
-            // A link whose round trips nobody measured is not one without any.
+            // A link without measured round trips has no latency; it must not be reported as 0.
             Value::Histogram(seen) if seen.max == 0 && is_link_latency(&name) => {}
             Value::Histogram(seen) => drop(to.histograms.insert(name, histogram(&seen))),
             Value::Timer(timer) => {
@@ -286,7 +289,8 @@ fn histogram(seen: &weft_metrics::Distribution) -> Histogram {
     }
 }
 
-/// A link's round trips: how those of the last minutes are distributed, and the mean of the latest.
+/// The latency of a link: the distribution of the last minutes, and the mean of the latest round
+/// trips.
 fn latency(link: &LinkLatency, seen: Histogram) -> Histogram {
     if seen.p50 > 0.0 {
         return Histogram { mean: link.mean, ..seen };

@@ -1,4 +1,4 @@
-//! The control half: connections to controllers, and everything asked of them or by them.
+//! The control half: connections to controllers, requests to them and commands from them.
 //!
 //! ```text
 //!  cluster ──> connect ──> dispatch ──┬──> routes      (circuits through this router)
@@ -10,10 +10,10 @@
 //!  bindings ──> Control ──> circuits, terminators, presence, faults
 //! ```
 //!
-//! When a controller is connected, it hears in this order: the circuits this router carries for it
-//! (see [`routes`]), the links, the connected identities; `access` subscribes to the
-//! data model; terminators made at it wait to be asked about. A channel that ends takes its
-//! requests with it: they fail, terminators are asked for again.
+//! A controller that connects is sent, in this order: the circuits that this router carries for it (see
+//! [`routes`]), the links, and the connected identities. `access` then subscribes to the data model, and
+//! terminators that were made at this controller wait to be asked about. A channel that closes fails the
+//! requests under way; requests for terminators are sent again.
 
 mod accept;
 mod backoff;
@@ -80,20 +80,20 @@ use crate::{
     },
 };
 
-/// Most answers to questions of controllers under way.
+/// Most questions of controllers that are being answered at once.
 const SIDE_TASKS: usize = 64;
-/// Most lists of controllers that wait.
+/// Most lists of controllers that wait to be applied.
 const CLUSTER_QUEUE: usize = 64;
-/// How often what ended unseen is forgotten.
+/// The interval at which routes are removed whose circuits ended unnoticed.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
-/// How often identity files are looked at.
+/// The interval at which identity files are checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The control half. Clones are the same.
+/// The control half. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ControlHalf(Arc<Core>);
 
-/// What the parts of the control half share.
+/// The state that the modules of the control half share.
 pub(crate) struct Core {
     options: ControlOptions,
     trace: Option<TraceFile>,
@@ -103,7 +103,7 @@ pub(crate) struct Core {
     access: AccessHalf,
     data: OnceLock<Arc<dyn Data>>,
     listens: OnceLock<Listens>,
-    /// Where other routers link now, and whether that is other than at the start.
+    /// The listeners for links, and whether they have changed since the start.
     link_listeners: Mutex<(Vec<LinkListener>, bool)>,
     cluster: Cluster,
     cluster_messages: mpsc::Sender<(Arc<Controller>, Message)>,
@@ -112,28 +112,28 @@ pub(crate) struct Core {
     presence: Presence,
     renewal: Renewal,
     side_tasks: Arc<Semaphore>,
-    /// The router is about to stop.
+    /// True once the router is about to stop.
     drains: AtomicBool,
     runtime: runtime::Handle,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Where this router listens, as controllers are told.
+/// The listeners of this router, as controllers are told of them.
 #[derive(Debug, Default)]
 pub(crate) struct Listens {
     /// For SDKs.
     pub(crate) edge: Vec<EdgeAddresses>,
-    /// For other routers, at first.
+    /// For other routers, at the start.
     pub(crate) links: Vec<LinkListener>,
     /// For controllers.
     pub(crate) controllers: Vec<CtrlChanListener>,
 }
 
-/// What belongs to the control half but is made before it.
+/// The parts of the control half that are made before it.
 pub(crate) struct Parts {
     pub(crate) options: ControlOptions,
-    /// Where messages are written down.
+    /// The file for traced messages.
     pub(crate) trace: Option<TraceFile>,
     pub(crate) identity: Arc<LiveIdentity>,
     pub(crate) names: Option<RouterNames>,
@@ -178,8 +178,8 @@ impl ControlHalf {
         Ok(Self(core))
     }
 
-    /// Begins to connect. What controllers command is carried out by `data`; they are told where this
-    /// router listens.
+    /// Starts to connect. `data` carries out the commands of controllers; controllers are told of the
+    /// listeners.
     pub(crate) fn begin(&self, data: Arc<dyn Data>, listens: Listens) {
         let core = &self.0;
         core.link_listeners.lock().0.clone_from(&listens.links);
@@ -202,7 +202,7 @@ impl ControlHalf {
         cluster::begin(core);
     }
 
-    /// Registers what is measured here.
+    /// Registers the metrics of the control half.
     pub(crate) fn register(&self, measures: &Measures) {
         let gauge = |of: fn(&Core) -> usize| {
             let core = Arc::downgrade(&self.0);
@@ -225,10 +225,10 @@ impl ControlHalf {
         });
     }
 
-    /// Other routers link elsewhere from now on.
+    /// Changes the listeners for links, and tells controllers.
     pub(crate) fn set_link_listeners(&self, listeners: Vec<LinkListener>) {
         let core = &self.0;
-        // Held until all are told: nobody hears of an older list behind a newer one.
+        // Held until every controller is told, so that no older list follows a newer one.
         let mut now = core.link_listeners.lock();
         *now = (listeners, true);
         for controller in core.controllers.all() {
@@ -236,18 +236,18 @@ impl ControlHalf {
         }
     }
 
-    /// The router is about to stop: controllers hear that no new circuit is to go over it.
+    /// The router is about to stop: asks controllers to lead no new circuit over it.
     pub(crate) fn drain(&self) {
         self.0.drains.store(true, Ordering::Release);
         self.0.controllers.all().iter().for_each(|controller| tell_of_drain(controller));
     }
 
-    /// How many terminators are to be removed, and no controller has confirmed it.
+    /// The number of terminators whose removal no controller has confirmed.
     pub(crate) fn removals(&self) -> usize {
         self.0.terminators.removals()
     }
 
-    /// Looks at the identity files at once.
+    /// Checks the identity files at once.
     pub(crate) async fn reload(&self) {
         look_at_identity(&self.0, &mut String::new()).await;
     }
@@ -266,7 +266,7 @@ impl ControlHalf {
 }
 
 impl Core {
-    /// Runs work until it is done or the router stops.
+    /// Runs a task until it is done or the router stops.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         let bounded = async move {
@@ -278,10 +278,10 @@ impl Core {
         self.tasks.spawn_on(bounded, &self.runtime);
     }
 
-    /// Runs the answer to a question, if not too many are under way.
+    /// Runs the answer to a question, unless too many are being answered.
     fn spawn_side(&self, work: impl Future<Output = ()> + Send + 'static) {
         let Ok(permit) = self.side_tasks.clone().try_acquire_owned() else {
-            tracing::warn!("too many questions of controllers at once, one is not answered");
+            tracing::warn!("too many questions of controllers at once; this one is not answered");
             return;
         };
         self.spawn(async move {
@@ -290,10 +290,13 @@ impl Core {
         });
     }
 
-    /// Keeps the order of what controllers say about each other.
+    /// Queues a message about controllers, so that these keep their order.
     fn queue_cluster(&self, from: &Arc<Controller>, message: Message) {
         if self.cluster_messages.try_send((from.clone(), message)).is_err() {
-            tracing::warn!(controller = %from.id, "too many lists of controllers, one is ignored");
+            tracing::warn!(
+                controller = %from.id,
+                "too many lists of controllers at once; this one is ignored"
+            );
         }
     }
 
@@ -304,7 +307,8 @@ impl Core {
         chain: &[CertificateDer<'static>],
     ) {
         routes::on_connected(self, controller);
-        // They may have changed since the controller was greeted, before it was among those that are told.
+        // The listeners may have changed after the controller's hello, before it was among the connected
+        // ones.
         let listeners = self.link_listeners.lock();
         if listeners.1 {
             tell_of_listeners(controller, &listeners.0);
@@ -327,8 +331,8 @@ impl Core {
     }
 }
 
-/// Of controllers only those of weft know the message. One that misses it hears of it with every route
-/// that it asks for.
+/// Only weft's controllers know this message. A controller that misses it is refused with every route that
+/// it asks for.
 fn tell_of_drain(controller: &Controller) {
     if !controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
         return;
@@ -342,9 +346,12 @@ fn tell_of_drain(controller: &Controller) {
 fn tell_of_listeners(controller: &Controller, listeners: &[LinkListener]) {
     let message = connect::listeners(listeners).to_message();
     if let Err(problem) = controller.channel.try_send(message) {
-        // What it knows it was told at its hello, so it has to be told that anew.
-        tracing::warn!(controller = %controller.id, %problem, "listeners for links not told");
-        controller.channel.close("the router cannot tell where it takes links");
+        // The controller knows the listeners from the router's hello, so that another hello is needed.
+        tracing::warn!(
+            controller = %controller.id, %problem,
+            "the controller could not be sent the listeners for links; its channel is closed"
+        );
+        controller.channel.close("the listeners for links could not be sent");
     }
 }
 
@@ -375,7 +382,7 @@ async fn housekeeping(core: Arc<Core>) {
 
 /// Uses keys and certificates that change while the router runs.
 async fn follow_identity(core: Arc<Core>) {
-    // The same complaint is made once, not every second.
+    // The same error is logged once, not every second.
     let mut complaint = String::new();
     loop {
         tokio::time::sleep(LOOK).await;
@@ -393,7 +400,11 @@ async fn look_at_identity(core: &Arc<Core>, complaint: &mut String) {
         }
         Ok(Err(problem)) if problem.to_string() != *complaint => {
             *complaint = problem.to_string();
-            tracing::warn!(%problem, "changed identity files are not used yet");
+            tracing::warn!(
+                %problem,
+                "the changed identity files cannot be used; the certificates of before stay in \
+                 use"
+            );
         }
         _ => {}
     }
@@ -505,7 +516,7 @@ impl LinkControl for ControlHalf {
     }
 }
 
-/// Sends what will be said again if it is lost.
+/// Sends a message whose loss does no harm, because it is repeated.
 fn tell(controllers: &[Arc<Controller>], message: &Message) {
     for controller in controllers {
         if let Err(problem) = controller.channel.try_send(message.clone()) {

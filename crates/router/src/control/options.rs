@@ -16,72 +16,72 @@ use super::metrics::ReportOptions;
 pub(crate) struct ControlOptions {
     /// Id of the router: the common name of its client certificate.
     pub(crate) router_id: String,
-    /// What it says about its build.
+    /// The build that the router announces.
     pub(crate) version: VersionInfo,
-    /// Where controllers are, unless the endpoints file knows better.
+    /// The addresses of controllers in the configuration; the endpoints file comes first.
     pub(crate) endpoints: Vec<Address>,
-    /// Where addresses that controllers send are kept.
+    /// The file for addresses that controllers send.
     pub(crate) endpoints_file: PathBuf,
-    /// Interface, or address of one, to dial from.
+    /// The interface, or its address, to dial from.
     pub(crate) bind: Option<String>,
     /// A proxy through which controllers are dialed.
     pub(crate) proxy: Option<HttpProxy>,
-    /// Limit of a dial, hello included.
+    /// Time limit of a dial, including the hello.
     pub(crate) connect_timeout: Duration,
-    /// How long a controller may take nothing of what is to be written to it; `None` for ever.
+    /// How long a controller may accept none of the bytes to be written to it; `None` for ever.
     pub(crate) write_timeout: Option<Duration>,
-    /// Limit of a request where nothing else is said.
+    /// Time limit of requests without one of their own.
     pub(crate) request_timeout: Duration,
-    /// Heartbeats to controllers.
+    /// The heartbeats to controllers.
     pub(crate) heartbeat: HeartbeatOptions,
-    /// Dials of applications at once.
+    /// Most dials of applications at once.
     pub(crate) route_workers: usize,
-    /// Dials of applications that may wait.
+    /// Most dials of applications that wait.
     pub(crate) route_queue: usize,
-    /// Requests for terminators under way, as far as controllers keep up.
+    /// The window of requests for terminators, which adapts to the controllers.
     pub(crate) limiter: WindowOptions,
-    /// The same at most.
+    /// Most requests for terminators at once.
     pub(crate) limited_workers: usize,
-    /// Requests for terminators that may wait.
+    /// Most requests for terminators that wait.
     pub(crate) limited_queue: usize,
-    /// How long an established terminator waits for the controller to ask about it after a
-    /// reconnect, before it is made again.
+    /// How long an established terminator waits for the controller's question after a reconnect,
+    /// before it is made again.
     pub(crate) validation_wait: Duration,
-    /// How long a request for a terminator may stay without answer.
+    /// Longest wait for the answer to a request for a terminator.
     pub(crate) terminator_timeout: Duration,
-    /// How controllers are told of the machine's network interfaces; `None` if they are not.
+    /// The reports of the machine's network interfaces; `None` without reports.
     pub(crate) interfaces: Option<InterfaceReports>,
-    /// Whether controllers are told who is connected.
+    /// True if controllers are told which identities are connected.
     pub(crate) connect_events: bool,
-    /// Most changes of who is connected that are gathered.
+    /// Most changes of connected identities in one report.
     pub(crate) connect_events_queue: usize,
-    /// How long changes of who is connected are gathered.
+    /// The interval of reports of changes of connected identities.
     pub(crate) connect_events_batch: Duration,
-    /// How often everybody connected is reported.
+    /// The interval of reports of all connected identities.
     pub(crate) connect_events_full: Duration,
     /// Most service sessions in one question.
     pub(crate) session_chunk: usize,
-    /// Waits between two such questions.
+    /// The pause between two such questions.
     pub(crate) session_pause: RangeInclusive<Duration>,
-    /// How often opaque API sessions in use are reported.
+    /// The interval at which opaque API sessions in use are reported.
     pub(crate) session_heartbeat: Duration,
-    /// Reports of what is measured.
+    /// The reports of measurements.
     pub(crate) reports: ReportOptions,
-    /// Where spans of dials go.
+    /// The recorder for spans of dials.
     pub(crate) spans: Spans,
 }
 
-/// Where an edge listener is, and where SDKs find it.
+/// The addresses of an edge listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EdgeAddresses {
-    /// Where it is bound.
+    /// The address that it is bound to.
     pub(crate) address: Address,
-    /// Where SDKs reach it.
+    /// The address that SDKs dial.
     pub(crate) advertise: Address,
 }
 
 impl ControlOptions {
-    /// The settings of a file, for a router of this id.
+    /// The options from a file, for a router of this id.
     pub(crate) fn new(config: &RouterConfig, router_id: &str, version: VersionInfo) -> Self {
         let ctrl = &config.ctrl;
         let heartbeats = &ctrl.heartbeats;

@@ -1,8 +1,8 @@
-//! Who is connected: identities with open connections, opaque API sessions in use, and service
-//! sessions in use.
+//! Reports of what is in use: identities with open connections, opaque API sessions, and service
+//! sessions.
 //!
-//! Changes are gathered and sent to every controller; now and then, after a reconnect and after a
-//! report that could not be sent, a controller gets all of them
+//! Changes are collected and sent to every controller. At intervals, after a reconnect and after a
+//! report that could not be sent, a controller is sent all of them
 //! (docs/protocol/edge-control-plane.md 10.1, 16.1).
 
 use std::{
@@ -29,29 +29,29 @@ const MAX_TOKENS: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Presence {
     state: Mutex<State>,
-    /// Most changes that are gathered; with more of them everything is told.
+    /// Most changes in one report; beyond that all identities are reported.
     most: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Connections by identity; none is not in here.
+    /// Connections by identity; identities without one are not in here.
     connections: HashMap<String, usize>,
-    /// Identities that came or went since the last report.
+    /// Identities whose first connection opened or last one closed since the last report.
     changed: BTreeSet<String>,
-    /// There were too many to be gathered.
+    /// True if there were more changes than fit a report.
     overflowed: bool,
-    /// Controllers that must be told everything.
+    /// Controllers that need a report of all identities.
     behind: BTreeSet<ControllerId>,
 }
 
 impl Presence {
-    /// Nobody is connected. So many changes are gathered between two reports.
+    /// Without connections. `most` is the largest number of changes in a report.
     pub(crate) fn new(most: usize) -> Self {
         Self { state: Mutex::default(), most }
     }
 
-    /// An identity has this many connections now.
+    /// Sets the number of connections of an identity.
     pub(crate) fn set(&self, identity: &str, connections: usize) {
         let mut state = self.state.lock();
         let before = if connections == 0 {
@@ -69,12 +69,12 @@ impl Presence {
         }
     }
 
-    /// A controller knows nothing, or not everything.
+    /// Notes that a controller needs a report of all identities.
     pub(crate) fn tell_all(&self, controller: &ControllerId) {
         self.state.lock().behind.insert(controller.clone());
     }
 
-    /// What changed since the last call.
+    /// The changes since the last call.
     fn take_changes(&self) -> ConnectEvents {
         let mut state = self.state.lock();
         let changed = std::mem::take(&mut state.changed);
@@ -96,7 +96,7 @@ impl Presence {
         ConnectEvents { events: state.connections.keys().map(event).collect(), full_state: true }
     }
 
-    /// Whether changes were lost since the last call.
+    /// True if changes were lost since the last call.
     fn take_overflow(&self) -> bool {
         std::mem::take(&mut self.state.lock().overflowed)
     }
@@ -106,7 +106,7 @@ impl Presence {
     }
 }
 
-/// Reports for ever.
+/// Reports until cancelled.
 pub(crate) async fn run(core: Arc<Core>) {
     let mut ticks = interval(core.options.connect_events_batch);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -137,7 +137,7 @@ fn report(core: &Core, controller: &Arc<Controller>, changes: &ConnectEvents, fu
     }
 }
 
-/// Says for ever which opaque API sessions are in use, so that they do not expire.
+/// Reports until cancelled which opaque API sessions are in use, so that they do not expire.
 pub(crate) async fn run_heartbeats(core: Arc<Core>) {
     let mut ticks = interval(core.options.session_heartbeat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -170,11 +170,14 @@ pub(crate) async fn validate_service_sessions(
             let more = high.saturating_sub(*low).mul_f64(rand::random());
             tokio::time::sleep(*low + more).await;
         }
-        // If it goes away it is asked anew when it comes back.
+        // A controller that goes away is asked again when it comes back.
         let Some(controller) = core.controllers.get(&controller) else { return };
         let request = ValidateSessionsRequest { session_tokens: part.to_vec() };
         if let Err(problem) = controller.channel.send(request.to_message()).await {
-            tracing::warn!(controller = %controller.id, %problem, "service sessions not asked about");
+            tracing::warn!(
+                controller = %controller.id, %problem,
+                "the controller could not be asked about service sessions"
+            );
             return;
         }
     }

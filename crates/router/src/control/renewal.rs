@@ -1,4 +1,4 @@
-//! New certificates before the old ones end, over the control channel
+//! Renewal of the router's certificates before they expire, over the control channel
 //! (docs/protocol/edge-control-plane.md 17.3).
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //!   |<---------------------------------------|
 //! ```
 //!
-//! Only then the files are written and the identity is loaded anew. The keys stay.
+//! The files are written and the identity is loaded again after that. The keys stay the same.
 
 use std::{
     sync::Arc,
@@ -35,13 +35,13 @@ use weft_wire::{
 use super::Core;
 use crate::controllers::Controller;
 
-/// How long before their end certificates are renewed.
+/// How long before they expire certificates are renewed.
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How often the end is looked at: clocks jump, files are replaced.
+/// The interval at which the time of expiry is checked: clocks jump, and files are replaced.
 const LOOK: Duration = Duration::from_secs(3600);
 /// How long the controller may take to issue certificates.
 const ISSUE_TIMEOUT: Duration = Duration::from_secs(35);
-/// How long it may take to confirm.
+/// How long the controller may take to confirm.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait after a failure.
 const RETRY: Duration = Duration::from_secs(300);
@@ -59,7 +59,7 @@ enum RenewalError {
     NoController,
     #[error("the identity has no {0} certificate")]
     Incomplete(&'static str),
-    #[error("the certificate ended already; enroll the router again")]
+    #[error("the certificate has expired; enroll the router again")]
     TooLate,
     #[error("the controller issued no certificates in time")]
     NotIssued,
@@ -70,24 +70,29 @@ enum RenewalError {
 }
 
 impl Renewal {
-    /// Asks for these names; with none there is no renewal.
+    /// Renews with these names; without names there is no renewal.
     pub(crate) fn new(names: Option<RouterNames>) -> Self {
         Self { names, waiting: Mutex::default() }
     }
 
-    /// A controller sent certificates.
+    /// Takes certificates that a controller sent.
     pub(crate) fn deliver(&self, from: &Arc<Controller>, message: Message) {
         let waiting = self.waiting.lock().take();
         match (waiting, EnrollmentCertsResponse::from_message(&message)) {
-            // Whoever waited may have given up.
+            // The task that waited may have given up.
             (Some(waiting), Ok(certs)) => drop(waiting.send(certs)),
-            (None, _) => tracing::debug!(controller = %from.id, "certificates nobody waits for"),
+            (None, _) => {
+                tracing::debug!(
+                    controller = %from.id,
+                    "certificates came that the router did not ask for"
+                )
+            }
             (_, Err(problem)) => from.not_understood(&message, &problem),
         }
     }
 }
 
-/// Renews certificates for ever.
+/// Renews certificates until cancelled.
 pub(crate) async fn run(core: Arc<Core>) {
     if core.renewal.names.is_none() {
         tracing::warn!(
@@ -96,7 +101,10 @@ pub(crate) async fn run(core: Arc<Core>) {
         return;
     }
     if !in_files(&core) {
-        tracing::warn!("certificates are not renewed: they are not in files of their own");
+        tracing::warn!(
+            "certificates are not renewed: `cert`, `server_cert` and `key` of the identity have \
+             to be files"
+        );
         return;
     }
     loop {
@@ -123,7 +131,7 @@ fn in_files(core: &Core) -> bool {
         .all(|value| matches!(Location::parse(value), Ok(Location::File(_))) && !value.is_empty())
 }
 
-/// When the first of the two certificates has to be renewed.
+/// The time at which the first of the two certificates has to be renewed.
 fn due(core: &Core) -> Option<SystemTime> {
     let identity = core.identity.current();
     let ends = identity.client().into_iter().chain(identity.servers().first());
@@ -155,7 +163,7 @@ async fn renew(core: &Core) -> Result<(), RenewalError> {
     Ok(())
 }
 
-/// The controller to ask, as soon as there is one.
+/// The controller to ask, once one is connected.
 async fn controller(core: &Core) -> Option<Arc<Controller>> {
     let mut changes = core.controllers.changes();
     loop {

@@ -1,17 +1,17 @@
-//! Routes of circuits through this router: set up, taken down, and reported when a controller
-//! comes back.
+//! Routes of circuits through this router: set up, taken down, and reported when a controller comes
+//! back.
 //!
 //! # What a controller learns when it comes back
 //!
-//! A controller that restarts knows no circuit, while this router still carries those it made. The
-//! router therefore keeps the routes it applied, without peer data, and repeats them to every
-//! controller that says it adopts circuits
-//! ([`controller_capability::ADOPTS_CIRCUITS`](weft_wire::controller_capability)): as
-//! [`CarriedCircuits`], directly after the connection is there and before anything else about
-//! circuits, in parts, the last of which says so. The controller takes up those it does not know,
-//! and ends those it believes to go over this router that are not named. It must not answer an idle
-//! circuit it does not know with an unroute before the last part has come. Other controllers are
-//! told nothing, for they would take the circuits down.
+//! A controller that restarts knows no circuit, while this router still carries those that it made. The
+//! router therefore keeps the routes that it applied, without peer data, and reports them to every
+//! controller with the capability to adopt circuits
+//! ([`controller_capability::ADOPTS_CIRCUITS`](weft_wire::controller_capability)). The report is made
+//! of [`CarriedCircuits`] messages, which are sent first on the connection, before any other message
+//! about circuits; the last one is marked. The controller adopts the circuits that it does not know,
+//! and ends those that it believes to go over this router and that the report does not name. It must
+//! not answer an idle circuit that it does not know with an unroute before the last part has come.
+//! Other controllers are sent no report, because they would take the circuits down.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -41,17 +41,17 @@ use crate::{
     },
 };
 
-/// Least time that a dial gets: later attempts arrive with none left.
+/// Shortest time for a dial: later attempts arrive with none left.
 const MIN_TIME: Duration = Duration::from_secs(1);
-/// Most time that a dial gets.
+/// Longest time for a dial.
 const MAX_TIME: Duration = Duration::from_secs(300);
 /// Most routes in one report.
 const REPORT_PART: usize = 500;
-/// Most ways of a circuit from neighbours that nothing is sent to any more: the data half knows no
-/// more of them either. A controller takes up no route of more than 2 KiB.
+/// Most ways of a circuit from former neighbours that are kept; the data half keeps no more either. A
+/// controller adopts no route of more than 2 KiB.
 const LEFT: usize = 8;
 
-/// Routes under way, routes applied, and what their owners still have to hear.
+/// Routes under way, applied routes, and reports that wait for controllers.
 #[derive(Debug)]
 pub(crate) struct Routes {
     /// Routes that wait or are under way.
@@ -61,22 +61,22 @@ pub(crate) struct Routes {
     /// Routes that wait for a worker or are under way, by circuit.
     waiting: Mutex<HashMap<String, Waiting>>,
     carried: Mutex<HashMap<String, Carried>>,
-    /// What their owners still have to hear.
+    /// Reports that wait for the owners of circuits.
     faults: Faults,
-    /// How many may wait, and how many may be under way.
+    /// Most routes that wait, and most that are under way.
     most: [usize; 2],
-    /// How long setting up took.
+    /// How long it took to set routes up.
     times: Arc<Histogram>,
 }
 
-/// How much there is to do.
+/// The load of the workers that set routes up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Load {
     /// Routes that wait for a worker.
     pub(super) waiting: usize,
     /// Routes that are being set up.
     pub(super) busy: usize,
-    /// How many may be.
+    /// Most routes at the same time.
     pub(super) workers: usize,
 }
 
@@ -84,8 +84,7 @@ pub(super) struct Load {
 #[derive(Debug, Default)]
 struct Waiting {
     routes: usize,
-    /// Cancelled when the circuit is taken down: those that do not stand yet are not set up any
-    /// more.
+    /// Cancelled when the circuit is taken down: routes of it that are not complete are given up.
     taken_down: CancellationToken,
 }
 
@@ -111,19 +110,19 @@ impl Routes {
         }
     }
 
-    /// How much there is to do.
+    /// The load of the workers.
     pub(super) fn load(&self) -> Load {
         let [most, workers] = self.most;
         let taken = |all: usize, of: &Semaphore| all.saturating_sub(of.available_permits());
         Load { waiting: taken(most, &self.queue), busy: taken(workers, &self.workers), workers }
     }
 
-    /// How long setting up took.
+    /// How long it took to set routes up.
     pub(super) fn times(&self) -> Arc<Histogram> {
         Arc::clone(&self.times)
     }
 
-    /// A route has come. In the order in which it came with what takes its circuit down.
+    /// Notes that a route has come; in order with the commands that take its circuit down.
     fn begin_wait(&self, circuit: &str) -> CancellationToken {
         let mut waiting = self.waiting.lock();
         let of_circuit = waiting.entry(circuit.to_owned()).or_default();
@@ -131,8 +130,8 @@ impl Routes {
         of_circuit.taken_down.clone()
     }
 
-    /// A route is set up, or is not. One whose circuit was taken down meanwhile is not counted any
-    /// more.
+    /// Notes that setting up a route is over. If its circuit was taken down meanwhile, the route is
+    /// not counted any more.
     fn end_wait(&self, circuit: &str, taken_down: &CancellationToken) {
         let mut waiting = self.waiting.lock();
         if !taken_down.is_cancelled()
@@ -145,7 +144,7 @@ impl Routes {
         }
     }
 
-    /// A circuit is taken down.
+    /// Cancels the routes of a circuit that is taken down.
     fn take_down(&self, circuit: &str) {
         let mut waiting = self.waiting.lock();
         if let Some(of_circuit) = waiting.remove(circuit) {
@@ -153,8 +152,8 @@ impl Routes {
         }
     }
 
-    /// A route was applied. A reroute has no egress, and names only ways that are new: all else stays.
-    /// False if its circuit was taken down meanwhile.
+    /// Keeps a route that was applied. A reroute has no egress and names only new ways: the others
+    /// stay. False if the circuit was taken down meanwhile.
     fn keep(&self, owner: &ControllerId, mut route: Route, taken_down: &CancellationToken) -> bool {
         route.context = None;
         route.timeout = 0;
@@ -162,7 +161,7 @@ impl Routes {
             egress.peer_data.clear();
         }
         let mut carried = self.carried.lock();
-        // Whoever takes it down says so before he has it forgotten.
+        // An unroute cancels the routes first, and then has the circuit forgotten.
         if taken_down.is_cancelled() {
             return false;
         }
@@ -171,7 +170,7 @@ impl Routes {
             if route.is_reroute() {
                 add(&mut former.route.forwards, route.forwards);
             } else {
-                // Another attempt takes the place of those before.
+                // Another attempt replaces the earlier ones.
                 former.route.forwards = route.forwards;
             }
             if route.egress.is_some() {
@@ -183,7 +182,7 @@ impl Routes {
         true
     }
 
-    /// A controller is to hear of this, in the order of what it hears of circuits.
+    /// Queues a report for a controller, in order with its other reports about circuits.
     pub(super) fn push_to(&self, controller: &ControllerId, news: Message) {
         self.faults.push(controller, news);
     }
@@ -220,14 +219,14 @@ impl Routes {
         of_owner.map(|one| one.route.clone()).collect()
     }
 
-    /// All circuits with their owners and routes, for inspection.
+    /// All circuits with owners and routes, for inspection.
     pub(crate) fn all(&self) -> Vec<(ControllerId, Route)> {
         self.carried.lock().values().map(|one| (one.owner.clone(), one.route.clone())).collect()
     }
 }
 
-/// What comes from an address goes where the last route says that named it. Of the ways that the
-/// circuit has left the oldest are forgotten: it may be moved as long as it lives.
+/// Adds ways: the last route that names an address decides where its messages go. The oldest ways that
+/// the circuit has left are forgotten, because a circuit may be moved as long as it lives.
 fn add(known: &mut Vec<ctrl::route::Forward>, new: Vec<ctrl::route::Forward>) {
     known.retain(|way| new.iter().all(|it| it.src_address != way.src_address));
     known.extend(new);
@@ -243,7 +242,7 @@ fn add(known: &mut Vec<ctrl::route::Forward>, new: Vec<ctrl::route::Forward>) {
     });
 }
 
-/// A controller wants a route.
+/// Handles a controller's command for a route.
 pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
     let route = match Route::from_message(&message) {
         Ok(route) => route,
@@ -271,7 +270,7 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     });
 }
 
-/// A route that does not stand yet.
+/// A route that is not complete yet.
 struct Wait<'a> {
     routes: &'a Routes,
     circuit: &'a str,
@@ -318,14 +317,14 @@ async fn set_up(
         && applied
         && !route.is_reroute()
     {
-        // The controller will take this circuit for failed.
+        // The controller will take the attempt for failed when its time is over.
         tracing::debug!(circuit = %route.circuit_id, %problem, "route result not sent");
         core.routes.forget(&route.circuit_id);
         data.unroute(&route.circuit_id, true);
     }
 }
 
-/// A controller takes a circuit down.
+/// Handles a controller's command to take a circuit down.
 pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
     match Unroute::from_message(message) {
         Ok(unroute) => {
@@ -339,7 +338,7 @@ pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Mes
     }
 }
 
-/// The span of a route, if it is part of a trace: routes that move a circuit are not.
+/// The span of a route that is part of a trace; routes that move a circuit have none.
 fn begin(core: &Core, route: &Route, message: &Message) -> Span {
     let spans = &core.options.spans;
     if !spans.is_on() {
@@ -356,7 +355,7 @@ fn begin(core: &Core, route: &Route, message: &Message) -> Span {
     span
 }
 
-/// The class of a failure, as spans name it.
+/// The name of a failure's code in spans.
 fn class(code: seam::RouteErrorCode) -> &'static str {
     use seam::RouteErrorCode as Code;
     match code {
@@ -373,7 +372,7 @@ fn class(code: seam::RouteErrorCode) -> &'static str {
     }
 }
 
-/// What the data half is to do for a route.
+/// The command for the data half, from a route message.
 fn command(
     from: &ControllerId,
     route: &Route,
@@ -418,7 +417,7 @@ fn result(route: &Route, done: Result<PeerData, RouteFailure>) -> Message {
         .to_message()
 }
 
-/// A controller is there again: it hears of the circuits it owns, and then of those that ended.
+/// A controller has connected: reports the circuits that it owns, and then those that have ended.
 pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
     let mut report = VecDeque::new();
     if controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
@@ -428,7 +427,7 @@ pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
         let routes = core.routes.of(&controller.id);
         report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
     }
-    // What has room goes before anything else about circuits.
+    // These parts are sent before any other message about circuits, as far as there is room.
     while let Some(part) = report.pop_front() {
         if controller.channel.try_send(part.clone()).is_err() {
             report.push_front(part);
@@ -453,7 +452,7 @@ fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
     parts
 }
 
-/// An end of a circuit on this router is gone.
+/// Reports that an end of a circuit on this router is gone.
 pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: End) {
     core.routes.push_to(owner, Fault::circuit(end == End::Initiator, circuit).to_message());
 }

@@ -1,4 +1,4 @@
-//! A controller asks which terminators are alive (docs/protocol/control-plane.md 15.4).
+//! The questions of controllers which terminators are alive (docs/protocol/control-plane.md 15.4).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,11 +14,11 @@ use weft_wire::{
 use super::Core;
 use crate::{controllers::Controller, seam::Data};
 
-/// Bindings of this router that can be dialed.
+/// Bindings of this router whose terminators can be dialed.
 const BINDINGS: [&str; 6] =
     ["edge", "tunnel", "transport", "transport_udp", "udp", "edge_transport"];
 
-/// A controller asks. The answer is computed on a task of its own.
+/// Handles a question. The answer is computed in a task of its own.
 pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
     let (core, from) = (core.clone(), from.clone());
     core.clone().spawn_side(async move {
@@ -45,7 +45,8 @@ fn answer(
 ) -> ValidateTerminatorsV2Response {
     let mut states = BTreeMap::new();
     for terminator in &request.terminators {
-        // One that is being made or taken over has no state yet: ask again.
+        // A terminator that is being made or taken over has no state yet: the controller has to ask
+        // again.
         if let Some(state) = state_of(core, data, terminator) {
             states.insert(terminator.id.clone(), state);
         }
@@ -85,7 +86,7 @@ fn alive(data: &dyn Data, terminator: &Terminator) -> bool {
     data.vouches(&terminator.binding, address)
 }
 
-/// Old controllers are not answered; they are asked to remove what is not alive.
+/// Old controllers get no answer; they are asked to remove the terminators that are not alive.
 fn old_form(core: &Core, from: &Controller, data: &dyn Data, message: &Message) {
     match ValidateTerminatorsRequest::from_message(message) {
         Ok(request) => {

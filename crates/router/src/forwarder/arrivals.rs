@@ -1,4 +1,4 @@
-//! What comes over a link goes on.
+//! Messages that come over a link, and where they go on to.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,15 +15,16 @@ use super::{
     pass::Head,
 };
 
-/// Circuits that are remembered before those that ended are looked for.
+/// The table of known circuits is searched for ended ones once it holds more circuits than this.
 const FIRST_PRUNE: usize = 1024;
 
 /// Takes messages of circuits from one connection of a link, on its task.
 pub(crate) struct Arrivals {
     forwarder: Arc<Forwarder>,
-    /// The link they come over.
+    /// The link that the messages come over.
     link: Arc<str>,
-    /// Circuits that came lately and where they go, so that the shared table is asked once for each.
+    /// Circuits of recent messages with their next place, so that the shared table is asked once for
+    /// each circuit.
     known: HashMap<Arc<str>, Known>,
     prune_at: usize,
 }
@@ -38,7 +39,7 @@ impl Arrivals {
         Self { forwarder, link, known: HashMap::new(), prune_at: FIRST_PRUNE }
     }
 
-    /// A payload, ack or control message has come.
+    /// Passes on a payload, an ack or a control message that came over the link.
     pub(crate) fn take(&mut self, mut message: Message) {
         let view = match View::of(&message) {
             Ok(view) => view,
@@ -52,7 +53,8 @@ impl Arrivals {
         if self.known.get(view.circuit_id).is_none_or(|known| known.circuit.has_ended()) {
             self.known.remove(view.circuit_id);
             let Some(circuit) = self.forwarder.circuit(view.circuit_id) else {
-                // Whoever sends payloads is told; acks and controls of what has ended come late.
+                // The sender of a payload is told that its circuit is unknown; acks and control
+                // messages often come late, when their circuit has ended.
                 return match message.content_type {
                     content_type::PAYLOAD => self.forwarder.unknown_circuit(view.circuit_id),
                     _ => self.forwarder.drops().no_way(),
@@ -85,7 +87,7 @@ impl Arrivals {
         self.forwarder.pass(circuit, &next, head, message, back);
     }
 
-    /// Forgets circuits that ended, once there are many.
+    /// Forgets circuits that ended, once the table is large.
     fn prune(&mut self) {
         if self.known.len() < self.prune_at {
             return;

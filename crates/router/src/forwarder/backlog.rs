@@ -1,7 +1,7 @@
-//! What an SDK without flow control of its own sent, and its circuit has no room for yet.
+//! Data of an SDK without flow control of its own, for which its circuit has no room yet.
 //!
-//! It can only be held, never dropped, so an SDK with too much of it is not read for a while. That
-//! stops all its circuits: one that does not move in that time is ended.
+//! This data is held and never dropped. An SDK with too much of it is therefore not read for a while,
+//! which stops all its circuits. A circuit that takes nothing in that time is ended.
 
 use std::{
     collections::VecDeque,
@@ -12,16 +12,16 @@ use bytes::Bytes;
 use weft_limits::{Budget, Grant};
 use weft_xgress::{End, ITEM_COST};
 
-/// What an SDK may have waiting for one connection before its reading stops.
+/// Bytes that may wait for one connection id before the SDK is no longer read.
 const LIMIT: usize = 1 << 20;
-/// Below this it is read again.
+/// The SDK is read again once fewer bytes than this wait.
 const RESUME: usize = LIMIT / 2;
 /// How long a circuit may keep an SDK from being read without taking [`PROGRESS`].
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes that a circuit takes from its backlog to count as moving.
 const PROGRESS: usize = 64 << 10;
 
-/// Something an SDK sent.
+/// A message of an SDK that waits.
 pub(super) enum FromSdk {
     Data { headers: Vec<(u8, Bytes)>, data: Bytes },
     Fin,
@@ -40,22 +40,22 @@ impl FromSdk {
     }
 }
 
-/// What waits for one end.
+/// The messages that wait for one end.
 pub(super) struct Backlog {
     items: VecDeque<FromSdk>,
     bytes: usize,
-    /// What waits for longer than a moment, drawn from the budget of the SDK's connection.
+    /// The bytes that wait, drawn from the budget of the SDK's connection.
     held: Grant,
-    /// The SDK is not read because of this.
+    /// True while the SDK is not read because of this backlog.
     over: bool,
-    /// Since when less than [`PROGRESS`] was taken although there was something.
+    /// The time since which the end took less than [`PROGRESS`] although messages wait.
     still: Option<Instant>,
-    /// Bytes taken since then.
+    /// Bytes that the end took since that time.
     taken: usize,
 }
 
 impl Backlog {
-    /// An empty one; what waits is drawn from `budget`.
+    /// An empty backlog; its bytes are drawn from `budget`.
     pub(super) fn new(budget: &Budget) -> Self {
         let held = budget.empty();
         Self { items: VecDeque::new(), bytes: 0, held, over: false, still: None, taken: 0 }
@@ -75,7 +75,7 @@ impl Backlog {
         self.bytes = 0;
     }
 
-    /// Gives the end what it has room for.
+    /// Gives the end as much as it has room for.
     pub(super) fn drain(&mut self, end: &mut End, now: Instant) {
         if end.closed().is_some() {
             return self.clear();
@@ -85,8 +85,8 @@ impl Backlog {
             match item {
                 FromSdk::Data { headers, data } => {
                     if !end.can_write() {
-                        // Either there is no room yet, or the direction has ended: then writing
-                        // says so and the rest is thrown away.
+                        // Either the end has no room yet, or the direction has ended: then the next
+                        // write reports that, and the rest is thrown away.
                         if end.is_sending_over() {
                             self.bytes -= cost;
                             continue;
@@ -94,7 +94,7 @@ impl Backlog {
                         self.items.push_front(FromSdk::Data { headers, data });
                         return;
                     }
-                    // There is room: it is taken.
+                    // The end has room, so that the write succeeds.
                     let _ = end.write_with(headers, data);
                 }
                 FromSdk::Fin => end.finish(now),
@@ -105,8 +105,8 @@ impl Backlog {
         }
     }
 
-    /// To be called after each change. Whether the SDK is to be read no longer (`true`), or again
-    /// (`false`), if that is another answer than before.
+    /// To be called after each change. Answers `true` if the SDK has to stop being read, `false` if
+    /// it may be read again, and `None` if nothing changes for it.
     pub(super) fn settle(&mut self, now: Instant) -> Option<bool> {
         let (bytes, held) = (self.bytes as u64, self.held.bytes());
         if bytes == 0 && held == 0 {
@@ -116,7 +116,8 @@ impl Backlog {
         }
         let grew = bytes > held;
         if grew {
-            // It is read already. The budget counts as overdrawn until there is room again.
+            // These bytes were read already. The budget counts as overdrawn until there is room
+            // again.
             self.held.grow_anyway(bytes - held);
         } else {
             self.held.shrink(held - bytes);
@@ -133,12 +134,13 @@ impl Backlog {
         turned.then_some(over)
     }
 
-    /// When the circuit is to be ended unless it moves; `None` while nobody waits for it.
+    /// The time at which the circuit is ended unless the end takes more; `None` while the SDK is
+    /// read.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.still.filter(|_| self.over).map(|since| since + PATIENCE)
     }
 
-    /// True if the SDK's other circuits have waited long enough for this one.
+    /// True if the other circuits of the SDK have waited long enough for this one.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }

@@ -1,4 +1,5 @@
-//! A circuit on this router: who owns it, and where what comes from an address goes.
+//! A circuit on this router: the controller that owns it, and the next place for what comes from each of
+//! its addresses.
 
 use std::{
     sync::{
@@ -21,10 +22,10 @@ use crate::{
     seam::ControllerId,
 };
 
-/// Most neighbours of before whose last payloads are still taken, and whose links are remembered.
+/// Most former ways and most former links of hops that a circuit remembers.
 const LEFT: usize = 8;
 
-/// What the circuit has waiting for one neighbouring router.
+/// The messages of the circuit that wait for one neighbouring router.
 pub(crate) type Hop = weft_circuit::Hop<FlowRef>;
 
 /// A circuit.
@@ -32,17 +33,17 @@ pub(crate) type Hop = weft_circuit::Hop<FlowRef>;
 pub(crate) struct Circuit {
     /// Its id.
     pub(crate) id: Arc<str>,
-    /// The controller that made it.
+    /// The controller that made the circuit.
     pub(crate) owner: ControllerId,
     ended: AtomicBool,
-    /// Milliseconds since the process began when something was forwarded last.
+    /// The time of the last message, in milliseconds since the process began.
     active: AtomicU64,
-    /// Goes up with every change of the ways.
+    /// A number that goes up with every change of the ways.
     generation: AtomicU32,
     routes: RwLock<Routes>,
-    /// SDKs that will close the circuit once more, for an end of it that was taken from them.
+    /// SDKs that will close the circuit once more, because an end of theirs was taken away.
     closing: Mutex<Vec<Weak<dyn ConnOwner>>>,
-    /// Bytes that it carries.
+    /// Counts of the bytes that the circuit carries.
     pub(crate) carried: Carried,
 }
 
@@ -53,22 +54,22 @@ impl Drop for Circuit {
 }
 
 impl Way {
-    /// True if both lead from the same place to the same place.
+    /// True if both ways have the same source and the same destination.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.source == other.source && self.destination == other.destination
     }
 }
 
-/// Ways, as they are kept.
+/// The ways of a circuit.
 pub(super) type Ways = SmallVec<[Way; 2]>;
 
-/// Where what comes goes, and who is about to say so.
+/// The ways of a circuit, and the attempts that set them up.
 #[derive(Debug, Default)]
 struct Routes {
     ways: Ways,
     /// The queues towards neighbouring routers, by link.
     hops: SmallVec<[(Arc<str>, Arc<Hop>); 2]>,
-    /// The links that hops had before reroutes, the latest ones.
+    /// Links that hops led to before reroutes, the latest ones.
     once: Vec<(Arc<str>, Weak<Hop>)>,
     /// The newest attempt to set the circuit up.
     newest: Option<u32>,
@@ -76,12 +77,12 @@ struct Routes {
     under_way: usize,
 }
 
-/// Where what comes from one address goes.
+/// The next place for messages that come from one address.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
-    /// The address it comes from.
+    /// The address that messages come from.
     pub(crate) source: Arc<str>,
-    /// The address it goes to.
+    /// The address that they go to.
     pub(crate) destination: Arc<str>,
 }
 
@@ -110,21 +111,22 @@ impl Circuit {
         })
     }
 
-    /// Something was forwarded.
+    /// Notes that a message was forwarded now.
     pub(crate) fn touch(&self) {
         let now = coarse_now();
-        // Most calls fall into the same second: a read is cheaper than a write that other cores see.
+        // Most calls fall into the same second: reading the cell is cheaper than a write that other
+        // processors see.
         if now - self.active.load(Ordering::Relaxed).min(now) >= 1000 {
             self.active.store(now, Ordering::Relaxed);
         }
     }
 
-    /// How long nothing was forwarded, to a second.
+    /// The time since the last message, in whole seconds.
     pub(crate) fn idle(&self) -> Duration {
         Duration::from_millis(coarse_now().saturating_sub(self.active.load(Ordering::Relaxed)))
     }
 
-    /// The circuit is over. True for the first who says so.
+    /// Ends the circuit. True for the first call.
     pub(crate) fn end(&self) -> bool {
         !self.ended.swap(true, Ordering::AcqRel)
     }
@@ -133,19 +135,19 @@ impl Circuit {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Where what comes from this address goes.
+    /// The address that messages from this address go to.
     pub(crate) fn next(&self, source: &str) -> Option<Arc<str>> {
         let ways = &self.routes.read().ways;
         ways.iter().find(|way| &*way.source == source).map(|way| Arc::clone(&way.destination))
     }
 
-    /// What waits for a link.
+    /// The queue for a link.
     pub(crate) fn hop(&self, link: &str) -> Option<Arc<Hop>> {
         let hops = &self.routes.read().hops;
         hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop))
     }
 
-    /// What waits for a link, or what did before a reroute gave it another one.
+    /// The queue for a link, or the queue that led to this link before a reroute gave it another one.
     pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<Hop>> {
         let routes = self.routes.read();
         let now = routes.hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop));
@@ -153,13 +155,13 @@ impl Circuit {
         now.or_else(|| once().and_then(|(_, hop)| hop.upgrade()))
     }
 
-    /// The links that the circuit goes over.
+    /// The links on the path of the circuit at this router.
     pub(super) fn links(&self) -> SmallVec<[Arc<str>; 2]> {
         self.routes.read().hops.iter().map(|(link, _)| Arc::clone(link)).collect()
     }
 
-    /// A route is being set up by this attempt, or by none. `None` if a newer one was begun; else
-    /// the addresses of older ones, whose ways are gone.
+    /// Begins to set up a route for this attempt (`None` for a reroute). `None` if a newer attempt was
+    /// begun; otherwise the addresses of older attempts, whose ways are removed.
     pub(super) fn begin(&self, attempt: Option<u32>) -> Option<SmallVec<[Arc<str>; 2]>> {
         let mut routes = self.routes.write();
         if routes.is_superseded(attempt) {
@@ -181,16 +183,17 @@ impl Circuit {
         self.routes.read().is_superseded(attempt)
     }
 
-    /// A set-up is over, well or not. True if the circuit has no route and none is being set up.
+    /// Notes that setting up a route is over, with or without success. True if the circuit has no route
+    /// and none is being set up.
     pub(super) fn is_unused_after_set_up(&self) -> bool {
         let mut routes = self.routes.write();
         routes.under_way -= 1;
         routes.under_way == 0 && routes.ways.is_empty()
     }
 
-    /// Adds ways; one from an address that has one already leads elsewhere from now on, and what
-    /// waits on it moves along. `outlet` is that of a link. Returns what was there before, to undo;
-    /// `None` if a newer attempt was begun.
+    /// Adds ways. A way from an address that has one replaces it, and the queued messages of the former
+    /// way move to it. `outlet` finds the outlet of a link. Returns the ways of before, for
+    /// [`Self::restore_ways`]; `None` if a newer attempt was begun.
     pub(super) fn set_ways(
         &self,
         attempt: Option<u32>,
@@ -216,7 +219,7 @@ impl Circuit {
         Some(before)
     }
 
-    /// Puts back what [`Self::set_ways`] returned, of a circuit that does not come to stand.
+    /// Puts back the ways that [`Self::set_ways`] returned, because the route was not completed.
     pub(super) fn restore_ways(&self, before: Ways) {
         let mut routes = self.routes.write();
         routes.ways = before;
@@ -231,7 +234,7 @@ impl Circuit {
         self.changed();
     }
 
-    /// The circuit is over: nothing waits any more.
+    /// The circuit is over: drops its queued messages.
     pub(super) fn close_hops(&self) {
         self.routes.write().hops.drain(..).for_each(|(_, hop)| hop.close());
         self.changed();
@@ -241,19 +244,20 @@ impl Circuit {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// All addresses of the circuit on this router that something comes from.
+    /// All addresses on this router that messages of the circuit come from.
     pub(crate) fn addresses(&self) -> SmallVec<[Arc<str>; 2]> {
         self.routes.read().ways.iter().map(|way| Arc::clone(&way.source)).collect()
     }
 
-    /// An end of the circuit was taken from this SDK, which answers by closing the circuit: by its
-    /// id, so that the close could be taken for that of an end which it has since
-    /// (docs/protocol/sdk.md 13).
+    /// Notes that an end of the circuit was taken from this SDK. The SDK answers by closing the circuit
+    /// by its id, so that its close could be mistaken for that of another end, which the SDK has got
+    /// since (docs/protocol/sdk.md 13).
     pub(crate) fn expect_close(&self, of: Weak<dyn ConnOwner>) {
         self.closing.lock().push(of);
     }
 
-    /// An SDK closes the circuit. True if that is about an end that was taken from it.
+    /// Takes note that an SDK closes the circuit. True if the close is about an end that was taken from
+    /// the SDK.
     pub(crate) fn expected_close(&self, of: &Weak<dyn ConnOwner>) -> bool {
         let mut closing = self.closing.lock();
         let known = |one: &Weak<dyn ConnOwner>| std::ptr::addr_eq(one.as_ptr(), of.as_ptr());
@@ -267,8 +271,8 @@ impl Routes {
         attempt.is_some() && attempt < self.newest
     }
 
-    /// Forgets the oldest ways from neighbours that nothing is sent to any more, once there are several:
-    /// what they had on its way has come by then, and they are not to add anything.
+    /// Forgets the oldest ways from neighbours that nothing is sent to any more, once there are several
+    /// of them: the payloads of these neighbours have arrived by then.
     fn forget_left_ways(&mut self) {
         let is_left = |ways: &Ways, way: &Way| ways.iter().all(|to| to.destination != way.source);
         let left: Vec<Arc<str>> = self
@@ -281,7 +285,8 @@ impl Routes {
         self.ways.retain(|way| !left.iter().take(over).any(|source| *source == way.source));
     }
 
-    /// Makes the queue of a way over a link, or moves there what waits on the way that it replaces.
+    /// Makes the queue of a way over a link, or moves the queue of the way that it replaces to that
+    /// link.
     fn lead_to(&mut self, way: &Way, new: &[Way], outlet: &Arc<Outlet>) {
         if let Some((_, hop)) = self.hops.iter().find(|(link, _)| *link == way.destination) {
             return hop.move_to(outlet);
@@ -304,14 +309,14 @@ impl Routes {
             self.once.remove(0);
         }
         self.once.push((Arc::clone(&link), hop));
-        // What still comes by other ways in this direction goes on with it.
+        // Messages that still come by other ways of this direction go on over the same link.
         for other in self.ways.iter_mut().filter(|other| other.destination == link) {
             other.destination = Arc::clone(&way.destination);
         }
     }
 }
 
-/// Where a payload goes next.
+/// The next place of a payload.
 #[derive(Debug, Clone)]
 pub(crate) enum Next {
     /// To an end on this router.
@@ -322,8 +327,8 @@ pub(crate) enum Next {
     Link(Arc<Hop>),
 }
 
-/// Where payloads of one source go, looked up once for every change of the circuit's ways. It keeps
-/// nothing alive: two ends that lead to each other would never be dropped.
+/// The next place for payloads of one source, looked up once for every change of the circuit's ways. The
+/// reference is weak, because two ends that lead to each other would never be dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Cached(ArcSwapOption<(u32, Target)>);
 
@@ -335,8 +340,8 @@ enum Target {
 }
 
 impl Cached {
-    /// Where they go, looked up by `find` if it is not known or not true any more; `None` if
-    /// nowhere.
+    /// The next place, looked up with `find` if it is unknown or the ways have changed; `None` if there
+    /// is none.
     pub(crate) fn get(
         &self,
         circuit: &Circuit,
@@ -417,7 +422,7 @@ mod tests {
         assert!(circuit.hop("one").is_none());
         assert!(Arc::ptr_eq(&circuit.hop("other").unwrap(), &hop));
         assert!(Arc::ptr_eq(&hop.outlet(), &other));
-        // What was on its way over the former link still arrives.
+        // Payloads that were on their way over the former link still arrive.
         assert_eq!(circuit.next("one").as_deref(), Some("end"));
         assert_eq!(&*circuit.links(), ["other".into()]);
     }

@@ -1,4 +1,5 @@
-//! What this router threw away, counted where it happens, shown on request and in the log.
+//! Counts of the messages that this router threw away, shown in inspections, in metrics and in the
+//! log.
 
 use std::sync::{
     Arc,
@@ -9,7 +10,7 @@ use weft_xgress::Pushed;
 
 use crate::{measures::Measures, seam::Dropped};
 
-/// Counts since the start.
+/// The counts since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Drops {
     full: AtomicU64,
@@ -21,7 +22,7 @@ pub(crate) struct Drops {
 }
 
 impl Drops {
-    /// Notes what a queue did with a message.
+    /// Counts a message that a queue dropped; a queued one counts nothing.
     pub(super) fn pushed(&self, pushed: Pushed) {
         match pushed {
             Pushed::Queued => {}
@@ -34,27 +35,27 @@ impl Drops {
         }
     }
 
-    /// A message of a circuit did not follow its encoding.
+    /// Counts a message of a circuit that did not follow its encoding.
     pub(super) fn malformed(&self) {
         self.malformed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A message came over a link that its circuit does not come over.
+    /// Counts a message that came over a link without a route of its circuit.
     pub(super) fn foreign(&self) {
         self.foreign.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A message of a circuit had no way on.
+    /// Counts a message of a circuit without a next place.
     pub(super) fn no_way(&self) {
         self.no_way.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A circuit was ended because it stopped an SDK's others.
+    /// Counts a circuit that was ended because it stopped the other circuits of an SDK.
     pub(super) fn stuck(&self) {
         self.stuck.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Registers what was thrown away.
+    /// Registers the counts as metrics.
     pub(super) fn register(self: &Arc<Self>, measures: &Measures) {
         measures.also(|scope| {
             let mut count = |name: &'static str, of: fn(&Dropped) -> u64| {
@@ -71,7 +72,7 @@ impl Drops {
         });
     }
 
-    /// All of it.
+    /// All counts.
     pub(crate) fn seen(&self) -> Dropped {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Dropped {

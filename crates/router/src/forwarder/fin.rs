@@ -1,22 +1,22 @@
-//! An end of direction that waits a moment for the close that often follows it.
+//! The end of a direction, held back for the close that often follows it.
 //!
-//! C SDKs before 0.36.0 may crash when they get both at once: their bridge to a socket is still
-//! half-closing it when the close takes it away. An application that closes ends its direction and
-//! then the circuit, so its peer gets both at once as a rule. Where the close comes in time the SDK
-//! is told it alone; it says as much. Where it comes later it waits in its turn, until the SDK must
-//! be done with the end of direction, however busy it is; nobody waits for that close.
+//! C SDKs before 0.36.0 may crash when both arrive together: their bridge to a socket is still
+//! half-closing the socket when the close removes it. An application that closes its socket ends its
+//! direction and then the circuit, so that an SDK usually gets both at once. A close that arrives in
+//! time is sent alone, because a close ends the direction, too. A close that arrives later waits in
+//! the queue of the end until the SDK must have handled the end of the direction, however busy it is.
 
 use std::time::{Duration, Instant};
 
 use weft_xgress::{Delivery, End, PayloadHeaders};
 
-/// How long an end of direction waits for a close behind it.
+/// How long the end of a direction waits for a close.
 pub(crate) const FIN_HOLD: Duration = Duration::from_millis(20);
-/// How long a close waits behind an end of direction that the SDK was told, in times of the
-/// former.
+/// How long a close waits after the SDK was sent the end of the direction, as a multiple of the
+/// hold.
 const CLOSE_HOLDS: u32 = 25;
 
-/// The end of direction of one end, where that waits.
+/// The state of the end of one direction.
 #[derive(Debug)]
 pub(super) struct HeldFin {
     hold: Option<Duration>,
@@ -27,19 +27,20 @@ pub(super) struct HeldFin {
 enum State {
     /// The direction has not ended.
     Open,
-    /// It has; the SDK is told at this time, unless a close comes first.
+    /// The direction has ended; the SDK is sent this end at the given time, unless a close comes
+    /// first.
     Held(PayloadHeaders, Instant),
-    /// The SDK was told; a close waits until this time.
+    /// The SDK was sent the end of the direction; a close waits until this time.
     Told(Instant),
 }
 
 impl HeldFin {
-    /// Holds ends of direction back for so long; without a time passes everything on.
+    /// Holds the ends of directions back for `hold`; with `None` they are sent at once.
     pub(super) fn new(hold: Option<Duration>) -> Self {
         Self { hold, state: State::Open }
     }
 
-    /// True if there is something that the SDK gets now.
+    /// True if the SDK can be sent something now.
     pub(super) fn wants_read(&self, end: &End) -> bool {
         match &self.state {
             State::Open => end.wants_read(),
@@ -48,7 +49,7 @@ impl HeldFin {
         }
     }
 
-    /// What the SDK gets next.
+    /// The next delivery for the SDK.
     pub(super) fn read(&mut self, end: &mut End, now: Instant) -> Option<Delivery> {
         match std::mem::replace(&mut self.state, State::Open) {
             State::Open => self.read_open(end, now),
@@ -77,7 +78,7 @@ impl HeldFin {
         }
     }
 
-    /// Until when something is held back.
+    /// The time until which something is held back.
     pub(super) fn until(&self, end: &End) -> Option<Instant> {
         match &self.state {
             State::Held(_, until) => Some(*until),
@@ -98,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// The terminating end of a circuit whose dialer has said something and then ended its
-    /// direction; and the dialer's end.
+    /// The terminating end of a circuit, whose dialer has sent data and then ended its direction;
+    /// and the dialer's end.
     fn ended(now: Instant) -> (End, End) {
         let (options, budget) = (Options::default(), Budget::unlimited());
         let mut dialer = End::new(Role::Initiator, &options, &budget, now);

@@ -1,5 +1,4 @@
-//! What a controller is shown of the ends of circuits on this router
-//! (docs/protocol/control-plane.md 18).
+//! Answers to inspections: the ends of circuits on this router (docs/protocol/control-plane.md 18).
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +9,8 @@ use super::{Destination, Forwarder, LocalEnd, SdkCircuit};
 use crate::seam::End;
 
 impl Forwarder {
-    /// The ends of a circuit on this router, by address. Of an end with flow control, how it stands;
-    /// an SDK that has its own is asked there.
+    /// The ends of a circuit on this router, by address. An end with flow control is shown with its
+    /// state; an SDK with flow control of its own is asked by the controller instead.
     pub(crate) fn inspect_ends(&self, circuit: &str) -> Map<String, Value> {
         let Some(circuit) = self.circuit(circuit) else { return Map::new() };
         let described = |address: &str| match self.destination(address)? {
@@ -94,7 +93,7 @@ fn local(end: &LocalEnd) -> Value {
     })
 }
 
-/// What the original does not have: how weft's sender sees the path.
+/// The sender's view of the path: members that the original does not have.
 fn path(standing: &Standing) -> Value {
     json!({
         "phase": standing.path.phase,

@@ -1,7 +1,7 @@
 //! Links to other routers, as circuits see them.
 //!
-//! A circuit that goes over a link keeps what waits for it while the link is away: a link of the same
-//! id that is back takes it up, and a reroute moves it to another link.
+//! A circuit keeps its queue for a link while the link is away: a link of the same id that comes back
+//! takes the queue over, and a reroute moves it to another link.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use super::{Circuit, Destination, Forwarder, outlet::Outlet, shard};
 /// A link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Its id, which is also its address.
+    /// The id of the link, which is also its address.
     pub(crate) id: Arc<str>,
     /// The router at the other end.
     pub(crate) peer: Arc<str>,
@@ -30,21 +30,21 @@ pub(super) type Over = HashMap<Arc<str>, OverLink>;
 /// The circuits over a link.
 #[derive(Debug)]
 pub(super) struct OverLink {
-    /// The router at its other end. A link of the same id to another router is not what they wait
-    /// for.
+    /// The router at the other end of the link. A link of the same id to another router does not get
+    /// these circuits.
     peer: Arc<str>,
     circuits: HashMap<Arc<str>, Weak<Circuit>>,
 }
 
-/// Why a link was not taken.
+/// Why a link was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// Its id is that of something else here, or of a link to another router.
+    /// The id belongs to something else on this router, or to a link to another router.
     IdInUse,
 }
 
 impl Forwarder {
-    /// A link is there. Circuits that waited for it go on over it.
+    /// Registers a link. Circuits that waited for it go on over it.
     pub(crate) fn register_link(&self, link: &Arc<Link>) -> Result<(), NotTaken> {
         let waiting: Vec<_> = {
             let mut over = self.over.lock();
@@ -81,7 +81,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// A link is gone, unless another one of its id took its place.
+    /// Removes a link, unless another link of this id took its place.
     pub(crate) fn unregister_link(&self, link: &Arc<Link>) {
         {
             let mut shard = shard(&self.destinations, &link.id).write();
@@ -106,16 +106,16 @@ impl Forwarder {
         self.over.lock().get(link).map_or(0, |over| over.circuits.len())
     }
 
-    /// The links of a circuit changed: it went over `before`.
+    /// Brings the index up to date after a change of a circuit's links, which were `before`.
     pub(super) fn goes_over(&self, circuit: &Arc<Circuit>, before: &[Arc<str>]) {
         if *circuit.links() == *before {
             return;
         }
         let mut over = self.over.lock();
-        // Looked at again under the lock: who comes last here has seen the last change.
+        // The links are read again under the lock: the last caller has seen the last change.
         let now = circuit.links();
         if circuit.has_ended() && !now.is_empty() {
-            // What ended it has been here already, or comes here after this.
+            // The end of the circuit has passed this lock already, or will after this.
             return;
         }
         for link in before.iter().filter(|link| !now.contains(link)) {
@@ -136,7 +136,7 @@ impl Forwarder {
         }
     }
 
-    /// Ends here at these addresses send another way from now on.
+    /// Has the ends at these addresses look up their next place again.
     pub(super) fn paths_changed<'a>(&self, sources: impl Iterator<Item = &'a str>) {
         for source in sources {
             if let Some(Destination::Local(end)) = self.destination(source) {
@@ -145,14 +145,14 @@ impl Forwarder {
         }
     }
 
-    /// A controller routes over a link that is not there: it is told.
+    /// Tells the controllers that a route names a link that this router does not have.
     pub(super) fn unknown_link(&self, id: &str) {
         self.measures.link_faults.one();
         self.control.link_fault(id, 0);
     }
 }
 
-/// Puts what a connection of a link took and did not write back where it waited.
+/// Puts messages that a connection of a link had taken and did not write back into their hops.
 pub(crate) struct BackToHops {
     pub(crate) forwarder: Weak<Forwarder>,
     pub(crate) link: Arc<str>,
@@ -161,11 +161,11 @@ pub(crate) struct BackToHops {
 impl Unsent for BackToHops {
     fn unsent(&self, messages: Vec<Message>) {
         let Some(forwarder) = self.forwarder.upgrade() else { return };
-        // Each goes in front.
+        // Each is put in front, so that the last comes first.
         for message in messages.into_iter().rev() {
             let Ok(view) = View::of(&message) else { continue };
             let circuit = forwarder.circuit(view.circuit_id);
-            // A reroute meanwhile gave the hop another link.
+            // A reroute may have given the hop another link meanwhile.
             if let Some(hop) = circuit.and_then(|circuit| circuit.hop_once_of(&self.link)) {
                 hop.put_back(message);
             }

@@ -6,8 +6,11 @@
 //!  application <- read  <- End <- on_segment, on_ack
 //! ```
 //!
-//! One lock, held for some instructions and never with another. Whoever changes the end finds out
-//! under the lock what follows (somebody to wake, something to send) and does it after.
+//! An end has one lock, which is held for short computations. Inside it two others are taken, both
+//! rarely: the tables of the circuit, for reading, when the ways have changed since the last look-up;
+//! and the measurement of waiting times ([`weft_circuit::Probe`]). A change of the end determines under
+//! the lock what follows (tasks to wake, messages to send); the caller does that after the lock is
+//! released.
 
 use std::{
     sync::{Arc, Weak},
@@ -42,10 +45,10 @@ use crate::{measures::Outstanding, seam};
 
 /// Segments moved at once between two ends of this router.
 const EXCHANGE_BATCH: usize = 16;
-/// Batches that are moved in one turn; the rest waits for the next.
+/// Batches moved in one turn; the rest waits for the next turn.
 const EXCHANGE_TURN: usize = 128;
 
-/// What stands behind an end.
+/// The application's side of an end: a task with a socket, or an SDK.
 #[derive(Debug)]
 pub(crate) enum App {
     /// A task that reads and writes a socket.
@@ -57,21 +60,22 @@ pub(crate) enum App {
     },
     /// An SDK connection without flow control of its own.
     Sdk {
-        /// Where its data goes.
+        /// The outlet of the SDK's connection.
         outlet: Arc<Outlet>,
-        /// The name of the connection.
+        /// The connection id at the SDK.
         conn_id: u32,
-        /// How long an end of direction waits for the close that may follow it.
+        /// How long the end of a direction waits for the close that may follow it.
         fin_hold: Option<Duration>,
-        /// Told when the connection is over, and when it stops or starts being over its backlog.
+        /// The SDK's connection: told when the circuit is over, and when the backlog begins or
+        /// stops being too large.
         owner: Weak<dyn ConnOwner>,
-        /// What waits for the circuit is drawn from this.
+        /// The budget that waiting bytes are drawn from.
         backlog: Budget,
     },
 }
 
 impl App {
-    /// A socket.
+    /// An application behind a socket.
     pub(crate) fn socket() -> Self {
         Self::Socket { readable: Notify::new(), writable: Notify::new() }
     }
@@ -81,7 +85,8 @@ impl App {
 pub(crate) trait ConnOwner: Send + Sync + std::fmt::Debug {
     /// The circuit of this connection id is over.
     fn conn_closed(&self, conn_id: u32);
-    /// A connection id went over its backlog (`true`), or came back (`false`).
+    /// The backlog of a connection id has become too large (`true`), or small enough again
+    /// (`false`).
     fn backlog(&self, over: bool);
 }
 
@@ -94,41 +99,44 @@ pub(crate) struct LocalEnd {
     forwarder: Arc<Forwarder>,
     this: Weak<Self>,
     next: Cached,
-    /// The connection of a link that serves it.
+    /// The port of the outlet that serves this end.
     seat: Seat,
     fabric: Tally,
     delivered: Tally,
-    /// Of the payloads that arrive one of so many is lost, for tests; 0 loses none.
+    /// Loses one of so many arriving payloads, for tests; 0 loses none.
     lost_one_in: u32,
-    /// Who exchanges with the other end on this router; that of the initiator counts.
+    /// The turn to exchange payloads with the other end on this router; both ends use that of the
+    /// initiator.
     turn: Turn,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     end: End,
-    /// Goes up when it sends elsewhere: what is listed there of before is void.
+    /// The number of the present listing. It goes up when the end sends over another outlet, which
+    /// makes older entries there void.
     listing: u32,
-    /// Listed for acks and for payloads on the connection that it sends to.
+    /// True while the end is listed for acks, and for payloads, at the connection that it sends to.
     listed_ack: bool,
     listed_payload: bool,
-    /// Listed on the SDK connection that it delivers to.
+    /// True while the end is listed at the SDK connection that it delivers to.
     listed_app: bool,
-    /// Whether the wait for the connection to a router is being measured.
+    /// The measurement of how long a payload waits for the connection to a router, while there is
+    /// one.
     sample: Option<Sample>,
-    /// What the SDK sent and the end has no room for yet.
+    /// Data of the SDK that the end has no room for yet.
     backlog: Backlog,
-    /// The SDK knows of the connection: until then it is told nothing.
+    /// True once the SDK knows of the connection; nothing is sent to the SDK before that.
     begun: bool,
     alarm: Alarm,
     finished: bool,
-    /// The SDK closed the connection itself: it is told nothing more.
+    /// True once the SDK has closed the connection itself; nothing is sent to it after that.
     quiet: bool,
-    /// The end of direction that the SDK is not told yet.
+    /// The end of the direction, while the SDK has not been sent it.
     fin: HeldFin,
 }
 
-/// What follows from a change.
+/// The steps that follow from a change of the end, done after its lock is released.
 #[derive(Default)]
 struct Follows {
     list_ack: bool,
@@ -151,7 +159,7 @@ struct Parcel {
 }
 
 impl LocalEnd {
-    /// An end of `circuit`, registered under `address` and begun.
+    /// Makes an end of `circuit`, registers it under `address` and begins it.
     pub(crate) fn start(
         forwarder: &Arc<Forwarder>,
         circuit: Arc<Circuit>,
@@ -198,8 +206,8 @@ impl LocalEnd {
         local
     }
 
-    /// Sends what the end has to say at first. Called once the route stands and an SDK that dialed
-    /// has been sent its answer.
+    /// Sends the first messages of the end. To be called once the route is complete and a dialing
+    /// SDK has been sent its answer.
     pub(crate) fn begin(&self) {
         self.change(|inner, _| inner.begun = true);
     }
@@ -215,7 +223,7 @@ impl LocalEnd {
         }
     }
 
-    // For sockets.
+    // Of sockets.
 
     /// Waits until data can be written; false once the direction or the circuit has ended.
     pub(crate) async fn writable(&self) -> bool {
@@ -244,7 +252,7 @@ impl LocalEnd {
         })
     }
 
-    /// So much came from the application. Under the lock.
+    /// Counts bytes that came from the application. Called under the lock.
     fn came(&self, bytes: usize) {
         let measures = self.forwarder.measures();
         let (flow, way) = match self.role {
@@ -255,7 +263,7 @@ impl LocalEnd {
         self.circuit.carried.add_locked(way, bytes);
     }
 
-    /// The application gets this. Under the lock.
+    /// Counts bytes that go to the application. Called under the lock.
     fn goes(&self, delivery: &Delivery) {
         let Delivery::Data { data, .. } = delivery else { return };
         let measures = self.forwarder.measures();
@@ -271,7 +279,7 @@ impl LocalEnd {
         &self.address
     }
 
-    /// The name of its connection at an SDK.
+    /// The connection id of this end at an SDK.
     pub(crate) fn conn_id(&self) -> Option<u32> {
         match self.app {
             App::Socket { .. } => None,
@@ -279,12 +287,12 @@ impl LocalEnd {
         }
     }
 
-    /// How it stands.
+    /// The state of the end, for inspections.
     pub(crate) fn standing(&self, now: Instant) -> Standing {
         self.inner.lock().end.standing(now)
     }
 
-    /// What is not acknowledged, and who takes nothing more.
+    /// Unacknowledged bytes, and whether a window is full.
     pub(crate) fn outstanding(&self) -> Outstanding {
         let end = &self.inner.lock().end;
         let is_open = end.closed().is_none() && !end.is_sending_over();
@@ -297,12 +305,12 @@ impl LocalEnd {
         }
     }
 
-    /// The application writes no more.
+    /// Ends the direction: the application writes no more.
     pub(crate) fn finish(&self) {
         self.change(|inner, now| inner.end.finish(now));
     }
 
-    /// Waits for what the application gets next.
+    /// Waits for the next delivery for the application.
     pub(crate) async fn read(&self) -> Delivery {
         let App::Socket { readable, .. } = &self.app else {
             return Delivery::Closed(CloseReason::Aborted);
@@ -331,20 +339,20 @@ impl LocalEnd {
         self.change(|inner, now| inner.end.close(now));
     }
 
-    /// The circuit is over; what arrived may still be read.
+    /// True if the circuit is over; payloads that arrived may still be read.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.lock().end.closed().is_some()
     }
 
-    /// Gives up at once.
+    /// Ends the circuit at once and drops what waits.
     pub(crate) fn abort(&self) {
         self.change(|inner, _| {
             inner.abort();
         });
     }
 
-    /// Gives up at once what never came to stand: nobody is told, neither the SDK nor the
-    /// controller, and nobody finds it any more.
+    /// Drops an end whose circuit was never completed: neither the SDK nor the controller is told,
+    /// and the address is removed.
     pub(crate) fn discard(&self) {
         let is_this = |known: &Destination| match known {
             Destination::Local(end) => std::ptr::eq(&**end, self),
@@ -358,9 +366,9 @@ impl LocalEnd {
         self.abort();
     }
 
-    // For SDK connections.
+    // Of SDK connections.
 
-    /// Takes a data message of the SDK; what has no room waits.
+    /// Takes a data message of the SDK; data without room in the end waits in the backlog.
     pub(crate) fn sdk_data(&self, data: Data) {
         self.circuit.touch();
         let fin = data.is_fin();
@@ -371,7 +379,7 @@ impl LocalEnd {
         if let Some(uuid) = data.uuid {
             headers.push((payload_header::UUID, uuid));
         }
-        // A bare end of direction is said by the end itself.
+        // An end of the direction without data is the end's to send.
         let bare = fin && data.data.is_empty() && data.flags == data_flags::FIN;
         self.change(|inner, now| {
             if !bare {
@@ -385,7 +393,7 @@ impl LocalEnd {
         });
     }
 
-    /// The SDK closed the connection: what it sent before still goes out.
+    /// The SDK closed the connection: its earlier data is still sent.
     pub(crate) fn sdk_closed(&self) {
         self.change(|inner, now| {
             inner.quiet = true;
@@ -419,7 +427,7 @@ impl LocalEnd {
         Some((message, cost))
     }
 
-    // For the circuit.
+    // Of the circuit.
 
     /// Takes a payload.
     pub(crate) fn on_segment(&self, segment: Segment) {
@@ -496,7 +504,7 @@ impl LocalEnd {
         Some((message, cost))
     }
 
-    /// A payload leaves, for another router or for an SDK.
+    /// Counts a payload that leaves for another router or for an SDK.
     fn transmits(&self, segment: &Segment, to_router: bool) {
         if segment.flags.has(Flags::RETRANSMIT) {
             self.forwarder.measures().ends.retransmissions.one();
@@ -506,7 +514,7 @@ impl LocalEnd {
         }
     }
 
-    /// It is not listed any more, in this listing.
+    /// Notes that this listing has ended, unless a newer one has begun.
     fn unlist<T>(&self, class: Class, listing: u32) -> Option<T> {
         let mut inner = self.inner.lock();
         if inner.listing == listing {
@@ -518,13 +526,13 @@ impl LocalEnd {
         None
     }
 
-    /// The connection that it was listed with is gone; another one may serve it.
+    /// The connection of this listing is gone; the end lists itself with another one.
     pub(crate) fn unlisted(&self, class: Class, listing: u32) {
         self.unlist::<()>(class, listing);
         self.change(|_, _| {});
     }
 
-    /// What it sends takes another way from now on.
+    /// The messages of this end take another way from now on.
     pub(super) fn path_changed(&self) {
         self.change(|inner, now| {
             inner.listing = inner.listing.wrapping_add(1);
@@ -534,17 +542,17 @@ impl LocalEnd {
         });
     }
 
-    /// What it was served of payloads for the circuit.
+    /// Time and bytes that connections have served for payloads of this end.
     pub(crate) fn fabric_tally(&self) -> &Tally {
         &self.fabric
     }
 
-    /// What it was served of data for its SDK.
+    /// Time and bytes that connections have served for data to the SDK.
     pub(crate) fn app_tally(&self) -> &Tally {
         &self.delivered
     }
 
-    /// The route is gone.
+    /// The route was taken down.
     pub(crate) fn unrouted(&self) {
         self.change(|inner, _| inner.end.unrouted());
     }
@@ -554,7 +562,7 @@ impl LocalEnd {
         self.next.get(&self.circuit, find)
     }
 
-    /// Changes the end, then does what follows.
+    /// Changes the end under its lock, then does what follows.
     fn change<R>(&self, change: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         let (result, follows) = {
             let mut inner = self.inner.lock();
@@ -567,7 +575,7 @@ impl LocalEnd {
         result
     }
 
-    /// What follows from the state of the end; notes it as done.
+    /// Determines what follows from the state of the end, and notes it as done.
     fn follows(&self, inner: &mut Inner, now: Instant) -> Follows {
         let mut follows = Follows::default();
         if !inner.backlog.is_empty() {
@@ -606,7 +614,8 @@ impl LocalEnd {
             inner.finished = true;
             follows.finish = Some(reason);
         }
-        // Once listed, what was held back waits for the connection and no longer for the time.
+        // Once the end is listed, a delivery that was held back waits for the connection, and no
+        // longer for its time.
         let held_until = inner.fin.until(&inner.end).filter(|_| !inner.listed_app);
         let waits = [inner.end.deadline(), held_until, inner.backlog.deadline()];
         let deadline = waits.into_iter().flatten().min();
@@ -659,7 +668,7 @@ impl LocalEnd {
         }
     }
 
-    /// Lists the end where it sends to.
+    /// Lists the end at the outlet that it sends to.
     fn list(&self, class: Class, this: Arc<Self>, listing: u32) {
         match self.next() {
             Some(Next::Sdk(target)) => target.list_fabric(class, this, listing),
@@ -671,7 +680,7 @@ impl LocalEnd {
                     self.inner.lock().sample = Some(sample);
                 }
                 if !outlet.list(class, &self.seat, FlowRef::Fabric(this, listing)) {
-                    // The link is gone: it goes on with another one.
+                    // The link is gone: the end goes on with another one.
                     self.unlist::<()>(class, listing);
                 }
             }
@@ -681,7 +690,7 @@ impl LocalEnd {
         }
     }
 
-    /// Takes out what is ready for the other end on this router.
+    /// Takes the payloads and acks that are ready for the other end on this router.
     fn take_parcel(&self) -> Parcel {
         let now = Instant::now();
         let (parcel, follows) = {
@@ -741,20 +750,21 @@ impl Timed for LocalEnd {
     }
 }
 
-/// Moves payloads and acks between two ends of this router until neither has any, or whoever does
-/// it has done enough: others write meanwhile, and what they write must not hold him for ever.
+/// Moves payloads and acks between two ends of this router until neither has any, or until the turn
+/// has moved enough: applications write meanwhile, and their data must not keep this thread for
+/// ever.
 fn exchange(one: &LocalEnd, other: &LocalEnd) {
     let first = if one.role == Role::Initiator { one } else { other };
     let mut left = EXCHANGE_TURN;
     if !first.turn.take(|| exchange_all(one, other, &mut left)) {
-        // The clock goes on with it, after the others that wait for the clock.
+        // The clock continues the work, after the other tasks that wait for it.
         for end in [one, other] {
             end.forwarder.timers().arm(Instant::now(), end.this.clone());
         }
     }
 }
 
-/// False if parcels may be left when no more of them may be moved.
+/// False if parcels may be left because `left` is used up.
 fn exchange_all(one: &LocalEnd, other: &LocalEnd, left: &mut usize) -> bool {
     let (mut from, mut to) = (one, other);
     let mut quiet = 0;
@@ -782,7 +792,7 @@ impl Inner {
     }
 
     fn push(&mut self, item: FromSdk) {
-        // After the circuit is closed nobody takes it any more.
+        // A closed circuit has no reader for what the SDK sends.
         if self.end.closed().is_none() {
             self.backlog.push(item);
         }
@@ -817,7 +827,8 @@ fn data_message(conn_id: u32, headers: &[(u8, Bytes)], data: Bytes, more_flags: 
     Data { conn_id, flags: flags | more_flags, uuid, data }.to_message()
 }
 
-/// What an SDK is told when a circuit is over; never empty (docs/protocol/sdk.md 6).
+/// The text of the close that an SDK is sent when a circuit is over; never empty
+/// (docs/protocol/sdk.md 6).
 fn close_text(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Finished | CloseReason::PeerClosed => "close called",

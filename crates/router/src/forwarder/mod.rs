@@ -1,11 +1,11 @@
-//! Circuits and destinations: what comes from an address goes where the circuit's route says.
+//! Circuits and destinations: a message from an address goes where the circuit's route says.
 //!
-//! A route is commanded by a controller and applied whole or undone whole. An end registers under
-//! the address the controller gave it; whoever sends finds it by circuit and own address, once, and
-//! keeps it. Payloads themselves never come through this table.
+//! A controller commands a route, which is applied whole or undone whole. An end registers under the
+//! address that the controller gave it. A sender finds the end once, by circuit and own address, and
+//! keeps the reference. Payloads themselves never pass through this table.
 //!
 //! A path is a list of routers; this router knows its own part of it. Links to other routers are
-//! destinations like ends ([`links`]); what comes over them is sorted by [`arrivals`].
+//! destinations like ends ([`links`]); [`arrivals`] sorts the messages that come over them.
 
 mod arrivals;
 mod backlog;
@@ -54,11 +54,12 @@ use crate::{
     seam::{Control, ControllerId, End},
 };
 
-/// Tables are split so that circuits that come and go do not wait for each other.
+/// Tables are split into parts with a lock each, so that circuits that begin and end seldom wait
+/// for each other.
 const SHARDS: usize = 16;
-/// Payloads of a circuit that ended this short a time ago are no fault: they were on their way.
+/// Payloads of a circuit that ended less than this time ago are no fault: they were on their way.
 const TOMBSTONE: Duration = Duration::from_secs(30);
-/// Most circuits that ended lately and are remembered.
+/// Most ended circuits that are remembered.
 const MAX_TOMBSTONES: usize = 65_536;
 
 /// Where payloads go.
@@ -90,7 +91,7 @@ impl Destination {
         }
     }
 
-    /// True if nothing can come through it any more.
+    /// True if nothing can pass through this destination any more.
     fn is_closed(&self) -> bool {
         match self {
             Self::Local(end) => end.is_closed(),
@@ -99,7 +100,7 @@ impl Destination {
         }
     }
 
-    /// Ends what was dialed for a route that never came to stand, or does not any more.
+    /// Ends a destination that was dialed for a route which was not completed, or is undone.
     fn withdrawn(&self) {
         match self {
             Self::Local(end) => end.unrouted(),
@@ -119,14 +120,14 @@ pub(crate) struct Forwarder {
     over: Mutex<links::Over>,
     /// Circuits that ended lately, and when.
     tombstones: Mutex<HashMap<Arc<str>, Instant>>,
-    /// Circuits with payloads that had no way on, and who owns them.
+    /// Circuits with payloads that have no next place, and their owners.
     faults: Mutex<HashMap<Arc<str>, Option<ControllerId>>>,
     control: Arc<dyn Control>,
     timers: Timers,
     budget: Budget,
     drops: Arc<Drops>,
     measures: Arc<Measures>,
-    /// Id of this router.
+    /// The id of this router.
     router_id: OnceLock<String>,
 }
 
@@ -149,7 +150,7 @@ impl Forwarder {
         })
     }
 
-    /// Says which router this is, once.
+    /// Sets the id of this router, once.
     pub(crate) fn is_of(&self, router_id: &str) {
         let _ = self.router_id.set(router_id.to_owned());
     }
@@ -158,17 +159,17 @@ impl Forwarder {
         self.router_id.get().map(String::as_str)
     }
 
-    /// What all circuits together may buffer.
+    /// The budget of bytes that all circuits together may hold.
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// What was thrown away.
+    /// Counts of the messages that were thrown away.
     pub(crate) fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// What is measured.
+    /// The measurements of this router.
     pub(crate) fn measures(&self) -> &Arc<Measures> {
         &self.measures
     }
@@ -182,28 +183,28 @@ impl Forwarder {
         shard(&self.circuits, id).read().get(id).cloned()
     }
 
-    /// An end can be sent to.
+    /// Registers an end or a link under an address.
     pub(crate) fn register(&self, address: &str, destination: Destination) {
         shard(&self.destinations, address).write().insert(address.into(), destination);
     }
 
-    /// The end of this address.
+    /// The destination of this address.
     pub(crate) fn destination(&self, address: &str) -> Option<Destination> {
         shard(&self.destinations, address).read().get(address).cloned()
     }
 
-    /// Where a circuit leads to from one of its addresses.
+    /// The next place of messages from one address of a circuit.
     fn next_of(&self, circuit: &Circuit, source: &str) -> Option<Next> {
         let address = circuit.next(source)?;
         match self.destination(&address) {
             Some(Destination::Local(end)) => Some(Next::Local(end)),
             Some(Destination::Sdk(end)) => Some(Next::Sdk(end)),
-            // What waits for a link that is away waits for its return, or for another one.
+            // Messages for a link that is away wait for its return, or for another link.
             Some(Destination::Link(_)) | None => circuit.hop(&address).map(Next::Link),
         }
     }
 
-    /// Takes a circuit down: ends are told, the table forgets it.
+    /// Takes a circuit down: its ends are told, and the tables forget it.
     pub(crate) fn unroute(&self, id: &str) {
         let removed = shard(&self.circuits, id).write().remove(id);
         let Some(circuit) = removed else { return };
@@ -217,7 +218,7 @@ impl Forwarder {
         }
     }
 
-    /// Takes a circuit down once it is quiet: true if that is done.
+    /// Takes a circuit down once it has been quiet for this long: true if it was taken down.
     pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> bool {
         let Some(circuit) = self.circuit(id) else { return true };
         let is_end = |address: &Arc<str>| {
@@ -231,8 +232,8 @@ impl Forwarder {
         true
     }
 
-    /// An end on this router has nothing more to do. It stays until its circuit is unrouted: it
-    /// goes on acknowledging what comes late, so that the other end can finish too.
+    /// An end on this router has nothing more to do. It stays until its circuit is unrouted, and
+    /// goes on acknowledging late payloads, so that the other end can finish too.
     pub(crate) fn end_finished(
         &self,
         circuit: &Circuit,
@@ -257,8 +258,9 @@ impl Forwarder {
         self.tell_end(circuit, address, role);
     }
 
-    /// Tells the controller that a circuit ended at this address. Where no route stands, nothing
-    /// is told: a route that is being set up fails for it, and another attempt may do better.
+    /// Tells the controller that a circuit ended at this address. Without a complete route nothing
+    /// is told: a route that is being set up fails because of the end, and another attempt may
+    /// succeed.
     fn tell_end(&self, circuit: &Circuit, address: &str, role: End) {
         if !circuit.has_ended() && circuit.next(address).is_some() {
             self.control.circuit_ended(&circuit.owner, &circuit.id, role);
@@ -278,7 +280,7 @@ impl Forwarder {
             .collect()
     }
 
-    /// Writes what circuits carried since the last time into the book.
+    /// Writes the bytes that circuits carried since the last call into the book.
     pub(crate) fn settle(&self) {
         for shard in &self.circuits {
             let circuits: Vec<Arc<Circuit>> = shard.read().values().cloned().collect();
@@ -288,7 +290,7 @@ impl Forwarder {
         }
     }
 
-    /// Looks at the ends on this router: what is unacknowledged, and whose window is full.
+    /// Measures the ends on this router: unacknowledged bytes, and full windows.
     pub(crate) fn look_at_ends(&self) {
         let mut all = Outstanding::default();
         for shard in &self.destinations {
@@ -311,7 +313,7 @@ impl Forwarder {
         (circuits, ends)
     }
 
-    /// An end that was registered is given up; another one under its name stays.
+    /// Removes a destination that `is` recognises; another one under its address stays.
     fn withdraw(&self, address: &str, is: impl Fn(&Destination) -> bool) {
         let mut shard = shard(&self.destinations, address).write();
         if shard.get(address).is_some_and(is) {
@@ -319,8 +321,8 @@ impl Forwarder {
         }
     }
 
-    /// An end that was dialed for a route that could not be set up goes away: the host is told,
-    /// the controller hears of the route.
+    /// Ends a destination that was dialed for a route which could not be set up. The host is told;
+    /// the controller learns of the route's failure instead.
     pub(crate) fn give_up(&self, address: &str) {
         if let Some(end) = self.take_destination(address) {
             end.withdrawn();
@@ -335,8 +337,8 @@ impl Forwarder {
         at.iter()
             .filter_map(|address| {
                 let mut shard = shard(&self.destinations, address).write();
-                // Another circuit's end can only be there under a name of this one by mistake of a
-                // controller; it stays.
+                // Another circuit's end can only be registered under an address of this circuit by
+                // a mistake of a controller; such an end stays.
                 let is_own =
                     |end: &Destination| end.circuit().is_some_and(|of| Arc::ptr_eq(of, circuit));
                 let own = shard.get(address).is_some_and(is_own);

@@ -1,4 +1,4 @@
-//! What a connection writes next: the flows that have something, served fairly.
+//! The messages that a connection writes next: flows that have something, served in turn.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,7 +12,7 @@ use crate::bindings::edge::Nudge;
 
 /// The connections to one neighbour.
 pub(crate) type Outlet = weft_circuit::Outlet<FlowRef>;
-/// Serves one of them.
+/// The side of an outlet that serves one of its connections.
 pub(crate) type DataOutbox = weft_circuit::DataOutbox<FlowRef>;
 
 /// One direction of a circuit that ends at, or passes through, a connection.
@@ -20,12 +20,12 @@ pub(crate) type DataOutbox = weft_circuit::DataOutbox<FlowRef>;
 pub(crate) enum FlowRef {
     /// Payloads and acks for an SDK with flow control of its own.
     Sdk(Arc<SdkCircuit>),
-    /// Payloads and acks that an end here sends to such an SDK or to another router, in one of its
-    /// listings.
+    /// Payloads and acks that an end here sends to such an SDK or to another router, with the
+    /// number of its listing.
     Fabric(Arc<LocalEnd>, u32),
     /// Data that an end here delivers to an SDK without flow control of its own.
     App(Arc<LocalEnd>),
-    /// What passes on to another router, in one of its listings.
+    /// Messages that pass on to another router, with the number of the hop's listing.
     Hop(Arc<Hop>, u32),
 }
 
@@ -56,7 +56,7 @@ impl Flow for FlowRef {
         match self {
             Self::Fabric(end, listing) => end.unlisted(class, *listing),
             Self::Hop(hop, listing) => hop.unlisted(*listing, class),
-            // Their connection carried them, and they end with it.
+            // These flows end with their connection.
             Self::Sdk(_) | Self::App(_) => {}
         }
     }
@@ -68,14 +68,14 @@ impl HopFlow for FlowRef {
     }
 }
 
-/// Serves the connection to an SDK: no more than a native SDK has room for, and counted.
+/// Serves the connection to an SDK. A native SDK is sent no more than it has room for.
 pub(crate) struct SdkOutbox {
     data: DataOutbox,
     nudge: Option<Arc<Nudge>>,
 }
 
 impl SdkOutbox {
-    /// Serves `data`; `nudge` counts what is written to an SDK that needs that.
+    /// Serves `data`; `nudge` counts the messages written to an SDK that needs reminding.
     pub(crate) fn new(data: DataOutbox, nudge: Option<Arc<Nudge>>) -> Self {
         Self { data, nudge }
     }
@@ -109,6 +109,6 @@ impl Outbox for SdkOutbox {
         }
     }
 
-    // What was taken and not written is lost with the connection: it carries the ends of all its
-    // circuits, which end with it.
+    // Messages that were taken and not written are lost with the connection: the ends of all its
+    // circuits end with it.
 }

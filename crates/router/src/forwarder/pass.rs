@@ -1,4 +1,4 @@
-//! A message of a circuit goes on: to an end here, to an SDK, or to another router.
+//! The next step of a message of a circuit: to an end here, to an SDK, or to another router.
 
 use weft_metrics::usage::Way;
 use weft_wire::{
@@ -12,14 +12,14 @@ use super::{
     circuit::{Circuit, Next},
 };
 
-/// What is read of a message that goes on, once.
+/// The parts of a message's headers that forwarding needs, read once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    /// Acks and control messages are of one class.
+    /// The class; acks and control messages share one.
     pub(super) class: Class,
-    /// Of a payload.
+    /// The sequence number of a payload.
     pub(super) sequence: i32,
-    /// It has headers that stay behind.
+    /// True if the message has headers that are not passed on.
     pub(super) strip: bool,
 }
 
@@ -29,7 +29,7 @@ impl Head {
         Ok(Self::seen(message.content_type, &View::of(message)?))
     }
 
-    /// The same of one that was looked at.
+    /// Reads a message of a circuit whose headers were parsed already.
     pub(super) fn seen(content_type: i32, view: &View<'_>) -> Self {
         let is_payload = content_type == payload::content_type::PAYLOAD;
         let class = if is_payload { Class::Payload } else { Class::Ack };
@@ -38,8 +38,8 @@ impl Head {
 }
 
 impl Forwarder {
-    /// Gives a message to whoever comes next. What this router answers itself goes `back` to where
-    /// the message came from.
+    /// Gives a message to its next place. An answer of this router itself goes to `back`, where the
+    /// message came from.
     pub(super) fn pass(
         &self,
         circuit: &Circuit,
@@ -70,7 +70,7 @@ impl Forwarder {
                     payload::content_type::ACK => {
                         AckList::from_message(&message).map(|ack| end.on_ack(&ack))
                     }
-                    // Route tracing ends at an end of this router, which does not answer it.
+                    // Route tracing ends at an end of this router, which does not answer.
                     _ => Ok(()),
                 };
                 if let Err(problem) = taken {
@@ -80,7 +80,7 @@ impl Forwarder {
         }
     }
 
-    /// Counts this router as a hop of a traced route. The answer, if the count ends here
+    /// Counts this router as a hop of a traced route. Returns the answer if the count ends here
     /// (docs/protocol/data-plane.md 9).
     fn count_hop(&self, message: &mut Message) -> Option<Message> {
         let asked = Control::from_message(message).ok()?;
@@ -102,7 +102,7 @@ impl Forwarder {
         Some(answer.to_message())
     }
 
-    /// A message of a circuit does not follow its encoding.
+    /// Drops a message of a circuit that does not follow its encoding.
     pub(super) fn drop_bad(&self, circuit: &Circuit, problem: &dyn std::fmt::Display) {
         self.drops().malformed();
         tracing::debug!(circuit = %circuit.id, %problem, "dropped a message of a circuit");

@@ -1,7 +1,7 @@
-//! What controllers are told of circuits now and then: those without a way on, those that are idle.
+//! Periodic reports to controllers: circuits whose payloads have no next place, and idle circuits.
 //!
-//! A controller answers for circuits that it does not know by unrouting them: that is how leftovers
-//! of lost messages are cleaned up (docs/protocol/data-plane.md 8.3 and 8.4).
+//! A controller answers for circuits that it does not know by unrouting them. That cleans up after lost
+//! messages (docs/protocol/data-plane.md 8.3 and 8.4).
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,28 +10,28 @@ use tokio_util::sync::CancellationToken;
 use super::{Circuit, Forwarder, TOMBSTONE};
 use crate::seam::{ControllerId, Dropped};
 
-/// Most circuits without a way on that are remembered for one report.
+/// Most circuits without a next place that are remembered for one report.
 const MAX_FAULTS: usize = 10_000;
 
 /// Most circuits in one message to a controller.
 const FAULTS_AT_ONCE: usize = 1_000;
 
-/// How often the log says what was dropped.
+/// How often the log names the counts of dropped messages.
 const DROPS_LOGGED: Duration = Duration::from_secs(60);
 
-/// How often controllers are told.
+/// The intervals of the reports to controllers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportIntervals {
-    /// Of circuits without a way on; zero is never.
+    /// The interval for circuits without a next place; zero is never.
     pub(crate) faults: Duration,
-    /// Of idle circuits; zero is never.
+    /// The interval for idle circuits; zero is never.
     pub(crate) idle: Duration,
-    /// After how long a circuit counts as idle.
+    /// The time after which a circuit counts as idle.
     pub(crate) idle_after: Duration,
 }
 
 impl Forwarder {
-    /// A payload of this circuit has no way on.
+    /// Notes that a payload of this circuit has no next place.
     pub(crate) fn no_way_on(&self, circuit: &Arc<Circuit>) {
         self.drops.no_way();
         let buried =
@@ -45,7 +45,7 @@ impl Forwarder {
         }
     }
 
-    /// A message came over a link for a circuit that is not known here.
+    /// Notes that a message for a circuit unknown here came over a link.
     pub(super) fn unknown_circuit(&self, id: &str) {
         self.drops.no_way();
         if self.tombstones.lock().get(id).is_some_and(|at| at.elapsed() < TOMBSTONE) {
@@ -79,7 +79,7 @@ impl Forwarder {
         }
     }
 
-    /// Says what was thrown away since the last time, if anything was.
+    /// Logs the messages dropped since the last time, if there are any.
     fn log_drops(&self, logged: &mut Dropped) {
         let seen = self.drops.seen();
         if seen != *logged {

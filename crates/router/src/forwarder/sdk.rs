@@ -1,12 +1,13 @@
-//! The end of a circuit whose flow control lies with an SDK: this router only forwards.
+//! The end of a circuit at an SDK with flow control of its own: this router only forwards.
 //!
 //! ```text
 //!  other end -> push -> TransitQueue -> pull (SDK connection's task) -> SDK
 //!  SDK -> forward -> other end
 //! ```
 //!
-//! What is queued for the SDK is bounded by its connection's budget; what exceeds it is dropped
-//! and sent again by the other end (docs/protocol/sdk.md 13, docs/protocol/data-plane.md 10).
+//! The queue for the SDK is bounded by the budget of its connection; payloads beyond that are
+//! dropped, and the other end sends them again (docs/protocol/sdk.md 13,
+//! docs/protocol/data-plane.md 10).
 
 use std::sync::{
     Arc, Weak,
@@ -32,7 +33,7 @@ use super::{
 };
 use crate::seam;
 
-/// Headers that an SDK's message brings and that stay here.
+/// Headers of an SDK's message that are not passed on.
 const STRIP: [i32; 5] = {
     let [reply_for, heartbeat, answered, raw] = NOT_FORWARDED;
     [header::CONN_ID, reply_for, heartbeat, answered, raw]
@@ -51,7 +52,8 @@ pub(crate) struct SdkCircuit {
     next: Cached,
     seat: Seat,
     tally: Tally,
-    /// The SDK knows of the connection: until then it is told nothing. Set under the lock.
+    /// True once the SDK knows of the connection; nothing is sent to it before that. Set under the
+    /// lock.
     begun: AtomicBool,
     queue: Mutex<Queue>,
 }
@@ -61,18 +63,18 @@ struct Queue {
     listed_ack: bool,
     listed_payload: bool,
     end: Ending,
-    /// What is to be listed once the SDK knows of the connection; none is the circuit itself.
+    /// Flows to be listed once the SDK knows of the connection; `None` is the circuit itself.
     waiting: Vec<(Class, Option<FlowRef>)>,
 }
 
-/// How far the end of the circuit has come.
+/// How far the end of the circuit has come at the SDK.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// It is up.
+    /// The circuit is up.
     Not,
-    /// The SDK is told once what waits has gone.
+    /// The SDK is sent the end once its queue is empty.
     Telling,
-    /// The SDK knows.
+    /// The SDK has been sent the end.
     Told,
 }
 
@@ -113,7 +115,8 @@ impl SdkCircuit {
         this
     }
 
-    /// The SDK knows of the connection: it is told what comes, and what has come meanwhile.
+    /// The SDK knows of the connection: it is sent the messages that came meanwhile and those to
+    /// come.
     pub(crate) fn begin(&self) {
         let waiting = {
             let mut queue = self.queue.lock();
@@ -129,7 +132,7 @@ impl SdkCircuit {
         &self.circuit
     }
 
-    /// Which end of the circuit it is.
+    /// Whether this end is the initiator's or the terminator's.
     pub(crate) fn role(&self) -> seam::End {
         self.role
     }
@@ -144,24 +147,24 @@ impl SdkCircuit {
         self.list_flow(class, Some(FlowRef::Fabric(end, listing)));
     }
 
-    /// What it was served of payloads.
+    /// Time and bytes that the connection has served for payloads of this circuit.
     pub(super) fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Makes a message of the circuit one of this SDK's connection.
+    /// Rewrites a message of the circuit for the SDK's connection id.
     pub(crate) fn address_to_sdk(&self, message: &mut Message) {
         message.headers.set_u32(header::CONN_ID, self.conn_id);
     }
 
-    /// A payload, ack or control message from the SDK goes on its way.
+    /// Passes on a payload, an ack or a control message from the SDK.
     pub(crate) fn forward(&self, mut message: Message) {
         if self.circuit.has_ended() {
             return;
         }
         let find = || self.forwarder.next_of(&self.circuit, &self.address);
         let Some(next) = self.next.get(&self.circuit, find) else {
-            // Of one that was taken away the circuit may live on.
+            // An SDK whose end was taken away may send for a circuit that goes on without it.
             if !self.is_closed() {
                 self.forwarder.no_way_on(&self.circuit);
             }
@@ -180,7 +183,7 @@ impl SdkCircuit {
         }
     }
 
-    /// So much came from the SDK.
+    /// Counts bytes that came from the SDK.
     fn came(&self, bytes: usize) {
         let measures = self.forwarder.measures();
         let (flow, way) = match self.role {
@@ -191,7 +194,7 @@ impl SdkCircuit {
         self.circuit.carried.add(way, bytes);
     }
 
-    /// So much goes to the SDK. Under the lock.
+    /// Counts bytes that go to the SDK. Called under the lock.
     fn goes(&self, bytes: usize) {
         let measures = self.forwarder.measures();
         let (flow, way) = match self.role {
@@ -255,7 +258,7 @@ impl SdkCircuit {
         Some((message, (length + ITEM_COST) as u64))
     }
 
-    /// The route is gone: the SDK is told behind what waits for it.
+    /// The route was taken down: the SDK is sent the end after the queued messages.
     pub(crate) fn unrouted(&self) {
         let list = {
             let mut queue = self.queue.lock();
@@ -268,14 +271,14 @@ impl SdkCircuit {
         self.list(Class::Payload, list);
     }
 
-    /// The route never came to stand, or does not any more, while the circuit may have another.
+    /// The route was not completed, or is undone, while the circuit may have another one.
     pub(super) fn withdrawn(&self) {
         self.circuit.expect_close(Weak::clone(&self.owner));
         self.unrouted();
     }
 
-    /// Gives up at once what never came to stand: nobody is told, neither the SDK nor the
-    /// controller, and nobody finds it any more.
+    /// Drops an end whose circuit was never completed: neither the SDK nor the controller is told,
+    /// and the address is removed.
     pub(crate) fn discard(&self) {
         let is_this = |known: &Destination| match known {
             Destination::Sdk(end) => std::ptr::eq(&**end, self),
@@ -285,18 +288,18 @@ impl SdkCircuit {
         self.queue.lock().end = Ending::Told;
     }
 
-    /// Nothing more is taken for the SDK.
+    /// True if nothing more is accepted for the SDK.
     pub(super) fn is_closed(&self) -> bool {
         self.queue.lock().end != Ending::Not
     }
 
-    /// The SDK ended the circuit, or its connection is gone: nobody is to be told there.
+    /// The SDK ended the circuit, or its connection is gone: the SDK is sent nothing more.
     pub(crate) fn ended_by_sdk(&self) {
         self.queue.lock().end = Ending::Told;
         self.end_here();
     }
 
-    /// This side ends the circuit: the other end and the controller are told.
+    /// This router ends the circuit: the other end and the controller are told.
     pub(crate) fn end_here(&self) {
         self.forwarder.sdk_ended(&self.circuit, &self.address, self.role);
     }
@@ -333,7 +336,7 @@ impl Queue {
         }
     }
 
-    /// True if the flow was not listed before.
+    /// Lists the circuit for a class. True if it was not listed before.
     fn list(&mut self, class: Class) -> bool {
         !std::mem::replace(self.listed(class), true)
     }

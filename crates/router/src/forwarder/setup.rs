@@ -1,27 +1,28 @@
 //! Routes that are being set up.
 //!
-//! A controller that hears nothing in time tries again: with the same circuit id, often at the same
-//! router, and while the attempt before is still under way there. All attempts share the circuit,
-//! and the newest is the one that counts: it takes away what older ones left behind, and one that
-//! finishes after it is refused. A reroute is no attempt: it changes a circuit that is up.
+//! A controller that gets no answer in time tries again: with the same circuit id, often at the
+//! same router, and while the earlier attempt is still under way there. All attempts share the
+//! circuit, and the newest one counts: it removes what older attempts set up, and an older attempt
+//! that finishes later is refused. A reroute is no attempt: it changes a circuit that is up.
 
 use std::sync::Arc;
 
 use super::{Circuit, Forwarder, Way, circuit::Ways, shard};
 use crate::seam::{ControllerId, Forward, ForwardKind, RouteErrorCode, RouteFailure};
 
-/// A route that is being set up. With the last of them a circuit without a route is forgotten.
+/// A route that is being set up. A circuit without a route is forgotten when its last `SetUp` is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct SetUp {
     forwarder: Arc<Forwarder>,
     circuit: Arc<Circuit>,
-    /// Which attempt it is; none if it is a reroute.
+    /// The number of the attempt; `None` for a reroute.
     attempt: Option<u32>,
 }
 
 impl Forwarder {
-    /// Begins to set up a route of the circuit of this id, which is made if it is not known. What
-    /// older attempts set up goes.
+    /// Begins to set up a route of the circuit of this id, which is made if it is unknown. The ways
+    /// of older attempts are removed.
     pub(crate) fn set_up(
         self: &Arc<Self>,
         id: &str,
@@ -98,12 +99,13 @@ impl SetUp {
         self.forwarder.goes_over(&self.circuit, &links_before);
         self.follow_links();
         if self.circuit.has_ended() {
-            // It was unrouted meanwhile.
+            // The circuit was unrouted meanwhile.
             self.undo(before);
             self.circuit.close_hops();
             return Err(failed("the circuit was unrouted while its route was set up"));
         }
-        // Until now nobody was told of the end of an end. A reroute serves also ends that drain.
+        // The controller has not been told yet of an end that had closed before. A reroute also
+        // serves ends that drain.
         let end_of = |way: &Way| self.forwarder.destination(&way.destination);
         let is_new = self.attempt.is_some();
         if is_new && ways.iter().filter_map(end_of).any(|end| end.is_closed()) {
@@ -118,7 +120,7 @@ impl SetUp {
         Ok(())
     }
 
-    /// A link that came back while the route was set up did not know of the circuit yet.
+    /// Lists the circuit at links that came back while the route was set up.
     fn follow_links(&self) {
         for id in self.circuit.links() {
             let link = self.forwarder.link(&id);
@@ -137,7 +139,7 @@ impl SetUp {
 
 impl Drop for SetUp {
     fn drop(&mut self) {
-        // Others begin under this lock: none is missed.
+        // Other attempts begin under this lock, so that none is missed.
         let mut shard = shard(&self.forwarder.circuits, &self.circuit.id).write();
         let is_unused = self.circuit.is_unused_after_set_up();
         let known = || shard.get(&self.circuit.id);

@@ -1,4 +1,4 @@
-//! Ends without connections: what they ask of the clock.
+//! Ends of circuits without connections, and the deadlines that they set.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::seam::{
     RouteFailure, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 
-/// A controller that only listens: to the circuits that ended.
+/// A controller that only notes which circuits ended.
 #[derive(Default)]
 struct Listener(Mutex<Vec<String>>);
 
@@ -66,7 +66,7 @@ impl ConnOwner for NoOwner {
     fn backlog(&self, _: bool) {}
 }
 
-/// What the clock was asked for.
+/// The deadlines that ends have set.
 type Armed = UnboundedReceiver<(Instant, std::sync::Weak<LocalEnd>)>;
 
 /// Begins an attempt to set a circuit up.
@@ -112,14 +112,15 @@ fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Ar
     (dialer, host, armed)
 }
 
-/// Brings what the dialer may send now to the other end.
+/// Passes the payloads that the dialer may send now to the other end.
 pub(crate) fn pass(dialer: &mut XgEnd, host: &LocalEnd) {
     while let Some(segment) = dialer.poll_transmit(Instant::now()) {
         host.on_segment(segment);
     }
 }
 
-/// Lets the held end of direction become due, as the clock would: how often it was asked.
+/// Lets the held end of direction become due, as the timer would. Returns how often a deadline was
+/// set for it.
 fn let_it_become_due(host: &LocalEnd, armed: &mut Armed) -> usize {
     let mut asked = 0;
     while let Ok((at, _)) = armed.try_recv() {
@@ -143,14 +144,14 @@ fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
     pass(&mut dialer, &host);
     assert!(host.pull_app().is_some_and(|(message, _)| &message.body[..] == b"hello"));
     assert!(host.pull_app().is_none(), "the end of direction waits for a close");
-    // From here on the connection takes nothing, however long that lasts.
+    // From here on the connection writes nothing, for any length of time.
     assert_eq!(let_it_become_due(&host, &mut armed), 1);
     assert_eq!(let_it_become_due(&host, &mut armed), 0);
-    // When it does again the end is told.
+    // When the connection writes again, the end is told.
     assert!(host.pull_app().is_some());
     assert!(host.pull_app().is_none());
     assert_eq!(let_it_become_due(&host, &mut armed), 0);
-    // The close behind it asks once more, and is told then.
+    // The close behind the data sets one more deadline, and is sent then.
     dialer.abort();
     pass(&mut dialer, &host);
     assert!(host.pull_app().is_none(), "the close waits");
@@ -163,7 +164,7 @@ fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
 #[test]
 fn an_end_has_one_deadline_under_way_however_often_it_moves() {
     let (mut dialer, host, mut armed) = behind_a_full_connection(Duration::from_secs(60));
-    // At first it waits for the start of the circuit, then for a close that comes much sooner.
+    // The end waits first for the start of the circuit, then for a close that is due much sooner.
     host.begin();
     dialer.write("hello".into()).unwrap();
     dialer.finish(Instant::now());
@@ -206,7 +207,7 @@ fn an_sdk_with_flow_control_hears_nothing_before_it_knows_of_the_connection_eith
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
     let (circuit, role) = (Arc::clone(set_up.circuit()), End::Initiator);
     let sdk = SdkCircuit::start(&forwarder, circuit, "in", role, 1, Arc::clone(&outlet), owner);
-    // The end of the host has a last payload for it; then the route goes.
+    // The host's end has a last payload for the dialer; then the route is removed.
     host.abort();
     sdk.unrouted();
     outbox.notice();
@@ -234,7 +235,7 @@ fn what_becomes_ready_is_written_only_after_it_was_noticed() {
     assert!(outbox.pull(Instant::now()).is_some_and(|message| &message.body[..] == b"hello"));
 }
 
-/// A forwarder, and what its controller hears.
+/// A forwarder, and the reports that its controller receives.
 fn heard() -> (Arc<Forwarder>, Arc<Listener>) {
     let (control, (timers, _)) = (Arc::<Listener>::default(), Timers::observed());
     (Forwarder::new(Arc::clone(&control) as Arc<dyn Control>, timers, Budget::unlimited()), control)
@@ -341,7 +342,7 @@ fn an_attempt_takes_away_what_older_ones_left() {
     drop(second);
     assert_eq!(forwarder.counts(), (1, 1));
     assert_eq!(*control.0.lock(), [""; 0]);
-    // A reroute is no attempt.
+    // A reroute is not counted as an attempt.
     let reroute = forwarder.set_up("circuit", &"ctrl".into(), None).unwrap();
     reroute.route(&hops("in1", "out1")).unwrap();
     drop(reroute);
@@ -364,7 +365,7 @@ fn an_end_that_is_over_before_its_route_stands_fails_the_route_alone() {
     second.route(&hops("in1", "out1")).unwrap();
     end.abort();
     assert_eq!(*control.0.lock(), ["circuit"]);
-    // What drains may still be led another way.
+    // A circuit that drains may still be rerouted.
     let reroute = forwarder.set_up("circuit", &"ctrl".into(), None).unwrap();
     reroute.route(&hops("in1", "out1")).unwrap();
 }
@@ -414,7 +415,7 @@ fn a_circuit_that_takes_nothing_of_an_old_sdk_is_ended_for_the_others() {
     let late = Instant::now() + Duration::from_secs(31);
     let mut ended = 0;
     while let Ok((at, _)) = armed.try_recv() {
-        // The start of the circuit is waited for for longer.
+        // The deadline for the start of the circuit is later.
         if at < late {
             sdk.on_timer(at, late);
             ended += 1;
@@ -429,7 +430,7 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     let (timers, mut armed) = Timers::observed();
     let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
     let set_up = attempt(&forwarder, 0).unwrap();
-    // All of it fits the windows.
+    // All of the data fits into the windows.
     let most = 1 << 30;
     let wide = Options {
         tx_start_size: most,
@@ -448,7 +449,7 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     for _ in 0..PAYLOADS {
         dialer.write("x".into()).unwrap();
     }
-    // Only now is there a way.
+    // Only now the circuit has a route.
     set_up.route(&hops("in", "out")).unwrap();
     host.begin();
     dialer.begin();
@@ -459,7 +460,7 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
             turns += 1;
         }
     }
-    // The clock does the rest, as far as it may in each of its turns.
+    // The timer does the rest, a limited part in each of its turns.
     assert!((4..40).contains(&turns), "{turns}");
     let read = std::iter::from_fn(|| host.read().now_or_never()).count();
     assert_eq!(read, PAYLOADS);

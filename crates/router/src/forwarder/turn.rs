@@ -1,25 +1,26 @@
-//! Work that many may ask for and one at a time does.
+//! Work that any thread may ask for and one thread at a time does.
 //!
-//! Two ends on this router change hands of payloads and acks on whatever thread a change happens.
-//! Were two threads to do that at once, an ack could arrive behind a newer one: the sender would
-//! take the receiver's buffer for full that has been emptied, and wait.
+//! Two ends on this router exchange payloads and acks on the thread that changed one of them. If two
+//! threads did that at once, an ack could arrive after a newer one: the sender would take the
+//! receiver's buffer for full although it has been emptied, and would wait.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Nobody does it.
+/// No thread does the work.
 const IDLE: u8 = 0;
-/// Somebody does it.
+/// A thread does the work.
 const BUSY: u8 = 1;
-/// Somebody does it, and was asked to do it again.
+/// A thread does the work, and has been asked to do it again.
 const AGAIN: u8 = 2;
 
-/// Whose turn it is.
+/// The state of the work.
 #[derive(Debug, Default)]
 pub(super) struct Turn(AtomicU8);
 
 impl Turn {
-    /// Does the work, unless somebody does: they do it again then, after all that led to this call.
-    /// The work says whether it is done. False if it is not: whoever called sees to the rest.
+    /// Does the work, unless another thread does: that thread then does it again, after everything
+    /// that led to this call. `work` answers whether it is done. False if it is not: the caller has
+    /// to see to the rest.
     #[must_use]
     pub(super) fn take(&self, mut work: impl FnMut() -> bool) -> bool {
         if !self.begins() {
@@ -41,7 +42,7 @@ impl Turn {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) == Ok(IDLE)
     }
 
-    /// False if it is to be done again.
+    /// Ends the turn. False if the work has to be done again.
     fn ends(&self) -> bool {
         let ended =
             self.0.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok();
@@ -76,7 +77,8 @@ mod tests {
             })
         };
         assert!(once(true));
-        // Who has enough leaves it to others, whatever was asked for meanwhile.
+        // A thread that has done enough leaves the work to others, whatever was asked for
+        // meanwhile.
         assert!(!once(false) && once(true));
         assert_eq!(done, 6);
     }

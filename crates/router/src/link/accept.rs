@@ -1,8 +1,9 @@
 //! Links that other routers open (docs/protocol/data-plane.md 3.4 to 3.7).
 //!
-//! Who opens a link is whom the leaf of its certificates proves: the leaf must lead to an authority
-//! of this router's identity, and a controller must know it as that router's. While no controller
-//! can be asked, a router is let in that a controller confirmed within a day, with the same leaf.
+//! The identity of a router that opens a link is that of its leaf certificate. The leaf must lead to an
+//! authority of this router's identity, and a controller must confirm it as that router's. While no
+//! controller can be asked, a router is accepted that a controller has confirmed within a day, with the
+//! same leaf.
 
 use std::{
     collections::HashMap,
@@ -27,24 +28,24 @@ use weft_wire::{
 use super::{Links, Opened};
 use crate::{authority::leads_to_authority, seam::Unverified};
 
-/// How long a controller's word about a router holds while none can be asked.
+/// How long the confirmation of a router is valid while no controller can be asked.
 const CONFIRMED: Duration = Duration::from_secs(24 * 3600);
 /// Most routers whose confirmation is remembered.
 const MAX_CONFIRMED: usize = 100_000;
-/// How long the first half of a split link waits for the other.
+/// How long the first half of a split link waits for the second.
 const HALF: Duration = Duration::from_secs(30);
 /// Most bytes of an id or a name in a hello.
 const MAX_NAME: usize = 256;
-/// Most halves that wait.
+/// Most first halves that wait.
 const MAX_HALVES: usize = 1024;
-/// Most halves of one router that wait.
+/// Most first halves of one router that wait.
 const MAX_HALVES_OF_ONE: usize = 16;
-/// How long a controller may take to confirm a router.
+/// Longest wait for a controller's confirmation of a router.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same of a router that a controller confirmed within [`CONFIRMED`].
+/// The longest wait if a controller has confirmed the router within [`CONFIRMED`].
 const PATIENCE_IF_KNOWN: Duration = Duration::from_secs(2);
 
-/// Routers that controllers confirmed, with the fingerprint of their leaf.
+/// Routers that controllers have confirmed, with the fingerprints of their leaf certificates.
 #[derive(Debug, Default)]
 pub(super) struct Confirmed(Mutex<HashMap<String, (String, Instant)>>);
 
@@ -70,7 +71,7 @@ impl Confirmed {
     }
 }
 
-/// Hellos that were refused because of what they said of themselves.
+/// Counts hellos that were refused because of their content.
 #[derive(Debug, Default)]
 pub(super) struct Refused(AtomicU64);
 
@@ -84,15 +85,15 @@ impl Refused {
     }
 }
 
-/// The door of one listener.
+/// Admits routers at one listener.
 pub(super) struct LinkGate {
     pub(super) links: Weak<Links>,
     /// Protocol of the listener.
     pub(super) protocol: String,
-    /// Its name in the key of links.
+    /// The listener's name in the key of links.
     pub(super) binding: String,
     pub(super) write_timeout: Option<Duration>,
-    /// First halves of split links, by what both halves share.
+    /// First halves of split links, by the key that both halves share.
     pub(super) halves: Arc<Mutex<HashMap<String, Half>>>,
 }
 
@@ -130,14 +131,16 @@ impl LinkGate {
         let leaf = peer.certificates.first().ok_or("no certificate was presented")?;
         leads_to_authority(&links.identity.current(), &peer.certificates)?;
         if peer.joining.is_some() {
-            // The channel holds it to the leaf of its first connection, which was verified.
+            // The channel compares the certificate with that of its first connection, which was
+            // confirmed.
             return Ok(());
         }
         let fingerprint = weft_identity::fingerprint(leaf);
         let router = &hello.router_id;
         let known = links.confirmed.holds(router, &fingerprint, Instant::now());
         let asked = links.control.verify_router(router, &fingerprint);
-        // The dialer does not wait long; for one that a controller has confirmed its silence is no reason.
+        // The dialer does not wait long, and a router that a controller has confirmed is accepted without
+        // an answer.
         let patience = if known { PATIENCE_IF_KNOWN } else { PATIENCE };
         let answer = tokio::time::timeout(patience, asked).await;
         let silent = || Unverified::NotAsked(format!("no answer within {patience:?}"));
@@ -152,7 +155,11 @@ impl LinkGate {
             }
             Err(Unverified::NotAsked(reason)) => {
                 if links.confirmed.holds(router, &fingerprint, Instant::now()) {
-                    tracing::info!(%router, "link accepted on the word of a controller of earlier");
+                    tracing::info!(
+                        %router,
+                        "link accepted: a controller confirmed the router within a day, and none \
+                         can be asked now"
+                    );
                     return Ok(());
                 }
                 Err(format!("no controller could be asked about router {router}: {reason}"))
@@ -160,7 +167,7 @@ impl LinkGate {
         }
     }
 
-    /// The other half of a split link, if it waits; else this one does.
+    /// Returns this half with the other one, if that waits; otherwise this half waits.
     fn join(&self, half: Half) -> Option<(Half, Half)> {
         let mut halves = self.halves.lock();
         halves.retain(|_, half| half.since.elapsed() < HALF);
@@ -178,7 +185,10 @@ impl LinkGate {
             && other.hello.router_id == half.hello.router_id
             && other.hello.iteration == half.hello.iteration;
         if !same || other.part == half.part {
-            tracing::warn!(router = %half.hello.router_id, "the halves of a split link do not match");
+            tracing::warn!(
+                router = %half.hello.router_id,
+                "the two connections of a split link do not match; both are closed"
+            );
             return None;
         }
         Some(if half.part == SplitPart::Payload { (half, other) } else { (other, half) })

@@ -27,14 +27,14 @@ pub(super) enum NotOpened {
     NoDialer,
 }
 
-/// Which form of a link a router of a release understands.
+/// The forms of a link; the release of a router decides which one it understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Several connections in a group.
+    /// A group of several connections.
     Grouped,
-    /// One for payloads, one for acks.
+    /// One connection for payloads, one for acks.
     Split,
-    /// One.
+    /// One connection.
     Single,
 }
 
@@ -94,7 +94,7 @@ impl Links {
         })
     }
 
-    /// One channel of it.
+    /// Dials one channel of a link.
     async fn one(
         &self,
         target: &Dial,

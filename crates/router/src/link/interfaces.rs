@@ -10,7 +10,7 @@ fn interface_of(address: IpAddr) -> Option<String> {
     all.into_iter().find(|one| one.ip() == address).map(|one| one.name)
 }
 
-/// What the key of a link calls a listener; empty if no interface has its address.
+/// The name of a listener in the key of a link; empty if no interface has its address.
 pub(super) fn listener_binding(listener: &LinkListener) -> String {
     if let Some(name) = &listener.bind_interface {
         return name.clone();
@@ -19,8 +19,8 @@ pub(super) fn listener_binding(listener: &LinkListener) -> String {
     address.filter(|address| !address.is_unspecified()).and_then(interface_of).unwrap_or_default()
 }
 
-/// What keys call each of the dialers. The only dialer takes the name of the only listener, so that
-/// a link looks alike from both sides (docs/protocol/data-plane.md 2.2).
+/// The name of each dialer in the key of a link. The only dialer takes the name of the only
+/// listener, so that a link has the same key on both sides (docs/protocol/data-plane.md 2.2).
 pub(super) fn dialer_bindings(config: &LinkConfig) -> Vec<String> {
     if let ([dialer], [listener]) = (config.dialers.as_slice(), config.listeners.as_slice())
         && dialer.bind.is_none()
@@ -34,14 +34,14 @@ pub(super) fn dialer_bindings(config: &LinkConfig) -> Vec<String> {
     config.dialers.iter().map(|one| one.bind.as_ref().map(name).unwrap_or_default()).collect()
 }
 
-/// The address to dial from: `bind` is one, or the name of an interface.
+/// The address to dial from; `bind` is an address, or the name of an interface.
 pub(crate) fn address_of(bind: &str) -> Option<IpAddr> {
     if let Ok(address) = bind.parse() {
         return Some(address);
     }
     let mut all: Vec<_> =
         if_addrs::get_if_addrs().ok()?.into_iter().filter(|one| one.name == bind).collect();
-    // Routers are more often reached over IPv4.
+    // IPv4 addresses first, because more routers are reached over IPv4.
     all.sort_by_key(|one| one.ip().is_ipv6());
     all.first().map(if_addrs::Interface::ip)
 }

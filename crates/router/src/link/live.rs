@@ -1,4 +1,4 @@
-//! A link that stands: its channels, what is measured of it, what controllers are told of it.
+//! An open link: its channels, its measurements, and its reports to controllers.
 
 use std::{
     sync::{
@@ -29,10 +29,11 @@ use crate::{
     seam::{LinkConnection, LinkLatency, LinkReport},
 };
 
-/// A link whose peer answers no heartbeat for so long is told of as one to be avoided.
+/// A link whose peer leaves heartbeats unanswered for this long is reported with a latency that
+/// makes paths avoid it.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
-/// A link that stands.
+/// An open link.
 pub(super) struct LiveLink {
     pub(super) number: u64,
     pub(super) key: String,
@@ -42,9 +43,9 @@ pub(super) struct LiveLink {
     pub(super) protocol: String,
     /// The address that was dialed; empty if the peer dialed.
     pub(super) address: String,
-    /// One, or two of a split link.
+    /// One channel, or the two of a split link.
     channels: Mutex<Vec<(Option<SplitPart>, ChannelHandle)>>,
-    /// How often its connections were another set, from 1.
+    /// The number of changes of its connections, from 1.
     state: AtomicU32,
     latency: Mutex<Latency>,
     pub(super) measures: LinkMeasures,
@@ -52,7 +53,7 @@ pub(super) struct LiveLink {
     pub(super) links: Weak<Links>,
 }
 
-/// Round trips since they were told last.
+/// Round trips since the last report.
 #[derive(Debug, Default)]
 struct Latency {
     count: u64,
@@ -62,7 +63,7 @@ struct Latency {
 }
 
 impl LiveLink {
-    /// The link of what was opened, without its channels.
+    /// Makes the link of an opened connection, without its channels.
     pub(super) fn new(
         links: &Arc<Links>,
         number: u64,
@@ -87,22 +88,22 @@ impl LiveLink {
         })
     }
 
-    /// A channel of it; `part` is what it carries of a split link.
+    /// Adds a channel; `part` is its part of a split link.
     pub(super) fn add(&self, part: Option<SplitPart>, channel: ChannelHandle) {
         self.channels.lock().push((part, channel));
     }
 
-    /// What takes the messages of a channel of it.
+    /// The handler of a channel's messages.
     pub(super) fn behaviour(self: &Arc<Self>, part: Option<SplitPart>) -> Arc<dyn Behaviour> {
         Arc::new(Traffic { live: Arc::clone(self), part })
     }
 
-    /// Its first channel, over which everything can be sent.
+    /// Its first channel, which takes all kinds of messages.
     pub(super) fn channel(&self) -> Option<ChannelHandle> {
         self.channels.lock().first().map(|(_, channel)| channel.clone())
     }
 
-    /// Closes it.
+    /// Closes its channels.
     pub(super) fn close(&self, reason: &str) {
         let channels = self.channels.lock().clone();
         for (_, channel) in channels {
@@ -110,7 +111,7 @@ impl LiveLink {
         }
     }
 
-    /// A channel of it has ended. True for the first who says so.
+    /// A channel has closed. True for the first one.
     fn ended(&self) -> bool {
         !self.closed.swap(true, Ordering::AcqRel)
     }
@@ -119,7 +120,7 @@ impl LiveLink {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// A round trip was measured.
+    /// Adds a measured round trip.
     pub(super) fn measured(&self, rtt: Duration) {
         let nanos = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
         self.measures.latency.add(nanos);
@@ -130,8 +131,8 @@ impl LiveLink {
         latency.sum += u128::from(nanos);
     }
 
-    /// What was measured since the last call; of a peer that does not answer a figure that says so.
-    /// `None` if there is nothing new.
+    /// The measurements since the last call; for a peer that does not answer, a latency that makes
+    /// paths avoid the link. `None` if there is nothing new.
     pub(super) fn take_latency(&self) -> Option<LinkLatency> {
         let id = self.link.id.to_string();
         let silent = self.channel().map(|channel| channel.liveness());
@@ -149,14 +150,14 @@ impl LiveLink {
         Some(LinkLatency { id, count: latency.count, mean, min: latency.min, max: latency.max })
     }
 
-    /// Notes how long messages waited since the last look.
+    /// Records how long messages have waited since the last call.
     pub(super) fn look_at_queue(&self, now: Instant) {
         for wait in self.link.outlet.probe().take(now) {
             self.measures.queue_time.took(wait);
         }
     }
 
-    /// Its connections.
+    /// The connections of the link.
     pub(super) fn connections(&self) -> Vec<LinkConnection> {
         let channels = self.channels.lock();
         let of = |(part, channel): &(Option<SplitPart>, ChannelHandle)| {
@@ -176,7 +177,7 @@ impl LiveLink {
         channels.iter().flat_map(of).collect()
     }
 
-    /// What controllers are told of it.
+    /// The report of the link to controllers.
     pub(super) fn report(&self) -> LinkReport {
         LinkReport {
             id: self.link.id.to_string(),
@@ -189,13 +190,13 @@ impl LiveLink {
         }
     }
 
-    /// Its connections are another set than those that were told last.
+    /// Counts a change of the connections since the last report.
     pub(super) fn connections_changed(&self) {
         self.state.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// A channel of a link.
+/// Handles one channel of a link.
 struct Traffic {
     live: Arc<LiveLink>,
     part: Option<SplitPart>,
@@ -227,7 +228,7 @@ impl Behaviour for Traffic {
         if !self.live.ended() {
             return;
         }
-        // Of a split link the other half goes too.
+        // The other half of a split link is closed, too.
         self.live.close("the link is closed");
         if let Some(links) = self.live.links.upgrade() {
             links.gone(&self.live, reason);
@@ -261,7 +262,7 @@ impl Handler for FromPeer {
     }
 }
 
-/// Serves one connection, and counts what leaves over it.
+/// Serves one connection, and counts the messages that leave over it.
 struct ToPeer {
     data: DataOutbox,
     live: Arc<LiveLink>,
@@ -292,7 +293,7 @@ impl Outbox for ToPeer {
     }
 }
 
-/// Takes nothing: the router has stopped.
+/// A handler that ignores messages, for a router that has stopped.
 struct Deaf;
 
 impl Handler for Deaf {

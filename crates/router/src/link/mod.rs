@@ -7,9 +7,9 @@
 //!  controllers <── up, connections, latencies, faults, duplicates ─┘
 //! ```
 //!
-//! * [`registry`]: which links are wanted, when they are dialed, which of two with one key stays;
-//! * [`dial`], [`accept`]: how a link comes to stand;
-//! * [`live`]: a link that stands; [`interfaces`]: the names that go into keys.
+//! * [`registry`]: wanted links, the times of their dials, and the choice between two links with one key;
+//! * [`dial`], [`accept`]: the two ways to open a link;
+//! * [`live`]: an open link; [`interfaces`]: the names in keys.
 
 mod accept;
 mod dial;
@@ -52,39 +52,39 @@ use crate::{
 
 /// Bytes that may wait for one link.
 const LINK_BUDGET: u64 = 64 << 20;
-/// How often a new link is measured at once, and how long an answer may take.
+/// The number of round trips measured at once on a new link, and the longest wait for an answer.
 const FIRST_PROBES: usize = 3;
 /// See [`FIRST_PROBES`].
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most links that one router may open.
 const MAX_PER_PEER: usize = 64;
-/// How long a link goes on in whose place another one stands, for what is on its way.
+/// How long a replaced link stays open, for messages on their way.
 const REPLACED: Duration = Duration::from_secs(75);
-/// How often targets without a link are looked for.
+/// The interval at which forgotten routers are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// How links behave.
+/// The options of links.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkOptions {
-    /// What this router calls itself.
+    /// The id of this router.
     pub(crate) router_id: String,
-    /// Listeners, dialers, heartbeats at first.
+    /// Listeners, dialers and heartbeats at the start.
     pub(crate) config: LinkConfig,
     /// A proxy through which other routers are dialed.
     pub(crate) proxy: Option<HttpProxy>,
-    /// Dials at once.
+    /// Most dials at the same time.
     pub(crate) dial_workers: usize,
-    /// Dials that may wait for their turn.
+    /// Most dials that wait for their turn.
     pub(crate) dial_queue: usize,
-    /// What is asked of those who connect.
+    /// Time limit for the TLS handshake of routers that connect.
     pub(crate) handshake_timeout: Duration,
-    /// How often latency is measured beside heartbeats.
+    /// The interval of latency measurements beside heartbeats; `None` without them.
     pub(crate) probe_interval: Option<Duration>,
-    /// Links are read and written here.
+    /// The runtime that reads and writes links.
     pub(crate) data_runtime: runtime::Handle,
-    /// Everything else happens here.
+    /// The runtime of all other tasks of links.
     pub(crate) control_runtime: runtime::Handle,
-    /// Where messages are written down.
+    /// The file for traced messages.
     pub(crate) trace: Option<TraceFile>,
 }
 
@@ -92,26 +92,26 @@ pub(crate) struct LinkOptions {
 pub(crate) struct Links {
     forwarder: Arc<Forwarder>,
     control: Arc<dyn LinkControl>,
-    /// Hears of faults of links.
+    /// Takes reports of links that broke.
     faults: Arc<dyn Control>,
     identity: Arc<LiveIdentity>,
     client_tls: Arc<rustls::ClientConfig>,
     options: LinkOptions,
-    /// How links are dialed, and their heartbeats.
+    /// Dialers and heartbeats as they are now.
     setup: RwLock<Arc<LinkConfig>>,
     registry: Mutex<Registry>,
     live: Mutex<HashMap<u64, Arc<LiveLink>>>,
     numbers: AtomicU64,
-    /// Something is to be dialed.
+    /// Notified when a dial may be due.
     wake: Notify,
-    /// Dials under way.
+    /// The number of dials under way.
     dialing: AtomicUsize,
     confirmed: Confirmed,
     refused: Refused,
     stop: CancellationToken,
 }
 
-/// What the registry has to know of dialers.
+/// The dialers as the registry needs them.
 fn specs(config: &LinkConfig) -> Vec<Dialer> {
     let bindings = interfaces::dialer_bindings(config);
     let specs = config.dialers.iter().zip(bindings).map(|(dialer, binding)| Dialer {
@@ -127,7 +127,7 @@ fn new_id() -> String {
     weft_wire::link::id_of(uuid::Uuid::new_v4().as_u128())
 }
 
-/// A link that came to stand on the wire.
+/// A link whose hellos were accepted.
 struct Opened {
     key: String,
     id: String,
@@ -140,7 +140,7 @@ struct Opened {
 }
 
 impl Links {
-    /// No link yet. Dials begin when controllers tell of other routers.
+    /// Starts without links. Dials begin when controllers report other routers.
     pub(crate) fn start(
         options: LinkOptions,
         forwarder: Arc<Forwarder>,
@@ -176,7 +176,7 @@ impl Links {
         links
     }
 
-    /// Dials in other ways from now on, and gives new links these heartbeats. Links that stand stay.
+    /// Changes dialers and heartbeats. Open links stay as they are.
     pub(crate) fn set_up(&self, config: LinkConfig) {
         let specs = specs(&config);
         *self.setup.write() = Arc::new(config);
@@ -195,7 +195,7 @@ impl Links {
         });
     }
 
-    /// Listens for other routers where a listener of the file says.
+    /// Listens for other routers at a listener of the configuration.
     pub(crate) async fn listen(
         self: &Arc<Self>,
         listeners: &Listeners,
@@ -211,14 +211,14 @@ impl Links {
             write_timeout: config.options.write_timeout,
             halves: Arc::default(),
         };
-        // A controller is asked meanwhile.
+        // The hello waits for the answer of a controller.
         let hello_timeout = config.options.connect_timeout.max(Duration::from_secs(10));
         let hello = AcceptOptions { hello_timeout, vouches: true, ..AcceptOptions::default() };
         let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
         let bind = config.bind.host_port().to_string();
         let (channel, usual) = (&config.options, ListenerLimits::default());
         let at_once = channel.max_outstanding_connects.saturating_add(channel.max_queued_connects);
-        // As with SDKs, the file can only raise how many strangers may be there at once.
+        // As for SDKs, the file can only raise the number of unauthenticated peers.
         let limits = ListenerLimits {
             pending: usual.pending.max(at_once),
             handshake_timeout: self.options.handshake_timeout,
@@ -226,7 +226,7 @@ impl Links {
         };
         let listen =
             |protocols| listeners.listen(&bind, limits, protocols, tls.clone(), acceptor.clone());
-        // On a port that it shares, who offers no protocol may belong to another listener.
+        // On a shared port, a peer that offers no protocol may belong to another listener.
         let registration = match listen(&[alpn::LINK, ""]).await {
             Err(RegisterError::Taken { protocol, .. }) if protocol.is_empty() => {
                 listen(&[alpn::LINK]).await?
@@ -263,14 +263,14 @@ impl Links {
         }
     }
 
-    /// News about other routers.
+    /// Takes controllers' reports about other routers.
     pub(crate) fn peers(&self, news: &[Peer]) {
         let now = Instant::now();
         let closing: Vec<u64> = {
             let mut registry = self.registry.lock();
             news.iter().flat_map(|peer| registry.peer(peer, now, new_id)).collect()
         };
-        // Who was removed is not let in on the word of a controller of earlier.
+        // The earlier confirmation of a removed router is not valid any more.
         for peer in news.iter().filter(|peer| peer.state == PeerState::Removed) {
             self.confirmed.forget(&peer.id);
         }
@@ -280,7 +280,7 @@ impl Links {
         self.wake.notify_one();
     }
 
-    /// A controller says that a link broke: it is closed here, too.
+    /// A controller reports that a link broke: the link is closed here, too.
     pub(crate) fn faulted(&self, id: &str, iteration: u32) {
         let live = self.live.lock();
         let of_id = live.values().find(|live| *live.link.id == *id).cloned();
@@ -292,23 +292,23 @@ impl Links {
         }
     }
 
-    /// The links that this router dialed, as controllers are told.
+    /// The links that this router dialed, for reports to controllers.
     pub(crate) fn reports(&self) -> Vec<LinkReport> {
         let dialed: Vec<_> =
             self.live.lock().values().filter(|live| live.dialed).cloned().collect();
         let registry = self.registry.lock();
-        // Not those that close because another one took their place.
+        // Without links that close because another one took their place.
         let stand = dialed.iter().filter(|live| registry.is_live(&live.key, live.number));
         stand.map(|live| live.report()).collect()
     }
 
-    /// All links, whoever dialed them.
+    /// All links, whichever side dialed them.
     pub(crate) fn all_reports(&self) -> Vec<LinkReport> {
         let all: Vec<_> = self.live.lock().values().cloned().collect();
         all.iter().map(|live| live.report()).collect()
     }
 
-    /// The routers at the ends of each link: who dialed, and who was dialed.
+    /// The routers at both ends of each link: the one that dialed, and the one that was dialed.
     pub(crate) fn ends(&self) -> HashMap<String, (String, String)> {
         let own = || self.options.router_id.clone();
         let all = self.live.lock();
@@ -320,12 +320,12 @@ impl Links {
         ends.collect()
     }
 
-    /// How many links stand.
+    /// The number of open links.
     pub(crate) fn count(&self) -> usize {
         self.live.lock().len()
     }
 
-    /// How many hellos were refused for what they said.
+    /// The number of hellos that were refused because of their content.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.seen()
     }
@@ -343,10 +343,13 @@ impl Links {
         }
     }
 
-    /// A link stands on the wire: it is taken, or refused for another one. True if it is taken.
+    /// Takes an opened link, unless another one with its key stays. True if it is taken.
     fn opened(self: &Arc<Self>, opened: Opened) -> bool {
         if opened.dialed.is_none() && self.links_with(&opened.peer) >= MAX_PER_PEER {
-            tracing::warn!(peer = %opened.peer, "a link is refused: it has {MAX_PER_PEER} already");
+            tracing::warn!(
+                peer = %opened.peer,
+                "a link is refused: its peer has {MAX_PER_PEER} links already"
+            );
             return false;
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
@@ -385,7 +388,7 @@ impl Links {
             return false;
         }
         if live.is_closed() {
-            // It went before it was registered.
+            // The link closed before it was registered.
             self.forwarder.unregister_link(&link);
             return true;
         }
@@ -397,23 +400,24 @@ impl Links {
         if live.dialed {
             self.control.link_up(LinkReport { connections: told.clone(), ..live.report() });
             if live.is_closed() {
-                // Its end may have been told before it was told itself.
+                // The link's end may have been reported before the link itself.
                 self.faults.link_fault(&live.link.id, live.iteration);
             }
             if !self.registry.lock().is_live(&live.key, live.number) && !live.is_closed() {
-                // Another one took its place meanwhile, and that was told before it was told itself.
+                // Another link took its place meanwhile, and that was reported before the link
+                // itself.
                 self.control.link_duplicate(&live.link.id, live.iteration);
             }
         }
         if !self.registry.lock().is_live(&live.key, live.number) {
-            // One that took its place found it in the registry, and not yet here.
+            // The link that took its place found it in the registry, but not yet in this table.
             self.close_after(REPLACED, Arc::clone(&live));
         }
         self.spawn(Arc::clone(self).follow(live, told));
         true
     }
 
-    /// Closes a link in whose place another one stands by now.
+    /// Closes a link after this time, because another one has its place.
     fn close_after(&self, time: Duration, live: Arc<LiveLink>) {
         self.spawn(async move {
             tokio::time::sleep(time).await;
@@ -425,7 +429,7 @@ impl Links {
         self.live.lock().values().filter(|live| *live.link.peer == *peer).count()
     }
 
-    /// Closes channels that are not started after a while.
+    /// Closes channels after this time that are never started.
     fn keep_for(&self, time: Duration, channels: Vec<(Option<SplitPart>, Established)>) {
         if time.is_zero() {
             return drop(channels);
@@ -436,7 +440,7 @@ impl Links {
         });
     }
 
-    /// A link takes the place of another.
+    /// Closes a link in whose place another one was taken.
     fn replaced(
         self: &Arc<Self>,
         number: u64,
@@ -447,14 +451,14 @@ impl Links {
     ) {
         let Some(former) = self.live.lock().get(&number).cloned() else { return };
         if former.link.id == by.link.id {
-            // The peer dialed it anew, so the former one is dead.
+            // The peer dialed the same link again, so that the former connection is dead.
             return former.close("the link was dialed anew");
         }
         self.control.link_duplicate(&id, iteration);
         self.close_after(close_after, former);
     }
 
-    /// A link is gone.
+    /// Removes a link that has closed.
     fn gone(self: &Arc<Self>, live: &Arc<LiveLink>, reason: &CloseReason) {
         self.forwarder.unregister_link(&live.link);
         self.live.lock().remove(&live.number);
@@ -467,8 +471,8 @@ impl Links {
         }
     }
 
-    /// Measures a new link, then tells of its connections as they change; `told` are those that were
-    /// told with the link.
+    /// Measures a new link, then reports its connections whenever they change; `told` are those of
+    /// the first report.
     async fn follow(self: Arc<Self>, live: Arc<LiveLink>, mut told: Vec<LinkConnection>) {
         for _ in 0..FIRST_PROBES {
             self.measure(&live).await;
@@ -489,7 +493,7 @@ impl Links {
         }
     }
 
-    /// Measures a round trip.
+    /// Measures one round trip.
     async fn measure(&self, live: &LiveLink) {
         let Some(channel) = live.channel() else { return };
         let (probe, sent) = (Message::new(content_type::LATENCY, ""), Instant::now());
@@ -507,24 +511,24 @@ impl Links {
         }
     }
 
-    /// What was measured of round trips since the last call.
+    /// The latencies measured since the last call.
     pub(crate) fn latencies(&self) -> Vec<LinkLatency> {
         let all: Vec<_> = self.live.lock().values().cloned().collect();
         all.iter().filter_map(|live| live.take_latency()).collect()
     }
 
-    /// Looks at what waits for links.
+    /// Records how long messages have waited for links.
     pub(crate) fn look_at_queues(&self, now: Instant) {
         let all: Vec<_> = self.live.lock().values().cloned().collect();
         all.iter().for_each(|live| live.look_at_queue(now));
     }
 
-    /// How many links are being dialed, and how many may be.
+    /// The number of dials under way, and the most that may be.
     pub(crate) fn dials(&self) -> (usize, usize) {
         (self.dialing.load(Ordering::Relaxed), self.options.dial_workers.max(1))
     }
 
-    /// Makes the dials that are due, so many at once.
+    /// Makes the dials that are due, a limited number at the same time.
     async fn dial_when_due(self: Arc<Self>) {
         let workers = Arc::new(tokio::sync::Semaphore::new(self.options.dial_workers.max(1)));
         loop {
@@ -570,7 +574,7 @@ impl Links {
         }
     }
 
-    /// All of it, for inspection (docs/protocol/data-plane.md 12).
+    /// The state of all links, for inspection (docs/protocol/data-plane.md 12).
     pub(crate) fn inspect(&self) -> serde_json::Value {
         let live: Vec<_> = self.live.lock().values().cloned().collect();
         let links = live.iter().map(|live| {

@@ -1,9 +1,9 @@
-//! Which links there are, which are to be dialed and when (docs/protocol/data-plane.md 4). Pure:
-//! time and chance are arguments.
+//! The links of this router, and the dials that are due (docs/protocol/data-plane.md 4). Pure: time and
+//! random numbers are arguments.
 //!
-//! A *target* is a link that this router wants to dial: one for each pair of a dialer here and a
-//! listener there that share a group. Its id stays over all dials, the *iteration* counts them. Of
-//! two links with one key both routers keep the same one: that with the smaller id.
+//! A *target* is a link that this router wants to dial: there is one for each pair of a dialer here and
+//! a listener there that share a group. Its id stays the same over all dials, which the *iteration*
+//! counts. Of two links with one key both routers keep the same one: the one with the smaller id.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -15,72 +15,73 @@ use weft_wire::link::key;
 
 use crate::seam::{LinkListener, Peer, PeerState};
 
-/// A link that rejected so many others lets the next one win: the peer does not know it.
+/// A link that has been preferred to this many others gives way to the next one: the peer does not know
+/// it.
 const MAX_REJECTED: u32 = 5;
-/// A link that lasted so long is dialed again at once when it ends.
+/// A link that was open for this long is dialed again at once when it closes.
 const STEADY: Duration = Duration::from_secs(30);
-/// How long the second of several links that ended sooner is waited for; each further one twice as long.
+/// The wait after the second of several links that closed sooner; each further wait is twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// Longest such wait: circuits wait for a link that is back, for 5 s.
+/// Longest such wait: circuits wait 5 s for a link that comes back.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How long a router that is gone and has no link is remembered.
+/// How long a router without a connection and without a link is remembered.
 const FORGET: Duration = Duration::from_secs(48 * 3600);
-/// Most listeners of one router that are looked at.
+/// Most listeners of one router that are used.
 const MAX_LISTENERS: usize = 64;
 /// Most routers that are remembered.
 const MAX_PEERS: usize = 100_000;
 
-/// How links are dialed.
+/// A dialer of links.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
-    /// Its name in the key of links; empty is `default`.
+    /// The dialer's name in the key of links; empty means `default`.
     pub(crate) binding: String,
-    /// Listeners that share one of these are dialed.
+    /// The dialer's groups: listeners of one of them are dialed.
     pub(crate) groups: Vec<String>,
     /// Waits while the peer is connected to a controller.
     pub(crate) healthy: Backoff,
-    /// Waits while it is not.
+    /// Waits while the peer is not connected to a controller.
     pub(crate) unhealthy: Backoff,
 }
 
-/// A dial that is to be made.
+/// A dial that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dial {
     /// Key of the link.
     pub(crate) key: String,
-    /// Its id.
+    /// Id of the link.
     pub(crate) link: String,
     /// Number of the dial, from 1.
     pub(crate) iteration: u32,
-    /// The router to reach.
+    /// The router to dial.
     pub(crate) peer: String,
-    /// Its release, as controllers say.
+    /// The router's release, as controllers report it.
     pub(crate) version: String,
-    /// Where it listens.
+    /// The address of its listener.
     pub(crate) address: String,
-    /// Protocol of its listener.
+    /// The protocol of its listener.
     pub(crate) protocol: String,
-    /// Which dialer.
+    /// The number of the dialer.
     pub(crate) dialer: usize,
 }
 
-/// How it stands with a target (docs/protocol/data-plane.md 4.2).
+/// The state of a target (docs/protocol/data-plane.md 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// To be dialed.
+    /// The target waits for its first dial.
     Pending,
     /// A dial is under way.
     Dialing,
     /// The last dial failed.
     DialFailed,
-    /// The link was there and is not any more.
+    /// The link has closed.
     LinkFailed,
-    /// The link is there.
+    /// The link is open.
     Established,
 }
 
 impl Status {
-    /// Its word in inspections.
+    /// The state's name in inspections.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -92,7 +93,7 @@ impl Status {
     }
 }
 
-/// A link that is to be dialed, or is.
+/// A link that this router wants to dial, or has dialed.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) link: String,
@@ -106,34 +107,35 @@ pub(crate) struct Target {
     pub(crate) iteration: u32,
     pub(crate) connected: u32,
     pub(crate) delay: Duration,
-    /// How many of its last links ended soon.
+    /// How many of its last links closed soon.
     pub(crate) short: u32,
-    /// When it is dialed next; `None` while it is there or being dialed.
+    /// The time of its next dial; `None` while the link is open or being dialed.
     pub(crate) due: Option<Instant>,
 }
 
-/// A link that came to stand.
+/// A link that was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    /// Tells it from all others of this process.
+    /// A number that is unique in this process.
     pub(crate) number: u64,
     pub(crate) key: String,
     pub(crate) id: String,
     pub(crate) iteration: u32,
-    /// This router dialed it.
+    /// True if this router dialed it.
     pub(crate) dialed: bool,
-    /// Since when.
+    /// The time at which it was opened.
     pub(crate) since: Instant,
 }
 
-/// What becomes of a link that came to stand.
+/// The decision on an opened link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is the one.
+    /// The link is taken.
     Taken,
-    /// It takes the place of another, which is closed after a while.
+    /// The link takes the place of another one, which is closed after a while.
     Replaces { number: u64, id: String, iteration: u32, close_after: Duration },
-    /// Another one stays. It is closed after a while, so that a peer that disagrees has time.
+    /// Another link stays. This one is closed after a while, so that a peer that decides otherwise has
+    /// time.
     Refused { close_after: Duration },
 }
 
@@ -147,14 +149,14 @@ struct Live {
 struct Known {
     version: String,
     healthy: bool,
-    /// When it was last connected to a controller, if it is not.
+    /// The time of the peer's last connection to a controller; `None` while it is connected.
     gone_since: Option<Instant>,
     targets: HashSet<String>,
-    /// Where it listens, as controllers said last.
+    /// The peer's listeners, as controllers reported them last.
     listeners: Vec<LinkListener>,
 }
 
-/// All of it.
+/// The links, targets and routers that are known.
 #[derive(Debug)]
 pub(crate) struct Registry {
     own: String,
@@ -167,7 +169,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// An empty one, for the router `own`.
+    /// An empty registry, for the router `own`.
     pub(crate) fn new(own: &str, dialers: Vec<Dialer>) -> Self {
         Self {
             own: own.to_owned(),
@@ -179,8 +181,8 @@ impl Registry {
         }
     }
 
-    /// News about a router. Returns the numbers of links that are to be closed. `new_id` makes ids
-    /// of links.
+    /// Takes a report about a router. Returns the numbers of links that are to be closed. `new_id` makes
+    /// ids of links.
     pub(crate) fn peer(
         &mut self,
         news: &Peer,
@@ -235,7 +237,7 @@ impl Registry {
         self.want_all(&news.id, is_back, now, new_id)
     }
 
-    /// Dials in other ways from now on. Links that stand stay, also those that nobody dials any more.
+    /// Changes the dialers. Open links stay, also those that no dialer wants any more.
     pub(crate) fn set_dialers(
         &mut self,
         dialers: Vec<Dialer>,
@@ -249,8 +251,8 @@ impl Registry {
         }
     }
 
-    /// Wants every link with a router that a dialer and a listener make. Returns those that are to be
-    /// closed.
+    /// Adds the targets for a router, from each pair of a dialer and a listener. Returns the numbers of
+    /// links that are to be closed.
     fn want_all(
         &mut self,
         peer: &str,
@@ -284,7 +286,7 @@ impl Registry {
         closing
     }
 
-    /// A link is wanted. Returns that of before if it leads to another address.
+    /// Adds a target. Returns the number of its former link, if that leads to another address.
     #[allow(clippy::too_many_arguments)] // What makes a target, and nothing else asks for it.
     fn want(
         &mut self,
@@ -332,7 +334,7 @@ impl Registry {
         live.filter(|(_, dialed)| moved && *dialed).map(|(number, _)| number)
     }
 
-    /// A target is wanted no more. Returns its link if this router dialed it.
+    /// Removes a target. Returns the number of its link, if this router dialed it.
     fn drop_target(&mut self, key: &str) -> Option<u64> {
         let target = self.targets.remove(key)?;
         if let Some(at) = target.due {
@@ -349,12 +351,12 @@ impl Registry {
         self.due.insert((at, key.to_owned()), ());
     }
 
-    /// When a dial is due next.
+    /// The time of the next dial.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.due.first_key_value().map(|((at, _), ())| *at)
     }
 
-    /// A dial that is due, which begins with this.
+    /// Begins a dial that is due.
     pub(crate) fn begin_dial(&mut self, now: Instant) -> Option<Dial> {
         loop {
             let (at, key) = self.due.first_key_value().map(|(entry, ())| entry.clone())?;
@@ -384,8 +386,8 @@ impl Registry {
         }
     }
 
-    /// Of the dials that are due, those beyond so many wait as if they had come to nothing. `chance`
-    /// gives numbers between 0 and 1.
+    /// Lets the dials that are due beyond `most` wait as if they had failed. `chance` gives numbers
+    /// between 0 and 1.
     pub(crate) fn bound_queue(&mut self, most: usize, now: Instant, chance: impl Fn() -> f64) {
         let due = self.due.keys().take_while(|(at, _)| *at <= now);
         let beyond: Vec<String> = due.skip(most).map(|(_, key)| key.clone()).collect();
@@ -401,7 +403,7 @@ impl Registry {
         }
     }
 
-    /// A dial came to nothing; it is tried again after a wait. `chance` is between 0 and 1.
+    /// A dial has failed and is tried again after a wait. `chance` is between 0 and 1.
     pub(crate) fn failed(&mut self, dial: &Dial, was_duplicate: bool, now: Instant, chance: f64) {
         let healthy = self.peers.get(&dial.peer).is_some_and(|known| known.healthy);
         let Some(target) = self.targets.get_mut(&dial.key) else { return };
@@ -421,11 +423,11 @@ impl Registry {
         self.dial_at(&dial.key, at);
     }
 
-    /// A link came to stand.
+    /// Decides on a link that was opened.
     pub(crate) fn register(&mut self, link: Candidate) -> Verdict {
         let is_wanted = |target: &Target| target.link == link.id;
         if link.dialed && !self.targets.get(&link.key).is_some_and(is_wanted) {
-            // Its router was removed while it was dialed.
+            // The router was removed while it was dialed.
             return Verdict::Refused { close_after: Duration::ZERO };
         }
         let verdict = match self.live.get_mut(&link.key) {
@@ -454,13 +456,13 @@ impl Registry {
         verdict
     }
 
-    /// Whether this is the link of its key.
+    /// True if this is the link that was taken for the key.
     pub(crate) fn is_live(&self, key: &str, number: u64) -> bool {
         self.live.get(key).is_some_and(|live| live.link.number == number)
     }
 
-    /// A link is gone: it is dialed again at once, unless the one before it had ended soon, too. A peer
-    /// that takes links and closes them is not dialed without a pause.
+    /// A link has closed: it is dialed again at once, unless the one before it had closed soon, too. A
+    /// peer that accepts links and closes them is dialed with a pause.
     pub(crate) fn closed(&mut self, key: &str, number: u64, now: Instant) {
         if self.live.get(key).is_none_or(|live| live.link.number != number) {
             return;
@@ -481,7 +483,7 @@ impl Registry {
         }
     }
 
-    /// Forgets routers that are gone for long and have no link.
+    /// Forgets routers that have been gone for long and have no link.
     pub(crate) fn sweep(&mut self, now: Instant) {
         let live = &self.live;
         let is_over = |known: &Known| {
@@ -506,7 +508,7 @@ impl Registry {
         self.targets.iter()
     }
 
-    /// Every router that is known: id, release, whether it is connected to a controller.
+    /// Every known router: id, release, and whether it is connected to a controller.
     pub(crate) fn peers(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         self.peers.iter().map(|(id, known)| (id.as_str(), known.version.as_str(), known.healthy))
     }
@@ -571,7 +573,7 @@ mod tests {
         assert_eq!(registry.register(link(1, "A", true)), Verdict::Taken);
         registry.set_dialers(Vec::new(), now, ids());
         assert!(registry.is_live(&key, 1) && registry.next_due().is_none());
-        // When it ends nobody dials it, until somebody wants it again.
+        // When the link ends it is not dialed again, until a dialer for it is set.
         registry.closed(&key, 1, now);
         assert!(registry.next_due().is_none());
         registry.set_dialers(self::registry().dialers, now, ids());

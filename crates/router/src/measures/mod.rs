@@ -1,8 +1,7 @@
-//! What this router measures: cells that the data path adds to, under the names that operators
-//! chart.
+//! The measurements of this router: cells that the data path adds to, under the names of metrics.
 //!
-//! Cells belong to whoever counts; a name is registered with a closure that reads them. Rates and
-//! windows are brought up to date every five seconds, off the data path.
+//! A cell belongs to the part that counts; a metric is registered as a name with a closure that reads
+//! cells. Rates and windows are brought up to date every five seconds, off the data path.
 
 mod book;
 
@@ -15,37 +14,37 @@ pub(crate) use book::{Book, Carried};
 
 use crate::forwarder::Outlet;
 
-/// Everything that this router measures.
+/// The measurements of this router.
 #[derive(Debug)]
 pub(crate) struct Measures {
     registry: Arc<Registry>,
-    /// What is registered for as long as the router runs.
+    /// The metrics that are registered while the router runs.
     scope: Mutex<Scope>,
-    /// Data from and to applications that dialed.
+    /// Data from and to dialing applications.
     pub(crate) ingress: Both,
-    /// Data from and to applications that host.
+    /// Data from and to hosting applications.
     pub(crate) egress: Both,
     /// Messages of circuits from and to other routers.
     pub(crate) fabric: Both,
     pub(crate) ends: Ends,
     pub(crate) edge: Edge,
-    /// Routes over links that are not there.
+    /// Routes that named a link which this router does not have.
     pub(crate) link_faults: Arc<Counter>,
     pub(crate) dials: Dials,
     /// How long dialing a link took.
     pub(crate) link_dials: Arc<Histogram>,
-    /// Reports that no controller took in time.
+    /// Reports that were dropped because no controller accepted them in time.
     pub(crate) lost_reports: Arc<Counter>,
     /// Bytes of circuits that are not reported yet.
     pub(crate) book: Arc<Book>,
 }
 
-/// Both directions.
+/// Both directions of one kind of traffic.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Both {
-    /// What comes.
+    /// Received.
     pub(crate) rx: Arc<Flow>,
-    /// What goes.
+    /// Sent.
     pub(crate) tx: Arc<Flow>,
 }
 
@@ -56,11 +55,11 @@ pub(crate) struct Ends {
     pub(crate) acks_tx: Arc<Ticks>,
     pub(crate) retransmissions: Arc<Counter>,
     pub(crate) duplicates: Arc<Counter>,
-    /// Looked at now and then.
+    /// The result of the last look at all ends.
     outstanding: Arc<Mutex<Outstanding>>,
 }
 
-/// What ends have sent and not seen acknowledged, and how many of them can send nothing.
+/// Unacknowledged bytes of ends, and the ends that can send nothing.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Outstanding {
     pub(crate) bytes: u64,
@@ -81,7 +80,7 @@ impl AddAssign for Outstanding {
 }
 
 impl Ends {
-    /// All ends were looked at.
+    /// Sets the result of a look at all ends.
     pub(crate) fn looked_at(&self, all: Outstanding) {
         *self.outstanding.lock() = all;
     }
@@ -96,7 +95,7 @@ pub(crate) struct Edge {
     pub(crate) ended: Arc<Counter>,
 }
 
-/// Dials of hosts.
+/// The results of dials of hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Dials {
     pub(crate) answered: Arc<Counter>,
@@ -126,12 +125,12 @@ impl Default for Measures {
 }
 
 impl Measures {
-    /// Registers more for as long as the router runs.
+    /// Registers more metrics for as long as the router runs.
     pub(crate) fn also(&self, register: impl FnOnce(&mut Scope)) {
         register(&mut self.scope.lock());
     }
 
-    /// Names of their own, for as long as the scope lives.
+    /// A scope for metrics that are registered as long as it lives.
     pub(crate) fn scope(&self) -> Scope {
         self.registry.scope()
     }
@@ -141,7 +140,7 @@ impl Measures {
         self.registry.tick(now);
     }
 
-    /// Everything as it is now.
+    /// All metrics at this moment.
     pub(crate) fn read(&self) -> Report {
         self.registry.read(Instant::now())
     }
@@ -211,19 +210,19 @@ impl Both {
     }
 }
 
-/// What is measured of one link.
+/// The measurements of one link.
 #[derive(Debug)]
 pub(crate) struct LinkMeasures {
     pub(crate) traffic: Both,
     /// Round trips.
     pub(crate) latency: Arc<Histogram>,
-    /// How long messages wait.
+    /// How long messages wait for the link.
     pub(crate) queue_time: Arc<Histogram>,
     _scope: Scope,
 }
 
 impl LinkMeasures {
-    /// Of the link of this id, registered for as long as this lives.
+    /// Registers the metrics of a link for as long as this value lives.
     pub(crate) fn new(measures: &Measures, link: &str, outlet: &Arc<Outlet>) -> Self {
         let mut scope = measures.scope();
         let traffic = Both::default();
@@ -233,7 +232,8 @@ impl LinkMeasures {
             let times = Arc::clone(times);
             scope.histogram(format!("link.{link}.{name}"), move |all| times.add_to(all));
         }
-        // What an end here sends waits at the end: only what is forwarded is ever dropped.
+        // Payloads of an end on this router wait in the end: only forwarded messages are ever
+        // dropped.
         for name in ["dropped_msgs", "dropped_fwd_msgs"] {
             let outlet = Arc::clone(outlet);
             scope.meter(format!("link.{name}:{link}"), move || outlet.dropped());

@@ -38,7 +38,8 @@ async fn network() -> (Network, String, AccessHalf) {
     network_waiting(LONG).await
 }
 
-/// The same; the router waits so long for what it has not heard of.
+/// Such a network, whose router waits for `lookup_timeout` for keys and sessions that it does not
+/// know.
 async fn network_waiting(lookup_timeout: Duration) -> (Network, String, AccessHalf) {
     let mut network = Network::waiting(lookup_timeout).await;
     let mut all = vec![
@@ -90,7 +91,7 @@ async fn a_controller_that_says_much_is_read_later_and_nothing_is_lost() {
     let client = network.pki.leaf("alice", &[], Purpose::Client);
     let fingerprint = client.leaf().fingerprint().to_owned();
     let channel = network.peer.channel.clone();
-    // The worker is at work while all this comes.
+    // The worker is busy while all these messages come.
     let busy = access.hold_up().await;
     let saying = tokio::spawn(async move {
         for n in 0..COUNT {

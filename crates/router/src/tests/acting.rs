@@ -36,7 +36,7 @@ async fn start(config: &RouterConfig) -> Router {
     soon(Router::start(config, Runtimes::own().unwrap())).await.unwrap()
 }
 
-/// The same file with something else in its section `ctrl`.
+/// That configuration with other contents in its section `ctrl`.
 fn with_ctrl(pki: &Pki, home: &Path, port: u16, ctrl: &str) -> RouterConfig {
     let config = config_with(pki, home, port, None, "");
     let text = format!(
@@ -223,7 +223,7 @@ async fn the_api_is_reached_through_the_router() {
     .await;
 }
 
-/// The certificate that the router shows to who asks for this name.
+/// The certificate that the router shows to a client that asks for this name.
 async fn shown(pki: &Pki, port: u16, name: &'static str) -> Certificate {
     let identity = pki.client_identity(pki.leaf("alice", &[], Purpose::Client));
     let tls = client_config(&ClientTls::of_identity(&identity, &[])).unwrap();
@@ -258,7 +258,7 @@ async fn certificates_are_chosen_by_name_and_exchanged_while_the_router_runs() {
     assert!(shown(&pki, port, "localhost").await.covers_host("localhost"));
     assert_eq!(shown(&pki, port, "alt.example").await, *first.leaf());
 
-    // Renamed over, as those do it who exchange certificates.
+    // A new file is renamed over the old one, as programs do that renew certificates.
     let second = pki.leaf_for(first.key(), "alt", &name, Purpose::Server, Duration::from_secs(999));
     let beside = home.path().join("alt.new");
     write_chain(&beside, &second);

@@ -188,12 +188,12 @@ async fn an_unroute_does_not_overtake_its_route() {
     let mut network = Network::new().await;
     network.peer.send(route_to("slow", 0)).await;
     until(|| !network.router.data.routes.lock().is_empty()).await;
-    // The route is under way in the data half, which says only afterwards that it stands.
+    // The data half is still setting the route up, and answers only afterwards.
     network.peer.send(Unroute { circuit_id: "slow".into(), now: true }.to_message()).await;
     let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
     let error = RouteResult::from_message(&result).unwrap().result.unwrap_err();
     assert!(error.text.contains("taken down"), "{}", error.text);
-    // Nothing of it is kept, and what comes later under its name stands.
+    // Nothing of the route is kept, and a later circuit with its id is set up.
     let asked =
         InspectRequest { requested_values: vec!["router-circuits".into(), "router-drops".into()] };
     let timeout = Duration::from_secs(10);
@@ -235,8 +235,8 @@ async fn what_ended_while_a_controller_was_away_is_told_later() {
     network.peer.channel.close("gone");
     let owner: ControllerId = "ctrl1".into();
     super::support::soon(network.peer.channel.closed()).await;
-    // The router may not have noticed yet; then the fault is lost with the channel, and the report
-    // of carried circuits is what tells. Wait until it has.
+    // Wait until the router has noticed. Before that, the fault would be lost with the channel, and
+    // only the report of carried circuits would tell the controller.
     until(|| *changes.borrow() != before).await;
     network.router.control.circuit_ended(&owner, "c1", End::Initiator);
     network.peer = network.controller.router().await;
@@ -266,7 +266,7 @@ async fn controllers_hear_that_the_router_stops() {
     network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
     network.router.control.drain();
     network.peer.expect(ctrl::content_type::ROUTER_DRAINS).await;
-    // So does one that comes back meanwhile.
+    // A controller that connects again meanwhile is told, too.
     network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
     network.peer.expect(ctrl::content_type::ROUTER_DRAINS).await;
     network.restart_controller(capable()).await;

@@ -56,7 +56,7 @@ async fn an_empty_state_does_not_take_the_place_of_a_model() {
     let access = network.router.access.clone();
     let empty = Message::new(DataState::CONTENT_TYPE, "");
     network.peer.send(for_subscription(empty, &id)).await;
-    // What is asked behind it is answered from the model that there is.
+    // A later question is answered from the present model.
     let request = ValidateRequest::default().to_message();
     let answer = soon(network.peer.channel.request(request, Duration::from_secs(30))).await;
     let answer = ValidateResponse::from_message(&answer.unwrap()).unwrap();
@@ -71,7 +71,7 @@ async fn changes_for_another_subscription_are_not_read() {
     let id = network.peer.give_model(Vec::new(), 10).await;
     network.router.online().await;
     let access = network.router.access.clone();
-    // What does not follow its encoding would end the connection.
+    // A change set that cannot be decoded would end the connection.
     let unreadable = Message::new(ChangeSet::CONTENT_TYPE, &[0xff; 9][..]);
     network.peer.send(for_subscription(unreadable.clone(), "another subscription")).await;
     network.peer.change(&id, 10, 11, Vec::new()).await;
@@ -178,7 +178,7 @@ async fn a_file_that_cannot_be_read_is_left_as_it_is() {
     let addr = network.controller.addr();
     let file = network.home.path().join("router.yml.proto.gzip");
     let aside = network.home.path().join("router.yml.proto.gzip.damaged");
-    // A file that is opened and not read, whoever the user is.
+    // A folder in place of the file: it can be opened and not read, by root, too.
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let router = TestRouter::start(&network.pki, network.home.path(), addr);

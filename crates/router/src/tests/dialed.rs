@@ -1,4 +1,4 @@
-//! Controllers that dial the router, and when the router dials them all the same.
+//! Controllers that dial the router, and the cases in which the router dials them, too.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use weft_wire::{
 
 use super::support::{Peer, Pki, TestController, TestRouter, capable, soon, until};
 
-/// A router that waits for controllers, and tries to reach one at an address.
+/// A router that waits for controllers, and tries to reach one of them at an address.
 struct Waiting {
     pki: Pki,
     _home: tempfile::TempDir,
@@ -69,7 +69,7 @@ impl Waiting {
     }
 }
 
-/// Where nobody listens.
+/// An address at which no program listens.
 fn nowhere() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -85,7 +85,7 @@ async fn a_controller_that_has_dialed_is_dialed_once_it_has_gone() {
     peer.give_model(Vec::new(), 7).await;
     waiting.router.online().await;
 
-    // It could be reached now. The router tries no less often than once a second otherwise.
+    // The controller could be reached now. The router would otherwise try at least once a second.
     let mut reachable = TestController::at(&waiting.pki, &at.to_string(), capable()).await;
     let dialed = tokio::time::timeout(Duration::from_secs(2), reachable.router()).await;
     assert!(dialed.is_err() && !peer.channel.is_closed());
@@ -95,7 +95,8 @@ async fn a_controller_that_has_dialed_is_dialed_once_it_has_gone() {
     peer.channel.close("test");
     let own = reachable.router().await;
     assert_eq!(own.channel.peer().id.as_deref(), Some("router1"));
-    // Now it is connected, and by its own dial known by its id: no other one comes in its place.
+    // The controller is connected now, and its own dial has told its id: no other controller can
+    // take its place.
     until(|| waiting.router.controllers().get("ctrl1").is_some()).await;
     assert!(waiting.dial("ctrl1", capable()).await.is_err());
     let other = waiting.dial("ctrl2", capable()).await.err().unwrap().to_string();
@@ -132,7 +133,7 @@ async fn a_controller_that_belongs_to_the_network_no_more_is_cut_off() {
         UpdateCtrlAddresses { index, controllers, ..UpdateCtrlAddresses::default() }.to_message()
     };
     first.send(list(5, &["ctrl1", "ctrl2"])).await;
-    // The next list counts once the one before was taken.
+    // The router accepts the next list once it has applied this one.
     first.send(list(6, &["ctrl1"])).await;
     soon(second.channel.closed()).await;
     assert!(!first.channel.is_closed());

@@ -1,4 +1,5 @@
-//! What a router does not do without a section of its file (docs/router-config.md).
+//! Routers without a section of their file, and the functions that they lack
+//! (docs/router-config.md).
 
 use std::{net::TcpListener, path::Path};
 
@@ -36,7 +37,7 @@ async fn start(more: &str) -> Started {
 }
 
 impl Started {
-    /// What it answers to a command to dial this for a circuit.
+    /// The answer of the router to a command to dial a destination for a circuit.
     async fn dials(&mut self, destination: &str) -> RouteResult {
         let mut route = Route {
             circuit_id: "c1".into(),
@@ -120,7 +121,7 @@ async fn without_link_no_other_router_is_dialed() {
     let mut started = start("").await;
     started.peer.is_known().await;
     started.peer.send(news()).await;
-    // Whoever answers what comes later has read it.
+    // A router that answers a later message has read the earlier one.
     let _ = started.dials("tcp:127.0.0.1:1").await;
     assert_eq!(started.router.data().link_count(), 0);
     soon(started.router.shutdown()).await;

@@ -1,5 +1,5 @@
-//! A network of one authority, a controller that does what the test says, and a data half that
-//! remembers.
+//! A network of one authority, a controller that the test directs, and a data half that records its
+//! calls.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -41,14 +41,14 @@ use crate::{
     seam::{ControllerId, Data, Dropped, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
-/// Longer than anything here should take.
+/// A time limit that no step of a test should reach.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 pub(crate) async fn until(mut done: impl FnMut() -> bool) {
     soon(async {
         while !done() {
@@ -98,7 +98,7 @@ impl Pki {
         self.root.issue(leaf).unwrap()
     }
 
-    /// The identity of somebody who connects.
+    /// The identity of a client.
     pub(crate) fn client_identity(&self, client: KeyedChain) -> Arc<LiveIdentity> {
         let bundle = TrustBundle::new([self.root.certificate().clone()]);
         LiveIdentity::fixed(Identity::new(Some(client), Vec::new(), bundle))
@@ -202,7 +202,7 @@ impl Peer {
         Self { channel, inbox, hello, aside: VecDeque::new() }
     }
 
-    /// The next message of this type; others stay for later.
+    /// The next message of this type; messages of other types are kept for later.
     pub(crate) async fn expect(&mut self, content_type: i32) -> Message {
         let of_type = |message: &Message| message.content_type == content_type;
         if let Some(at) = self.aside.iter().position(of_type) {
@@ -226,7 +226,7 @@ impl Peer {
         until(|| self.has(RouterLinks::CONTENT_TYPE)).await;
     }
 
-    /// Whether a message of this type is there, without waiting.
+    /// True if a message of this type has arrived; does not wait.
     pub(crate) fn has(&mut self, content_type: i32) -> bool {
         while let Some(message) = self.inbox.try_recv() {
             self.aside.push_back(message);
@@ -267,12 +267,12 @@ impl Peer {
     }
 }
 
-/// All a 2.x controller can do.
+/// All capabilities of a 2.x controller.
 pub(crate) fn capable() -> Capabilities {
     (1..=6).collect()
 }
 
-/// A data half that does nothing and remembers everything.
+/// A data half that does nothing and records every call.
 #[derive(Default)]
 pub(crate) struct FakeData {
     pub(crate) routes: Mutex<Vec<RouteCommand>>,
@@ -368,12 +368,12 @@ impl TestRouter {
         Self::start_waiting(LONG, pki, home, controller)
     }
 
-    /// The same with more sections in its file.
+    /// Such a router with more sections in its file.
     pub(crate) fn start_with(pki: &Pki, home: &Path, controller: SocketAddr, more: &str) -> Self {
         Self::start_file(LONG, pki, home, controller, more)
     }
 
-    /// The same, and so long it waits for what it has not heard of.
+    /// Such a router that waits this long for keys and sessions that it does not know.
     fn start_waiting(
         lookup_timeout: Duration,
         pki: &Pki,
@@ -402,7 +402,7 @@ impl TestRouter {
         let options = AccessOptions { lookup_timeout, ..AccessOptions::new(&config, "router1") };
         let access = AccessHalf::new(options, identity.clone(), controllers.clone());
         let options = ControlOptions {
-            // A controller that asks must do so within this, however busy the machine is.
+            // A controller has to ask within this time, on a busy machine, too.
             validation_wait: Duration::from_secs(3),
             terminator_timeout: Duration::from_secs(1),
             connect_events_batch: Duration::from_millis(20),
@@ -456,7 +456,7 @@ impl Network {
         Self::waiting(LONG).await
     }
 
-    /// One whose router waits so long for keys and sessions it has not heard of.
+    /// A network whose router waits this long for keys and sessions that it does not know.
     pub(crate) async fn waiting(lookup_timeout: Duration) -> Self {
         let pki = Pki::new();
         let home = tempfile::tempdir().unwrap();

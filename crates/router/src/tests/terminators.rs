@@ -58,7 +58,7 @@ async fn answer(peer: &mut Peer, result: CreateTerminatorResult, code: u32, hint
         error_code: code,
         retry_hint: hint,
     };
-    // Not as a reply: what counts is the id.
+    // The answer is not sent as a reply: the router finds the terminator by its id.
     peer.send(response.to_message()).await;
     request.address
 }

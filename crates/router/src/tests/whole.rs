@@ -34,7 +34,7 @@ pub(super) fn config(pki: &Pki, home: &Path, port: u16, valid: Option<Duration>)
     config_with(pki, home, port, valid, more)
 }
 
-/// The same, with these sections beside identity and `ctrl`.
+/// Such a configuration with further sections.
 pub(super) fn config_with(
     pki: &Pki,
     home: &Path,
@@ -93,17 +93,18 @@ async fn a_router_comes_online_and_goes_down_cleanly() {
     assert!(home.path().join("router.yml.proto.gzip").exists(), "the model is kept");
 }
 
-/// Whether an SDK with this certificate completes a handshake.
+/// True if an SDK with this certificate completes a handshake.
 async fn admitted(pki: &Pki, port: u16, client: &KeyedChain) -> bool {
     stays(pki, port, client, Duration::from_millis(500)).await
 }
 
-/// Whether it does not: the refusal comes before the hello is overdue, after 5 s.
+/// True if an SDK with this certificate is refused before its hello is overdue, which it is after 5
+/// s.
 async fn refused(pki: &Pki, port: u16, client: &KeyedChain) -> bool {
     !stays(pki, port, client, Duration::from_secs(4)).await
 }
 
-/// Whether a connection with this certificate is still open after so long.
+/// True if a connection with this certificate is still open after `wait`.
 async fn stays(pki: &Pki, port: u16, client: &KeyedChain, wait: Duration) -> bool {
     use tokio::io::AsyncReadExt;
     let identity = pki.client_identity(client.clone());
@@ -113,7 +114,7 @@ async fn stays(pki: &Pki, port: u16, client: &KeyedChain, wait: Duration) -> boo
     let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
     let Ok(mut stream) = connector.connect(name, socket).await else { return false };
     // In TLS 1.3 the server refuses after the client's handshake is done: then the read fails.
-    // Nothing is sent, so an accepted connection stays silent until the hello is overdue.
+    // Nothing is sent, so that an accepted connection stays silent until the hello is overdue.
     let read = tokio::time::timeout(wait, stream.read_u8()).await;
     read.is_err()
 }

@@ -1,4 +1,4 @@
-//! A dial of a listener, between its channel and whoever accepts it.
+//! A dial that reached a listener, until it is accepted or refused.
 
 use super::RouterChannel;
 use bytes::Bytes;
@@ -8,10 +8,10 @@ use weft_spans::{Kind, Span, Spans, attribute};
 use weft_wire::edge::{Dial, DialFailed};
 use weft_wire::{Message, TraceContext};
 
-/// Routers give a host this long to answer (docs/protocol/sdk.md 9).
+/// How long routers wait for a host's answer (docs/protocol/sdk.md 9).
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// A dial as the channel takes it. Dropped without an answer, it is refused.
+/// A dial that reached a listener. Dropped without an answer, it is refused.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) dial: Dial,
@@ -37,22 +37,22 @@ impl Arrival {
         self.answer(reason);
     }
 
-    /// The id of the dialer's identity, if the router says.
+    /// The id of the dialer's identity, if the router sends it.
     pub(crate) fn dialer_id(&self) -> Option<&str> {
         text(self.dial.dialer_id.as_ref())
     }
 
-    /// The name of the dialer's identity, if the router says.
+    /// The name of the dialer's identity, if the router sends it.
     pub(crate) fn dialer_name(&self) -> Option<&str> {
         text(self.dial.dialer_name.as_ref())
     }
 
-    /// True if the dialer has given up meanwhile.
+    /// True if the dial's time is over.
     pub(crate) fn is_late(&self) -> bool {
         self.at.elapsed() >= ANSWER_TIME || self.channel.handle().is_closed()
     }
 
-    /// Refuses it, in these words.
+    /// Refuses the dial with this reason.
     pub(crate) fn answer(&mut self, reason: &str) {
         self.answered = true;
         self.span.fail(&reason);
@@ -69,7 +69,7 @@ impl Drop for Arrival {
     }
 }
 
-/// The span of a dial that reached this host: until it is answered.
+/// The span of a dial that reached this host, until it is answered.
 fn begin(spans: &Spans, dial: &Dial, request: &Message) -> Span {
     if !spans.is_on() {
         return Span::none();

@@ -1,4 +1,4 @@
-//! What routers say, on the task of the channel.
+//! The messages of routers, handled on the task of the channel.
 
 use super::{Arrival, Conns, Entry, HostEvent, RouterChannel};
 use crate::circuit::Circuit;
@@ -19,11 +19,11 @@ use weft_wire::payload::{self, Flags, View};
 use weft_wire::{Message, WireError};
 use weft_xgress::{AckList, Role, Segment};
 
-/// How often a router is told that it sends data of a connection that is not there.
+/// The interval of messages to a router that sends data of an unknown connection.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(1);
 
 impl RouterChannel {
-    /// The circuit that a message is for: by connection id or, without one, by circuit id.
+    /// The circuit of a message: by connection id or, without one, by circuit id.
     fn circuit_of(&self, message: &Message) -> Result<Option<Arc<Circuit>>, WireError> {
         let mut conns = self.conns.lock();
         if let Some(id) = message.headers.get_u32(header::CONN_ID)
@@ -70,7 +70,7 @@ impl RouterChannel {
         Ok(())
     }
 
-    /// Tells the router that a connection is not known, now and then.
+    /// Tells the router that a connection is unknown, at most once in the interval.
     fn tell_unknown(&self, conns: &mut Conns, conn_id: u32) {
         let now = Instant::now();
         let told = conns.unknown.is_some_and(|(id, when)| {
@@ -83,7 +83,7 @@ impl RouterChannel {
         }
     }
 
-    /// A dial or a bind was taken.
+    /// The router accepted a dial or a bind.
     fn on_connected(&self, message: &Message) -> Result<(), WireError> {
         let connected = StateConnected::from_message(message)?;
         let conn_id = connected.conn_id;
@@ -95,7 +95,7 @@ impl RouterChannel {
                     return Ok(());
                 }
                 Some(Entry::Circuit(_)) => return Ok(()),
-                // Nobody waits any more: what was made is to be given back.
+                // The dial was cancelled: the connection has to be closed.
                 None => None,
                 Some(Entry::Dialing(_)) => match conns.by_id.remove(&conn_id) {
                     Some(Entry::Dialing(answer)) => Some(answer),
@@ -146,7 +146,7 @@ impl RouterChannel {
                 let _ = answer.send(Err(Refusal::of(&closed)));
             }
             Some(Entry::Host(hosting)) => {
-                // Should there be no room, the end of the events says it as well.
+                // Without room, the end of the event channel tells the same.
                 let _ = hosting.events.try_send(HostEvent::Closed(Refusal::of(&closed)));
             }
             None => {}
@@ -154,7 +154,7 @@ impl RouterChannel {
         Ok(())
     }
 
-    /// The router ends a circuit by its id.
+    /// The router closes a circuit by its id.
     fn on_circuit_close(&self, message: &Message) -> Result<(), WireError> {
         let id = message.body_str()?;
         let ends = {
@@ -165,7 +165,7 @@ impl RouterChannel {
         Ok(())
     }
 
-    /// Somebody dials a listener.
+    /// A dial reaches a listener.
     fn on_dial(&self, message: Message) -> Result<(), WireError> {
         let dial = Dial::from_message(&message)?;
         let Some(this) = self.this.upgrade() else { return Ok(()) };
@@ -199,7 +199,7 @@ impl RouterChannel {
         Ok(())
     }
 
-    /// The router asks whether a connection is alive (docs/protocol/sdk.md 8.7).
+    /// The router asks if a connection is alive (docs/protocol/sdk.md 8.7).
     fn on_inspect(&self, message: &Message) -> Result<(), WireError> {
         let conn_id = ConnInspect::from_message(message)?.conn_id;
         let (kind, detail) = match self.conns.lock().by_id.get(&conn_id) {
@@ -208,7 +208,7 @@ impl RouterChannel {
             None => (ConnKind::Invalid, format!("invalid conn id [{conn_id}]")),
         };
         let answer = ConnInspectAnswer { conn_id, kind, detail }.to_message();
-        // The router asks again if there is no room.
+        // Without room for the answer, the router asks again.
         let _ = self.handle.try_send_on(Lane::High, answer.in_reply_to(message));
         Ok(())
     }
@@ -236,7 +236,7 @@ impl RouterChannel {
     }
 }
 
-/// What `start` gives the channel.
+/// The events that `start` connects to the channel.
 impl Behaviour for RouterChannel {
     fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
         let mut outbox = None;
@@ -257,7 +257,7 @@ impl Behaviour for RouterChannel {
             conns.by_id.drain().map(|(_, entry)| entry).collect()
         };
         for entry in entries {
-            // Dials and listeners learn it by their ends being dropped.
+            // The senders of dials and listeners are dropped, which tells their tasks.
             if let Entry::Circuit(circuit) = entry {
                 circuit.lost();
             }
@@ -269,7 +269,7 @@ impl Behaviour for RouterChannel {
     }
 }
 
-/// Takes the messages of the channel.
+/// Handles the messages of one connection of the channel.
 struct RouterHandler {
     channel: Weak<RouterChannel>,
 }

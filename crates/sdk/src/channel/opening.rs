@@ -1,4 +1,4 @@
-//! What this program begins on a channel: dials, listeners, and circuits of dials it accepts.
+//! Requests of this program on a channel: dials, listeners, and accepted dials.
 
 use super::{Arrival, Dialed, Entry, HostEvent, Hosting, RouterChannel};
 use crate::circuit::Circuit;
@@ -12,12 +12,12 @@ use weft_wire::edge::{Bind, Connect, Dial, DialSuccess, StateClosed, Unbind};
 use weft_wire::{Message, TraceContext};
 use weft_xgress::Role;
 
-/// How long a host waits for the router to be ready for a connection that the host named.
+/// How long a host waits for the router to be ready for a connection id that the host chose.
 const THREE_WAY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl RouterChannel {
-    /// Dials, as part of a trace if there is one; the answer is matched by connection id. Given up
-    /// when the future is dropped.
+    /// Dials, as part of a trace if there is one; the answer is matched by connection id. Dropping
+    /// the future cancels the dial.
     pub(crate) async fn connect(
         &self,
         mut connect: Connect,
@@ -41,13 +41,13 @@ impl RouterChannel {
         }
     }
 
-    /// Asks to host; what the router says comes by the receiver, dials go to `dials`.
+    /// Asks to host. Reports of the router come by the receiver, dials go to `dials`.
     pub(crate) async fn host(
         &self,
         mut bind: Bind,
         dials: mpsc::Sender<Arrival>,
     ) -> Result<Hosted<'_>, Failure> {
-        // The router says at most three things about a listener.
+        // The router sends at most three reports about a listener.
         let (events, receiver) = mpsc::channel(8);
         let conn_id = self.reserve(Entry::Host(Hosting { events, dials }))?;
         bind.conn_id = conn_id;
@@ -58,7 +58,7 @@ impl RouterChannel {
         Ok(hosted)
     }
 
-    /// Accepts a dial: the circuit is there before the router hears of it.
+    /// Accepts a dial: the circuit is registered before the router is answered.
     pub(crate) async fn accept(
         self: &Arc<Self>,
         dial: &Dial,
@@ -85,7 +85,7 @@ impl RouterChannel {
         Ok(circuit)
     }
 
-    /// Old routers do not name connections: they say when they are ready for the host's name.
+    /// Old routers do not choose connection ids: they confirm the one that the host chose.
     async fn three_way(&self, success: Message) -> Result<(), Failure> {
         let answer = self.handle.request_on(Lane::High, success, THREE_WAY_TIMEOUT).await;
         let answer = answer.map_err(|error| Failure::Channel(error.to_string()))?;
@@ -96,7 +96,7 @@ impl RouterChannel {
     }
 }
 
-/// A dial on its way; gives it up if nobody waits any more.
+/// A dial under way; cancelled when dropped.
 struct Attempt<'a> {
     channel: &'a RouterChannel,
     conn_id: u32,
@@ -118,18 +118,18 @@ impl Drop for Attempt<'_> {
         };
         match entry {
             Some(Entry::Circuit(circuit)) => circuit.abort(),
-            // Whatever the router makes of it later is given back then.
+            // A later answer of the router is given back, too.
             Some(_) => self.channel.give_back(self.conn_id, None),
             None => {}
         }
     }
 }
 
-/// The circuit of a dial that is being accepted; forgotten unless it is kept.
+/// The circuit of a dial that is being accepted; removed unless it is kept.
 struct Unanswered(Option<Arc<Circuit>>);
 
 impl Unanswered {
-    /// The router knows.
+    /// The router has been answered.
     fn keep(mut self) {
         self.0 = None;
     }
@@ -143,16 +143,16 @@ impl Drop for Unanswered {
     }
 }
 
-/// A listener on a channel; unbinds when dropped.
+/// A listener on a channel; ends when dropped.
 pub(crate) struct Hosted<'a> {
     channel: &'a RouterChannel,
-    /// What the router says; ends with the listener or its channel.
+    /// Reports of the router; they end with the listener or its channel.
     pub(crate) events: mpsc::Receiver<HostEvent>,
     unbind: Unbind,
 }
 
 impl Hosted<'_> {
-    /// The listener's name on its channel.
+    /// The listener's connection id.
     pub(crate) fn conn_id(&self) -> u32 {
         self.unbind.conn_id
     }
@@ -161,7 +161,7 @@ impl Hosted<'_> {
 impl Drop for Hosted<'_> {
     fn drop(&mut self) {
         let entry = self.channel.conns.lock().by_id.remove(&self.unbind.conn_id);
-        // Absent: the router has closed it.
+        // Without an entry, the router has closed the listener.
         if entry.is_some() {
             let _ = self.channel.handle.try_send_on(Lane::High, self.unbind.to_message());
         }

@@ -1,4 +1,4 @@
-//! A small HTTPS server that plays the controller.
+//! A small HTTPS server in place of a controller.
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
@@ -43,7 +43,7 @@ impl Pki {
         self.chain(name, Purpose::Server)
     }
 
-    /// The identity file of somebody at this controller.
+    /// The identity file of an identity at this controller.
     pub(crate) fn identity(&self, name: &str, controller: SocketAddr) -> IdentityFile {
         let chain = self.chain(name, Purpose::Client);
         let bundle = TrustBundle::new([self.authority.certificate().clone()]);
@@ -59,7 +59,7 @@ impl Pki {
     }
 }
 
-/// What the controller knows.
+/// The state of the controller.
 #[derive(Default)]
 pub(crate) struct State {
     /// API session tokens that are valid.

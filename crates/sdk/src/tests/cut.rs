@@ -1,4 +1,5 @@
-//! Whoever carries a circuit can end it at any place: between two of these SDKs that is no end.
+//! A router on the way of a circuit can cut its data at any place: two of these SDKs tell that from
+//! an end of the data.
 
 use super::{Network, pair_of, soon};
 use std::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ async fn a_connection_that_is_cut_short_on_the_way_has_not_ended() {
         assert!(cut.to_string().contains("cut off"), "{cut}");
     }
 
-    // A dialer knows it even of a host that has not said anything yet.
+    // The dialer notices a cut even of the first data of the host.
     let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
     dialed.write_all(b"x").await.unwrap();
     soon(accepted.read_exact(&mut [0])).await.unwrap();
@@ -30,7 +31,7 @@ async fn a_connection_that_is_cut_short_on_the_way_has_not_ended() {
     accepted.write_all(b"all of it").await.unwrap();
     assert!(soon(dialed.read(&mut [0; 5])).await.is_err());
 
-    // What ends as it should ends, said or unsaid.
+    // Data that the peer ends in order is complete, also if it is empty.
     for text in ["", "all of it"] {
         let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
         dialed.write_all(text.as_bytes()).await.unwrap();

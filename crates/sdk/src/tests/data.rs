@@ -11,7 +11,7 @@ fn pattern(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|n| (n * 31 + n / 251 + seed) as u8).collect()
 }
 
-/// Sends so much each way at once, then ends one direction after the other.
+/// Sends `length` bytes in both directions at once, then ends one direction after the other.
 async fn exchange(mut dialer: Connection, mut host: Connection, length: usize) {
     let (one, other) = (pattern(length, 1), pattern(length / 2, 2));
     let (sent_one, sent_other) = (one.clone(), other.clone());
@@ -91,7 +91,7 @@ async fn dropping_a_connection_ends_it_for_the_peer_behind_its_data() {
         let mut read = Vec::new();
         soon(accepted.read_to_end(&mut read)).await.unwrap();
         assert!(read == pattern(70_000, 3));
-        // Nobody takes this; it fails once that is known, and never hangs.
+        // Nobody reads this data; a write fails once that is known, and none hangs.
         let filler = vec![0; 1 << 16];
         soon(async { while accepted.write_all(&filler).await.is_ok() {} }).await;
     }
@@ -113,7 +113,7 @@ async fn a_reader_that_stops_stops_its_writer_and_nobody_else() {
         }
         stalled.shutdown().await.unwrap();
     });
-    // It stands still: nothing is written for a while although nobody has read.
+    // The data has stopped: no byte is written for a while, because the peer does not read.
     let mut before = usize::MAX;
     while written.load(Ordering::Relaxed) != before {
         before = written.load(Ordering::Relaxed);

@@ -32,7 +32,7 @@ async fn a_host_is_back_soon_after_its_router() {
         soon(accepted.read_to_string(&mut said)).await.unwrap();
         assert_eq!(said, "after");
     }
-    // What was open breaks, and says so: its data may be incomplete.
+    // Open connections fail with an error, because their data may be incomplete.
     assert!(soon(dialed.read(&mut said)).await.is_err());
     assert!(soon(accepted.read(&mut said)).await.is_err());
     assert!(dialed.write_all(b"x").await.is_err());
@@ -99,7 +99,7 @@ async fn more_dials_than_the_backlog_are_refused() {
     let waiting = context.clone();
     let waiting = tokio::spawn(async move { waiting.dial("plain").await });
     let mut refused = None;
-    // Whichever of the dials comes second.
+    // The first dial is in the backlog before further ones come.
     until(|| network.router.circuits() == 1).await;
     while refused.is_none() {
         let short = DialOptions { timeout: Some(Duration::from_secs(9)), ..Default::default() };

@@ -16,14 +16,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_wire::edge::ConnKind;
 
-/// Longer than anything here should take.
+/// A time limit that no step of a test should reach.
 const LONG: Duration = Duration::from_secs(60);
 
 async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 async fn until(mut done: impl FnMut() -> bool) {
     soon(async {
         while !done() {
@@ -136,7 +136,7 @@ async fn refusals_say_what_is_wrong() {
     assert!(matches!(dialed.unwrap_err(), Error::Refused { .. }));
 }
 
-/// What an attempt fails with that is not given up too soon to find out.
+/// The error of an attempt, whose time limit is raised until the attempt ends for another reason.
 async fn refusal(mut attempt: impl AsyncFnMut(Option<Duration>) -> crate::Result<()>) -> Error {
     let mut timeout = Duration::from_millis(300);
     loop {
@@ -204,7 +204,7 @@ async fn a_listener_is_bound_on_as_many_routers_as_wanted() {
     let mut routers: Vec<Router> = std::iter::once(network.router).chain(others).collect();
     let hosts = |routers: &[Router]| routers.iter().map(Router::hosts).sum::<usize>();
     assert_eq!(hosts(&routers), 2);
-    // Another one takes the place of one that is lost.
+    // The SDK binds at another router in place of one that is lost.
     let lost = routers.iter().position(|router| router.hosts() == 1).unwrap();
     routers[lost].stop();
     until(|| hosts(&routers) == 2 && listener.terminators() == 2).await;
@@ -222,7 +222,7 @@ async fn leaving_sends_what_was_written() {
         let mut read = Vec::new();
         accepted.read_to_end(&mut read).await.map(|_| read.len())
     });
-    // A connection that is still open is not waited for.
+    // The close of the context does not wait for open connections.
     let (mut open, _accepted) = pair_of(&one, &mut listener).await;
     let since = std::time::Instant::now();
     soon(one.close()).await;

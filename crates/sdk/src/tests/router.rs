@@ -29,17 +29,17 @@ pub(crate) struct Router {
     registration: Option<Registration>,
 }
 
-/// What its channels share.
+/// The state that the channels of the router share.
 pub(crate) struct Core {
     controller: Controller,
     name: String,
     /// Grants SDKs their own flow control.
     pub(crate) grants: AtomicBool,
-    /// Connects are not answered at all.
+    /// True while the router does not answer connects.
     pub(crate) silent: AtomicBool,
-    /// Every so many payloads one is dropped; 0 none.
+    /// One payload of this many is dropped; 0: none.
     pub(crate) drop_one_in: AtomicU32,
-    /// The next data of a circuit is thrown away, and its direction ended.
+    /// True if the next data of a circuit is dropped, and its direction ended.
     pub(crate) cut: AtomicBool,
     forwarded: AtomicU32,
     next: AtomicU32,
@@ -65,7 +65,7 @@ struct Port {
 struct Side {
     port: Port,
     conn_id: u32,
-    /// Data that came before the dialer was told.
+    /// Data that came before the dialer was told of the connection.
     held: Option<Vec<Message>>,
 }
 
@@ -98,7 +98,7 @@ impl Router {
         let config = Arc::new(server_config_for(vec![pki.server(&self.core.name)], &tls).unwrap());
         let source: TlsSource = Arc::new(move || Some(Arc::clone(&config)));
         let acceptor = ChannelAcceptor::new(Gate(Arc::clone(&self.core)), AcceptOptions::default());
-        // One that was stopped closes its socket a moment later.
+        // A router that was stopped closes its socket a moment later.
         let listener = loop {
             match SharedListener::bind(at, ListenerLimits::default()).await {
                 Ok(listener) => break listener,
@@ -109,7 +109,7 @@ impl Router {
         self.registration = Some(registered.unwrap());
     }
 
-    /// Stops as if killed; returns where it was.
+    /// Stops the router as if it was killed. Returns its address.
     pub(crate) fn stop(&mut self) -> SocketAddr {
         let address = self.address();
         self.registration = None;
@@ -366,7 +366,7 @@ impl Core {
         found.map(|(id, _)| id.clone())
     }
 
-    /// Which side of a circuit a message came from: dialers' ids are the low ones.
+    /// Passes a message on to the other side of its circuit. Dialers have the low ids.
     fn forward(&self, _: &Port, circuit: &str, mut message: Message) {
         let mut state = self.state.lock();
         let Some([dialer, host]) = state.circuits.get_mut(circuit) else { return };
@@ -390,7 +390,7 @@ impl Core {
     fn end(&self, from: &Port, circuit: &str) {
         let Some(sides) = self.state.lock().circuits.remove(circuit) else { return };
         for side in sides {
-            // Both may be on one channel; whoever said it ignores it.
+            // Both sides may be on one channel; the side that sent the message ignores it.
             let _ = from;
             let closed = StateClosed::new(side.conn_id, "xgress unrouted");
             let _ = side.port.queue.send(closed.to_message());

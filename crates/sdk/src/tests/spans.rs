@@ -1,4 +1,4 @@
-//! What is recorded of a dial, and what routers are told of it.
+//! The spans of a dial, and the trace context that routers get.
 
 use super::*;
 use weft_spans::memory::Memory;

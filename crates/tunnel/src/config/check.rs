@@ -1,4 +1,4 @@
-//! Health checks as configs write them (docs/protocol/tunnel.md 3.1, 8).
+//! Health checks in configs (docs/protocol/tunnel.md 3.1, 8).
 
 use std::time::Duration;
 
@@ -6,87 +6,87 @@ use serde::Deserialize;
 
 use super::{ConfigError, Result, part};
 
-/// Checks are made no more often.
+/// Shortest interval of a check.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Checks of one terminator. Whoever writes a config has every host of the service make them.
+/// Most checks of one terminator. The author of a config makes every host of the service run them.
 const MOST_CHECKS: usize = 64;
-/// Actions of one check.
+/// Most actions of one check.
 const MOST_ACTIONS: usize = 20;
 
-/// Something that is tried again and again, and what follows from how it goes.
+/// A probe that is repeated, and the actions that follow from its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What is tried.
+    /// The probe.
     pub probe: Probe,
-    /// How often.
+    /// The interval.
     pub interval: Duration,
-    /// How long it may take.
+    /// The time limit of one probe.
     pub timeout: Duration,
-    /// What follows.
+    /// The actions.
     pub actions: Vec<Action>,
 }
 
-/// What a check tries.
+/// The probe of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// A TCP connection to `host:port`.
     Port(String),
-    /// A request over HTTP.
+    /// A request by HTTP.
     Http(HttpCheck),
 }
 
-/// A request, and what has to be answered.
+/// An HTTP request, and the expected answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpCheck {
-    /// Where.
+    /// The URL.
     pub url: url::Url,
-    /// How.
+    /// The method.
     pub method: &'static str,
-    /// What is sent.
+    /// The body of the request.
     pub body: Option<String>,
-    /// The status that is answered.
+    /// The expected status.
     pub expect_status: u16,
-    /// What the answer contains.
+    /// A text that the answer has to contain.
     pub expect_in_body: Option<String>,
 }
 
-/// What follows from results of a check.
+/// An action that follows from results of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// Of which results.
+    /// The results that count.
     pub trigger: Trigger,
-    /// Of how many in a row.
+    /// The number of these results in a row.
     pub consecutive_events: Option<u16>,
-    /// Of those that have gone on for so long.
+    /// The time that these results have lasted.
     pub duration: Option<Duration>,
-    /// What follows.
+    /// The effect.
     pub effect: Effect,
 }
 
-/// Results that an action follows from.
+/// The results that cause an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trigger {
-    /// Failures.
+    /// Failed checks.
     Fail,
-    /// Passes.
+    /// Passed checks.
     Pass,
-    /// The first of a series of either.
+    /// The first result of a series, failed or passed.
     Change,
 }
 
-/// What an action does to a terminator.
+/// The effect of an action on a terminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It is dialed when nothing else is left.
+    /// The terminator is dialed only if no other is left.
     MarkUnhealthy,
-    /// It is preferred as at the beginning.
+    /// The terminator gets its initial precedence.
     MarkHealthy,
-    /// Its cost goes up.
+    /// The cost goes up by this much.
     IncreaseCost(u16),
-    /// Its cost goes down, not below what it was at the beginning.
+    /// The cost goes down by this much, but not below the initial cost.
     DecreaseCost(u16),
-    /// Controllers are told of the result.
+    /// Controllers are told the result.
     SendEvent,
 }
 

@@ -1,4 +1,4 @@
-//! Where the applications of a service are: `host.v1`, `host.v2` and `ziti-tunneler-server.v1`
+//! The applications of a service: `host.v1`, `host.v2` and `ziti-tunneler-server.v1`
 //! (docs/protocol/tunnel.md 3.4 to 3.6).
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
@@ -19,36 +19,36 @@ pub(super) const HOST_V1: &str = "host.v1";
 pub(super) const HOST_V2: &str = "host.v2";
 pub(super) const SERVER_V1: &str = "ziti-tunneler-server.v1";
 
-/// How long connecting to an application may take unless the config says otherwise.
+/// Time limit for connecting to an application, unless the config sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// On how many routers an SDK hosts unless the config says otherwise.
+/// Number of routers on which an SDK hosts, unless the config sets one.
 const MAX_CONNECTIONS: usize = 3;
-/// Stands for the name of the hosting identity.
+/// The place for the name of the hosting identity.
 const TEMPLATE_NAME: &str = "$tunneler_id.name";
 
-/// Where one part of the address comes from.
+/// The source of one part of the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part<T, Allowed> {
-    /// From the config.
+    /// The config sets it.
     Fixed(T),
-    /// From the dialer, within bounds.
+    /// The dialer sets it, within these limits.
     Forward(Allowed),
 }
 
-/// How a terminator is preferred over others.
+/// The precedence of a terminator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precedence {
-    /// As any other.
+    /// After those that are required.
     #[default]
     Default,
     /// Before all others.
     Required,
-    /// Only when nothing else is left.
+    /// Only if no other one is left.
     Failed,
 }
 
-/// A program that connects for us, by `CONNECT` of HTTP.
+/// An HTTP proxy that connects to the application, by the method `CONNECT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpProxy {
     /// Its host.
@@ -66,27 +66,27 @@ pub struct HostConfig {
     port: Part<u16, Vec<PortRange>>,
     /// Answers dialers that ask for records of names.
     pub(crate) resolver: Resolver,
-    /// Addresses that dialers may have connections come from; none if it is not said.
+    /// Source addresses that dialers may ask for; `None` if the config does not limit them.
     pub allowed_sources: Option<Vec<Network>>,
-    /// How long connecting may take.
+    /// Time limit for connecting.
     pub connect_timeout: Duration,
-    /// On how many routers an SDK hosts it.
+    /// Number of routers on which an SDK hosts it.
     pub max_connections: usize,
-    /// Its cost, if it is said.
+    /// Its cost, if the config sets one.
     pub cost: Option<u16>,
-    /// Its preference, if it is said.
+    /// Its precedence, if the config sets one.
     pub precedence: Option<Precedence>,
-    /// Template of its instance.
+    /// The template of its instance.
     instance: String,
-    /// What connects to the application in our place.
+    /// The proxy to connect through.
     pub proxy: Option<HttpProxy>,
-    /// What is tried to know whether the application is well.
+    /// The health checks of the application.
     pub checks: Vec<Check>,
-    /// Why its checks are not made, if they cannot be read.
+    /// The mistake because of which the checks are not run.
     pub checks_problem: Option<ConfigError>,
 }
 
-/// `host.v1` as it is written.
+/// The JSON of `host.v1`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct HostV1 {
@@ -133,13 +133,13 @@ struct WrittenProxy {
     address: String,
 }
 
-/// `host.v2` as it is written.
+/// The JSON of `host.v2`.
 #[derive(Debug, Deserialize)]
 struct HostV2 {
     terminators: Vec<HostV1>,
 }
 
-/// `ziti-tunneler-server.v1` as it is written.
+/// The JSON of `ziti-tunneler-server.v1`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ServerV1 {
@@ -151,11 +151,11 @@ struct ServerV1 {
 }
 
 impl HostConfig {
-    /// The terminators that a service's configs describe; none if it has no host config. `host.v2`
-    /// comes before `host.v1` before the oldest form.
+    /// The terminators that a service's configs describe; empty without a config for hosts.
+    /// `host.v2` comes before `host.v1`, and that before the oldest form.
     ///
     /// # Errors
-    /// When the config cannot be used; nothing of it is hosted then.
+    /// When the config has a mistake; nothing of it is hosted then.
     pub fn read(configs: &Configs) -> Result<Vec<Self>> {
         if let Some(config) = written::<HostV2>(configs, HOST_V2)? {
             let terminators = config.terminators.into_iter().enumerate();
@@ -180,7 +180,7 @@ impl HostConfig {
         Ok(vec![Self::from_v1(SERVER_V1, v1)?])
     }
 
-    /// A terminator that leads to one address.
+    /// A terminator with one fixed destination.
     #[must_use]
     pub fn fixed(protocol: Protocol, host: impl Into<String>, port: u16) -> Self {
         Self {
@@ -205,7 +205,7 @@ impl HostConfig {
         let options = v1.listen_options.unwrap_or_default();
         let allowed = v1.allowed_addresses.unwrap_or_default();
         let allowed: Vec<_> = allowed.iter().filter_map(|text| AddressRule::parse(text)).collect();
-        // Records are for names that are allowed, whether or not addresses are forwarded.
+        // Records are answered for allowed names, whether or not addresses are forwarded.
         let resolver = Resolver::new(allowed.clone());
         let checks = check::checks(
             config,
@@ -256,23 +256,23 @@ impl HostConfig {
         })
     }
 
-    /// Instance of the terminator. A template that cannot be read names none.
+    /// The instance of the terminator; empty if the template has a mistake.
     #[must_use]
     pub fn instance(&self, identity: &Identity) -> String {
         match Template::new(&self.instance, identity) {
-            // There is no client yet that could fill a place.
+            // There is no client yet whose values could fill the template.
             Ok(template) => template.constant().unwrap_or(&self.instance).to_owned(),
             Err(problem) => {
-                tracing::warn!(%problem, "listenOptions.identity is not used");
+                tracing::warn!(%problem, "listenOptions.identity has a mistake and is not used");
                 String::new()
             }
         }
     }
 
-    /// Where a circuit with this application data goes (docs/protocol/tunnel.md 9.1).
+    /// The destination of a circuit with this application data (docs/protocol/tunnel.md 9.1).
     ///
     /// # Errors
-    /// When the dialer asks for what is not allowed, or does not say what it has to.
+    /// When the dialer asks for a destination that is not allowed, or leaves out a required part.
     pub fn target(&self, data: &AppData) -> std::result::Result<Target, Refusal> {
         let protocol = match &self.protocol {
             Part::Fixed(protocol) => *protocol,
@@ -309,7 +309,7 @@ impl HostConfig {
     }
 }
 
-/// The host that the operator has named; an address may stand in brackets.
+/// The host that the operator has set; an address may be in brackets.
 fn fixed(address: &str) -> Host {
     let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     match bare.unwrap_or(address).parse() {

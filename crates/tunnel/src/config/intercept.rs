@@ -1,5 +1,5 @@
-//! Where clients of a service are taken in: `intercept.v1` and `ziti-tunneler-client.v1`
-//! (docs/protocol/tunnel.md 3.2, 3.3).
+//! The addresses at which clients of a service are intercepted: `intercept.v1` and
+//! `ziti-tunneler-client.v1` (docs/protocol/tunnel.md 3.2, 3.3).
 
 use std::{fmt, time::Duration};
 
@@ -11,33 +11,34 @@ use crate::{AddressRule, Network, Protocol};
 pub(super) const INTERCEPT_V1: &str = "intercept.v1";
 pub(super) const CLIENT_V1: &str = "ziti-tunneler-client.v1";
 
-/// Addresses, protocols and ports of a service as its clients know it.
+/// Addresses, protocols and ports of a service for its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intercept {
-    /// What is intercepted; at least one.
+    /// The protocols; at least one.
     pub protocols: Vec<Protocol>,
-    /// Which addresses; at least one.
+    /// The addresses; at least one.
     pub addresses: Vec<InterceptAddress>,
-    /// Which ports; at least one range.
+    /// The ranges of ports; at least one.
     pub port_ranges: Vec<PortRange>,
-    /// The most time a dial takes, if the config says so.
+    /// Time limit of a dial, if the config sets one.
     pub connect_timeout: Option<Duration>,
-    /// Template of the instance that is dialed; empty for any.
+    /// The template of the instance to dial; empty for any.
     pub identity: String,
-    /// Template of the address that the host is asked to connect from; empty for none.
+    /// The template of the address that the host is asked to connect from; empty for none.
     pub source_ip: String,
-    /// Which clients are intercepted; none named is all.
+    /// The clients that are intercepted; `None` means all.
     pub allowed_sources: Option<Vec<Network>>,
 }
 
-/// An address as clients of a service know it.
+/// An address of a service for its clients.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum InterceptAddress {
-    /// An address, or all of a network.
+    /// An address, or all addresses of a network.
     Network(Network),
     /// A name; lower case.
     Name(String),
-    /// Every name in a domain, and not the domain itself; lower case, without the star and the dot.
+    /// Every name inside a domain, without the domain itself; lower case, without the star and the
+    /// dot.
     Domain(String),
     /// Every name.
     AnyName,
@@ -80,11 +81,11 @@ struct ClientV1 {
 }
 
 impl Intercept {
-    /// Reads where a service is intercepted; none if its configs do not say. `intercept.v1` comes
-    /// before the older form.
+    /// Reads the addresses of a service for its clients; `None` without such a config.
+    /// `intercept.v1` comes before the older form.
     ///
     /// # Errors
-    /// When the config cannot be used.
+    /// When the config has a mistake.
     pub fn read(configs: &Configs) -> Result<Option<Self>> {
         if let Some(config) = written::<InterceptV1>(configs, INTERCEPT_V1)? {
             return Self::from_v1(config).map(Some);
@@ -121,7 +122,7 @@ impl Intercept {
         })
     }
 
-    /// Whether clients at an address are intercepted.
+    /// True if clients at this address are intercepted.
     #[must_use]
     pub fn takes(&self, source: std::net::IpAddr) -> bool {
         let source = source.to_canonical();
@@ -131,7 +132,7 @@ impl Intercept {
 }
 
 impl InterceptAddress {
-    /// Reads an address; one that means nothing is left out, with a warning.
+    /// Reads an address; a text that is none is left out, with a warning.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match AddressRule::parse(text)? {

@@ -1,12 +1,12 @@
-//! Over which interfaces a service's clients come: `interfaces.v1` (docs/protocol/tunnel.md 3.7).
+//! The interfaces over which a service's clients come: `interfaces.v1`
+//! (docs/protocol/tunnel.md 3.7).
 
 pub(super) const INTERFACES_V1: &str = "interfaces.v1";
 
-/// The interfaces over which a program that diverts packets does so for a service; none if it is to
-/// choose.
+/// The interfaces at which a diverting program intercepts a service; `None` if the program chooses.
 ///
 /// # Errors
-/// When the config cannot be used.
+/// When the config has a mistake.
 #[cfg(target_os = "linux")]
 pub(crate) fn interfaces(configs: &super::Configs) -> super::Result<Option<Vec<String>>> {
     #[derive(serde::Deserialize)]

@@ -1,7 +1,7 @@
 //! The configs of services that tunnelers read (docs/protocol/tunnel.md 3).
 //!
-//! A config that cannot be read is named with the member that is wrong. Members that nobody knows
-//! are left alone: the schema of the config's type has judged them.
+//! An error about a config names the member that is wrong. Unknown members are ignored: the schema
+//! of the config's type has judged them.
 
 mod check;
 mod host;
@@ -22,8 +22,7 @@ pub use self::{
     proxy::{ListenAt, ProxyPort},
 };
 
-/// The config types that say how a service is hosted and where it is listened for, for whoever asks
-/// a controller for configs.
+/// The config types for tunnelers, to be asked for at a controller.
 pub const TYPES: [&str; 7] = [
     intercept::INTERCEPT_V1,
     intercept::CLIENT_V1,
@@ -34,7 +33,7 @@ pub const TYPES: [&str; 7] = [
     interfaces::INTERFACES_V1,
 ];
 
-/// Those of them that say where clients are taken in.
+/// The config types with addresses at which clients are intercepted.
 #[cfg(target_os = "linux")]
 pub(crate) const INTERCEPTING: [&str; 3] =
     [intercept::INTERCEPT_V1, intercept::CLIENT_V1, interfaces::INTERFACES_V1];
@@ -44,15 +43,15 @@ pub(crate) use self::interfaces::interfaces;
 /// The configs of a service: JSON texts by the names of their types.
 pub type Configs = BTreeMap<String, String>;
 
-/// Why a config cannot be used.
+/// A config with a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{config}: {}{problem}", at(member))]
 pub struct ConfigError {
     /// The type of the config.
     pub config: &'static str,
-    /// The member, `listenOptions.cost` for example; empty for the config as a whole.
+    /// The member, for example `listenOptions.cost`; empty for the config as a whole.
     pub member: String,
-    /// What is wrong.
+    /// The mistake.
     pub problem: String,
 }
 
@@ -65,7 +64,7 @@ impl ConfigError {
         Self { config, member: member.into(), problem: problem.into() }
     }
 
-    /// The same of a member of `outer`.
+    /// This mistake with a longer name: its member is a member of `outer`.
     fn within(mut self, outer: &str) -> Self {
         let dot = if self.member.is_empty() { "" } else { "." };
         self.member = format!("{outer}{dot}{}", self.member);
@@ -75,7 +74,7 @@ impl ConfigError {
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// The config of a type as it is written, if the service has one.
+/// The parsed config of a type, if the service has one.
 fn written<T: DeserializeOwned>(configs: &Configs, config: &'static str) -> Result<Option<T>> {
     let Some(text) = configs.get(config) else { return Ok(None) };
     let value: serde_json::Value = serde_json::from_str(text)

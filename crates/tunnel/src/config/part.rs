@@ -1,4 +1,4 @@
-//! What several configs have in common (docs/protocol/tunnel.md 3.1).
+//! Values that several configs share (docs/protocol/tunnel.md 3.1).
 
 use std::{fmt, time::Duration};
 
@@ -7,12 +7,12 @@ use serde::Deserialize;
 use super::{ConfigError, Result};
 use crate::Network;
 
-/// Ports from `low` to `high`; none if `high` is less.
+/// Ports from `low` to `high`; empty if `high` is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 pub struct PortRange {
-    /// The first.
+    /// The first port.
     pub low: u16,
-    /// The last.
+    /// The last port.
     pub high: u16,
 }
 
@@ -26,20 +26,20 @@ impl fmt::Display for PortRange {
 }
 
 impl PortRange {
-    /// Just this port.
+    /// The range of one port.
     #[must_use]
     pub fn of(port: u16) -> Self {
         Self { low: port, high: port }
     }
 
-    /// Whether a port is in it.
+    /// True if the range has this port.
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {
         (self.low..=self.high).contains(&port)
     }
 }
 
-/// A length of time in the form `1m30s`, more than nothing.
+/// A duration in the form `1m30s`, longer than 0.
 pub(super) fn duration(config: &'static str, member: &str, text: &str) -> Result<Duration> {
     let wrong = |problem: String| ConfigError::new(config, member, problem);
     let parsed = weft_config::parse_duration(text).map_err(|error| wrong(error.to_string()))?;
@@ -64,7 +64,7 @@ pub(super) fn networks(
     texts.into_iter().enumerate().map(read).collect()
 }
 
-/// A list that must name something.
+/// A list that must not be empty.
 pub(super) fn inhabited<T>(config: &'static str, member: &str, list: Vec<T>) -> Result<Vec<T>> {
     if list.is_empty() {
         return Err(ConfigError::new(config, member, "must name at least one"));

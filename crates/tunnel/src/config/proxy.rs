@@ -13,18 +13,18 @@ pub(super) const PROXY_V1: &str = "proxy.v1";
 pub struct ProxyPort {
     /// The port.
     pub port: u16,
-    /// What is spoken there; at least one.
+    /// The protocols; at least one.
     pub protocols: Vec<Protocol>,
-    /// Where it listens, if it is said.
+    /// The address to listen on, if the config sets one.
     pub at: Option<ListenAt>,
 }
 
-/// Which address of this machine is listened at.
+/// An address of this machine to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListenAt {
-    /// This address.
+    /// An IP address.
     Address(IpAddr),
-    /// The first address of this interface.
+    /// The first address of an interface, by its name.
     Interface(String),
 }
 
@@ -36,10 +36,10 @@ struct ProxyV1 {
 }
 
 impl ProxyPort {
-    /// Reads a service's port; none if its configs do not name one.
+    /// Reads the port of a service; `None` if its configs name none.
     ///
     /// # Errors
-    /// When the config cannot be used.
+    /// When the config has a mistake.
     pub fn read(configs: &Configs) -> Result<Option<Self>> {
         let Some(config) = written::<ProxyV1>(configs, PROXY_V1)? else { return Ok(None) };
         if config.port == 0 {
@@ -56,10 +56,10 @@ impl ProxyPort {
 impl ListenAt {
     /// Every address of IPv4.
     pub const ANY: Self = Self::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    /// This machine only.
+    /// The loopback address, for this machine only.
     pub const HERE: Self = Self::Address(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
-    /// Reads an address, or else the name of an interface.
+    /// Reads an address, or otherwise the name of an interface.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address)

@@ -16,7 +16,7 @@ fn data(text: serde_json::Value) -> AppData {
     AppData::parse(text.to_string().as_bytes()).unwrap()
 }
 
-/// Where a dialer gets that names this host, with a service that allows these; the same over TCP and
+/// The address that a dial of this host reaches, if the service allows these; the same over TCP and
 /// in datagrams.
 async fn dialed(allowed: &str, key: &str, host: &str, port: u16) -> Result<SocketAddr, String> {
     let mut reached = Vec::new();
@@ -33,7 +33,7 @@ async fn dialed(allowed: &str, key: &str, host: &str, port: u16) -> Result<Socke
             Err(refused) => Err(refused),
         });
     }
-    // A name may have addresses of both families, of which TCP takes the one that answers.
+    // A name may have addresses of both families; TCP connects to the one that answers.
     assert_eq!(reached[0].as_ref().err(), reached[1].as_ref().err());
     reached.remove(0)
 }
@@ -43,7 +43,7 @@ async fn a_dialer_gets_nowhere_but_where_the_service_allows() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let here = listener.local_addr().unwrap();
     let dialed = |allowed, key, host| dialed(allowed, key, host, here.port());
-    // Every name means every name, and no address that is written like one.
+    // `*` allows every name, but no IP address in the place of a name.
     assert_eq!(dialed("*", "dst_hostname", "localhost").await, Ok(here));
     for form in ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "::ffff:127.0.0.1", "0"] {
         for allowed in ["*", "::/0", "10.0.0.0/8", "*.corp.example"] {
@@ -66,7 +66,7 @@ async fn failures_have_their_class() {
     let of = |host: &str| HostConfig::fixed(Protocol::Tcp, host, port);
     let refused = of("127.0.0.1").connect(&AppData::default(), LONG, None).await.unwrap_err();
     assert_eq!(refused.cause, Cause::Refused);
-    // A label is too long: that is known without asking any server.
+    // A label is too long, so that no DNS server is asked.
     let name = format!("{}.invalid", "x".repeat(64));
     let unknown = of(&name).connect(&AppData::default(), LONG, None).await.unwrap_err();
     assert_eq!(unknown.cause, Cause::Unresolved, "{unknown}");
@@ -125,7 +125,7 @@ async fn datagrams_come_from_where_they_should() {
     assert_eq!(from.ip(), Ipv4Addr::new(127, 0, 0, 9));
 }
 
-/// A proxy that answers the first request so; gives back the head of the request.
+/// A proxy that gives this answer to the first request. Its task returns the head of the request.
 async fn proxy(answer: &'static str) -> (u16, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -150,7 +150,7 @@ async fn a_proxy_gets_what_was_judged() {
         }))
     };
     let name = |name: &str| data(serde_json::json!({"dst_hostname": name}));
-    // What the application says first comes behind the proxy's answer, in one piece with it.
+    // The first bytes of the application come in one piece with the proxy's answer, behind it.
     let (port, serving) = proxy("HTTP/1.1 200 OK\r\nVia: x\r\n\r\nSSH-2.0\r\n").await;
     let connected = through("*", port).connect(&name("web.example"), LONG, None).await.unwrap();
     assert!(
@@ -163,7 +163,7 @@ async fn a_proxy_gets_what_was_judged() {
     let mut first = [0; 9];
     stream.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"SSH-2.0\r\n");
-    // The proxy's resolver is not asked where a name of a domain leads.
+    // A name below an allowed domain is resolved here, not by the proxy.
     let (port, serving) = proxy("HTTP/1.1 200 OK\r\n\r\n").await;
     through("*.localhost", port).connect(&name("a.localhost"), LONG, None).await.unwrap();
     assert!(serving.await.unwrap().starts_with("CONNECT "));

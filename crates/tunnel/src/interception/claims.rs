@@ -1,5 +1,5 @@
-//! What a party's services claim. Only a service that changed is read again: there may be thousands,
-//! and each change of one of them comes with the list of all.
+//! The claims of a party's services. Only a service that has changed is read again: there may be
+//! thousands, and each change of one arrives with the list of all.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,32 +11,32 @@ use weft_intercept::Problem;
 use super::Interceptable;
 use crate::{Identity, Intercept, InterceptAddress, Protocol, Service, Way, config};
 
-/// A party's services, and what they claim.
+/// The services of a party, with their claims.
 pub(super) struct Claims {
-    /// What ids of the party's services begin with among those of all parties.
+    /// The prefix of the party's claims, which keeps them apart from those of other parties.
     prefix: String,
-    /// By id of the service.
+    /// Services by id.
     known: HashMap<String, Known>,
 }
 
-/// A service, as it was read.
+/// A service that was read.
 struct Known {
     service: Arc<Service>,
     identity: Arc<Identity>,
     configs: [Option<String>; config::INTERCEPTING.len()],
     claims: bool,
-    /// What of it is left alone, and why.
+    /// Problems of the service.
     problems: Vec<String>,
 }
 
-/// What is to be done when services change.
+/// The changes after a change of services.
 #[derive(Default)]
 pub(super) struct Step {
-    /// What is claimed from now on.
+    /// Claims that are added or replaced.
     pub(super) claims: Vec<weft_intercept::Service>,
     /// The ways of their clients, by the id of the claim.
     pub(super) ways: Vec<(String, Way)>,
-    /// Claims that are given up.
+    /// Claims that are removed.
     pub(super) gone: Vec<String>,
     /// Services by the id of the claim.
     services: Vec<(String, String)>,
@@ -47,8 +47,8 @@ impl Claims {
         Self { prefix, known: HashMap::new() }
     }
 
-    /// What follows when these are the services from now on. A claim that was not taken is made again;
-    /// `is_taken` knows which are.
+    /// The changes for this list of services. A claim that was not taken is made again; `is_taken`
+    /// says which ones were.
     pub(super) fn step(
         &mut self,
         services: &[Interceptable<'_>],
@@ -84,7 +84,7 @@ impl Claims {
         step
     }
 
-    /// Keeps what is wrong with the claims of a step.
+    /// Keeps the problems of a step's claims.
     pub(super) fn note(&mut self, step: &Step, refused: &[Problem]) {
         let mut by_claim: HashMap<&str, Vec<String>> = HashMap::new();
         for problem in refused {
@@ -99,7 +99,7 @@ impl Claims {
         }
     }
 
-    /// What is wrong with services: the name of each, and what.
+    /// The problems of services: names and reasons.
     pub(super) fn problems(&self, services: &[Interceptable<'_>]) -> Vec<(String, String)> {
         let mut out = Vec::new();
         for one in services {
@@ -123,7 +123,7 @@ impl Known {
     }
 }
 
-/// Reads a service; what it claims is added to the step.
+/// Reads a service; adds its claim to the step.
 fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
     let service = &one.service;
     let read = Intercept::read(one.configs).and_then(|intercept| {
@@ -162,7 +162,7 @@ fn shown(problem: &Problem) -> String {
     }
 }
 
-/// What a service claims, as the interceptor takes it.
+/// The claim of a service for the interceptor.
 fn claimed(
     id: String,
     service: &Service,
@@ -255,7 +255,7 @@ mod tests {
             let problem = |name: &&str| Problem {
                 service: (*name).to_owned(),
                 entry: String::new(),
-                why: "is one service too many".into(),
+                why: "exceeds the limit of 1 services".into(),
             };
             self.claims.note(&step, &refused.iter().map(problem).collect::<Vec<_>>());
             let claims = step.claims.iter().map(|claim| claim.id.clone()).collect();
@@ -317,7 +317,7 @@ mod tests {
         let mut lab = Lab::new();
         lab.put("a", Some(&at("a.example")));
         assert_eq!(lab.step(false, &["a"]).0, claim("a"));
-        let why = ("a".to_owned(), "is one service too many".to_owned());
+        let why = ("a".to_owned(), "exceeds the limit of 1 services".to_owned());
         assert_eq!(lab.problems(), std::slice::from_ref(&why));
         // In part it is taken.
         assert_eq!(lab.step(true, &[]), (vec![], vec![]));

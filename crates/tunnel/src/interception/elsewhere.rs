@@ -1,20 +1,20 @@
-//! Systems on which nothing can be taken in.
+//! Systems on which interception is not possible.
 
 use std::{convert::Infallible, sync::Arc};
 
 use super::{InterceptError, InterceptOptions, Interceptable};
 use crate::Carrier;
 
-/// There is none on this system.
+/// Never made on this system.
 #[derive(Debug)]
 pub struct Interception(Infallible);
 
-/// There is none on this system.
+/// Never made on this system.
 #[derive(Debug)]
 pub struct Party(Infallible);
 
 impl Interception {
-    /// Says that only Linux can do it.
+    /// Fails, because only Linux can intercept.
     ///
     /// # Errors
     /// Always.

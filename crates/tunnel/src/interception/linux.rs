@@ -1,4 +1,4 @@
-//! Taking clients in on Linux.
+//! Interception on Linux.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -26,18 +26,18 @@ use crate::{
     records::Asker,
 };
 
-/// Every interface.
+/// The name for all interfaces.
 const ALL: &str = "*";
-/// How often the addresses of controllers are looked up.
+/// The interval at which the addresses of controllers are resolved again.
 const LOOK: Duration = Duration::from_secs(60);
-/// How long that may take.
+/// Time limit for that.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Takes clients of services in, and has them carried.
+/// Intercepts clients of services, and passes them to carriers.
 pub struct Interception {
     interceptor: Interceptor,
     passages: Arc<Passages>,
-    /// How many parties there were.
+    /// The number of parties so far.
     joined: AtomicU64,
     controllers: watch::Sender<Controllers>,
     meant: Mutex<Meant>,
@@ -47,10 +47,11 @@ pub struct Interception {
 /// Hosts and ports of controllers.
 type Controllers = Vec<(String, u16)>;
 
-/// Addresses that services name by themselves, not with a network: by the id of the claim.
+/// The addresses that services claim as single addresses, not as part of a network, by the id of the
+/// claim.
 type Meant = HashMap<String, Vec<IpAddr>>;
 
-/// One of those for whom clients are taken in.
+/// One of the tunnelers whose clients are intercepted.
 pub struct Party {
     interception: Arc<Interception>,
     number: u64,
@@ -59,12 +60,12 @@ pub struct Party {
 }
 
 struct Passages {
-    /// By what a service is called among those of all parties.
+    /// The ways of clients by the id of the claim, for all parties.
     ways: RwLock<HashMap<String, Arc<Passage>>>,
     times: UdpTimes,
 }
 
-/// The way of a service's clients, and who carries them.
+/// The way of a service's clients, and their carrier.
 struct Passage {
     way: Way,
     carrier: Arc<dyn Carrier>,
@@ -72,10 +73,10 @@ struct Passage {
 }
 
 impl Interception {
-    /// Begins with no service. What an earlier process of the same name left is removed.
+    /// Starts without services. Leftovers of an earlier process of the same name are removed.
     ///
     /// # Errors
-    /// When this machine cannot do it, or an option makes no sense.
+    /// When this machine cannot intercept, or an option is not valid.
     pub async fn start(options: InterceptOptions) -> Result<Arc<Self>, InterceptError> {
         let controllers = options.controllers.clone();
         let options = read(options).await?;
@@ -91,7 +92,7 @@ impl Interception {
             weft_intercept::Error::Options(text) => InterceptError::Options(text),
             other => InterceptError::Machine(other.to_string()),
         })?;
-        // What this process connects to itself goes its own way, whatever services claim.
+        // Connections of this process are never intercepted, whatever services claim.
         weft_channel::mark_connections(weft_intercept::OWN_MARK);
         weft_channel::resolve_by(Arc::clone(&hosts) as Arc<dyn weft_channel::Lookup>);
         find_records_by(Arc::new(hosts.0.clone()));
@@ -128,7 +129,7 @@ impl Interception {
         Ok(this)
     }
 
-    /// One more for whom clients are taken in; this is who carries them.
+    /// Adds a party, whose clients `carrier` carries.
     #[must_use]
     pub fn join(self: &Arc<Self>, carrier: Arc<dyn Carrier>) -> Party {
         let number = self.joined.fetch_add(1, Ordering::Relaxed);
@@ -136,8 +137,7 @@ impl Interception {
         Party { interception: Arc::clone(self), number, carrier, claims }
     }
 
-    /// Hosts and ports of controllers from now on, in place of those of before: no service gets
-    /// them.
+    /// Sets the hosts and ports of controllers, in place of the earlier ones: no service gets them.
     pub fn set_controllers(&self, controllers: Vec<(String, u16)>) {
         self.controllers.send_if_modified(|before| {
             let other = *before != controllers;
@@ -146,28 +146,28 @@ impl Interception {
         });
     }
 
-    /// How much there is.
+    /// The sizes of the interceptor's state.
     #[must_use]
     pub fn counts(&self) -> weft_intercept::Counts {
         self.interceptor.counts()
     }
 
-    /// Takes everything out of the system, when no party has services any more. Connections of
-    /// clients that are there do not go on.
+    /// Removes everything from the system, when no party has services any more. Connections of existing
+    /// clients do not go on.
     pub async fn stop(&self) {
         self.interceptor.stop().await;
     }
 }
 
 impl Party {
-    /// Takes in clients of those of these services that say where, and of no others. Clients that
-    /// are there stay. What cannot be used is told in the log, and given back: the name of the service,
-    /// and what is wrong.
+    /// Intercepts the clients of these services that have a config for it, and of no others. Existing
+    /// clients stay. Problems are logged and returned: the name of the service, and the reason.
     pub async fn set(&self, services: &[Interceptable<'_>]) -> Vec<(String, String)> {
         let Interception { interceptor, passages, meant, .. } = &*self.interception;
         let mut known = self.claims.lock().await;
         let mut step = known.step(services, |claim| interceptor.intercepts(claim));
-        // Clients of new services find their way at once; of old ones until they are gone.
+        // Ways of new services are added at once; those of removed services stay until their claims are
+        // gone.
         passages.ways.write().extend(std::mem::take(&mut step.ways).into_iter().map(
             |(id, way)| {
                 let carrier = Arc::clone(&self.carrier);
@@ -228,14 +228,17 @@ impl Carry for Passages {
         let service = Arc::clone(&way.service);
         tokio::spawn(async move {
             if let Err(problem) = carried.await {
-                tracing::warn!(service = %service.name, client = %remote, %problem, "an intercepted client gets nowhere");
+                tracing::warn!(
+                    service = %service.name, client = %remote, %problem,
+                    "an intercepted client was not connected to its service"
+                );
             }
             drop(place);
         });
     }
 }
 
-/// The options as the interceptor takes them.
+/// The options of the interceptor.
 async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
     let wrong = InterceptError::Options;
     let usual = Options::default();
@@ -262,9 +265,9 @@ async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
     })
 }
 
-/// The DNS servers of this machine, whose traffic is nobody's: without them it would find no
-/// controller any more when the service that has its questions is gone. One that a service names by
-/// its very address is meant.
+/// The DNS servers of this machine, which are excluded: otherwise this machine would find no controller
+/// any more once the service that has claimed them is gone. A server that a service claims by its exact
+/// address is not excluded.
 fn left_to_system(servers: &[SocketAddr], meant: &Meant) -> Vec<(IpAddr, Option<u16>)> {
     let is_meant = |server: &SocketAddr| meant.values().flatten().any(|one| *one == server.ip());
     let left = servers.iter().filter(|server| !is_meant(server));
@@ -279,13 +282,13 @@ fn meant_by(claim: &weft_intercept::Service) -> Vec<IpAddr> {
     claim.addresses.iter().filter_map(one).collect()
 }
 
-/// Those controllers that go by a name.
+/// The controllers that have a name as their host.
 fn named(controllers: &[(String, u16)]) -> impl Iterator<Item = String> + use<> {
     let names = controllers.iter().filter(|(host, _)| host.parse::<IpAddr>().is_err());
     names.map(|(host, _)| host.clone()).collect::<Vec<_>>().into_iter()
 }
 
-/// Finds hosts that this process connects to itself past its own DNS server.
+/// Resolves hosts for this process, but not at its own DNS server.
 struct Own(OwnHosts);
 
 impl weft_channel::Lookup for Own {
@@ -294,7 +297,7 @@ impl weft_channel::Lookup for Own {
     }
 }
 
-/// Addresses that were found for each controller; they count until others are found.
+/// The addresses that were found for each controller; they are valid until others are found.
 struct Known {
     hosts: Arc<Own>,
     found: HashMap<(String, u16), Vec<IpAddr>>,

@@ -1,5 +1,5 @@
-//! Services taken in wherever programs of this machine and its neighbours use their addresses
-//! (docs/protocol/tunnel.md 5.3).
+//! Interception: clients of services are accepted wherever programs of this machine and its
+//! neighbours use the services' addresses (docs/protocol/tunnel.md 5.3).
 //!
 //! One [`Interception`] changes the machine, for as many tunnelers as there are: each is a [`Party`]
 //! with services and a [`Carrier`] of its own.
@@ -21,53 +21,54 @@ pub use self::elsewhere::{Interception, Party};
 pub use self::linux::{Interception, Party};
 use crate::{Configs, Identity, Service};
 
-/// How clients are taken in.
+/// The options of interception.
 #[derive(Clone, Debug)]
 pub struct InterceptOptions {
-    /// Tells one tunneler of a machine from others, also after it was killed: 1 to 20 letters,
-    /// digits, `-` and `_`.
+    /// The name that tells this tunneler from others of the machine, also after it was killed: 1 to
+    /// 20 letters, digits, `-` and `_`.
     pub name: String,
-    /// Where the DNS server listens, `udp://host:port`, or a hosts file that gets the names of
-    /// services, `file:///path`. Empty: neither.
+    /// The address of the DNS server, `udp://host:port`, and a hosts file for the names of services,
+    /// `file:///path`. Empty: neither.
     pub resolver: Vec<String>,
-    /// A program that diverts packets, in place of the firewall.
+    /// A program that diverts packets, in place of firewall rules.
     pub diverter: Option<PathBuf>,
-    /// Where host names get their addresses: an address of this machine's own, and a prefix.
+    /// The range of addresses for host names: an address for this machine itself, and a prefix
+    /// length.
     pub names: (IpAddr, u8),
-    /// Whom names that are not of services are asked of, `udp://host:port` or `tcp://host:port`.
+    /// The servers that are asked for other names, `udp://host:port` or `tcp://host:port`.
     pub upstream: Vec<String>,
-    /// How several of them are used.
+    /// The order in which they are asked.
     pub upstream_mode: UpstreamMode,
-    /// What is said where there is no answer; none if `resolver` says it.
+    /// The answer for names that cannot be looked up; `None` if `resolver` sets it.
     pub unanswerable: Option<Unanswerable>,
-    /// Interfaces whose traffic is taken in too, beside that of this machine; `*` is all.
+    /// Interfaces whose traffic is intercepted, beside that of this machine; `*` means all.
     pub interfaces: Vec<String>,
-    /// A conversation in datagrams ends after so long without any.
+    /// A conversation in datagrams ends after this time without any.
     pub udp_idle: Option<Duration>,
-    /// How often that is looked at.
+    /// The interval at which idle conversations are looked for.
     pub udp_check: Option<Duration>,
     /// Hosts and ports of controllers, which no service gets.
     pub controllers: Vec<(String, u16)>,
 }
 
-/// A service that clients may be taken in for.
+/// A service whose clients may be intercepted.
 #[derive(Clone, Debug)]
 pub struct Interceptable<'a> {
     /// The service.
     pub service: Arc<Service>,
     /// Its configs.
     pub configs: &'a Configs,
-    /// Who takes its clients in.
+    /// The identity that intercepts them.
     pub identity: &'a Arc<Identity>,
 }
 
-/// Why nothing can be taken in.
+/// Why interception could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InterceptError {
-    /// An option makes no sense.
+    /// An option is not valid.
     #[error("{0}")]
     Options(String),
-    /// This machine, or whoever runs this, cannot do it.
+    /// This machine cannot intercept, or the user may not.
     #[error("{0}")]
     Machine(String),
 }

@@ -1,4 +1,4 @@
-//! Answering dialers.
+//! Answers dialers that ask for records.
 
 use std::{
     sync::Arc,
@@ -15,24 +15,24 @@ use weft_limits::TokenBucket;
 use super::{Answer, MAX_MESSAGE, Message, Question};
 use crate::{AddressRule, Datagrams, UdpTimes, address::allowed_name};
 
-/// Largest question that is read.
+/// Largest question that is read, in bytes.
 const MAX_QUESTION: usize = 4 * 1024;
-/// How long the servers of this machine have, with the wait for a turn.
+/// Time limit for the servers of this machine, including the wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Questions of one connection that wait for an answer; then no more are read.
+/// Most questions of one connection that wait for an answer; further ones are not read meanwhile.
 const OF_CONNECTION: usize = 16;
-/// Questions of one connection in a second, and at once; then the next one is read later.
+/// Questions of one connection per second, and at once; further ones are read later.
 const RATE: (f64, u32) = (50.0, 200);
-/// Questions that are asked at a time for one terminator.
+/// Most questions under way for one terminator.
 const OF_TERMINATOR: usize = 64;
-/// Questions that are asked at a time.
+/// Most questions under way in this process.
 static ALL: Semaphore = Semaphore::const_new(512);
 
-/// Whom questions are asked, in place of the servers of this machine.
+/// The lookup that replaces the servers of this machine.
 static INSTEAD: RwLock<Option<Arc<dyn FindRecords>>> = RwLock::new(None);
 
-/// Has hosts of this process ask this from now on. Where a process intercepts names, the system's
-/// answer to its own question would be asked over the network again.
+/// Makes hosts of this process use this lookup. Where a process intercepts names, questions to the
+/// system would be sent over the network again.
 pub fn find_records_by(finder: Arc<dyn FindRecords>) {
     *INSTEAD.write() = Some(finder);
 }
@@ -49,7 +49,7 @@ fn finder() -> Option<Arc<dyn FindRecords>> {
     system
 }
 
-/// Answers dialers of a terminator about names that it allows.
+/// Answers dialers of a terminator about the names that it allows.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolver {
     allowed: Arc<[AddressRule]>,
@@ -57,7 +57,7 @@ pub(crate) struct Resolver {
     patience: Duration,
 }
 
-/// Who waits is no part of what a config says.
+/// The questions under way are no part of a config.
 impl PartialEq for Resolver {
     fn eq(&self, other: &Self) -> bool {
         self.allowed == other.allowed
@@ -72,7 +72,7 @@ impl Resolver {
         Self { allowed: allowed.into(), turns, patience: PATIENCE }
     }
 
-    /// The conversation with one dialer, until it is dropped or silent for long.
+    /// The conversation with one dialer, until it is dropped or idle.
     pub(crate) fn open(&self) -> Datagrams {
         let (conversation, answers, questions) = Datagrams::within(UdpTimes::default());
         tokio::spawn(self.clone().serve(questions, answers));
@@ -118,13 +118,13 @@ impl Resolver {
         written(message, &records)
     }
 
-    /// What may be asked of a name, as it is asked.
+    /// The question, if it is allowed for its name; otherwise the answer.
     fn allowed(&self, question: &Question) -> Result<RecordQuestion, Records> {
         let name = allowed_name(&self.allowed, &question.name);
         let name = name.ok_or_else(|| Records::none(Records::NO_NAME))?;
         let kind = u16::try_from(question.kind).ok().and_then(RecordKind::of);
         let kind = kind.ok_or_else(|| Records::none(Records::NOT_LOOKED_FOR))?;
-        // A service is asked for below the name of a protocol, and that below a domain.
+        // The name of a service is below that of a protocol, and that is below a domain.
         if kind == RecordKind::Srv && name.split('.').count() < 3 {
             return Err(Records::none(Records::MALFORMED));
         }
@@ -143,7 +143,7 @@ impl Resolver {
     }
 }
 
-/// The one question of a message, which keeps what is echoed.
+/// The only question of a message; the message keeps the parts that its answer repeats.
 fn read<'a>(bytes: &[u8], message: &'a mut Message) -> Result<&'a Question, Records> {
     let malformed = || Records::none(Records::MALFORMED);
     if bytes.len() > MAX_QUESTION {
@@ -159,7 +159,7 @@ fn read<'a>(bytes: &[u8], message: &'a mut Message) -> Result<&'a Question, Reco
     }
 }
 
-/// A message with what was found of it; records that there is no room for are left out.
+/// A message with the answer; records that do not fit are left out.
 fn written(mut message: Message, records: &Records) -> Bytes {
     message.status = records.code.into();
     let mut answers = Vec::new();

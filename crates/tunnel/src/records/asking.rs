@@ -1,4 +1,4 @@
-//! Asking the host of a service.
+//! Asks the host of a service for records.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -18,15 +18,15 @@ use weft_intercept::{RecordQuestion, Records};
 use super::{CONNECTION, Message, Question};
 use crate::{Call, Carrier, Client, Datagrams, UdpTimes, Way};
 
-/// When a connection is over that nobody asks over any more.
+/// The time after which an unused connection ends.
 const TIMES: UdpTimes =
     UdpTimes { idle: Duration::from_secs(60), check: Duration::from_secs(5), limit: 1 };
-/// A host that could not be dialed is left alone for so long.
+/// How long a host that could not be dialed is not dialed again.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Questions of one service that wait for an answer.
+/// Most questions of one service that wait for an answer.
 const MOST_WAITING: usize = 128;
 
-/// Those that wait for an answer, by its id; none once no more answers come.
+/// The waiting questions by id; `None` once no more answers come.
 type Waiting = Arc<Mutex<Option<HashMap<u16, oneshot::Sender<Records>>>>>;
 
 /// Asks the host of one service, over one connection at a time.
@@ -43,7 +43,7 @@ struct Conversation {
     asked: Arc<AtomicU16>,
 }
 
-/// Takes a question from those that wait.
+/// Removes a question from those that wait.
 struct Listed {
     waiting: Waiting,
     id: u16,
@@ -58,14 +58,14 @@ impl Drop for Listed {
 }
 
 impl Asker {
-    /// What the host says; none if it cannot be reached. It has no time limit of its own.
+    /// The host's answer; `None` if it cannot be reached. There is no time limit here.
     pub(crate) async fn ask(
         &self,
         way: &Way,
         carrier: &Arc<dyn Carrier>,
         question: &RecordQuestion,
     ) -> Option<Records> {
-        // A connection may end while it is asked over.
+        // A connection may end while it is used for a question.
         for _ in 0..2 {
             let conversation = self.conversation(way, carrier)?;
             match conversation.ask(question).await {
@@ -77,7 +77,7 @@ impl Asker {
         None
     }
 
-    /// A connection is over, which shows in its answers before it shows in its questions.
+    /// Drops a connection that is over, which its answers show before its questions do.
     fn forget(&self, over: &Conversation) {
         let mut open = self.open.lock();
         if open.as_ref().is_some_and(|one| Arc::ptr_eq(&one.waiting, &over.waiting)) {
@@ -110,7 +110,7 @@ impl Asker {
     }
 }
 
-/// The dial. Nobody in particular asks.
+/// The call for the dial, without a client.
 fn call(way: &Way, datagrams: Datagrams) -> Call {
     let nowhere = (Ipv4Addr::LOCALHOST, 0).into();
     Call {
@@ -124,7 +124,7 @@ fn call(way: &Way, datagrams: Datagrams) -> Call {
     }
 }
 
-/// Gives answers to whoever waits for them, until the connection is over.
+/// Passes answers to waiting questions, until the connection is over.
 async fn listen(mut answers: mpsc::Receiver<Bytes>, waiting: Waiting) {
     while let Some(bytes) = answers.recv().await {
         let Some(message) = Message::read(&bytes) else {
@@ -166,11 +166,11 @@ impl Conversation {
         if self.questions.send(bytes.into()).await.is_err() {
             return Asked::Over;
         }
-        // The sender goes with the last answer at the latest.
+        // The sender is dropped after the last answer at the latest.
         answer.await.map_or(Asked::Over, Asked::Answered)
     }
 
-    /// Lists who waits, by an id that nobody else has.
+    /// Adds a waiting question under an unused id.
     fn list(&self, sender: oneshot::Sender<Records>) -> Result<Listed, Asked> {
         let mut waiting = self.waiting.lock();
         let waiting = waiting.as_mut().ok_or(Asked::Over)?;
@@ -198,7 +198,8 @@ mod tests {
     use super::*;
     use crate::{Refusal, Service};
 
-    /// A host that answers in reverse order of two, and ends the connection after so many answers.
+    /// A host that answers every two questions in reverse order, and ends the connection after
+    /// `most` pairs of answers.
     struct Hosts {
         dials: AtomicUsize,
         most: usize,

@@ -2,8 +2,8 @@
 //! (docs/protocol/tunnel.md 7).
 //!
 //! A dial with the application data `{"connType":"resolver"}` opens a conversation: each payload of the
-//! dialer is a JSON object with one question, each of the host's one with what was found. The host asks
-//! the servers of its own machine, for names that its config allows and for no others.
+//! dialer is a JSON object with one question, and each payload of the host is one with the answer. The
+//! host asks the servers of its own machine, only for names that its config allows.
 
 mod answering;
 #[cfg(target_os = "linux")]
@@ -17,26 +17,26 @@ pub use self::answering::find_records_by;
 #[cfg(target_os = "linux")]
 pub(crate) use self::asking::Asker;
 
-/// What the application data of such a dial says of the connection.
+/// The value of `connType` in such application data.
 pub(crate) const CONNECTION: &str = "resolver";
-/// Largest message that is read, and written.
+/// Largest message that is read or written, in bytes.
 const MAX_MESSAGE: usize = 16 * 1024;
 
 /// A message of either side.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Message {
-    /// Tells the questions of a connection apart; the answer has the question's.
+    /// The number of the question within its connection; the answer has the same.
     #[serde(default)]
     id: i64,
-    /// What DNS calls the response code.
+    /// The response code of DNS.
     #[serde(default)]
     status: i64,
     #[serde(default)]
     question: Vec<Question>,
-    /// Hosts of Go write null for none.
+    /// Hosts written in Go send null for an empty list.
     #[serde(default)]
     answer: Option<Vec<Answer>>,
-    /// Why nothing was found, in words.
+    /// The reason without an answer, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     comment: Option<String>,
 }
@@ -102,7 +102,7 @@ impl Answer {
 }
 
 impl Message {
-    /// A message that came; none if it is none.
+    /// Parses a message; `None` if it is not valid.
     fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MAX_MESSAGE {
             return None;
@@ -110,7 +110,7 @@ impl Message {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// What an answer says.
+    /// The records of an answer.
     #[cfg(target_os = "linux")]
     fn records(self) -> Records {
         let Ok(code) = u8::try_from(self.status) else { return Records::none(Records::FAILED) };

@@ -43,7 +43,10 @@ fn identities(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
         }
         out.extend(found);
         if own.ca.is_empty() {
-            out.push(Finding::warning("identity.ca", "without it no controller is believed"));
+            out.push(Finding::warning(
+                "identity.ca",
+                "without it the router refuses every controller",
+            ));
         }
     }
     let others = config.web.iter().filter_map(|server| server.identity.as_ref());
@@ -76,8 +79,8 @@ fn requests(config: &RouterConfig) -> Option<Finding> {
     if !listens || !sans.dns.is_empty() || !sans.ip.is_empty() {
         return None;
     }
-    let text = "no name (`sans.dns`, `sans.ip`) is asked for: nobody will believe the router at its \
-                listeners";
+    let text = "no name (`sans.dns`, `sans.ip`) is asked for: clients will refuse the certificate \
+                of its listeners";
     Some(Finding::warning(if edge { "edge.csr" } else { "csr" }, text))
 }
 
@@ -109,7 +112,7 @@ fn dialed_by_controllers(config: &RouterConfig) -> Option<Finding> {
     let enrolled = key(own.client()?)?;
     let is_other = |chain| key(chain).is_some_and(|key| key != enrolled);
     let text = "a certificate for servers has another key than `cert`: a controller of weft that dials \
-                this router and is shown it does not believe that it is this router";
+                this router refuses it if the router shows that certificate";
     own.servers().iter().any(is_other).then(|| Finding::warning("ctrl.listeners", text))
 }
 
@@ -163,7 +166,7 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
                 "invalid listeners.binding.advertise"
             }
             "link.listeners[].advertise" => "invalid link.listeners.advertise",
-            "ctrl.listeners[].advertise" => "controllers will not believe the router",
+            "ctrl.listeners[].advertise" => "controllers will refuse the router's certificate",
             "web[].bindPoints[].address" => "address not valid",
             _ => continue,
         };

@@ -403,7 +403,8 @@ fn some_controller_is_named_or_waited_for() {
     assert!(!waits.warnings.iter().any(about), "{:?}", waits.warnings);
     let named = look("{listeners: [{bind: 'tls:127.0.0.1:0', advertise: 'tls:elsewhere:6263'}]}");
     assert_eq!(said(&named), "");
-    let told = |one: &weft_config::KeyAt| one.message.contains("will not believe the router");
+    let told =
+        |one: &weft_config::KeyAt| one.message.contains("will refuse the router's certificate");
     assert!(named.warnings.iter().any(told), "{:?}", named.warnings);
     fs::write(place.folder.path().join("endpoints.yml"), "endpoints: ['tls:c:1']\n").unwrap();
     assert_eq!(said(&look("{}")), "");

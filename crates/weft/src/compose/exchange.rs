@@ -134,7 +134,11 @@ impl Follower {
         let last = self.complaints.entry(about.clone()).or_default();
         if *last != problem {
             problem.clone_into(last);
-            tracing::warn!(section = about, problem, "changed identity files are not used yet");
+            tracing::warn!(
+                section = about,
+                problem,
+                "the changed identity files cannot be used; the certificates of before stay in use"
+            );
         }
     }
 }

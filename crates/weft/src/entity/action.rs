@@ -103,10 +103,10 @@ fn about(word: &str, rows: &[Row]) -> String {
         }
         "refresh" => "Make an enrollment last longer, with a new token".into(),
         "enable" => "Let a disabled identity log in again".into(),
-        DISABLE => "Let an identity not log in any more, or for a while".into(),
+        DISABLE => "Keep an identity from logging in, until it is enabled or for a while".into(),
         TRACE => "Follow the data of an identity through the network for a while".into(),
         "request-extend" => "Ask the owner of a certificate to renew it at the next login".into(),
-        REMOVE => "Take something away from an entity, such as the second factor".into(),
+        REMOVE => "Remove a part of an entity, such as the second factor".into(),
         _ => format!("Operation `{word}` on a {kinds}"),
     }
 }

@@ -27,9 +27,9 @@ pub(crate) fn commands() -> Vec<Command> {
     vec![
         verb("create", "Create a service, identity, policy, ...", create),
         verb("list", "List services, identities, policies, ...", list),
-        verb("show", "Show one of them whole", show),
-        verb("update", "Change one of them", update),
-        verb("delete", "Delete some of them", delete),
+        verb("show", "Show all members of an entity", show),
+        verb("update", "Change an entity", update),
+        verb("delete", "Delete entities", delete),
     ]
 }
 
@@ -113,7 +113,7 @@ fn list(kind: &'static Kind) -> Option<Command> {
                 .long("limit")
                 .value_name("COUNT")
                 .value_parser(clap::value_parser!(usize))
-                .help("At most so many [default: all]"),
+                .help("The most entities to list [default: all]"),
             Arg::new("explain")
                 .long("explain")
                 .action(ArgAction::SetTrue)
@@ -193,7 +193,7 @@ fn update(kind: &'static Kind) -> Option<Command> {
             .long("replace")
             .action(ArgAction::SetTrue)
             .hide(on_one(kind, Method::Put).is_none())
-            .help("What is not given becomes what it is by default"),
+            .help("Give members that no flag names their default values"),
     );
     Some(command)
 }
@@ -208,7 +208,7 @@ fn delete(kind: &'static Kind) -> Option<Command> {
                     .long("where")
                     .value_name("FILTER")
                     .conflicts_with("which")
-                    .help("All that pass this filter; asks first"),
+                    .help("Delete all entities that pass this filter; asks first"),
             )
             .arg(
                 Arg::new("yes")

@@ -70,7 +70,7 @@ impl Profiles {
                 let Ok((own, written)) = written.await else { return };
                 make = Some(own);
                 if let Err(problem) = written {
-                    tracing::warn!(path = %path.display(), problem, "profile not written");
+                    tracing::warn!(path = %path.display(), problem, "the profile could not be written");
                 }
                 if is_last {
                     return;

@@ -143,7 +143,7 @@ fn strategy(word: &str) -> String {
         "smartrouting" => "the cheapest of the best precedence",
         "weighted" => "by chance, cheaper ones more often",
         "random" => "by chance, whatever the cost",
-        "sticky" => "the cheapest for who comes first, the same again for who comes back",
+        "sticky" => "the cheapest for a first dial, the same again for a client that comes back",
         _ => return word.to_owned(),
     };
     format!("{means} ({word})")
@@ -242,7 +242,7 @@ fn path_lines(entry: &str, path: &ExplainedPath, is_taken: bool) -> Vec<String> 
     let way = way(entry, &path.steps);
     if !is_taken {
         let more = match path.more {
-            0 => "as much, and comes later".to_owned(),
+            0 => "the same cost, and later in the order".to_owned(),
             more => format!("{more} more"),
         };
         return vec![format!("      other path {way} = {}: {more}", path.cost)];

@@ -88,7 +88,7 @@ async fn watch(session: &Session, pause: Duration) -> Result<(), Failure> {
     loop {
         let foot = match &trouble {
             None => format!("every {} s; q ends", pause.as_secs()),
-            Some(failure) => format!("not what it is now: {failure}; q ends"),
+            Some(failure) => format!("out of date: {failure}; q ends"),
         };
         let width = screen.size().0;
         let foot = output::table::cut(&printable::line(&foot), width.saturating_sub(1));

@@ -23,7 +23,7 @@ pub(super) async fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         if path.is_dir() {
             let inside = inside(path)?;
             if inside.is_empty() {
-                let text = format!("the folder {} holds no .json and no .jwt", path.display());
+                let text = format!("the folder {} has no .json or .jwt file", path.display());
                 return Err(Failure::not_found(text));
             }
             for path in inside {

@@ -104,7 +104,7 @@ async fn all(
         match done {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => {
-                tracing::error!(%problem, "an identity is given up");
+                tracing::error!(%problem, "the tunneler stops for an identity");
                 failure = Err(problem);
             }
             Err(panic) => failure = Err(Failure::new(panic)),

@@ -74,7 +74,7 @@ pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
         let shown = rows(&now, before.as_ref().map(|before| (before, pause)));
         let foot = match &trouble {
             None => format!("every {seconds} s; q ends"),
-            Some(failure) => format!("not what it is now: {failure}; q ends"),
+            Some(failure) => format!("out of date: {failure}; q ends"),
         };
         screen.show(&text(&shown), &printable::line(&foot));
         if let Some(Key::End) = screen.key(pause).await {
@@ -221,7 +221,10 @@ async fn ask_all(socket: Option<&Path>) -> Result<Vec<Answer>, Failure> {
                 let _ = std::fs::remove_file(&path);
             }
             Err(error) => {
-                tracing::warn!(socket = %path.display(), %error, "a tunneler does not answer")
+                tracing::warn!(
+                    socket = %path.display(), %error,
+                    "a tunneler does not answer on its socket"
+                )
             }
         }
     }

@@ -17,7 +17,7 @@ const SOON_IDLE: &str = "\nforwarder:\n  idleCircuitTimeout: 500\n  idleTxInterv
 /// Silence long enough for several reports.
 const SILENCE: Duration = Duration::from_secs(4);
 /// Log text of a router that takes the whole model.
-const TAKEN_WHOLE: &str = "data model taken";
+const TAKEN_WHOLE: &str = "data model received";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn circuits_outlive_a_kill_of_the_controller() {

@@ -1,4 +1,4 @@
-//! Answers on the way of a circuit, which live in headers.
+//! Answers about a circuit, which consist of headers.
 
 use super::{content_type, header};
 use crate::error::WireError;
@@ -8,8 +8,8 @@ use crate::message::Message;
 /// Last header key that belongs to the channel; see [`is_peer_data`].
 const LAST_CHANNEL_KEY: i32 = 128;
 
-/// True if a header with this key next to those of a circuit answer is peer data. Keys of the
-/// channel and of the answers themselves are not, so that neither can be smuggled in as the other
+/// True if a header with this key is peer data in an answer about a circuit. Keys of the channel
+/// and of the answers themselves are not, so that peer data cannot imitate them
 /// (docs/protocol/control-plane.md 12.4).
 pub fn is_peer_data(key: i32) -> bool {
     key > LAST_CHANNEL_KEY && !(header::CIRCUIT_ADDRESS..=header::ROUTE_ERROR_CODE).contains(&key)
@@ -20,7 +20,7 @@ fn read_peer_data(headers: &Headers) -> PeerData {
     peer_data.map(|(key, value)| (key.cast_unsigned(), value.to_vec().into())).collect()
 }
 
-/// Writes peer data as headers; what [`is_peer_data`] does not take is left out.
+/// Writes peer data as headers; keys that [`is_peer_data`] refuses are left out.
 fn write_peer_data(headers: &mut Headers, peer_data: &PeerData) {
     for (key, value) in peer_data {
         if let Some(key) = i32::try_from(*key).ok().filter(|key| is_peer_data(*key)) {
@@ -29,14 +29,14 @@ fn write_peer_data(headers: &mut Headers, peer_data: &PeerData) {
     }
 }
 
-/// The circuit a router asked for is there (docs/protocol/control-plane.md 12.5).
+/// The circuit that a router asked for was made (docs/protocol/control-plane.md 12.5).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CircuitSuccess {
     /// Id of the circuit.
     pub circuit_id: String,
     /// Address of the initiating end within the circuit.
     pub address: String,
-    /// From the terminating side.
+    /// Headers from the terminating side.
     pub peer_data: PeerData,
 }
 
@@ -60,10 +60,10 @@ impl CircuitSuccess {
     }
 }
 
-/// There is no circuit.
+/// The circuit was not made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CircuitFailed {
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
@@ -80,14 +80,14 @@ impl CircuitFailed {
     }
 }
 
-/// What became of a route. It is matched by circuit and attempt, not by sequence.
+/// The result of a route. It is matched by circuit and attempt, not by sequence number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteResult {
-    /// The circuit.
+    /// Id of the circuit.
     pub circuit_id: String,
-    /// Attempt of the route.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// Peer data of the terminating side, or what went wrong.
+    /// Peer data of the terminating side, or the error.
     pub result: Result<PeerData, RouteError>,
 }
 
@@ -129,7 +129,7 @@ impl RouteResult {
     }
 }
 
-/// Why a router could not do its part of a circuit.
+/// Why a router could not set up its part of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct RouteError {
@@ -143,26 +143,26 @@ pub struct RouteError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[repr(u8)]
 pub enum RouteErrorCode {
-    /// Anything else.
+    /// A cause without a code of its own.
     #[default]
     Generic = 0,
     /// The terminator does not exist on its router.
     InvalidTerminator = 1,
-    /// The terminator can never be dialled as it is.
+    /// The terminator can never be dialed as it is.
     MisconfiguredTerminator = 2,
-    /// No answer in time.
+    /// There was no answer in time.
     DialTimedOut = 3,
-    /// The destination refused.
+    /// No program listens at the destination.
     ConnectionRefused = 4,
     /// The hosting application refused.
     RejectedByApplication = 5,
-    /// The name of the destination is not known.
+    /// The name of the destination does not resolve.
     DnsResolutionFailed = 6,
     /// The port is not permitted.
     PortNotAllowed = 7,
-    /// The link the circuit goes over is gone.
+    /// The link of the route does not exist.
     InvalidLinkDestination = 8,
-    /// The router has no room.
+    /// The router has no file descriptors or buffers left.
     ResourcesNotAvailable = 9,
 }
 
@@ -185,7 +185,7 @@ impl RouteErrorCode {
         self as u8
     }
 
-    /// The code of a number; unknown ones are generic.
+    /// The code with this number; unknown numbers are generic.
     pub fn from_number(number: u8) -> Self {
         Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
     }

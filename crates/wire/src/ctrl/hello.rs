@@ -1,4 +1,4 @@
-//! What routers and controllers put into the headers of their hello.
+//! The headers of hellos between routers and controllers.
 
 use super::{CtrlChanListeners, Listeners, RouterCapability, RouterMetadata};
 use crate::capability::{Capabilities, router_capability};
@@ -12,26 +12,26 @@ use prost::Message as _;
 const LISTENERS: i32 = 1000;
 /// Capability mask of either side.
 const CAPABILITIES: i32 = 1002;
-/// Where a router takes controllers.
+/// Listeners of a router for controllers.
 const CTRL_CHAN_LISTENERS: i32 = 1003;
 /// Link listeners of a 1.x router; the group secret in a grouped hello.
 const OLD_LISTENERS: i32 = 10;
-/// What a 1.x router can do; the first-connection mark in a grouped hello.
+/// Metadata of a 1.x router; the first-connection mark in a grouped hello.
 const OLD_METADATA: i32 = 11;
 /// Capability mask of a controller, for 1.x routers.
 const OLD_CAPABILITIES: i32 = 12;
 
-/// What a router says about itself to a controller (docs/protocol/control-plane.md 2.1). Its id is
+/// The hello of a router to a controller (docs/protocol/control-plane.md 2.1). The router's id is
 /// the token of the hello.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RouterHello {
-    /// Its version; controllers refuse a router without.
+    /// Its version; controllers refuse a router without one.
     pub version: Option<VersionInfo>,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
-    /// Where it takes links.
+    /// Its listeners for links.
     pub listeners: Listeners,
-    /// Where it takes controllers.
+    /// Its listeners for controllers.
     pub ctrl_chan_listeners: CtrlChanListeners,
 }
 
@@ -47,7 +47,7 @@ impl RouterHello {
         Self::from_headers(&result.headers, grouped)
     }
 
-    /// Malformed listeners are as if there were none.
+    /// Malformed listeners count as none.
     fn from_headers(headers: &Headers, grouped: bool) -> Self {
         let capabilities = capabilities(headers, grouped);
         let listeners = if capabilities.has(router_capability::MULTI_CHANNEL) {
@@ -92,12 +92,12 @@ impl RouterHello {
     }
 }
 
-/// What a controller says about itself to a router. Its id is the listener id of the result.
+/// The hello of a controller to a router. The controller's id is the listener id of the result.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ControllerHello {
     /// Its version.
     pub version: Option<VersionInfo>,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
 }
 
@@ -114,7 +114,7 @@ impl ControllerHello {
         Self { version: version(headers), capabilities: capabilities(headers, false) }
     }
 
-    /// Writes the headers; the mask for routers of both generations.
+    /// Writes the headers, with the capability mask for routers of both generations.
     pub fn write(&self, headers: &mut Headers) {
         if let Some(version) = &self.version {
             headers.set_str(hello::header::HELLO_VERSION, &version.to_header());
@@ -128,7 +128,8 @@ fn version(headers: &Headers) -> Option<VersionInfo> {
     headers.get_str(hello::header::HELLO_VERSION).and_then(VersionInfo::from_header)
 }
 
-/// The mask from its own key, else from the old one. In a grouped hello the old key is none.
+/// The capability mask under its own key, or else under the old key, which in a grouped hello means
+/// something else.
 fn capabilities(headers: &Headers, grouped: bool) -> Capabilities {
     let old = || headers.get(OLD_CAPABILITIES).filter(|_| !grouped);
     headers.get(CAPABILITIES).or_else(old).map(Capabilities::from_wire).unwrap_or_default()

@@ -254,7 +254,7 @@ fn peer_data() -> impl Strategy<Value = PeerData> {
     prop::collection::btree_map(key, value, 0..5)
 }
 
-/// What is written is read back, through a frame.
+/// Encodes a value into a frame and checks that decoding gives the same value.
 fn round_trip<T: ProtoBody>(value: &T) -> Result<(), TestCaseError> {
     let message = decode(&encode(&value.to_message()));
     prop_assert_eq!(&T::from_message(&message).unwrap(), value);
@@ -427,7 +427,7 @@ proptest! {
         cut in 0..40usize,
     ) {
         try_all(&body);
-        // Damaged, but close to real.
+        // Damaged bytes of a real message.
         let mut real = listeners("tls:r1:6000").to_body().to_vec();
         real.truncate(cut);
         real.extend_from_slice(&body);

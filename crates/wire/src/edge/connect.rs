@@ -14,25 +14,25 @@ const PEER_HEADERS: [i32; 4] =
 /// An SDK dials a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Connect {
-    /// The name of the connection; `None` is an error that must be answered.
+    /// The connection id; `None` is an error that must be answered.
     pub conn_id: Option<u32>,
     /// The token of the service session, or the id of the service.
     pub token: Bytes,
     /// Public key of the dialer.
     pub public_key: Option<Bytes>,
-    /// Which instance of the service; empty for any.
+    /// The instance of the service; empty for any.
     pub instance: String,
-    /// Who dials, in its own words.
+    /// The dialer's name for itself.
     pub caller_id: Option<Bytes>,
     /// Data for the host.
     pub app_data: Option<Bytes>,
-    /// Name for logs.
+    /// A short name for logs.
     pub marker: Option<Bytes>,
-    /// Leads back to the same host.
+    /// The token by which the dial reaches the same host as before.
     pub stickiness: Option<Bytes>,
-    /// Whether the SDK wants flow control of its own.
+    /// True if the SDK asks for flow control of its own.
     pub use_xgress: bool,
-    /// Whether the answer should say that the router names connections.
+    /// True if the answer should say whether the router chooses connection ids.
     pub router_conn_ids: bool,
 }
 
@@ -79,8 +79,8 @@ impl Connect {
         message
     }
 
-    /// What the host is told: the headers that travel on, under their own keys. The stickiness
-    /// token is for the controller and not among them.
+    /// The headers for the host, under their own keys. The stickiness token is for the controller
+    /// and is left out.
     pub fn peer_data(&self) -> PeerData {
         let values = [&self.public_key, &self.caller_id, &self.app_data, &self.marker];
         let entries = PEER_HEADERS.iter().zip(values);
@@ -88,10 +88,10 @@ impl Connect {
     }
 }
 
-/// An SDK has flow control of its own on a circuit.
+/// The answer that gives an SDK flow control of its own on a circuit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct XgressGrant {
-    /// Controller that owns the circuit.
+    /// The controller that owns the circuit.
     pub controller: String,
     /// Address of the SDK's end.
     pub address: String,
@@ -115,19 +115,19 @@ impl XgressGrant {
 /// A dial or bind was accepted. Made a reply with [`Message::in_reply_to`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateConnected {
-    /// The connection.
+    /// The connection id.
     pub conn_id: u32,
     /// The circuit of a dial.
     pub circuit_id: Option<String>,
     /// Public key of the host.
     pub public_key: Option<Bytes>,
-    /// Leads back to the same host.
+    /// The token by which a later dial reaches the same host.
     pub stickiness: Option<Bytes>,
-    /// Whether the router names connections.
+    /// True if the router chooses connection ids.
     pub router_conn_ids: bool,
-    /// Flow control of its own, if it was asked for and granted.
+    /// Present if flow control of its own was asked for and is given.
     pub xgress: Option<XgressGrant>,
-    /// Further peer data of the host, under its own keys.
+    /// Other peer data of the host, under its own keys.
     pub peer_data: PeerData,
 }
 
@@ -175,11 +175,11 @@ impl StateConnected {
 /// A connection is closed, or a dial or bind was refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateClosed {
-    /// The connection.
+    /// The connection id.
     pub conn_id: u32,
-    /// Why. In an answer to a dial it must not be empty: C SDKs read that as "log in again".
+    /// The reason. It must not be empty in an answer to a dial: C SDKs read that as "log in again".
     pub reason: String,
-    /// The error in numbers.
+    /// The error with its numbers.
     pub error: Option<StructuredError>,
     /// The circuit, if there was one.
     pub circuit_id: Option<String>,

@@ -1,4 +1,4 @@
-//! Data of a connection whose flow control lies with the router (docs/protocol/sdk.md 10).
+//! Data of a connection whose flow control is at the router (docs/protocol/sdk.md 10).
 
 use super::{content_type, header};
 use crate::error::WireError;
@@ -6,28 +6,28 @@ use crate::hello;
 use crate::message::Message;
 use bytes::Bytes;
 
-/// Flags of [`Data`]. All bits travel from end to end as they are.
+/// Flags of [`Data`]. All bits are passed from end to end unchanged.
 pub mod data_flags {
-    /// The sender will send no more.
+    /// The sender has ended its direction.
     pub const FIN: u32 = 1;
-    /// Header 128 names the message, for tracing.
+    /// Header 128 has a name for the message, for tracing.
     pub const TRACE_UUID: u32 = 2;
     /// The sender understands [`MULTIPART_MSG`].
     pub const MULTIPART: u32 = 4;
     /// The connection is a stream: data may be joined and split.
     pub const STREAM: u32 = 8;
-    /// The data is a run of messages, each with a u16 length in front.
+    /// The data consists of messages, each after its length (u16).
     pub const MULTIPART_MSG: u32 = 16;
 }
 
 /// Data of a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Data {
-    /// The connection.
+    /// The connection id.
     pub conn_id: u32,
     /// See [`data_flags`].
     pub flags: u32,
-    /// Names the message, for tracing.
+    /// A name for the message, for tracing.
     pub uuid: Option<Bytes>,
     /// The data.
     pub data: Bytes,
@@ -59,7 +59,7 @@ impl Data {
         message
     }
 
-    /// True if the sender will send no more.
+    /// True if the sender has ended its direction.
     pub fn is_fin(&self) -> bool {
         self.flags & data_flags::FIN != 0
     }

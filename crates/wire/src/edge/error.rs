@@ -1,10 +1,10 @@
-//! Errors as SDKs are told them: a number, a hint and a text (docs/protocol/sdk.md 6).
+//! Errors for SDKs: a number, a hint and a text (docs/protocol/sdk.md 6).
 
 use crate::edge::header;
 use crate::headers::Headers;
 use serde::{Deserialize, Serialize};
 
-/// What went wrong. Unknown numbers are kept.
+/// The code of an error. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ErrorCode(pub u32);
@@ -29,31 +29,31 @@ impl ErrorCode {
     pub const POSTURE_CHECK_FAILED: Self = Self(15);
 }
 
-/// What the asker should do. Unknown numbers are kept.
+/// What the client should do after an error. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RetryHint(pub u32);
 
 impl RetryHint {
-    /// As it sees fit.
+    /// The client decides.
     pub const DEFAULT: Self = Self(0);
-    /// Later: the other side is busy.
+    /// Try again later, because the other side is busy.
     pub const TOO_BUSY: Self = Self(1);
-    /// Begin anew, with a new session.
+    /// Begin again with a new session.
     pub const START_OVER: Self = Self(2);
-    /// Not at all.
+    /// Do not try again: the answer would be the same.
     pub const NOT_RETRIABLE: Self = Self(3);
 }
 
-/// An error as JSON. A cause is never sent: C SDKs fail on one that is an object.
+/// An error as JSON. It never has a cause, because C SDKs fail on one that is an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StructuredError {
-    /// For people.
+    /// The text for people.
     pub message: String,
-    /// What went wrong.
+    /// The code.
     pub code: ErrorCode,
-    /// What to do.
+    /// The advice to the client: whether and how to try again.
     pub retry_hint: RetryHint,
     /// Posture checks that failed, sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -7,15 +7,15 @@ use crate::headers::Headers;
 use crate::message::Message;
 use bytes::Bytes;
 
-/// How a terminator is preferred over others.
+/// The precedence of a terminator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precedence {
-    /// As any other.
+    /// After those that are required.
     #[default]
     Default,
     /// Before all others.
     Required,
-    /// Only when nothing else is left.
+    /// Only if no other one is left.
     Failed,
 }
 
@@ -29,7 +29,7 @@ impl Precedence {
         }
     }
 
-    /// The value of a number; unknown ones are the default.
+    /// The value with this number; unknown numbers are the default.
     pub fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Required,
@@ -39,13 +39,13 @@ impl Precedence {
     }
 }
 
-/// The first two bytes: old C SDKs send four in a bind.
+/// Reads the first two bytes, because old C SDKs send four in a bind.
 fn cost(headers: &Headers) -> Option<u16> {
     let value = headers.get(header::COST)?;
     value.first_chunk::<2>().map(|bytes| u16::from_le_bytes(*bytes))
 }
 
-/// The first byte: old C SDKs send four in a bind.
+/// Reads the first byte, because old C SDKs send four in a bind.
 fn precedence(headers: &Headers) -> Option<Precedence> {
     let value = headers.get(header::PRECEDENCE)?;
     value.first().map(|byte| Precedence::from_number(*byte))
@@ -54,7 +54,7 @@ fn precedence(headers: &Headers) -> Option<Precedence> {
 /// An SDK hosts a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bind {
-    /// The name of the listener; without one the bind is ignored.
+    /// The connection id of the listener; without one the bind is ignored.
     pub conn_id: u32,
     /// The token of the service session.
     pub token: Bytes,
@@ -62,21 +62,21 @@ pub struct Bind {
     pub public_key: Option<Bytes>,
     /// Cost.
     pub cost: u16,
-    /// Preference.
+    /// Precedence.
     pub precedence: Precedence,
-    /// Which instance of the service; empty for none.
+    /// The instance of the service; empty for none.
     pub instance: String,
-    /// Proof of the instance; counts only with one.
+    /// A secret that shows that hosts of one instance are the same; used only with an instance.
     pub instance_secret: Option<Bytes>,
-    /// Names the listener over reconnects.
+    /// A name of the listener that stays the same over reconnects.
     pub listener_id: Option<Bytes>,
-    /// The SDK answers inspections.
+    /// True if the SDK answers inspections.
     pub supports_inspect: bool,
-    /// The SDK wants to know when the bind is established.
+    /// True if the SDK wants a report when the bind is established.
     pub supports_bind_success: bool,
-    /// Whether the SDK wants flow control of its own.
+    /// True if the SDK asks for flow control of its own.
     pub use_xgress: bool,
-    /// The router may name the connections.
+    /// True if the router may choose connection ids.
     pub router_conn_ids: bool,
 }
 
@@ -138,11 +138,11 @@ impl Bind {
 /// An SDK stops hosting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unbind {
-    /// The listener.
+    /// The connection id of the listener.
     pub conn_id: u32,
     /// The token of the bind.
     pub token: Bytes,
-    /// Names the listener over reconnects.
+    /// A name of the listener that stays the same over reconnects.
     pub listener_id: Option<Bytes>,
 }
 
@@ -169,13 +169,13 @@ impl Unbind {
 /// An SDK changes cost or precedence of hosting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpdateBind {
-    /// The listener.
+    /// The connection id of the listener.
     pub conn_id: u32,
     /// The token of the bind.
     pub token: Bytes,
-    /// New cost.
+    /// The new cost.
     pub cost: Option<u16>,
-    /// New preference.
+    /// The new precedence.
     pub precedence: Option<Precedence>,
 }
 
@@ -208,11 +208,11 @@ impl UpdateBind {
 /// An SDK reports the health of what it hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HealthEvent {
-    /// The listener.
+    /// The connection id of the listener.
     pub conn_id: u32,
     /// The token of the bind.
     pub token: Bytes,
-    /// Whether the check passed.
+    /// True if the check passed.
     pub passed: bool,
 }
 
@@ -239,7 +239,7 @@ impl HealthEvent {
 /// The terminator of a bind is established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindSuccess {
-    /// The listener.
+    /// The connection id of the listener.
     pub conn_id: u32,
 }
 
@@ -258,18 +258,18 @@ impl BindSuccess {
     }
 }
 
-/// Somebody dials what an SDK hosts.
+/// A dial to a service that an SDK hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dial {
-    /// The listener.
+    /// The connection id of the listener.
     pub conn_id: u32,
     /// The token of the bind, byte for byte: Go hosts compare it.
     pub token: Bytes,
-    /// Who dials; always present, may be empty.
+    /// The dialer's name for itself; always present, may be empty.
     pub caller_id: Bytes,
     /// Public key of the dialer.
     pub public_key: Option<Bytes>,
-    /// Name for logs.
+    /// A short name for logs.
     pub marker: Option<Bytes>,
     /// The circuit.
     pub circuit_id: String,
@@ -279,9 +279,9 @@ pub struct Dial {
     pub dialer_id: Option<Bytes>,
     /// Identity name of the dialer.
     pub dialer_name: Option<Bytes>,
-    /// The name of the new connection, if the router gives it.
+    /// The id of the new connection, if the router chose it.
     pub new_conn_id: Option<u32>,
-    /// Flow control of its own, if the host asked for it.
+    /// Present if the host asked for flow control of its own.
     pub xgress: Option<XgressGrant>,
 }
 
@@ -327,14 +327,14 @@ impl Dial {
     }
 }
 
-/// A host accepts a dial. Matched by the sequence it replies to alone.
+/// A host accepts a dial. Matched only by the sequence number that it replies to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DialSuccess {
-    /// The listener, or whatever the host puts there.
+    /// The connection id of the listener, or another number.
     pub conn_id: u32,
-    /// The name of the new connection.
+    /// The id of the new connection.
     pub new_conn_id: u32,
-    /// The host's key for this connection; overrides that of the bind.
+    /// The host's key for this connection, used in place of that of the bind.
     pub public_key: Option<Bytes>,
 }
 
@@ -360,12 +360,12 @@ impl DialSuccess {
     }
 }
 
-/// A host refuses a dial. Matched by the sequence it replies to alone.
+/// A host refuses a dial. Matched only by the sequence number that it replies to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DialFailed {
-    /// The listener, or whatever the host puts there.
+    /// The connection id of the listener, or another number.
     pub conn_id: u32,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -385,10 +385,10 @@ impl DialFailed {
     }
 }
 
-/// Asks an SDK whether it knows a connection.
+/// Asks an SDK if it knows a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnInspect {
-    /// The connection.
+    /// The connection id.
     pub conn_id: u32,
 }
 
@@ -407,33 +407,33 @@ impl ConnInspect {
     }
 }
 
-/// What an SDK knows of a connection.
+/// The kind of a connection, by an SDK's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConnKind {
-    /// Nothing.
+    /// The connection is unknown.
     #[default]
     Invalid,
-    /// It dialed.
+    /// A connection that the SDK dialed.
     Dial,
-    /// It hosts.
+    /// A listener.
     Bind,
-    /// Something else.
+    /// Another kind.
     Unknown,
 }
 
 /// The answer to a [`ConnInspect`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnInspectAnswer {
-    /// The connection, or whatever the SDK puts there.
+    /// The connection id, or another number.
     pub conn_id: u32,
-    /// What it is.
+    /// The kind of the connection.
     pub kind: ConnKind,
-    /// For people.
+    /// A text for people.
     pub detail: String,
 }
 
 impl ConnInspectAnswer {
-    /// Reads the message, of whatever content type: some SDKs answer with another.
+    /// Reads the message, also with another content type, because some SDKs use one.
     pub fn from_message(message: &Message) -> Self {
         let kind = match message.headers.get_u8(header::CONN_TYPE) {
             Some(1) => ConnKind::Dial,

@@ -12,9 +12,9 @@
 //!  | StateClosed <->         | <-> StateClosed                          |
 //! ```
 //!
-//! Both sides name connections by an id that is theirs for the channel: SDKs count up from 0 or 1,
-//! routers from 0x8000_0000. Where a connection's flow control lies with the SDK, [`Data`] is
-//! replaced by the messages of [`payload`](crate::payload) (docs/protocol/sdk.md 4 to 13).
+//! Each side chooses connection ids that are unique on the channel: SDKs count up from 0 or 1,
+//! routers from 0x8000_0000. If the flow control of a connection is at the SDK, the messages of
+//! [`payload`](crate::payload) take the place of [`Data`] (docs/protocol/sdk.md 4 to 13).
 
 mod connect;
 mod data;
@@ -45,7 +45,7 @@ pub mod content_type {
     pub const STATE_CLOSED: i32 = 60785;
     /// Either side: data of a connection.
     pub const DATA: i32 = 60786;
-    /// Router to host: somebody dials.
+    /// Router to host: a dial.
     pub const DIAL: i32 = 60787;
     /// Host to router: the dial is accepted.
     pub const DIAL_SUCCESS: i32 = 60788;
@@ -59,13 +59,13 @@ pub mod content_type {
     pub const UPDATE_BIND: i32 = 60794;
     /// SDK to router: health of a host.
     pub const HEALTH_EVENT: i32 = 60795;
-    /// Either side: trace the route.
+    /// Either side: traces the route.
     pub const TRACE_ROUTE: i32 = 60796;
-    /// Its answer.
+    /// The answer to a trace.
     pub const TRACE_ROUTE_RESPONSE: i32 = 60797;
-    /// Router to SDK: is this connection alive?
+    /// Router to SDK: asks if this connection is alive.
     pub const CONN_INSPECT_REQUEST: i32 = 60798;
-    /// Its answer.
+    /// The answer to that question.
     pub const CONN_INSPECT_RESPONSE: i32 = 60799;
     /// Router to SDK: the terminator of a bind is established.
     pub const BIND_SUCCESS: i32 = 60800;
@@ -75,17 +75,17 @@ pub mod content_type {
     pub const UPDATE_TOKEN_FAILURE: i32 = 60802;
     /// SDK to router: a new access token.
     pub const UPDATE_TOKEN: i32 = 60803;
-    /// Router to SDK: inspect.
+    /// Router to SDK: an inspection.
     pub const INSPECT_REQUEST: i32 = 60804;
-    /// Its answer.
+    /// The answer to an inspection.
     pub const INSPECT_RESPONSE: i32 = 60805;
     /// SDK to router: dial a service without a service session.
     pub const CONNECT_V2: i32 = 60806;
     /// SDK to router: posture data.
     pub const POSTURE_RESPONSE: i32 = 10800;
-    /// SDK to router: push services and posture state from now on.
+    /// SDK to router: subscribes to services and posture state.
     pub const SUBSCRIBE_TO_SERVICES: i32 = 10900;
-    /// SDK to router: stop pushing.
+    /// SDK to router: ends the subscription.
     pub const UNSUBSCRIBE_FROM_SERVICES: i32 = 10901;
     /// SDK to router: push the whole posture state.
     pub const RESYNC_POSTURE_STATE: i32 = 10902;
@@ -111,43 +111,43 @@ pub mod header {
     pub const PRECEDENCE: i32 = 1005;
     /// Instance of a service; text.
     pub const TERMINATOR_IDENTITY: i32 = 1006;
-    /// Proof of the instance; bytes.
+    /// A secret that shows that hosts of one instance are the same; bytes.
     pub const TERMINATOR_IDENTITY_SECRET: i32 = 1007;
-    /// Who dials; text.
+    /// The dialer's name for itself; text.
     pub const CALLER_ID: i32 = 1008;
-    /// Method of encryption; spelled differently by every SDK and therefore never forwarded.
+    /// Method of encryption; never forwarded, because its values differ between SDKs.
     pub const CRYPTO_METHOD: i32 = 1009;
     /// Flags of data; u32, see [`data_flags`](super::data_flags).
     pub const FLAGS: i32 = 1010;
-    /// Data from application to application; bytes.
+    /// Data of an application for its peer; bytes.
     pub const APP_DATA: i32 = 1011;
-    /// Whether the router names connections (bool), or the name it gave (u32 in a dial).
+    /// True if the router chooses connection ids (bool), or the id that it chose (u32 in a dial).
     pub const ROUTER_PROVIDED_CONN_ID: i32 = 1012;
     /// Health of a host; bool.
     pub const HEALTH_STATUS: i32 = 1013;
     /// See [`ErrorCode`](super::ErrorCode); u32.
     pub const ERROR_CODE: i32 = 1014;
-    /// Names a listener over reconnects; opaque bytes.
+    /// A name of a listener that stays the same over reconnects; opaque bytes.
     pub const LISTENER_ID: i32 = 1021;
     /// See [`ConnKind`](super::ConnKind); byte.
     pub const CONN_TYPE: i32 = 1022;
-    /// The SDK answers inspections; bool.
+    /// True if the SDK answers inspections; bool.
     pub const SUPPORTS_INSPECT: i32 = 1023;
-    /// Binds are confirmed; bool.
+    /// True if binds are confirmed; bool.
     pub const SUPPORTS_BIND_SUCCESS: i32 = 1024;
     /// Short random name of a connection, for logs; opaque bytes.
     pub const CONNECTION_MARKER: i32 = 1025;
     /// Circuit id; text.
     pub const CIRCUIT_ID: i32 = 1026;
-    /// Leads a dialer back to the same host; bytes.
+    /// A token by which a dial reaches the same host; bytes.
     pub const STICKINESS_TOKEN: i32 = 1027;
-    /// The SDK wants, or gets, flow control of its own; bool.
+    /// The SDK asks for flow control of its own, or gets it; bool.
     pub const USE_XGRESS_TO_SDK: i32 = 1028;
     /// Controller that owns the circuit; text.
     pub const XGRESS_CTRL_ID: i32 = 1029;
     /// Address of the SDK's end; text.
     pub const XGRESS_ADDRESS: i32 = 1030;
-    /// The router takes posture data; bool.
+    /// True if the router takes posture data; bool.
     pub const SUPPORTS_POSTURE_CHECKS: i32 = 1032;
     /// An error as JSON, see [`StructuredError`](super::StructuredError).
     pub const STRUCTURED_ERROR: i32 = 1033;
@@ -157,11 +157,11 @@ pub mod header {
     pub const DIALER_IDENTITY_NAME: i32 = 1035;
     /// Service id or name; text.
     pub const SERVICE_ID: i32 = 1036;
-    /// Whether header 1036 is an id (0) or a name (1); byte.
+    /// The kind of header 1036: an id (0) or a name (1); byte.
     pub const SERVICE_IDENTIFIER_TYPE: i32 = 1037;
     /// Capability mask of the router.
     pub const ROUTER_CAPABILITIES: i32 = 1039;
 }
 
-/// First connection id a router gives out; SDKs choose theirs below.
+/// The first connection id that a router chooses; SDKs choose lower ones.
 pub const FIRST_ROUTER_CONN_ID: u32 = 0x8000_0000;

@@ -1,4 +1,4 @@
-//! Posture data an SDK sends, and the services and posture state pushed to it
+//! Posture data of an SDK, and the services and posture state that routers send to it
 //! (docs/protocol/sdk.md 12.1).
 
 pub use crate::proto::edge_client::*;
@@ -6,10 +6,10 @@ pub use crate::proto::edge_client::*;
 use super::content_type;
 use crate::proto::{debug_without_secrets, proto_bodies};
 
-/// Index in a subscription or change set that stands for "everything".
+/// The index in a subscription or change set that means everything.
 pub const FULL: i64 = -1;
 
-/// Limit of the services of one identity.
+/// Limit of the services of one identity, in bytes.
 const LARGE: usize = 16 * 1024 * 1024;
 
 proto_bodies! {

@@ -19,7 +19,7 @@ fn decode(text: &str) -> Message {
     message
 }
 
-/// The same entries in any order, the same body, the same length.
+/// Checks that two messages have the same headers in any order, the same body and the same length.
 fn same(mut built: Message, wire: &Message) {
     built.sequence = wire.sequence;
     assert_eq!(built.content_type, wire.content_type);

@@ -1,4 +1,4 @@
-//! A new access token on a connection that is up (docs/protocol/sdk.md 11.1).
+//! A new access token on an open connection (docs/protocol/sdk.md 11.1).
 
 use super::content_type;
 use super::error::StructuredError;
@@ -6,7 +6,7 @@ use crate::error::WireError;
 use crate::message::Message;
 use bytes::Bytes;
 
-/// An SDK brings a new access token.
+/// An SDK sends a new access token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpdateToken {
     /// The token.
@@ -26,7 +26,7 @@ impl UpdateToken {
     }
 }
 
-/// The router has taken the token.
+/// The router accepts the token.
 pub fn update_token_success() -> Message {
     Message::new(content_type::UPDATE_TOKEN_SUCCESS, Bytes::new())
 }
@@ -34,7 +34,7 @@ pub fn update_token_success() -> Message {
 /// The router refuses the token; it closes the connection after this.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpdateTokenFailure {
-    /// Why, in numbers and words.
+    /// The error.
     pub error: StructuredError,
 }
 

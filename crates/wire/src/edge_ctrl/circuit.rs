@@ -1,4 +1,4 @@
-//! Circuits for SDKs: requests and answers that live in headers
+//! Circuits for SDKs: requests and answers that consist of headers
 //! (docs/protocol/edge-control-plane.md 13).
 
 use super::{content_type, header};
@@ -16,9 +16,9 @@ pub struct CreateCircuitV2 {
     pub api_session_token: String,
     /// Certificates of the SDK.
     pub fingerprints: Vec<String>,
-    /// Instance to dial; empty is any without one.
+    /// The instance to dial; empty for a terminator without one.
     pub terminator_instance_id: String,
-    /// Goes to the terminating side.
+    /// Headers for the terminating side.
     pub peer_data: PeerData,
 }
 
@@ -38,7 +38,7 @@ impl CreateCircuitV2 {
         })
     }
 
-    /// The message; an error if peers would drop it for its size.
+    /// The message; an error if it is larger than peers accept.
     pub fn to_message(&self) -> Result<Message, WireError> {
         let mut message = Message::new(content_type::CREATE_CIRCUIT_V2_REQUEST, "");
         let headers = &mut message.headers;
@@ -59,24 +59,24 @@ impl fmt::Debug for CreateCircuitV2 {
     }
 }
 
-/// Asks for a circuit without a service session (docs/protocol/edge-control-plane.md 13.3). Who
-/// dials is what the API session token says; the identity id only has to agree with it.
+/// Asks for a circuit without a service session (docs/protocol/edge-control-plane.md 13.3). The
+/// token of the API session determines the dialer; the identity id only has to agree with it.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct CreateCircuitV3 {
-    /// Identity that dials.
+    /// The dialer's identity.
     pub identity_id: String,
-    /// Service that is dialled.
+    /// The service to dial.
     pub service_id: String,
-    /// Id the circuit is to have; empty lets the controller choose, but 2.0 controllers drop a
-    /// request without one.
+    /// The id for the circuit. If it is empty the controller chooses one, but 2.0 controllers drop
+    /// such a request.
     pub circuit_id: String,
     /// Token of the API session.
     pub api_session_token: String,
     /// Certificates of the SDK.
     pub fingerprints: Vec<String>,
-    /// Instance to dial; empty is any without one.
+    /// The instance to dial; empty for a terminator without one.
     pub terminator_instance_id: String,
-    /// Goes to the terminating side.
+    /// Headers for the terminating side.
     pub peer_data: PeerData,
 }
 
@@ -98,7 +98,7 @@ impl CreateCircuitV3 {
         })
     }
 
-    /// The message; an error if peers would drop it for its size.
+    /// The message; an error if it is larger than peers accept.
     pub fn to_message(&self) -> Result<Message, WireError> {
         let mut message = Message::new(content_type::CREATE_CIRCUIT_V3_REQUEST, "");
         let headers = &mut message.headers;
@@ -124,7 +124,7 @@ impl fmt::Debug for CreateCircuitV3 {
     }
 }
 
-/// Which request an answer belongs to.
+/// The form of the request that an answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitForm {
     /// [`CreateCircuitV2`].
@@ -150,7 +150,7 @@ pub struct CreatedCircuit {
     pub circuit_id: String,
     /// Address of the initiating end within the circuit.
     pub address: String,
-    /// From the terminating side.
+    /// Headers from the terminating side.
     pub peer_data: PeerData,
     /// Tags of the circuit.
     pub tags: StringMap,
@@ -170,7 +170,7 @@ impl CreatedCircuit {
         })
     }
 
-    /// The message, to be made a reply; an error if peers would drop it for its size.
+    /// The message, to be made a reply; an error if it is larger than peers accept.
     pub fn to_message(&self, form: CircuitForm) -> Result<Message, WireError> {
         let mut message = Message::new(form.response(), "");
         let headers = &mut message.headers;
@@ -182,7 +182,7 @@ impl CreatedCircuit {
     }
 }
 
-/// A string that must be there and not empty.
+/// A string that must be present and not empty.
 fn required(message: &Message, key: i32) -> Result<String, WireError> {
     let value = message.required_str(key)?;
     if value.is_empty() { Err(message.missing(key)) } else { Ok(value.to_owned()) }

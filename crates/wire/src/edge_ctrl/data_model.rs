@@ -1,8 +1,8 @@
-//! The router data model: what a router must know to decide by itself who may do what.
+//! The router data model: the entities by which a router decides on access itself.
 //!
-//! A router subscribes at one controller with [`SubscribeToDataModelRequest`] and is sent the whole
-//! model once, as [`DataState`], or only what it lacks, as [`ChangeSet`]s, and from then on every
-//! change. What is sent names the subscription it is for. Indexes only mean something within one
+//! A router subscribes at one controller with [`SubscribeToDataModelRequest`]. It is sent the whole
+//! model once, as [`DataState`], or only the missing changes, as [`ChangeSet`]s, and from then on
+//! every change. These messages name their subscription. Indexes are comparable only within one
 //! timeline (docs/protocol/edge-control-plane.md 4 to 6).
 
 use bytes::Bytes;
@@ -52,10 +52,10 @@ pub const TARGET_SERVICE: &str = "service";
 /// Target of a [`ConfigType`]: its configs are for routers.
 pub const TARGET_ROUTER: &str = "router";
 
-/// Cache of a router's [`DataState`] file that holds terminator ids.
+/// The cache of terminator ids in a router's [`DataState`] file.
 pub const TERMINATOR_ID_CACHE: &str = "TerminatorIds";
 
-/// The model grows with the network: only the frame limits hold.
+/// The model grows with the network, so that only the limits of frames hold.
 const WHOLE: usize = crate::FrameLimits::MODEL_BODY as usize;
 const PART: usize = crate::FrameLimits::MODEL.body as usize;
 
@@ -67,7 +67,7 @@ proto_bodies! {
     ValidateResponse => content_type::VALIDATE_DATA_STATE_RESPONSE, PART;
 }
 
-/// The part of a [`ChangeSet`] that says whether to read the rest.
+/// The part of a [`ChangeSet`] that shows whether the rest has to be read.
 #[derive(Clone, PartialEq, prost::Message)]
 struct ChangeSetHead {
     #[prost(bool, tag = "2")]
@@ -75,8 +75,8 @@ struct ChangeSetHead {
 }
 
 impl DataState {
-    /// The body of a state whose events are made one after the other, so that a large one is never
-    /// held in memory but for its bytes.
+    /// The body of a state whose events are made one after the other, so that the memory for a
+    /// large state is only that of its bytes.
     pub fn body_of(
         events: impl Iterator<Item = Event>,
         end_index: u64,
@@ -102,8 +102,8 @@ impl ChangeSet {
         for_subscription(self.to_message(), subscription_id)
     }
 
-    /// Whether the changes of a message are outside the chain of indexes, without reading what they
-    /// are.
+    /// True if the changes of a message are outside of the sequence of indexes; the changes
+    /// themselves are not read.
     pub fn is_outside_the_chain(message: &Message) -> Result<bool, WireError> {
         message.expect(Self::CONTENT_TYPE)?;
         let head = ChangeSetHead::decode(message.body.as_ref());
@@ -114,14 +114,14 @@ impl ChangeSet {
         Ok(head.map_err(malformed)?.is_synthetic)
     }
 
-    /// Changes outside the chain of indexes.
+    /// Changes outside of the sequence of indexes.
     pub fn synthetic(changes: Vec<Event>) -> Self {
         Self { is_synthetic: true, changes, ..Self::default() }
     }
 }
 
-/// Makes a message, such as one encoded once for many routers, one for a subscription; an empty id
-/// is left out.
+/// Adds the subscription to a message, for instance one that was encoded once for many routers; an
+/// empty id is left out.
 pub fn for_subscription(mut message: Message, subscription_id: &str) -> Message {
     if !subscription_id.is_empty() {
         message.headers.set_str(header::SUBSCRIPTION_ID, subscription_id);
@@ -135,7 +135,7 @@ pub fn subscription_id(message: &Message) -> Option<&str> {
 }
 
 impl Event {
-    /// Something happened to an entity.
+    /// An event about an entity.
     pub fn new(action: Action, model: impl Into<event::Model>) -> Self {
         Self { action: action.into(), is_synthetic: false, model: Some(model.into()) }
     }
@@ -164,7 +164,7 @@ into_model!(
     Router,
 );
 
-/// How far the model of a controller is.
+/// The index of a controller's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CurrentIndex(pub u64);
 

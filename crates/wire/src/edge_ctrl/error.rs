@@ -5,18 +5,18 @@ use crate::error::WireError;
 use crate::message::Message;
 
 /// A request failed (docs/protocol/edge-control-plane.md 18.1). The answer to the confirmation of
-/// new certificates has the same content type but is an
+/// new certificates has the same content type, but is an
 /// [`ExtendVerifyResult`](super::ExtendVerifyResult).
 #[derive(Debug, Clone, PartialEq, Eq, Default, thiserror::Error)]
 #[error("{text} (code {})", .code.0)]
 pub struct EdgeError {
-    /// What went wrong.
+    /// The code.
     pub code: ErrorCode,
-    /// What to do; absent from controllers before 2.1.
+    /// What to do; controllers before 2.1 leave it out.
     pub retry_hint: RetryHint,
-    /// For people; may be empty.
+    /// A text for people; may be empty.
     pub text: String,
-    /// The circuit, if one had been made.
+    /// The circuit, if one was made.
     pub circuit_id: Option<String>,
 }
 

@@ -25,8 +25,8 @@ impl ServerHello {
 }
 
 impl ClientHello {
-    /// The answer to the greeting of a controller, with the index of the router's data model. A
-    /// controller without the data model is not told of it.
+    /// The answer to the greeting of a controller, with the index of the router's data model. It
+    /// leaves out the index for a controller without the data model.
     pub fn answer(&self, greeting: &Message, index: u64) -> Message {
         let mut message = self.to_message();
         if supports_data_model(greeting) {

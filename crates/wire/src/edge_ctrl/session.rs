@@ -1,4 +1,4 @@
-//! How opaque API sessions are kept in step (docs/protocol/edge-control-plane.md 10).
+//! The synchronisation of opaque API sessions (docs/protocol/edge-control-plane.md 10).
 
 use super::{ApiSession, ApiSessionAdded, ApiSessionUpdated, header};
 use crate::error::WireError;
@@ -9,22 +9,22 @@ use prost::encoding::{WireType, encode_key, encode_varint, key_len};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The one strategy there is.
+/// The only strategy.
 pub const SYNC_INSTANT: &str = "instant";
 
-/// Longest state that is looked at.
+/// Longest state that is read, in bytes.
 const MAX_STATE: usize = 4096;
 
-/// Which part of all API sessions a message is.
+/// The place of a message among those with all API sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncState {
-    /// Id of the run; a later one is lexically greater.
+    /// The id of the synchronisation; a later one is lexically greater.
     pub id: String,
-    /// Whether this is the last part.
+    /// True for the last part.
     #[serde(default)]
     pub is_last: bool,
-    /// Place of the part, from 0.
+    /// The number of the part, from 0.
     #[serde(default)]
     pub sequence: u64,
 }
@@ -51,7 +51,7 @@ pub struct EncodedApiSession(Arc<[u8]>);
 const ADDED: u32 = 2;
 const UPDATED: u32 = 1;
 
-// It has the token in it.
+// The session contains its token, which must not be shown.
 impl std::fmt::Debug for EncodedApiSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "EncodedApiSession({} bytes)", self.0.len())
@@ -96,7 +96,7 @@ pub struct AddedSessions {
 }
 
 impl AddedSessions {
-    /// Without sessions, and with room for so many bytes of them.
+    /// Without sessions, and with room for `capacity` bytes of them.
     #[must_use]
     pub fn new(is_full_state: bool, capacity: usize) -> Self {
         let mut body = Vec::with_capacity(capacity);
@@ -107,19 +107,19 @@ impl AddedSessions {
         Self { body, sessions: 0 }
     }
 
-    /// One more.
+    /// Adds a session.
     pub fn push(&mut self, session: &EncodedApiSession) {
         self.body.extend_from_slice(&session.0);
         self.sessions += 1;
     }
 
-    /// How many there are.
+    /// The number of sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions
     }
 
-    /// How many bytes they take.
+    /// The bytes that the sessions take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.body.len()

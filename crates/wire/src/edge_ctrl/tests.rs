@@ -39,7 +39,7 @@ fn peer_data() -> impl Strategy<Value = PeerData> {
     prop::collection::btree_map(any::<u32>(), value, 0..5)
 }
 
-/// What is written is read back, through a frame.
+/// Encodes a value into a frame and checks that decoding gives the same value.
 fn round_trip<T: ProtoBody>(value: &T) -> Result<(), TestCaseError> {
     let message = decode(&encode(&value.to_message()));
     prop_assert_eq!(&T::from_message(&message).unwrap(), value);

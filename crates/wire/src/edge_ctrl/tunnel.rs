@@ -31,7 +31,7 @@ impl RemoveTunnelTerminator {
 pub struct TunnelHealthEvent {
     /// Id of the terminator.
     pub terminator_id: String,
-    /// Whether the check passed.
+    /// True if the check passed.
     pub check_passed: bool,
 }
 

@@ -1,14 +1,14 @@
-//! How large the frames of each kind of peer may be.
+//! The limits of frames for each kind of peer.
 
 use super::FrameLimits;
 use crate::{ctrl, edge, edge_ctrl::content_type, payload};
 
 impl FrameLimits {
-    /// Most bytes of the whole data model: that of a network with a million identities takes some
-    /// 100 MiB.
+    /// Largest body with the whole data model, in bytes: that of a network with a million
+    /// identities takes some 100 MiB.
     pub const MODEL_BODY: u32 = 512 * 1024 * 1024;
-    /// Limits of what a controller sends to its routers. Only what carries the whole data model may
-    /// be long.
+    /// Limits of messages from a controller to its routers. Only messages with the whole data model
+    /// may be long.
     pub const MODEL: Self = Self {
         longer: &[
             (content_type::DATA_STATE, Self::MODEL_BODY),
@@ -17,8 +17,8 @@ impl FrameLimits {
         ..Self::MESSAGES
     };
 
-    /// Limits of what SDKs send to their routers: what applications write may be long, for SDKs
-    /// send it as it was written.
+    /// Limits of messages from SDKs to their routers. Data of applications may be long, because
+    /// SDKs send each write as one message.
     pub const FROM_SDK: Self = Self {
         longer: &[
             (edge::content_type::DATA, Self::MESSAGES.body),
@@ -28,8 +28,8 @@ impl FrameLimits {
         ],
         ..Self::new(256 * 1024, 256 * 1024)
     };
-    /// Limits of what routers send to their controllers: reports on all that a router has may be
-    /// long.
+    /// Limits of messages from routers to their controllers. Reports on everything that a router
+    /// has may be long.
     pub const FROM_ROUTER: Self = Self {
         longer: &[
             (ctrl::content_type::METRICS, Self::REPORT_BODY),
@@ -44,6 +44,6 @@ impl FrameLimits {
         ],
         ..Self::new(256 * 1024, 1024 * 1024)
     };
-    /// Most bytes of a report on all that a peer has.
+    /// Largest body of a report on everything that a peer has, in bytes.
     const REPORT_BODY: u32 = 16 * 1024 * 1024;
 }

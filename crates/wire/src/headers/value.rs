@@ -1,4 +1,4 @@
-//! Typed header values: how each kind is written, and how tolerant its reader is
+//! Typed header values: their encodings, and the tolerance of their readers
 //! (docs/protocol/channel.md 5).
 
 use super::Headers;
@@ -12,7 +12,7 @@ pub const MAX_ENTRIES: usize = 128;
 /// Longest string or value inside a list or map header; peers refuse longer ones.
 pub const MAX_VALUE: usize = 8192;
 
-/// Opaque values handed from one end of a circuit to the other, by header id.
+/// Opaque values from one end of a circuit to the other, by header id.
 pub type PeerData = BTreeMap<u32, Bytes>;
 /// Names and values, for example circuit tags.
 pub type StringMap = BTreeMap<String, String>;
@@ -53,7 +53,7 @@ impl Headers {
         self.get(key).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// A string meant for people: what is not UTF-8 is replaced.
+    /// A text for people: bytes that are not UTF-8 are replaced.
     pub fn get_text(&self, key: i32) -> Option<Cow<'_, str>> {
         self.get(key).map(String::from_utf8_lossy)
     }
@@ -125,7 +125,7 @@ impl Headers {
         self.set(key, value.as_bytes())
     }
 
-    /// Writes a list of strings; refuses what peers would refuse.
+    /// Writes a list of strings; refuses values that peers would refuse.
     pub fn set_string_list<S: AsRef<str>>(
         &mut self,
         key: i32,
@@ -138,7 +138,7 @@ impl Headers {
         Ok(self.set(key, &writer.finish()))
     }
 
-    /// Writes a map from numbers to bytes; refuses what peers would refuse.
+    /// Writes a map from numbers to bytes; refuses values that peers would refuse.
     pub fn set_u32_map(&mut self, key: i32, map: &PeerData) -> Result<&mut Self, WireError> {
         let mut writer = Writer::new(map.len())?;
         for (k, value) in map {
@@ -148,7 +148,7 @@ impl Headers {
         Ok(self.set(key, &writer.finish()))
     }
 
-    /// Writes a map from strings to strings; refuses what peers would refuse.
+    /// Writes a map from strings to strings; refuses values that peers would refuse.
     pub fn set_string_map(&mut self, key: i32, map: &StringMap) -> Result<&mut Self, WireError> {
         let mut writer = Writer::new(map.len())?;
         for (name, value) in map {
@@ -167,7 +167,7 @@ impl Headers {
     }
 }
 
-/// Reads the inside of a list or map value. What follows the last item is ignored.
+/// Reads the inside of a list or map value. Bytes after the last item are ignored.
 struct Reader<'a> {
     key: i32,
     rest: &'a [u8],

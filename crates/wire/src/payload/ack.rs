@@ -1,24 +1,24 @@
-//! Acknowledgements: which payloads arrived, and how much the receiver holds.
+//! Acks: the payloads that arrived, and the bytes that the receiver holds.
 
 use super::{Flags, View, content_type, header};
 use crate::error::WireError;
 use crate::message::Message;
 
-/// Most sequences in one ack. Real ones carry one to a few hundred.
+/// Most sequence numbers in one ack. Real acks carry one to a few hundred.
 pub const MAX_ACK_SEQUENCES: usize = 65536;
 
-/// An acknowledgement at an end of its circuit.
+/// An ack for an end of its circuit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ack {
     /// The circuit.
     pub circuit_id: String,
     /// Flags; only [`Flags::ORIGINATOR`] is used, for the sender of the ack.
     pub flags: Flags,
-    /// Bytes the receiver has buffered.
+    /// Bytes that the receiver has buffered.
     pub recv_buffer_size: u32,
-    /// Stamp of the payload that is acknowledged; 0 is none.
+    /// Stamp of the acknowledged payload; 0 means none.
     pub rtt: u16,
-    /// The payloads that arrived; none to report a changed buffer only.
+    /// The sequence numbers of payloads that arrived; empty if the ack only reports the buffer.
     pub sequences: Vec<i32>,
 }
 
@@ -51,7 +51,7 @@ impl Ack {
     }
 }
 
-/// The sequences an ack carries, without allocating: big-endian numbers in the body.
+/// The sequence numbers of an ack, without an allocation: big-endian numbers in the body.
 pub fn sequences(message: &Message) -> Result<impl Iterator<Item = i32> + '_, WireError> {
     let problem = |problem: &str| WireError::Body {
         content_type: message.content_type,

@@ -4,14 +4,14 @@ use super::{circuit_of_control, content_type, header};
 use crate::error::WireError;
 use crate::message::Message;
 
-/// What a control message asks or answers.
+/// The kind of a control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlKind {
-    /// Asks the hop where the count runs out to answer.
+    /// Asks the hop at which the count reaches 0 to answer.
     Traceroute,
-    /// Its answer.
+    /// The answer of that hop.
     TracerouteResponse,
-    /// Something later than this crate.
+    /// A kind that this crate does not know.
     Other(u8),
 }
 
@@ -37,21 +37,21 @@ impl ControlKind {
 /// A control message (docs/protocol/data-plane.md 9).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Control {
-    /// What it is.
+    /// The kind.
     pub kind: ControlKind,
-    /// The circuit.
+    /// Id of the circuit.
     pub circuit_id: String,
-    /// Hops left.
+    /// Hops that are left.
     pub hop_count: Option<u32>,
     /// Kind of hop that answered.
     pub hop_type: Option<String>,
     /// Id of the hop that answered.
     pub hop_id: Option<String>,
-    /// When it was asked.
+    /// The time of the request.
     pub timestamp: Option<u64>,
-    /// Value the asker gets back.
+    /// A value that is returned to the sender of the request.
     pub user_value: Option<u32>,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! Variable-length numbers: seven bits a byte, least significant first.
 
-/// Takes a number off the front of `input`; `None` if it is cut off or longer than 64 bits.
+/// Takes a number from the front of `input`; `None` if it is incomplete or longer than 64 bits.
 pub fn read_varint(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for (place, byte) in input.iter().enumerate().take(10) {

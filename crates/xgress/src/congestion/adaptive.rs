@@ -1,9 +1,9 @@
-//! Congestion control after delivery rate and empty path, with pacing.
+//! Congestion control by delivery rate and round-trip time of the empty path, with pacing.
 //!
-//! In the manner of BBR (a model of the path: the highest delivery rate of the last round trips and
-//! the smallest round-trip time of the last seconds), with a limit on the queue in the manner of
-//! delay-based control (all who share a queue see it at the same time, drain it at the same time,
-//! and so see the empty path again).
+//! The model of the path is like that of BBR: the highest delivery rate of the last round trips, and the
+//! smallest round-trip time of the last seconds. The limit on the queue is like that of delay-based
+//! control: all circuits that share a queue see it at the same time, drain it at the same time, and
+//! therefore see the empty path again.
 //!
 //! | phase | pace, of the highest rate | until |
 //! |---|---|---|
@@ -13,32 +13,29 @@
 //! | Probe | 1.25, up to 1.5 for a small share | two round trips, and as long as the rate grows |
 //! | Look | 0.5, and half of the window | one round trip after that little is on its way |
 //!
-//! *Queue*: every sample of a round trip was longer than the smallest by an eighth of it, more for a
-//! share of few payloads (up to three quarters), at least 1 ms. As large shares give way before small
-//! ones do, shares become equal. A queue leads to Drain and takes 1/16
-//! of the rate in each round trip, down to 1/64 of a small share. While there is
-//! one, the path is busy and what it delivers is this circuit's share: where much less arrives than
-//! is sent, a higher rate of before is forgotten.
+//! *Queue*: every sample of a round trip was longer than the smallest one by an eighth of that, more for a share of few
+//! payloads (up to three quarters), at least 1 ms. As large shares give way before small ones do, shares become equal.
+//! A queue leads to Drain and takes 1/16 of the rate in each round trip, down to 1/64 for a small share. During a queue
+//! the path is busy, and its deliveries are this circuit's share: if much less arrives than is sent, a higher rate of
+//! before is forgotten.
 //!
-//! *Look*: when the smallest round-trip time was not seen again for 10 s, or after five round trips
-//! with a queue, sixteen for a small share. If the round-trip time has stayed the same in spite of sending less, the path has
-//! become longer. If not, there is a queue, and a larger round-trip time is believed by a 64th per
-//! look only: else circuits would take each other's queue for the path, one after the other.
+//! *Look*: begins when the smallest round-trip time was not seen again for 10 s, or after five round trips with a queue
+//! (sixteen for a small share). If the round-trip time stays the same although less is sent, the path has become
+//! longer. Otherwise there is a queue, and a look raises the smallest round-trip time by at most a 64th: if it believed
+//! more, circuits would take each other's queue for the path, one after the other.
 //!
-//! *Noise*: where a round-trip time differs from the next by more than a queue would be long (hosts
-//! without a free processor), round trips are judged by eight payloads, and only what is longer than
-//! that noise is a queue. Whatever is seen, the pace is never below one payload in three round trips
-//! as they are now: noise that is taken for a queue must not slow a circuit down for ever, and
-//! whoever sends so little has no queue of its own to wait for.
+//! *Noise*: on hosts without a free processor, one round-trip time differs from the next by more than a queue would
+//! add. Round trips are then judged by eight payloads, and only what is longer than the noise counts as a queue. The
+//! pace is never below one payload in three present round trips: noise that is taken for a queue must not slow a
+//! circuit down for ever, and an end that sends so little has no queue of its own to wait for.
 //!
-//! *Window*: rate x smallest round-trip time, times the gain of the phase, and a slack of 1 payload
-//! to 128 KiB for clocks and batches, which grows slowly without and shrinks quickly with a queue. On
-//! a path below 1 ms there is no pacing, for clocks are coarser than that: the window is 1.5 x rate x
-//! round-trip time or 128 KiB, whichever is larger, as a small working set stays in the
-//! cache.
+//! *Window*: rate times smallest round-trip time, times the gain of the phase, and a slack of 1 payload to 128 KiB for
+//! clocks and batches, which grows slowly without a queue and shrinks quickly with one. A path below 1 ms is not paced,
+//! because clocks are coarser than that: its window is 1.5 times the rate times the round-trip time, or 128 KiB,
+//! whichever is larger. A small working set stays in the cache.
 //!
-//! *Losses* say little (they may come from a bad line): only more than 12 % in a round trip, or more
-//! than 5 % beside a queue, slow down, by an eighth each round trip, to the half.
+//! *Losses* say little, because a bad line causes them, too. Only more than 12 % in a round trip, or more than 5 %
+//! together with a queue, slow the circuit down: by an eighth in each round trip, to half of the pace at most.
 
 use std::time::{Duration, Instant};
 
@@ -48,41 +45,41 @@ use crate::{Options, PAYLOAD_SIZE, Path};
 
 const MILLI: u64 = 1_000_000;
 
-/// A full payload.
+/// The bytes of a full payload.
 const PAYLOAD: u64 = PAYLOAD_SIZE as u64 + 512;
 
-/// The window at first.
+/// The window at the start, in bytes.
 const START: u64 = 4 * PAYLOAD;
 
-/// The window beyond what the path holds, at most.
+/// Most bytes of the window beyond the capacity of the path.
 const MOST_SLACK: u64 = 128 * 1024;
 
-/// The window on a path without pacing, at least: so much keeps both ends and the routers between
-/// them at work while each waits for a processor.
+/// Smallest window on a path without pacing, in bytes: enough to keep both ends and the routers between them at work
+/// while each waits for a processor.
 const LEAST_SHORT: u64 = 128 * 1024;
 
-/// On a path without pacing, a reader that has stopped makes its end hold no more: such a path is
-/// filled again at once, and often both ends are in one process.
+/// Most unread bytes on a path without pacing when the reader has stopped: such a path fills again at once, and often
+/// both ends are in one process.
 const SHORT_OUTSTANDING: u64 = 512 * 1024;
 
-/// No pacing on a path that is shorter: nanoseconds.
+/// Paths with a shorter round-trip time are not paced: nanoseconds.
 const PACED_FROM: u64 = MILLI;
 
-/// So much time that was not used for sending may be made up for: nanoseconds.
+/// Most time without sending that later payloads may make up for: nanoseconds.
 const CREDIT: u64 = 2 * MILLI;
 
-/// The pace is never lower: one payload in so many nanoseconds.
+/// The longest time for one payload, in nanoseconds: the slowest pace.
 const SLOWEST: u64 = 4_000 * MILLI;
 
-/// The smallest round-trip time is to be seen again after this: nanoseconds.
+/// The time after which the smallest round-trip time has to be seen again: nanoseconds.
 const LOOK_AFTER: u64 = 10_000 * MILLI;
 
-/// Round trips with a queue until the path is looked at, and the least time between two such looks.
+/// Round trips with a queue before a look, and the shortest time between two such looks.
 const LOOK_ROUNDS: u32 = 5;
 const SMALL_LOOK_ROUNDS: u32 = 16;
 const LOOK_PAUSE: u64 = 1_000 * MILLI;
 
-/// Startup ends after so many round trips in which the rate did not grow by a quarter.
+/// Startup ends after this many round trips in which the rate did not grow by a quarter.
 const FLAT_ROUNDS: u32 = 3;
 
 const STARTUP_GAIN: u64 = 709;
@@ -90,23 +87,23 @@ const DRAIN_GAIN: u64 = UNIT * 3 / 4;
 const CRUISE_GAIN: u64 = 252;
 const LOOK_GAIN: u64 = UNIT / 2;
 
-/// How much less the rate is after each round trip with a queue: at least for a tiny share, at most
-/// for one that is not small.
+/// The part of the rate that each round trip with a queue takes: at least for a tiny share, at most for one that is not
+/// small.
 const LEAST_LESS: u64 = UNIT / 64;
 const MOST_LESS: u64 = UNIT / 16;
 
-/// A share of the path below some payloads is small: what is on its way jumps.
+/// A share of the path below this is small: single payloads change it by much.
 const SMALL_SHARE: u64 = 4 * PAYLOAD;
 
-/// The pace is never lower than one payload in so many round trips as they are now: whoever sends
-/// less than that has no queue of its own to wait for.
+/// The pace is never lower than one payload in this many present round trips: an end that sends less has no queue of
+/// its own to wait for.
 const FLOOR_ROUNDS: u64 = 3;
 
-/// A round trip is judged by no fewer payloads, else by several round trips together: one that was
-/// late says nothing.
+/// Fewest payloads by which a round trip is judged; several round trips are judged together otherwise, because one late
+/// payload says nothing.
 const LEAST_SAMPLES: u64 = 8;
 
-/// What losses leave of the pace, at least.
+/// Smallest part of the pace that losses leave.
 const LEAST_SHARE: u64 = UNIT / 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,14 +115,14 @@ enum Phase {
     Look,
 }
 
-/// What a round trip showed.
+/// The samples of a round trip.
 #[derive(Debug, Default)]
 struct Round {
     /// The highest rate that counts.
     best: Rate,
-    /// A rate that the application did not limit was among them.
+    /// True if a rate was among them that the application did not limit.
     busy: bool,
-    /// The window was full.
+    /// True if the window was full.
     full: bool,
     /// The smallest round-trip time.
     rtt: Option<u64>,
@@ -134,19 +131,19 @@ struct Round {
     lost: u64,
 }
 
-/// A look at the empty path.
+/// A look at the empty path, with little on its way.
 #[derive(Debug, Default)]
 struct Look {
-    /// Deliveries when little enough was on its way.
+    /// The count of deliveries at which little enough was on its way; `None` before that.
     low: Option<u64>,
-    /// The smallest round-trip time and the highest rate since it began.
+    /// The smallest round-trip time and the highest rate since the look began.
     rtt: Option<u64>,
     best: Rate,
-    /// The round-trip time before.
+    /// The smallest round-trip time before the look.
     before: u64,
 }
 
-/// See the module.
+/// See the description of the module.
 #[derive(Debug)]
 pub(super) struct Adaptive {
     epoch: Instant,
@@ -155,53 +152,53 @@ pub(super) struct Adaptive {
     phase: Phase,
     /// Busy round trips in this phase.
     rounds: u32,
-    /// Round trips of this Cruise.
+    /// Length of the present Cruise, in round trips.
     cruise: u32,
-    /// Before losses and bounds, and after.
+    /// The window before losses and bounds, and after them.
     size: u64,
     window: u64,
     slack: u64,
-    /// What losses leave, of [`UNIT`].
+    /// The part of the pace that losses leave, of [`UNIT`].
     share: u64,
-    /// When the next payload may go.
+    /// The time at which the next payload may be sent.
     pace_at: u64,
 
-    /// Bytes delivered, when the last were, and when the latest of them had been sent.
+    /// Bytes delivered, the time of the last delivery, and the time at which the latest of its payloads had been sent.
     delivered: u64,
     delivered_at: u64,
     delivered_sent_at: u64,
-    /// Deliveries up to here are limited by the application.
+    /// Deliveries up to this count are limited by the application.
     idle_until: Option<u64>,
 
-    /// The round trip ends when a payload is acknowledged that was sent at or after this delivery.
+    /// The round trip ends with the ack of a payload that was sent at or after this count of deliveries.
     round_ends: u64,
     round: Round,
     rates: Highest,
-    /// The lowest gain of this round trip and of the one before.
+    /// The lowest gain of this round trip and of the last one.
     gains: [u64; 2],
-    /// The rate to beat in Startup and Probe, and round trips of Startup that did not.
+    /// The rate to beat in Startup and Probe, and the round trips of Startup that did not beat it.
     beat: Rate,
     flat: u32,
-    /// How much more a probe sends, and how much of the round-trip time the queue may add, of
-    /// [`UNIT`]: more for smaller shares, so that shares become equal.
+    /// The extra rate of a probe, and the part of the round-trip time that the queue may add, of [`UNIT`]: more for
+    /// smaller shares, so that shares become equal.
     daring: u64,
-    /// Consecutive round trips with a queue, and whether the window was full in the last.
+    /// Consecutive round trips with a queue, and whether the window was full in the last one.
     queued: u32,
     was_full: bool,
-    /// The round-trip time in the second of them; the first may have begun before.
+    /// The round-trip time in the second of these; the first may have begun before the queue.
     queued_rtt: u64,
 
-    /// The round-trip time as it is now, smoothed.
+    /// The present round-trip time, smoothed.
     usual_rtt: u64,
-    /// The last round-trip time, and by how much one differs from the next, smoothed.
+    /// The last round-trip time, and its difference from one sample to the next, smoothed.
     last_rtt: u64,
     noise: u64,
-    /// Smallest round-trip time, and when it was seen last.
+    /// The smallest round-trip time, and when it was seen last.
     min_rtt: Option<u64>,
     min_seen: u64,
     look: Look,
     looked: u64,
-    /// When the path was exchanged: what was sent earlier tells nothing of the present one.
+    /// The time at which the path changed: payloads sent earlier say nothing about the present path.
     since: u64,
 }
 
@@ -211,7 +208,7 @@ impl Adaptive {
         Self::with(now, options.tx_min_size.min(max), max)
     }
 
-    /// At the beginning of a path, with a window in these bounds.
+    /// At the beginning of a path, with a window within these bounds.
     fn with(epoch: Instant, min: u64, max: u64) -> Self {
         Self {
             epoch,
@@ -254,7 +251,7 @@ impl Adaptive {
         now.saturating_duration_since(self.epoch).as_nanos() as u64
     }
 
-    /// What the empty path holds at this rate.
+    /// The bytes that the empty path holds at this rate.
     fn path(&self) -> u64 {
         self.rates.get().bytes_in(self.min_rtt.unwrap_or(0))
     }
@@ -281,7 +278,7 @@ impl Adaptive {
         rate.scaled(self.gain() * self.share / UNIT).max(self.floor())
     }
 
-    /// The lowest pace.
+    /// The slowest pace.
     fn floor(&self) -> Rate {
         let rounds = FLOOR_ROUNDS.saturating_mul(self.usual_rtt).clamp(1, SLOWEST);
         let known = if self.usual_rtt == 0 { SLOWEST } else { rounds };
@@ -295,7 +292,7 @@ impl Adaptive {
     }
 
     fn enter_cruise(&mut self) {
-        // Circuits that began together shall not probe together.
+        // Circuits that began at the same time must not probe at the same time.
         let mut mixed = (self.delivered ^ self.delivered_at) | 1;
         mixed ^= mixed << 13;
         mixed ^= mixed >> 7;
@@ -313,7 +310,7 @@ impl Adaptive {
         self.look = Look { before, ..Look::default() };
         self.looked = t;
         if self.path() < SMALL_SHARE {
-            // A payload at a time cannot become less: it is paused.
+            // One payload cannot become less: sending is paused instead.
             self.pace_at = self.pace_at.max(t) + before;
         }
         self.enter(Phase::Look);
@@ -339,13 +336,12 @@ impl Adaptive {
     }
 
     fn take_rate(&mut self, newest: &SentMark, min_rtt: u64, t: u64) {
-        // Acks that come in a clump are not faster than what they acknowledge was sent, nor than
-        // the path.
+        // Acks that arrive together cannot mean a rate above that of sending their payloads, nor above the path's.
         let acked_in = t.saturating_sub(newest.delivered_at);
         let sent_in = newest.sent_at.saturating_sub(newest.delivered_sent_at);
         let took = acked_in.max(sent_in).max(min_rtt);
         let rate = Rate::of(self.delivered.saturating_sub(newest.delivered), took);
-        // An idle application may show a higher rate, never a lower one.
+        // An idle application may show a higher rate, but not a lower one.
         if newest.idle && rate <= self.rates.get() {
             return;
         }
@@ -373,7 +369,7 @@ impl Adaptive {
         if self.phase != Phase::Look && t.saturating_sub(self.min_seen) > LOOK_AFTER {
             let seen = round.rtt.unwrap_or(min_rtt);
             if idle {
-                // Little was on its way anyhow.
+                // Little was on its way already.
                 (self.min_rtt, self.min_seen) = (Some(seen), t);
             } else if self.phase != Phase::Startup {
                 self.enter_look(seen, t);
@@ -381,7 +377,7 @@ impl Adaptive {
         }
     }
 
-    /// The queue that is still none: nanoseconds.
+    /// The delay that does not count as a queue yet: nanoseconds.
     fn dare(&mut self, min_rtt: u64) -> u64 {
         let payloads = PAYLOAD * UNIT / 2 / self.path().max(1);
         self.daring = (UNIT / 8 + payloads).min(UNIT * 3 / 4);
@@ -395,7 +391,7 @@ impl Adaptive {
         if !queued || matches!(self.phase, Phase::Startup | Phase::Look) {
             return self.rates.end_round();
         }
-        // A window that is full tells nothing, unless it is as small as it can be.
+        // A full window says nothing, unless it is as small as possible.
         let tells = !full || round.best.bytes_in(self.min_rtt.unwrap_or(0)) < PAYLOAD;
         if self.queued > 1 && tells && round.best < self.rates.get().scaled(least * 15 / 16) {
             self.rates.set(round.best);
@@ -417,7 +413,7 @@ impl Adaptive {
         self.slack = slack.clamp(PAYLOAD, most);
     }
 
-    /// True if so much was lost that somebody's queue must be full.
+    /// True if the losses are so many that the queue of some router must be full.
     fn judge_losses(&mut self, round: &Round, high: u64) -> bool {
         let (lost, all) = (round.lost, round.arrived + round.lost);
         let queue = round.rtt.is_some_and(|rtt| rtt > high);
@@ -433,7 +429,7 @@ impl Adaptive {
     fn next_phase(&mut self, round: &Round, queued: bool, congested: bool, min_rtt: u64, t: u64) {
         self.rounds += u32::from(round.busy);
         let grown_by = |parts: u64| self.rates.get() >= self.beat.scaled(UNIT + UNIT / parts);
-        // Many small shares drain slowly, for none of them sends less than a payload.
+        // Many small shares drain slowly, because none of them sends less than one payload.
         let small = self.path() < SMALL_SHARE;
         let patience = if small { SMALL_LOOK_ROUNDS } else { LOOK_ROUNDS };
         let look_again = self.looked + LOOK_PAUSE.max(20 * min_rtt);
@@ -475,7 +471,7 @@ impl Adaptive {
         }
     }
 
-    /// What is on its way has changed: some phases end by that.
+    /// Checks the bytes on their way, by which some phases end.
     fn watch(&mut self, acked: &Acked, min_rtt: u64, t: u64) {
         let path = self.path();
         match self.phase {
@@ -496,23 +492,23 @@ impl Adaptive {
         let had_queue = std::mem::take(&mut self.queued) >= LOOK_ROUNDS;
         self.min_seen = t;
         let Some(seen) = look.rtt else { return self.enter_cruise() };
-        // Sending less for so long would have changed a queue, whoever fills it.
+        // This long look would have shortened a queue, whichever circuits fill it.
         let steady = seen.abs_diff(self.queued_rtt) <= self.queued_rtt / 8;
         if had_queue && steady {
             self.min_rtt = Some(seen);
             return self.enter_probe();
         }
         let was_ours = seen < look.before - look.before / 8;
-        // An application that had little to send meanwhile has shown no rate.
+        // An application with little to send has shown no rate meanwhile.
         let is_shown = look.best > Rate::default();
         if was_ours && is_shown && look.best < self.rates.get() {
             self.rates.set(look.best);
         }
-        // Others may not look at the same time: what is seen is believed little by little only.
+        // Other circuits may not look at the same time, so that the result is believed in small steps.
         self.min_rtt = Some(seen.min(min_rtt + min_rtt / 64));
         let queue = min_rtt * self.daring / UNIT;
         if seen > min_rtt + queue {
-            // The path may have become longer just now: soon looked at again.
+            // The path may just have become longer: the next look comes soon.
             self.looked = 0;
             self.enter(Phase::Drain);
         } else {
@@ -533,7 +529,7 @@ impl Adaptive {
                 if used { (self.size + acked.bytes).min(self.max) } else { self.size }
             }
             Phase::Look => (path / 2).max(PAYLOAD),
-            // Phases are shorter there than clocks and processors are exact.
+            // Phases on such paths are shorter than clocks and processors are exact.
             _ if min_rtt < PACED_FROM => (path + path / 2).max(LEAST_SHORT),
             _ => gained(gain) + self.slack,
         };
@@ -574,10 +570,10 @@ impl Congestion for Adaptive {
         self.round.full |= in_flight + 2 * bytes > self.window;
         let was_idle = self.idle_until.is_some_and(|until| self.delivered <= until);
         if in_flight == 0 && (was_idle || self.delivered == 0) {
-            // Time in which the application had nothing says nothing about the path.
+            // Time in which the application had nothing to send says nothing about the path.
             (self.delivered_at, self.delivered_sent_at) = (t, t);
         }
-        // What is sent without a pace leaves no debt for when there is one.
+        // Sending without a pace leaves no debt for a later pace.
         self.pace_at = if self.is_paced() {
             let from = self.pace_at.max(t.saturating_sub(CREDIT));
             from + self.pace().time_for(bytes)
@@ -614,7 +610,7 @@ impl Congestion for Adaptive {
         self.watch(acked, min_rtt, t);
         self.resize(acked, min_rtt);
         if self.phase != Phase::Look {
-            // What was sent at a lower pace than the present one is not waited for.
+            // Payloads sent at a slower pace than the present one do not delay the next.
             self.pace_at = self.pace_at.min(t + self.pace().time_for(PAYLOAD));
         }
     }
@@ -624,7 +620,7 @@ impl Congestion for Adaptive {
     }
 
     fn on_path_changed(&mut self, now: Instant) {
-        // As on a new circuit; only the counts go on, for marks of payloads refer to them.
+        // As on a new circuit; only the counts go on, because the marks of payloads refer to them.
         let t = self.nanos(now);
         *self = Self {
             delivered: self.delivered,

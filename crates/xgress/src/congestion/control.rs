@@ -1,69 +1,71 @@
-//! What a sender asks of congestion control, and tells it.
+//! The interface between a sender and its congestion control.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::Path;
 
-/// A payload's view of deliveries when it was sent. Times are nanoseconds since the circuit began.
+/// The deliveries at the time when a payload was sent. Times are nanoseconds since the circuit
+/// began.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SentMark {
-    /// When it was sent.
+    /// The time at which the payload was sent.
     pub(super) sent_at: u64,
-    /// Bytes delivered by then.
+    /// Bytes delivered by that time.
     pub(super) delivered: u64,
-    /// When the last of them was.
+    /// The time of the last delivery.
     pub(super) delivered_at: u64,
-    /// When the latest payload among them had been sent.
+    /// The time at which the latest payload of that delivery had been sent.
     pub(super) delivered_sent_at: u64,
-    /// The application was the bottleneck then.
+    /// True if the application limited the rate at that time.
     pub(super) idle: bool,
 }
 
-/// What an ack took out of flight.
+/// The payloads that an ack took out of flight.
 #[derive(Debug)]
 pub(crate) struct Acked {
     pub(crate) payloads: u64,
     pub(crate) bytes: u64,
     /// The mark of the payload among them that was sent last.
     pub(crate) newest: SentMark,
-    /// Its round-trip time, if it was sent only once.
+    /// The round-trip time of that payload, if it was sent only once.
     pub(crate) rtt: Option<Duration>,
     /// Bytes on their way after this ack.
     pub(crate) in_flight: u64,
 }
 
-/// What decides how much is sent when. All counts are bytes with bookkeeping.
+/// Decides when how much is sent. All counts are bytes with bookkeeping.
 pub(crate) trait Congestion: fmt::Debug + Send + Sync {
-    /// How much may be on its way.
+    /// Bytes that may be on their way.
     fn window(&self) -> u64;
 
-    /// When the next payload may go; `None` is at once.
+    /// The time at which the next payload may be sent; `None` means at once.
     fn next_send(&self) -> Option<Instant> {
         None
     }
 
-    /// How much may be unacknowledged together with what the peer has not read yet.
+    /// Most unacknowledged bytes together with the peer's unread bytes.
     fn outstanding(&self) -> u64 {
         u64::MAX
     }
 
-    /// A payload is sent, `again` or for the first time, beside `in_flight` on their way. Returns
-    /// what it remembers for its ack.
+    /// Called when a payload is sent, `again` or for the first time, with `in_flight` other bytes
+    /// on their way. Returns the mark to keep until its ack.
     fn on_sent(&mut self, bytes: u64, in_flight: u64, again: bool, now: Instant) -> SentMark;
 
-    /// An ack came that took something out of flight.
+    /// Called for an ack that took payloads out of flight.
     fn on_acked(&mut self, acked: &Acked, now: Instant);
 
-    /// So many payloads are lost, found out now.
+    /// Called when this many payloads are found to be lost.
     fn on_lost(&mut self, _payloads: u64) {}
 
-    /// What is sent goes another way from now on: what was learnt of the one before is void.
+    /// Called when the path has changed: samples of the former path are void.
     fn on_path_changed(&mut self, _now: Instant) {}
 
-    /// There is room in the window and nothing to send, beside `in_flight` on their way.
+    /// Called when the window has room and nothing is to be sent, with `in_flight` bytes on their
+    /// way.
     fn on_idle(&mut self, _in_flight: u64) {}
 
-    /// What it makes of the path.
+    /// The path as the congestion control sees it.
     fn path(&self) -> Path;
 }

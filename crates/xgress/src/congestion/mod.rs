@@ -1,11 +1,11 @@
-//! Congestion control: how much may be on its way, and when the next payload may go.
+//! Congestion control: how many bytes may be on their way, and when the next payload may be sent.
 //!
-//! [`Congestion`] is what a sender asks; there are three answers:
+//! [`Congestion`] is the trait that a sender uses. It has three implementations:
 //!
-//! * [`Adaptive`]: follows the delivery rate and the round-trip time of the empty path. What weft's
-//!   ends use unless told otherwise.
+//! * [`Adaptive`]: follows the delivery rate and the round-trip time of the empty path. The default of
+//!   weft's ends.
 //! * [`Original`]: the window of the original, for files that set its figures.
-//! * [`Fixed`]: so many bytes, for circuits whose ends are in one process.
+//! * [`Fixed`]: a fixed number of bytes, for circuits whose ends are in one process.
 
 mod adaptive;
 mod control;
@@ -21,7 +21,7 @@ use original::Original;
 
 pub(crate) use control::{Acked, SentMark};
 
-/// The window of a sender, whatever sizes it.
+/// The window of a sender, sized by one of the implementations.
 #[derive(Debug)]
 pub struct Window(Box<dyn Congestion>);
 
@@ -42,30 +42,30 @@ impl Window {
         self.0.window()
     }
 
-    /// What decides.
+    /// The implementation.
     pub(crate) fn control(&mut self) -> &mut dyn Congestion {
         &mut *self.0
     }
 
-    /// When the next payload may go; `None` is at once.
+    /// The time at which the next payload may be sent; `None` means at once.
     pub(crate) fn next_send(&self) -> Option<Instant> {
         self.0.next_send()
     }
 }
 
 impl Window {
-    /// How much may be unacknowledged together with what the peer has not read yet.
+    /// Most unacknowledged bytes together with the peer's unread bytes.
     pub(crate) fn outstanding(&self) -> u64 {
         self.0.outstanding()
     }
 
-    /// What it makes of the path.
+    /// The path as the congestion control sees it.
     pub(crate) fn path(&self) -> Path {
         self.0.path()
     }
 }
 
-/// So many bytes, always.
+/// A window of a fixed number of bytes.
 #[derive(Debug)]
 struct Fixed(u64);
 

@@ -1,7 +1,7 @@
 //! The window of the original (docs/protocol/data-plane.md 7.7), for files that set its figures.
 //!
-//! Grows with what is acknowledged and shrinks when much had to be sent again. It looks at no
-//! round-trip time, so it fills the queues that it meets up to `txPortalMaxSize`.
+//! The window grows with acknowledged payloads and shrinks when many had to be sent again. It
+//! ignores the round-trip time, and therefore fills the queues of the path up to `txPortalMaxSize`.
 
 use std::time::Instant;
 
@@ -13,13 +13,13 @@ pub(super) struct Original {
     window: u64,
     min: u64,
     max: u64,
-    /// Payloads acknowledged per step up, and how much of what was acknowledged it adds.
+    /// Acknowledged payloads per increase, and the part of their bytes that it adds.
     increase_thresh: u32,
     increase_scale: f64,
-    /// Payloads sent again per step down, and what it leaves.
+    /// Payloads sent again per decrease, and the part of the window that it leaves.
     retx_thresh: u32,
     retx_scale: f64,
-    /// Bytes acknowledged since the last step down.
+    /// Bytes acknowledged since the last decrease.
     accumulator: u64,
     acknowledged: u32,
     again: u32,
@@ -73,7 +73,8 @@ impl Congestion for Original {
     fn on_acked(&mut self, acked: &Acked, _: Instant) {
         self.accumulator = self.accumulator.saturating_add(acked.bytes);
         self.acknowledged = self.acknowledged.saturating_add(acked.payloads as u32);
-        // An ack that names many counts as many; the threshold is met once, the rest is kept.
+        // An ack of many payloads counts all of them; the threshold is met once, and the rest is
+        // kept.
         if self.acknowledged >= self.increase_thresh {
             self.acknowledged = self.acknowledged.saturating_sub(self.increase_thresh.max(1));
             self.increase();

@@ -1,12 +1,12 @@
 //! Rates without floating point, and the highest of the last round trips.
 
-/// Round trips whose delivery rate is remembered: one cycle of probing.
+/// Round trips whose delivery rate is remembered: those of one cycle of probing.
 const MEMORY: usize = 10;
 
-/// A rate is kept as bytes per this power of two of nanoseconds, some 17 ms.
+/// A rate is stored as bytes per this power of two of nanoseconds, which is some 17 ms.
 const SHIFT: u32 = 24;
 
-/// No count of bytes that goes into a rate is larger: 512 GiB.
+/// Largest count of bytes in a rate: 512 GiB.
 const MOST_BYTES: u64 = 1 << 39;
 
 /// Gains are fractions of this.
@@ -17,23 +17,23 @@ pub(super) const UNIT: u64 = 256;
 pub(super) struct Rate(u64);
 
 impl Rate {
-    /// So many bytes in so many nanoseconds; zero only for no bytes.
+    /// The rate of `bytes` in `nanos` nanoseconds; zero only for no bytes.
     pub(super) fn of(bytes: u64, nanos: u64) -> Self {
         let rate = (bytes.min(MOST_BYTES) << SHIFT) / nanos.max(1);
         Self(rate.max(u64::from(bytes > 0)))
     }
 
-    /// What passes in so many nanoseconds.
+    /// The bytes that pass in `nanos` nanoseconds.
     pub(super) fn bytes_in(self, nanos: u64) -> u64 {
         u64::try_from((u128::from(self.0) * u128::from(nanos)) >> SHIFT).unwrap_or(u64::MAX)
     }
 
-    /// The nanoseconds that so many bytes take.
+    /// The nanoseconds that `bytes` take.
     pub(super) fn time_for(self, bytes: u64) -> u64 {
         (bytes.min(MOST_BYTES) << SHIFT) / self.0.max(1)
     }
 
-    /// So many parts of [`UNIT`] of it.
+    /// The rate times `gain` / [`UNIT`].
     pub(super) fn scaled(self, gain: u64) -> Self {
         Self(self.0.saturating_mul(gain) / UNIT)
     }
@@ -51,27 +51,27 @@ impl Highest {
         self.highest
     }
 
-    /// Takes a sample of this round trip.
+    /// Adds a sample of this round trip.
     pub(super) fn take(&mut self, rate: Rate) {
         self.rounds[0] = self.rounds[0].max(rate);
         self.highest = self.highest.max(rate);
     }
 
-    /// A round trip is over: the oldest is forgotten. The highest stays until another one is over,
-    /// so that it does not vanish before the next sample.
+    /// Ends a round trip: the oldest one is forgotten. The highest rate stays until one more round
+    /// trip is over, so that it does not vanish before the next sample.
     pub(super) fn end_round(&mut self) {
         self.highest = self.rounds.iter().copied().max().unwrap_or_default();
         self.rounds.rotate_right(1);
         self.rounds[0] = Rate::default();
     }
 
-    /// All were too high: so many parts of [`UNIT`] of them are left.
+    /// Multiplies all rates by `gain` / [`UNIT`], because they were too high.
     pub(super) fn lower(&mut self, gain: u64) {
         self.rounds.iter_mut().for_each(|rate| *rate = rate.scaled(gain));
         self.highest = self.highest.scaled(gain);
     }
 
-    /// All before was wrong.
+    /// Replaces all rates, because they were wrong.
     pub(super) fn set(&mut self, rate: Rate) {
         self.rounds = [Rate::default(); MEMORY];
         self.rounds[0] = rate;

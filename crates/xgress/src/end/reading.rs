@@ -1,4 +1,4 @@
-//! What payloads that arrived mean to the application, and what it reads of them.
+//! From payloads that arrived to deliveries for the application.
 
 use weft_wire::payload::{Flags, payload_header};
 
@@ -9,7 +9,7 @@ use crate::chunk::Reassembly;
 use crate::segment::{has_fin, without_fin};
 
 impl End {
-    /// What the application gets next.
+    /// The next delivery for the application.
     pub fn read(&mut self) -> Option<Delivery> {
         loop {
             if let Some(delivery) = self.next_delivery.take() {
@@ -34,7 +34,7 @@ impl End {
         Some(Delivery::Closed(reason))
     }
 
-    /// True if [`read`](Self::read) may have something to give.
+    /// True if [`read`](Self::read) may return a delivery.
     #[must_use]
     pub fn wants_read(&self) -> bool {
         self.next_delivery.is_some()
@@ -42,7 +42,7 @@ impl End {
             || (self.closed.is_some() && !self.closed_read)
     }
 
-    /// Throws away payloads at the front that are not for the application, so that they do not
+    /// Removes payloads at the front that have nothing for the application, so that they do not
     /// count as unread.
     pub(super) fn skip_bare(&mut self) {
         let marks = Flags::EOF | Flags::CIRCUIT_END | Flags::CHUNK;
@@ -63,7 +63,7 @@ impl End {
         }
     }
 
-    /// What a payload means to the application.
+    /// The delivery of a payload, if it has one.
     fn delivery_of(&mut self, segment: Segment) -> Option<Delivery> {
         let flags = segment.flags;
         let (mut headers, mut data) = (segment.headers, segment.data);
@@ -101,15 +101,16 @@ impl End {
         Some(Delivery::Data { headers, data })
     }
 
-    /// What the end marks mean once everything before them is read.
+    /// Handles the flags that end a direction or the circuit, once everything before them is read.
     fn after_reading(&mut self, flags: Flags) {
         let end_of_circuit = flags.has(Flags::CIRCUIT_END);
         if !end_of_circuit && !flags.has(Flags::EOF) {
             return self.settle();
         }
-        // The end of the circuit may mean one direction only: a peer falls back to it when it does
-        // not know, or does not know yet, whether this end understands the milder flag
-        // (docs/protocol/data-plane.md 7.3). Said again, or with a refusal of data, it is meant.
+        // The flag that ends the circuit may be meant for one direction only: a peer uses it if it
+        // does not know, or does not know yet, that this end understands the flag for one direction
+        // (docs/protocol/data-plane.md 7.3). Sent twice, or together with a refusal of data, it
+        // means the circuit.
         let again = std::mem::replace(&mut self.receiving, Receiving::Done) == Receiving::Done;
         let meant = again || flags.has(Flags::WRITE_FAILED);
         if end_of_circuit && meant && self.closed.is_none() {
@@ -119,7 +120,7 @@ impl End {
         self.settle();
     }
 
-    /// The peer's data has ended, by a flag or in an SDK's way.
+    /// True if the peer's direction has ended, by a flag or by an SDK's header.
     pub(super) fn is_receiving_over(&self) -> bool {
         self.receiving != Receiving::Open || self.fin_read
     }

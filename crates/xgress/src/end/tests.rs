@@ -7,7 +7,7 @@ fn end(role: Role, now: Instant) -> End {
     End::new(role, &Options::default(), &Budget::unlimited(), now)
 }
 
-/// Hands over everything both ends have for each other, until nothing is left.
+/// Passes all messages between both ends, until neither has any left. Returns their number.
 fn exchange(a: &mut End, b: &mut End, now: Instant) -> usize {
     let mut handed = 0;
     loop {
@@ -46,7 +46,8 @@ fn write(end: &mut End, bytes: &'static [u8]) {
 
 const FIN: Delivery = Delivery::Fin { headers: Vec::new() };
 
-/// Between the question and the answer others may use up the budget, or the window may shrink.
+/// After an end has said that it has room, other ends may use up the budget, or the window may
+/// shrink.
 #[test]
 fn what_was_asked_for_is_taken_though_the_room_is_gone() {
     let now = Instant::now();

@@ -1,4 +1,4 @@
-//! What an end tells its application.
+//! The messages of an end to its application.
 
 use bytes::Bytes;
 
@@ -7,47 +7,48 @@ use crate::PayloadHeaders;
 /// Why an end is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// Both directions ended, or this end was closed and all it had was acknowledged.
+    /// Both directions ended, or this end was closed and all its data was acknowledged.
     Finished,
     /// The peer closed the circuit.
     PeerClosed,
     /// The circuit's first payload did not come in time.
     NotStarted,
-    /// The peer did not acknowledge the rest in time.
+    /// The peer did not acknowledge the last payloads in time.
     Unacknowledged,
-    /// The route is gone.
+    /// The route was taken down.
     Unrouted,
     /// This side gave up.
     Aborted,
-    /// The peer broke the rules of the protocol.
+    /// The peer violated the protocol.
     Protocol,
-    /// The circuit carried as many payloads as it can count.
+    /// The circuit has carried the most payloads that sequence numbers allow.
     Exhausted,
 }
 
-/// What the application gets, in order.
+/// A delivery to the application, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
-    /// Data. An SDK's flags and trace id travel in the headers.
+    /// Data. Flags and trace id of an SDK are in the headers.
     Data {
-        /// Payload headers, without the end of direction.
+        /// Payload headers, without that for the end of the direction.
         headers: PayloadHeaders,
         /// The data, as the peer's application wrote it.
         data: Bytes,
     },
-    /// The peer sends no more: half-close the application's side. At most once.
+    /// The peer sends no more: half-close the application's side. Delivered at most once.
     Fin {
-        /// Other headers of the payload that said so.
+        /// Other headers of the payload that ended the direction.
         headers: PayloadHeaders,
     },
-    /// The circuit is closed. The last that is ever delivered.
+    /// The circuit is closed. The last delivery.
     Closed(CloseReason),
 }
 
 /// Why a write was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The circuit has not begun, or there is no room: again when [`End::can_write`](crate::End::can_write).
+    /// The circuit has not begun, or there is no room: try again when
+    /// [`End::can_write`](crate::End::can_write).
     #[error("the circuit takes no data yet")]
     Full,
     /// This direction has ended.

@@ -27,7 +27,7 @@ impl Bench {
         }
     }
 
-    /// Sequences sent at this time, those sent again negative.
+    /// The sequence numbers sent at this time; negative for payloads that are sent again.
     fn send(&mut self, ms: u64) -> Vec<i32> {
         let now = self.at(ms);
         let mut sent = Vec::new();
@@ -189,7 +189,7 @@ fn a_reader_that_has_stopped_is_given_no_more_however_long_it_takes() {
     }
     assert!(buffered > options.tx_max_size / 2, "{buffered}");
     assert_eq!(receiver.buffered(), buffered);
-    // The first that is read again opens the window.
+    // The first payload that is read opens the window.
     while receiver.pop().is_some() {}
     let ack = receiver.ack(Flags::ORIGINATOR).unwrap();
     bench.sender.on_ack(&ack, now);

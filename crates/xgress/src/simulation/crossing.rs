@@ -219,7 +219,8 @@ impl Crossing {
         self.after(busy + FAR, Event::AtReceiver(i, segment));
     }
 
-    /// What the link carried of what it could, and the smallest share of an equal one.
+    /// The part of the link's rate that was used, and the smallest rate of a circuit as a part of
+    /// an equal share.
     fn result(&self, time: Duration) -> (f64, f64) {
         let costs = self
             .circuits

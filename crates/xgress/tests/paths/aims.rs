@@ -1,4 +1,5 @@
-//! What must hold. Figures of more paths: `cargo run --release -p weft-xgress --example paths`.
+//! The aims of congestion control, as tests. Figures of more paths: `cargo run --release -p
+//! weft-xgress --example paths`.
 
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ fn queues_stay_short_for_one_and_for_fifty() {
 #[test]
 fn eight_share_alike() {
     let rtt = ms(20);
-    // Where a share is no more than a payload on its way, it takes longer.
+    // Equal shares take longer to settle where a share is only one payload on its way.
     for (rate, from) in [(MBIT_100, ms(60_000)), (50_000_000, ms(20_000))] {
         let to = 2 * from;
         let net = Net::shared(8, rate, rtt).run(to);
@@ -125,8 +126,8 @@ fn queues_in_a_row_and_late_acks_are_no_hindrance() {
     }
 }
 
-/// Everything on the way is lost. What is on its way when the path is back is asked for at least
-/// once a second.
+/// Acks that come late because a process waits for a processor do not lower the rate as a queue
+/// would.
 #[test]
 fn waits_for_a_processor_are_not_taken_for_a_queue() {
     for (rtt, jitter, least) in
@@ -141,6 +142,8 @@ fn waits_for_a_processor_are_not_taken_for_a_queue() {
     }
 }
 
+/// All payloads on the way are lost. A sender sends a payload again at least once a second, and so
+/// notices that the path is back.
 #[test]
 fn a_cut_is_over_soon_after_it_ends() {
     for cut in [100, 300, 1_000, 3_000] {
@@ -150,7 +153,7 @@ fn a_cut_is_over_soon_after_it_ends() {
                 .change(ms(10_000), Change::Cut(0, true))
                 .change(end, Change::Cut(0, false))
                 .run(ms(20_000));
-            // What crossed before the cut is read until then.
+            // The payloads that crossed before the cut are read until then.
             let again = net.reaches(MBIT_100 / 2, end.max(ms(10_000 + rtt))).unwrap();
             let most = ms(1_000 + 3 * rtt + 200);
             assert!(again < most, "{cut} ms at {rtt} ms: {again:?}");

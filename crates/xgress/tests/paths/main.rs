@@ -1,5 +1,5 @@
-//! Congestion control over minutes: what circuits make of paths that are slow, far, lossy, shared or
-//! not what they were a moment ago.
+//! Congestion control over minutes: the rates and queues of circuits over paths that are slow, long,
+//! lossy, shared or changing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 

@@ -12,10 +12,10 @@ use weft_limits::Budget;
 use weft_wire::payload::Flags;
 use weft_xgress::{AckList, Alarm, Delivery, End, Options, PAYLOAD_SIZE, Role, Segment};
 
-/// What a payload takes on the wire beyond its data.
+/// Bytes that a payload takes on the wire beyond its data.
 const HEAD: u64 = 80;
 
-/// Clocks of programs are this coarse.
+/// The resolution of the clocks of programs.
 const TICK: Duration = Duration::from_millis(1);
 
 static ZEROS: [u8; PAYLOAD_SIZE] = [0; PAYLOAD_SIZE];
@@ -24,18 +24,19 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A link with a queue before it: first come, first served, the last to come is dropped.
+/// A link with a queue before it: first in, first out; a payload that finds the queue full is
+/// dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Hop {
     /// Bytes per second.
     pub(crate) rate: u64,
-    /// What the link adds to the time in the queue.
+    /// The time that the link takes, beyond that in the queue.
     pub(crate) delay: Duration,
     /// Bytes that may wait.
     pub(crate) buffer: u64,
-    /// Of 1000 payloads, so many are lost at random.
+    /// Of 1000 payloads, this many are lost at random.
     pub(crate) loss: u64,
-    /// Nothing gets through.
+    /// True while no payload gets through.
     pub(crate) cut: bool,
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct Bulk {
     pub(crate) starts: Duration,
     /// How long the receiver gathers acks; zero is one ack per payload.
     pub(crate) gathers: Duration,
-    /// Each ack takes up to so much longer, at random, but none overtakes another: as between
+    /// The most time that an ack takes longer, at random. No ack overtakes another: as between
     /// processes that wait for a processor.
     pub(crate) jitter: Duration,
 }
@@ -66,12 +67,12 @@ impl Default for Bulk {
     }
 }
 
-/// Something that changes midway.
+/// A change of the network while circuits use it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
     Rate(usize, u64),
     Delay(usize, Duration),
-    /// A hop with another delay instead; the ends are told.
+    /// The hop gets another delay; the ends are told.
     Exchanged(usize, Duration),
     Cut(usize, bool),
 }
@@ -120,7 +121,7 @@ pub(crate) struct Net {
     events: BinaryHeap<Reverse<At>>,
     serial: u64,
     random: u64,
-    /// Time that all queues together cost, looked at regularly.
+    /// The time that all queues together add, looked at regularly.
     waits: Vec<Duration>,
     /// Payloads dropped by full queues.
     pub(crate) dropped: u64,
@@ -185,8 +186,8 @@ impl Net {
         }
     }
 
-    /// `count` alike over one hop, which starts within a second of each other; half of the delay is
-    /// the way back.
+    /// `count` equal flows over one hop, which start within a second of each other; half of the
+    /// delay is the way back.
     pub(crate) fn shared(count: usize, rate: u64, rtt: Duration) -> Self {
         let flow = |i| Bulk { starts: ms(1000 * i as u64 / count as u64), ..Bulk::default() };
         Self::new(vec![Hop::new(rate, rtt / 2)], rtt / 2, (0..count).map(flow).collect())
@@ -201,7 +202,7 @@ impl Net {
         self
     }
 
-    /// Runs it all from the beginning.
+    /// Runs the network from the start.
     pub(crate) fn run(mut self, time: Duration) -> Self {
         for i in 0..self.flows.len() {
             self.after(self.flows[i].plan.starts, Event::Start(i));
@@ -375,7 +376,7 @@ impl Net {
     }
 }
 
-/// What came of it.
+/// The results of a run.
 impl Net {
     /// Bytes per second of each flow in this time.
     pub(crate) fn rates(&self, from: Duration, to: Duration) -> Vec<f64> {
@@ -385,19 +386,19 @@ impl Net {
         self.flows.iter().map(|flow| read(flow) as f64 / seconds).collect()
     }
 
-    /// The part of a rate that all together carried.
+    /// The part of a rate that all flows together carried.
     pub(crate) fn carried(&self, rate: u64, from: Duration, to: Duration) -> f64 {
         self.rates(from, to).iter().sum::<f64>() / rate as f64
     }
 
-    /// Jain's index of fairness: 1 when all get the same.
+    /// Jain's index of fairness: 1 if all flows have the same rate.
     pub(crate) fn jain(&self, from: Duration, to: Duration) -> f64 {
         let rates = self.rates(from, to);
         let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), r| (s + r, q + r * r));
         sum * sum / (squares * rates.len() as f64)
     }
 
-    /// The time that queues cost: mean, and what 95 of 100 looks did not exceed.
+    /// The time that queues add: the mean, and the 95th percentile.
     pub(crate) fn queue(&self, from: Duration, to: Duration) -> (Duration, Duration) {
         let mut waits = self.waits[slice(from)..slice(to).min(self.waits.len())].to_vec();
         waits.sort_unstable();
@@ -405,13 +406,14 @@ impl Net {
         (mean, waits[waits.len() * 95 / 100])
     }
 
-    /// The part of what was sent that was a copy.
+    /// The part of the payloads sent that were sent again.
     pub(crate) fn twice(&self) -> f64 {
         let sum = |of: fn(&Flow) -> u64| self.flows.iter().map(of).sum::<u64>() as f64;
         sum(|flow| flow.resent) / sum(|flow| flow.sent)
     }
 
-    /// When, from then on, all together first carry this many bytes per second for 100 ms.
+    /// The first time after `from` at which all flows together carry this many bytes per second for
+    /// 100 ms.
     pub(crate) fn reaches(&self, rate: u64, from: Duration) -> Option<Duration> {
         const SLICES: usize = 5;
         let last = self.flows.iter().map(|flow| flow.read.len()).max().unwrap_or(0);

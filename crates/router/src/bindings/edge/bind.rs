@@ -31,13 +31,13 @@ use crate::seam::{
     Grant, Host, PeerData, Precedence, Refusal, Session, TerminatorRequest, TerminatorUpdate, Use,
 };
 
-/// How often a host is asked whether it still knows its listener, until it answers.
+/// The interval at which a host is asked whether it knows its listener, until it answers.
 const INSPECT_INTERVAL: Duration = Duration::from_secs(10);
-/// A host that answered none of so many...
+/// A listener is removed after this many unanswered inspections, and after [`INSPECT_PATIENCE`].
 const INSPECT_TRIES: u32 = 3;
-/// ...for so long is given up.
+/// The time without an answer after which a listener may be removed.
 const INSPECT_PATIENCE: Duration = Duration::from_secs(600);
-/// A listener that took longer to be established is inspected once more.
+/// A listener that took longer than this to be established is inspected once more.
 const SLOW_ESTABLISHMENT: Duration = Duration::from_secs(30);
 
 /// A listener of an SDK.
@@ -45,51 +45,51 @@ const SLOW_ESTABLISHMENT: Duration = Duration::from_secs(30);
 pub(crate) struct Hosted {
     /// Id and address of its terminator.
     pub(super) terminator: String,
-    /// Its name on the channel.
+    /// The listener's connection id.
     pub(super) conn_id: u32,
     pub(super) connection: Weak<SdkConnection>,
     pub(super) bind: Bind,
     pub(super) session: Arc<Session>,
     pub(super) grant: Grant,
-    /// Cancelled when it is over: fails what waits for the host.
+    /// Cancelled when the listener ends; dials that wait for the host then fail.
     pub(super) over: CancellationToken,
-    /// Known before it is over, where it is not the SDK that ended it.
+    /// The reason, set before the listener ends, unless the SDK ended it.
     why: OnceLock<Why>,
-    /// The controller confirmed it.
+    /// True once the controller has confirmed the terminator.
     established: AtomicBool,
-    /// Cancelled once the answer to the bind is on its way: from then on the SDK may be dialed.
+    /// Cancelled when the answer to the bind is queued: dials may be sent to the SDK from then on.
     pub(super) answered: CancellationToken,
 }
 
-/// Why a listener is over.
+/// Why a router ended a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// Its right was lost: also what it has just accepted ends.
+    /// The SDK lost the right to host: connections that it has just accepted end, too.
     Revoked,
-    /// A newer listener takes its terminator.
+    /// A newer listener takes over the terminator.
     Replaced,
 }
 
-/// What a bind does to a listener that is there already.
+/// The relation of a bind to the listeners of the router.
 enum Placement {
-    /// Nothing like it is there: a terminator of its own.
+    /// No listener is related: the bind gets a terminator of its own.
     New(String),
-    /// The very same bind again.
+    /// The same bind was sent again.
     Duplicate(Arc<Hosted>),
-    /// A bind that was overtaken by a later one.
+    /// A later bind has taken the place of this one.
     Stale,
-    /// Takes over the terminator of an older listener.
+    /// The bind takes over the terminator of an older listener.
     Takes(Arc<Hosted>),
 }
 
 impl SdkConnection {
-    /// Answers a bind, whatever becomes of it.
+    /// Answers a bind, whatever its outcome.
     pub(super) async fn bind(
         self: &Arc<Self>,
         message: &Message,
         reserved: Option<Result<CancellationToken, &'static str>>,
     ) {
-        // Without a connection id a bind is ignored.
+        // A bind without a connection id is ignored.
         let Ok(bind) = Bind::from_message(message) else { return };
         let conn_id = bind.conn_id;
         let taken = match reserved {
@@ -100,7 +100,7 @@ impl SdkConnection {
         let Some(session) = self.judged_session().await else { return };
         let judged = match &taken {
             Ok(_) => self.judge(conn_id, &session, &bind.token, Use::Bind),
-            // The connection id is another one's.
+            // The connection id is in use.
             Err(_) => self.binding.access.judge(&session, &bind.token, Use::Bind),
         };
         let grant = match judged {
@@ -143,7 +143,7 @@ impl SdkConnection {
         }
     }
 
-    /// Takes the listener up, answers the SDK at once and has the terminator made.
+    /// Registers the listener, answers the SDK at once and has the terminator made.
     async fn host(
         self: &Arc<Self>,
         message: &Message,
@@ -169,23 +169,25 @@ impl SdkConnection {
         self.binding.enter(&hosted);
         if !self.fill(conn_id, reserved, Conn::Host(Arc::clone(&hosted)), grant) {
             self.binding.withdraw(&hosted);
-            // Either the SDK gave up, or what was allowed at first is not any more.
+            // Either the SDK cancelled the bind, or its right was lost meanwhile.
             if self.release_reserved(conn_id, reserved) {
                 self.refuse_bind(message, conn_id, &access_lost()).await;
             }
             return;
         }
-        // Before the SDK may speak of the listener: a change of its cost must find the terminator.
+        // The request for the terminator comes before the answer: a change of cost that the SDK
+        // sends next must find the terminator.
         let made = self.binding.control.create_terminator(hosted.terminator_request());
         if !self.send_hosting(bound(&hosted.bind).in_reply_to(message)).await {
-            // It would be dialed and inspected without knowing the listener.
+            // The SDK did not get the answer, and would be dialed for a listener that it does not
+            // know.
             self.release_host(&hosted);
             self.binding.withdraw(&hosted);
             return;
         }
         hosted.answered.cancel();
         if let Some(why) = hosted.why.get() {
-            // The close may have been queued before the answer.
+            // The SDK's close may have been queued before the answer.
             self.send_hosting(why.message(conn_id)).await;
             return;
         }
@@ -199,8 +201,8 @@ impl SdkConnection {
         }
     }
 
-    /// Tells the SDK what became of the terminator. One that is not wanted any more is removed by
-    /// giving up waiting for it.
+    /// Reports the outcome of the terminator to the SDK. A terminator that is no longer wanted is
+    /// removed by dropping the request.
     async fn establish(&self, hosted: Arc<Hosted>, made: BoxFuture<'static, Result<(), Refusal>>) {
         let begun = Instant::now();
         let made = tokio::select! {
@@ -262,8 +264,8 @@ impl SdkConnection {
         }
     }
 
-    /// Removes the terminator. A host that knows the listener after all binds it again when it is
-    /// told.
+    /// Removes the terminator of a listener whose host does not answer. A host that does know the
+    /// listener binds it again when it is told.
     async fn give_up(&self, hosted: &Arc<Hosted>, why: &str) {
         tracing::info!(terminator = %hosted.terminator, why, "a terminator is removed");
         let known = self.release_host(hosted);
@@ -273,7 +275,7 @@ impl SdkConnection {
         }
     }
 
-    /// Takes a listener down; the answer.
+    /// Ends a listener on request; returns the answer.
     pub(super) fn unbind(&self, message: &Message) -> Option<Message> {
         let unbind = Unbind::from_message(message).ok()?;
         match self.release_listener(unbind.conn_id) {
@@ -281,7 +283,7 @@ impl SdkConnection {
             Some(Conn::Pending(cancel)) => cancel.cancel(),
             _ => {}
         }
-        // C SDKs wait for an answer of whatever type; Go SDKs have forgotten the listener.
+        // C SDKs wait for an answer of any type; Go SDKs have forgotten the listener by then.
         let done = StateClosed::new(unbind.conn_id, "unbound").to_message();
         Some(done.in_reply_to(message))
     }
@@ -308,20 +310,20 @@ impl EdgeBinding {
         self.hosts.lock().by_terminator.get(terminator).cloned()
     }
 
-    /// The listener ends: what waits for it fails, its terminator is removed.
+    /// Ends a listener: dials that wait for it fail, and its terminator is removed.
     pub(super) fn withdraw(&self, hosted: &Arc<Hosted>) {
         if self.forget(hosted) {
             self.control.remove_terminators(vec![hosted.terminator.clone()]);
         }
     }
 
-    /// The listener ends, for its right was lost.
+    /// Ends a listener whose SDK has lost the right to host.
     pub(super) fn revoke(&self, hosted: &Arc<Hosted>) {
         hosted.why.get_or_init(|| Why::Revoked);
         self.withdraw(hosted);
     }
 
-    /// The listener ends. True if it still was the one of its terminator.
+    /// Ends a listener. True if the terminator still belonged to it.
     fn forget(&self, hosted: &Arc<Hosted>) -> bool {
         hosted.over.cancel();
         if hosted.is_replaced() {
@@ -347,7 +349,7 @@ impl EdgeBinding {
         }
     }
 
-    /// Where a bind belongs (docs/protocol/sdk.md 8.3).
+    /// Determines the relation of a bind to existing listeners (docs/protocol/sdk.md 8.3).
     fn place(&self, connection: &SdkConnection, bind: &Bind, session: &Session) -> Placement {
         let new = || Placement::New(Uuid::new_v4().to_string());
         let Some(listener) = &bind.listener_id else { return new() };
@@ -369,8 +371,8 @@ impl EdgeBinding {
         Placement::Takes(Arc::clone(older))
     }
 
-    /// Tells the SDK of an older listener that a newer one takes its terminator. Until that does,
-    /// the terminator stays known.
+    /// Tells the SDK of an older listener that a newer one takes over its terminator. The
+    /// terminator stays registered until then.
     fn replace(&self, older: &Arc<Hosted>) {
         older.why.get_or_init(|| Why::Replaced);
         older.over.cancel();
@@ -382,7 +384,7 @@ impl EdgeBinding {
 }
 
 impl Why {
-    /// The close that tells the SDK.
+    /// The close that is sent to the SDK.
     fn message(self, conn_id: u32) -> Message {
         match self {
             Self::Revoked => closed_message(conn_id, &access_lost()),
@@ -400,12 +402,12 @@ impl Why {
 }
 
 impl Hosted {
-    /// Its right was lost.
+    /// True if the SDK has lost the right to host.
     pub(super) fn is_revoked(&self) -> bool {
         self.why.get() == Some(&Why::Revoked)
     }
 
-    /// A newer listener takes its terminator.
+    /// True if a newer listener takes over the terminator.
     pub(super) fn is_replaced(&self) -> bool {
         self.why.get() == Some(&Why::Replaced)
     }

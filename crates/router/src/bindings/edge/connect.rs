@@ -17,18 +17,18 @@ use crate::{
     seam::{Circuit, CircuitRequest, End, Grant, PeerData, Refusal, Session, Use},
 };
 
-/// Peer data: leads back to the same host (header 1027 of SDKs).
+/// Peer data: a token by which a later dial reaches the same host (header 1027 of SDKs).
 const STICKINESS: u32 = 1114;
 /// Peer data: identity id of the dialer.
 const DIALER_ID: u32 = 1115;
 /// Peer data: identity name of the dialer.
 const DIALER_NAME: u32 = 1116;
 
-/// Why a dial failed whose circuit was taken down before it was whole.
+/// The reason for a dial's failure if its circuit was taken down before it was complete.
 const ENDED: &str = "the circuit ended while it was made";
 
 impl SdkConnection {
-    /// Answers a connect, whatever becomes of it.
+    /// Answers a connect, whatever its outcome.
     pub(super) async fn connect(
         self: &Arc<Self>,
         message: &Message,
@@ -58,9 +58,9 @@ impl SdkConnection {
         if let Err(refusal) = made {
             let refusal = match (self.release_reserved(conn_id, &cancel), cancel.is_cancelled()) {
                 (_, false) => refusal,
-                // Cancelled by this side: what was allowed at first is not any more.
+                // This router cancelled it: the SDK lost its right meanwhile.
                 (true, true) => access_lost(),
-                // The SDK gave up.
+                // The SDK cancelled it.
                 (false, true) => return,
             };
             spans::refused(&mut span, &refusal);
@@ -104,7 +104,7 @@ impl SdkConnection {
         self.attach_dialer(message, connect, conn_id, cancel, circuit, grant).await
     }
 
-    /// Puts the end of a new circuit behind the connection id and tells the SDK.
+    /// Puts the end of a new circuit behind the connection id and answers the SDK.
     async fn attach_dialer(
         self: &Arc<Self>,
         message: &Message,
@@ -123,7 +123,7 @@ impl SdkConnection {
             return Err(give_up("the connection was given up"));
         };
         let forwarder = &self.binding.forwarder;
-        // Its route stood before the controller answered; it may be down again.
+        // The route was complete before the controller answered; it may have been taken down since.
         let Some(known) = forwarder.circuit(&circuit.id) else { return Err(give_up(ENDED)) };
         let answer = connected(connect, conn_id, &circuit);
         let owner = self.this.clone();
@@ -158,14 +158,15 @@ impl SdkConnection {
             return Err(give_up("the connection was given up"));
         }
         if known.has_ended() {
-            // Whoever took it down may not have found the new end.
+            // An unroute meanwhile may not have found the new end.
             self.release(conn_id);
             end.discard();
             return Err(give_up(ENDED));
         }
-        // On the data connection, before any data: what is listed later is written later.
+        // The answer is queued on the data connection before the end is listed, so that it is
+        // written before any data.
         if !self.send(answer.in_reply_to(message)).await {
-            // It would get data of a connection that it takes for refused.
+            // Without the answer, the SDK would get data of a connection that it takes for refused.
             self.release(conn_id);
             end.discard();
             return Err(give_up("the answer to the dial could not be sent"));
@@ -176,8 +177,8 @@ impl SdkConnection {
 }
 
 impl Conn {
-    /// The SDK knows of the connection: it hears what comes, and the time begins that a host's end
-    /// waits for the start of the circuit.
+    /// Begins an end whose connection the SDK now knows: messages are sent to the SDK, and the time
+    /// starts in which a host's end waits for the start of the circuit.
     pub(super) fn begin(&self) {
         match self {
             Self::Local(end) => end.begin(),
@@ -186,7 +187,8 @@ impl Conn {
         }
     }
 
-    /// Takes away what stands behind a connection id that never came to be one: nobody is told.
+    /// Drops the end behind a connection id whose connection was never completed; neither side is
+    /// told.
     pub(super) fn discard(&self) {
         match self {
             Self::Pending(cancel) => cancel.cancel(),
@@ -202,9 +204,9 @@ fn connected(connect: &Connect, conn_id: u32, circuit: &Circuit) -> Message {
     let mut peer_data: PeerData = circuit.peer_data.clone();
     let public_key = peer_data.remove(&header::PUBLIC_KEY.cast_unsigned());
     let stickiness = peer_data.remove(&STICKINESS);
-    // Each SDK spells the method of encryption in its own way and refuses the other's.
+    // The headers for the method of encryption differ between SDKs, and each refuses the other's.
     peer_data.remove(&header::CRYPTO_METHOD.cast_unsigned());
-    // Headers below belong to the channel.
+    // Lower header numbers belong to the channel.
     peer_data.retain(|key, _| *key >= header::CONN_ID.cast_unsigned());
     let xgress = connect.use_xgress.then(|| XgressGrant {
         controller: circuit.controller.to_string(),
@@ -222,7 +224,7 @@ fn connected(connect: &Connect, conn_id: u32, circuit: &Circuit) -> Message {
     .to_message()
 }
 
-/// A refusal in words alone.
+/// A refusal with a text only.
 pub(super) fn plain(message: &str) -> Refusal {
     Refusal {
         code: 0,

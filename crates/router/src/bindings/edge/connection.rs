@@ -1,4 +1,4 @@
-//! One SDK channel: what arrives on it, and what lives on it.
+//! One SDK channel: its messages, and the circuits and listeners that live on it.
 
 use std::{
     sync::{Arc, OnceLock, Weak, atomic::AtomicU32},
@@ -37,36 +37,36 @@ use crate::{
     seam::{End, Refusal, Session},
 };
 
-/// Requests of one SDK that are worked on at a time; more are refused.
+/// Most requests of one SDK in work at the same time; more are refused.
 const MAX_REQUESTS: usize = 1024;
-/// Bytes of them; a token, a key and an application's word for the host take a few KiB.
+/// Most bytes of these requests. A token, a key and the application data take a few KiB.
 const MAX_REQUEST_BYTES: usize = 8 << 20;
-/// Bytes of requests that are taken before the session of an SDK is judged; the rest is not read
-/// until then.
+/// Most bytes of requests that are read before the session of an SDK is judged; the rest is read
+/// later.
 const EARLY_BYTES: usize = 256 << 10;
-/// Dials of one host that may still be accepted although they were given up.
+/// Most dials of one host that are remembered because the host may accept them after they failed.
 const MAX_GIVEN_UP: usize = 1024;
-/// While an SDK is not read it is sent something this often, so that it does not take the
-/// connection for dead (docs/protocol/sdk.md 11.4).
+/// The interval of messages to an SDK that is not read, so that it does not take the connection for
+/// dead (docs/protocol/sdk.md 11.4).
 const PAUSED_KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// The lane of everything that is about a listener: answers to binds, dials, inspections, closes.
-/// SDKs know a listener only from the answer to its bind on.
+/// The lane of all messages about a listener: answers to binds, dials, inspections, closes. An SDK
+/// knows a listener only after the answer to its bind.
 pub(super) const HOSTING: Lane = Lane::High;
 
-/// Bytes that may wait for all circuits of one SDK together before its reading stops.
+/// Bytes that may wait for all circuits of one SDK before it is no longer read.
 const BACKLOG_BUDGET: u64 = 16 << 20;
 
-/// Why a channel is closed that still has connections.
+/// The reason for closing a channel that has other connections left.
 const NO_CARRIER: &str = "the connection that carries data is gone";
 
-/// What came before the session was judged.
+/// The bytes that were read before the session was judged.
 enum Early {
-    /// So many bytes.
+    /// The number of bytes so far.
     Bytes(usize),
-    /// So many that the rest waits in its connections.
+    /// More than [`EARLY_BYTES`]: the rest waits in the connections.
     Full,
-    /// It is judged.
+    /// The session is judged.
     Over,
 }
 
@@ -74,22 +74,22 @@ enum Early {
 pub(crate) struct SdkConnection {
     pub(super) binding: Arc<EdgeBinding>,
     pub(super) channel: ChannelHandle,
-    /// What its listener says of the circuits that it dials.
+    /// The options of the SDK's listener for circuits that the SDK dials.
     pub(super) dialed: Arc<Dialed>,
-    /// Its number among the connections of the binding.
+    /// The number of the channel within the binding.
     number: u64,
-    /// What waits for circuits that do not take what the SDK sends is drawn from this.
+    /// The budget of data that waits for circuits without room.
     pub(super) backlog: Budget,
     outlet: OnceLock<Arc<Outlet>>,
     session: watch::Sender<Option<Arc<Session>>>,
     pub(super) conns: Mutex<Conns>,
-    /// While circuits do not take what the SDK sends the channel is not read.
+    /// The pause in reading while circuits have no room for the SDK's data.
     pub(super) pause: Pause,
     pub(super) next_id: AtomicU32,
     early: Mutex<Early>,
     requests: Arc<Semaphore>,
     request_bytes: Arc<Semaphore>,
-    /// Counts what is written, for an SDK that needs that.
+    /// Counts written messages, for native SDKs.
     nudge: Option<Arc<Nudge>>,
     pub(super) this: Weak<Self>,
 }
@@ -120,7 +120,7 @@ impl SdkConnection {
         })
     }
 
-    /// Judges the session in the background; closes the channel if it is refused.
+    /// Judges the session in the background; closes the channel if the session is refused.
     pub(super) fn authenticate(self: &Arc<Self>, token: Bytes) {
         let this = Arc::clone(self);
         self.binding.options.control_runtime.spawn(async move {
@@ -143,17 +143,18 @@ impl SdkConnection {
         });
     }
 
-    /// The session was found good.
+    /// Takes note of the accepted session.
     fn is_of(&self, session: Arc<Session>) {
         self.channel.judged();
         self.binding.forwarder.measures().edge.let_in.one();
         if let Early::Full = std::mem::replace(&mut *self.early.lock(), Early::Over) {
             self.backlog(false);
         }
-        // Counted before it can end.
+        // The channel is counted before its session can end.
         self.binding.count(|live| live.is_of(self.number, &session), &session);
         self.session.send_replace(Some(Arc::clone(&session)));
-        // Its end, or that of the channel, may have been told before it was known here.
+        // An event that ends the session, or the channel, may have come before the session was
+        // noted here.
         if !self.binding.access.stands(&session) {
             self.channel.close("the API session ended");
         }
@@ -162,7 +163,8 @@ impl SdkConnection {
         }
     }
 
-    /// The connection is over. Whoever finds the session first says so.
+    /// The channel is over: takes it out of the counts. The call that takes the session out does
+    /// so.
     fn is_of_none(&self) {
         if let Some(session) = self.session.send_replace(None) {
             self.binding.forwarder.measures().edge.ended.one();
@@ -170,7 +172,7 @@ impl SdkConnection {
         }
     }
 
-    /// The session, once judged.
+    /// The session, once it is judged.
     pub(super) fn session(&self) -> Option<Arc<Session>> {
         self.session.borrow().clone()
     }
@@ -188,42 +190,43 @@ impl SdkConnection {
         self.channel.close(reason);
     }
 
-    /// Where data for the SDK goes. There from the first connection on.
+    /// The outlet for data to the SDK; there is one from the first connection on.
     pub(super) fn outlet(&self) -> Option<Arc<Outlet>> {
         self.outlet.get().cloned()
     }
 
-    /// How long ends of direction wait for a close, for native SDKs with the faults of old ones.
+    /// How long ends of directions wait for a close, for native SDKs before 0.36.0.
     pub(super) fn fin_hold(&self) -> Option<Duration> {
         let old = self.nudge.as_ref().is_some_and(|nudge| nudge.is_old());
         old.then_some(self.binding.options.fin_hold)
     }
 
-    /// A message that the SDK takes and does not act upon.
+    /// A message that the SDK accepts and ignores.
     fn meaningless(&self) -> Message {
         self.nudge.as_ref().map_or_else(meaningless, |nudge| nudge.message())
     }
 
-    /// A message is about to be written, to an SDK that needs that to be counted.
+    /// Counts a message that is about to be written to a native SDK.
     pub(super) fn count_written(&self) {
         if let Some(nudge) = &self.nudge {
             nudge.wrote(1, Instant::now());
         }
     }
 
-    /// Queues an answer or a notice about a connection for the SDK; waits for room. False if it is
-    /// not sent.
+    /// Queues an answer or a notice about a connection for the SDK, and waits for room. False if it
+    /// cannot be sent.
     pub(super) async fn send(&self, message: Message) -> bool {
         self.send_on(Lane::Default, message).await
     }
 
-    /// The same about a listener. It shares a lane with the dials and inspections of the listener,
-    /// so that none of them overtakes the answer to the bind.
+    /// Queues a message about a listener for the SDK, and waits for room. Such messages share a lane
+    /// with the dials and inspections of the listener, so that none of these overtakes the answer to
+    /// the bind.
     pub(super) async fn send_hosting(&self, message: Message) -> bool {
         self.send_on(HOSTING, message).await
     }
 
-    /// The same without waiting; where there is no room a task waits for it.
+    /// Queues a message about a listener without waiting; if there is no room, a task waits for it.
     pub(super) fn tell_hosting(&self, message: Message) {
         self.count_written();
         let sent = self.channel.try_send_on(HOSTING, message.clone());
@@ -244,12 +247,12 @@ impl SdkConnection {
         sent.is_ok()
     }
 
-    /// Tells the SDK, in answer to `request`, that something was refused.
+    /// Answers `request` with a refusal.
     pub(super) async fn refuse(&self, request: &Message, conn_id: u32, refusal: &Refusal) {
         self.send(closed_message(conn_id, refusal).in_reply_to(request)).await;
     }
 
-    /// A data message.
+    /// Takes a data message.
     fn on_data(&self, message: &Message) {
         let data = match Data::from_message(message) {
             Ok(data) => data,
@@ -263,7 +266,7 @@ impl SdkConnection {
         };
         match end {
             Some(end) => end.sdk_data(data),
-            // Dropped if there is no room: the next data message tries again.
+            // Dropped if there is no room: the next data message causes another close.
             None => {
                 let closed = StateClosed::new(conn_id, "the connection is not known here");
                 let _ = self.channel.try_send(closed.to_message());
@@ -271,7 +274,7 @@ impl SdkConnection {
         }
     }
 
-    /// A message of a circuit with flow control at the SDK.
+    /// Takes a message of a circuit with flow control at the SDK.
     fn on_circuit(&self, message: Message) {
         let circuit = match View::of(&message) {
             Ok(view) => {
@@ -279,7 +282,7 @@ impl SdkConnection {
                 let role = if hosts { End::Terminator } else { End::Initiator };
                 let mut conns = self.conns.lock();
                 let circuit = conns.circuits(role).get(view.circuit_id).cloned();
-                // Control messages do not say which end they come from.
+                // Control messages do not name the end that they come from.
                 circuit.or_else(|| conns.circuits(End::Terminator).get(view.circuit_id).cloned())
             }
             Err(problem) => return self.malformed(&problem),
@@ -289,7 +292,7 @@ impl SdkConnection {
         }
     }
 
-    /// The SDK ends a circuit with flow control of its own.
+    /// The SDK closes a circuit with flow control of its own.
     fn on_circuit_close(&self, message: &Message) {
         let Ok(id) = message.body_str() else { return };
         let ends = {
@@ -303,13 +306,13 @@ impl SdkConnection {
             }
             self.release(circuit.conn_id());
             circuit.ended_by_sdk();
-            // Told as with every unroute; SDKs ignore it.
+            // The answer is the same as after every unroute; SDKs ignore it.
             let closed = StateClosed::new(circuit.conn_id(), "xgress unrouted");
             let _ = self.channel.try_send(closed.to_message());
         }
     }
 
-    /// The SDK closes a connection, or stops hosting.
+    /// The SDK closes a connection or a listener.
     fn on_closed(&self, message: &Message) {
         let Some(id) = message.headers.get_u32(header::CONN_ID) else { return };
         match self.release(id) {
@@ -321,24 +324,24 @@ impl SdkConnection {
         }
     }
 
-    /// A dial of a host with flow control of its own is given up that it may still accept.
+    /// Remembers a failed dial that a host with flow control of its own may still accept.
     pub(super) fn note_given_up(&self, conn_id: u32, circuit: &Arc<str>) {
         let mut conns = self.conns.lock();
         if conns.given_up.len() >= MAX_GIVEN_UP {
-            // Most will never be accepted.
+            // Most of these dials are never accepted.
             conns.given_up.clear();
         }
         conns.given_up.insert(conn_id, Arc::clone(circuit));
     }
 
-    /// A host accepts a dial that is given up: its connection is closed.
+    /// A host accepts a dial that has failed: its connection is closed.
     fn on_late_dial_success(&self, message: &Message) {
         if let Ok(late) = DialSuccess::from_message(message) {
             let mut conns = self.conns.lock();
             if let Some(id) = conns.given_up.remove(&late.new_conn_id)
                 && let Some(circuit) = conns.circuits(End::Terminator).get(&id)
             {
-                // Another attempt at the circuit leads to the same host.
+                // Another attempt at the circuit may have led to the same host.
                 circuit.circuit().expect_close(self.this.clone());
             }
             drop(conns);
@@ -347,7 +350,7 @@ impl SdkConnection {
         }
     }
 
-    /// Works on a request off the connection's task.
+    /// Handles a request in a task of its own.
     fn request(self: &Arc<Self>, message: Message) {
         let Some(room) = self.room_for(&message) else {
             let id = message.headers.get_u32(header::CONN_ID).unwrap_or(0);
@@ -357,14 +360,16 @@ impl SdkConnection {
         };
         self.note_early(message.wire_len());
         let this = Arc::clone(self);
-        // Connection ids are taken here, in the order of arrival, so that what follows finds them.
+        // Connection ids are reserved here, in the order of arrival, so that later messages find
+        // them.
         let reserved = match message.content_type {
             content_type::CONNECT | content_type::BIND => {
                 message.headers.get_u32(header::CONN_ID).map(|id| self.reserve(id))
             }
             _ => None,
         };
-        // A listener is taken down here, too: its connection id may be bound again right behind.
+        // A listener is taken down here, too, because the next message may bind its connection id
+        // again.
         let unbound = match message.content_type {
             content_type::UNBIND => self.unbind(&message),
             _ => None,
@@ -384,7 +389,7 @@ impl SdkConnection {
         });
     }
 
-    /// A request has come: before the session is judged only so much is read.
+    /// Counts a request that came before the session is judged, when only [`EARLY_BYTES`] are read.
     fn note_early(&self, bytes: usize) {
         let mut early = self.early.lock();
         let Early::Bytes(before) = *early else { return };
@@ -395,7 +400,7 @@ impl SdkConnection {
         }
     }
 
-    /// Room among the requests that are worked on.
+    /// Reserves room for a request among those in work.
     fn room_for(&self, message: &Message) -> Option<[OwnedSemaphorePermit; 2]> {
         let bytes = u32::try_from(message.wire_len()).ok()?;
         let bytes = Arc::clone(&self.request_bytes).try_acquire_many_owned(bytes).ok()?;
@@ -408,7 +413,7 @@ impl SdkConnection {
         let Some(session) = self.judged_session().await else { return };
         match self.binding.access.renew(&session, update.token) {
             Ok(renewed) => {
-                // All channels of the API session share the token.
+                // All channels of the API session share the new token.
                 let all = self.binding.connections.lock().of_session(&renewed.id);
                 for other in all {
                     other.session.send_if_modified(|known| {
@@ -429,15 +434,18 @@ impl SdkConnection {
         }
     }
 
-    /// Data that does not follow its encoding: without it some stream would have a hole, so that
-    /// nothing on this channel can be relied on any more.
+    /// Closes the channel after data that does not follow its encoding: a stream on it would have a
+    /// hole.
     fn malformed(&self, problem: &WireError) {
         let peer = self.channel.peer().remote;
-        tracing::info!(%peer, channel = %self.channel, %problem, "an SDK is cut off");
+        tracing::info!(
+            %peer, channel = %self.channel, %problem,
+            "an SDK is disconnected: it sent a malformed message"
+        );
         self.channel.close(format!("malformed message: {problem}"));
     }
 
-    /// Sends something now and then while the SDK is not read.
+    /// Sends a message at intervals while the SDK is not read.
     fn keep_alive_while_paused(&self) {
         let Some(this) = self.this.upgrade() else { return };
         self.binding.options.control_runtime.spawn(async move {
@@ -471,13 +479,13 @@ impl ConnOwner for SdkConnection {
     }
 }
 
-/// What `start` gives the channel.
+/// The events that `start` connects to the channel.
 impl Behaviour for SdkConnection {
     fn attach(&self, info: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
         let Some(this) = self.this.upgrade() else {
             return Parts { handler: Box::new(Deaf), outbox: None };
         };
-        // Data leaves by the first data connection; others carry what is sent through the lanes.
+        // Data leaves by the first data connection; the others carry messages of the lanes.
         let mut outbox = None;
         if info.kind != underlay::EDGE_CONTROL && self.outlet.get().is_none() {
             let budget = self.binding.budget.child(CONNECTION_BUDGET);
@@ -498,7 +506,7 @@ impl Behaviour for SdkConnection {
         }
         let carries_data = outbox.is_some();
         if self.outlet.get().is_some_and(|outlet| outlet.is_closed()) {
-            // The connection that carried data was the only one when it went.
+            // The connection that carried data has closed, and no other one can take over.
             self.channel.close(NO_CARRIER);
         }
         let handler = EdgeHandler { connection: this, waker: waker.clone(), carries_data };
@@ -533,7 +541,7 @@ impl Behaviour for SdkConnection {
 struct EdgeHandler {
     connection: Arc<SdkConnection>,
     waker: UnderlayWaker,
-    /// Data for the SDK leaves by this connection.
+    /// True if data for the SDK leaves by this connection.
     carries_data: bool,
 }
 
@@ -552,7 +560,7 @@ impl Handler for EdgeHandler {
             | content_type::BIND
             | content_type::UNBIND
             | content_type::UPDATE_TOKEN => connection.request(message),
-            // They do not wait, and of two the later counts.
+            // These messages are handled at once, because the last of several counts.
             content_type::UPDATE_BIND => connection.update_bind(&message),
             content_type::HEALTH_EVENT => connection.health_event(&message),
             other => tracing::trace!(content_type = other, "ignored a message of an SDK"),
@@ -569,8 +577,9 @@ impl Handler for EdgeHandler {
         if !self.carries_data {
             return;
         }
-        // With it goes what it had taken to write, so no circuit can go on by another connection.
-        // One that joins the channel at this moment is either seen here, or sees this.
+        // Messages that the connection had taken and not written are lost, so that no circuit can
+        // go on over another connection. A connection that joins at this moment is either seen
+        // here, or sees the closed outlet.
         if let Some(outlet) = connection.outlet.get() {
             outlet.close();
         }
@@ -580,7 +589,7 @@ impl Handler for EdgeHandler {
     }
 }
 
-/// Takes nothing: the connection is gone already.
+/// A handler that ignores messages, for a channel that has closed already.
 struct Deaf;
 
 impl Handler for Deaf {
@@ -595,7 +604,7 @@ impl std::fmt::Debug for SdkConnection {
     }
 }
 
-/// A refusal as SDKs read it.
+/// A refusal in the form that SDKs read.
 pub(super) fn structured(refusal: &Refusal) -> StructuredError {
     StructuredError {
         message: refusal.message.clone(),
@@ -605,9 +614,9 @@ pub(super) fn structured(refusal: &Refusal) -> StructuredError {
     }
 }
 
-/// The close that tells a refusal.
+/// The close with the text of a refusal.
 pub(super) fn closed_message(conn_id: u32, refusal: &Refusal) -> Message {
-    // An empty text would mean "log in again" to C SDKs.
+    // C SDKs read an empty text as "log in again".
     let reason = if refusal.message.is_empty() { "refused" } else { &refusal.message };
     StateClosed {
         conn_id,

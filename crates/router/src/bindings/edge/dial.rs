@@ -1,5 +1,5 @@
-//! A circuit reaches a service that an SDK hosts
-//! (docs/protocol/sdk.md 9, docs/protocol/edge-control-plane.md 13.5).
+//! Dials to services that SDKs host (docs/protocol/sdk.md 9,
+//! docs/protocol/edge-control-plane.md 13.5).
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,18 +25,18 @@ use crate::{
     seam::{Egress, End, PeerData, RouteErrorCode, RouteFailure},
 };
 
-/// How long a host may take to answer, unless the route allows less.
+/// How long a host may take to answer, unless the route sets a shorter time.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// What a host is told that accepts a dial too late.
+/// The text for a host that accepts a dial too late.
 pub(super) const GIVEN_UP: &str = "the dial was given up";
-/// Terminator ids of very old routers carry this in front.
+/// Prefix of terminator ids in routes for very old routers.
 const OLD_PREFIX: &str = "hosted:";
 /// Peer data: identity id and name of the dialer.
 const DIALER: [u32; 2] = [1115, 1116];
 
 impl EdgeBinding {
-    /// Dials the host of a terminator and registers its end of the circuit. On failure nothing is
-    /// left behind.
+    /// Dials the host of a terminator and registers the host's end of the circuit. After a failure
+    /// nothing is left behind.
     pub(crate) async fn dial(
         &self,
         circuit: &Arc<Circuit>,
@@ -61,7 +61,8 @@ impl EdgeBinding {
         }
     }
 
-    /// The router names the connection, and so it is ready before the host hears of it.
+    /// Dials a host for which the router chooses the connection id: the end is ready before the
+    /// host hears of it.
     async fn dial_named(
         &self,
         hosted: &Arc<Hosted>,
@@ -83,7 +84,7 @@ impl EdgeBinding {
                     if hosted.bind.use_xgress {
                         connection.note_given_up(conn_id, &circuit.id);
                     }
-                    // It may just have done so.
+                    // The host may just have accepted.
                     let closed = StateClosed::new(conn_id, GIVEN_UP).to_message();
                     connection.tell_hosting(closed);
                 }
@@ -92,7 +93,8 @@ impl EdgeBinding {
         }
     }
 
-    /// The host names the connection, and sends nothing on it before it is told that it is ready.
+    /// Dials a host that chooses the connection id, and that sends nothing before it is told that
+    /// the end is ready.
     async fn dial_unnamed(
         &self,
         hosted: &Arc<Hosted>,
@@ -124,7 +126,7 @@ impl EdgeBinding {
         Ok(success.public_key.map(public_key).into_iter().collect())
     }
 
-    /// Puts the end of the circuit behind the host's connection id. Its caller begins it.
+    /// Puts the end of the circuit behind the host's connection id. The caller begins the end.
     fn attach_host(
         &self,
         hosted: &Arc<Hosted>,
@@ -152,7 +154,7 @@ impl EdgeBinding {
             if !hosted.is_revoked() {
                 return Ok(end);
             }
-            // What is closed with the right was looked for before this was there.
+            // The right was lost before the end was there to be closed.
             connection.release(conn_id);
         }
         end.discard();
@@ -160,11 +162,11 @@ impl EdgeBinding {
     }
 }
 
-/// Why there is no connection.
+/// Why a host did not accept a dial.
 #[derive(Debug)]
 pub(super) struct Unanswered {
     pub(super) failure: RouteFailure,
-    /// The host gave no answer, and may still accept the dial.
+    /// True if the host gave no answer, and may still accept.
     may_accept: bool,
 }
 
@@ -174,15 +176,15 @@ impl From<RouteFailure> for Unanswered {
     }
 }
 
-/// Asks the host, as long as its listener lives. What it has answered counts also when it has
-/// closed the listener since.
+/// Sends the dial and waits for the answer while the listener lives. An answer counts even if the
+/// host has closed the listener since.
 pub(super) async fn ask(
     hosted: &Hosted,
     connection: &SdkConnection,
     dial: Message,
     timeout: Duration,
 ) -> Result<(DialSuccess, Message), Unanswered> {
-    // A listener that takes a terminator over may be dialed before its bind is answered.
+    // A listener that takes over a terminator may be dialed before its bind is answered.
     let answered = tokio::time::timeout(timeout, hosted.answered.cancelled());
     tokio::select! {
         biased;
@@ -216,8 +218,8 @@ pub(super) async fn ask(
     Ok(verdict(answer)?)
 }
 
-/// The listener is over. Where another one has its terminator the controller must not take that
-/// for gone.
+/// The failure of a dial whose listener has ended. If another listener has the terminator, the code
+/// must not make the controller delete it.
 fn is_over(hosted: &Hosted) -> RouteFailure {
     let code = match hosted.is_replaced() {
         true => RouteErrorCode::Generic,

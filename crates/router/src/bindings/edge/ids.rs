@@ -1,8 +1,8 @@
-//! Connection ids of one SDK channel: what each stands for, and what allowed it.
+//! The connection ids of one SDK channel: the object behind each, and the grant that allowed it.
 //!
-//! An id is reserved before anything waits, filled when what it stands for is there, and given back
-//! by whoever ends that. The SDK may close and use an id again at any moment, so whoever gives one
-//! back says what it was.
+//! An id is reserved before any wait, filled when its object is ready, and released when the object
+//! ends. An SDK may close an id and use it again at any moment. A release therefore names the object
+//! that is expected behind the id.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,18 +18,18 @@ use crate::{
     seam::{End, Grant, Use},
 };
 
-/// Connections and listeners of one SDK channel.
+/// Most connections and listeners of one SDK channel.
 const MAX_CONNECTIONS: usize = 65_536;
 
-/// What lives on a channel, by the names both sides use.
+/// The connections and listeners of a channel, by connection id.
 #[derive(Default)]
 pub(super) struct Conns {
     pub(super) by_id: HashMap<u32, Entry>,
-    /// Ends with flow control at the SDK, by circuit: where it dialed, then where it hosts. Both
+    /// Ends with flow control at the SDK, by circuit: the dialers' ends, then the hosts' ends. Both
     /// ends of a circuit may be on one channel.
     pub(super) circuits: [HashMap<Arc<str>, Arc<SdkCircuit>>; 2],
-    /// Circuits of dials that a host with flow control of its own did not answer in time, by the
-    /// connection ids it was given.
+    /// Circuits of dials that a host with flow control of its own did not answer in time, by
+    /// connection id.
     pub(super) given_up: HashMap<u32, Arc<str>>,
     pub(super) closed: bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct Conns {
 /// A connection id in use.
 pub(super) struct Entry {
     pub(super) what: Conn,
-    /// What allowed it; circuits that reach a host carry the host's.
+    /// The grant behind the id; a circuit that reached a host has the host's grant.
     pub(super) grant: Option<Grant>,
 }
 
@@ -51,12 +51,12 @@ impl Conns {
     }
 }
 
-/// What a connection id stands for.
+/// The object behind a connection id.
 #[derive(Clone)]
 pub(super) enum Conn {
-    /// Being made; cancelled if the SDK gives up, or may not have it any more.
+    /// A connection that is being made; cancelled if the SDK closes it or loses the right to it.
     Pending(CancellationToken),
-    /// An end here.
+    /// An end on this router.
     Local(Arc<LocalEnd>),
     /// An end at the SDK.
     Sdk(Arc<SdkCircuit>),
@@ -65,7 +65,7 @@ pub(super) enum Conn {
 }
 
 impl SdkConnection {
-    /// A connection id of this side that is not in use.
+    /// Chooses an unused connection id.
     pub(super) fn new_conn_id(&self) -> u32 {
         loop {
             let next = |id: u32| Some(id.checked_add(1).unwrap_or(FIRST_ROUTER_CONN_ID));
@@ -79,7 +79,7 @@ impl SdkConnection {
         }
     }
 
-    /// Takes a connection id. The text says why it was not possible.
+    /// Reserves a connection id. The error names the reason.
     pub(super) fn reserve(&self, id: u32) -> Result<CancellationToken, &'static str> {
         let mut conns = self.conns.lock();
         if conns.closed {
@@ -97,7 +97,7 @@ impl SdkConnection {
         Ok(cancel)
     }
 
-    /// What a connection id that is being made was allowed with.
+    /// Notes the grant of a reserved connection id.
     pub(super) fn note_grant(&self, id: u32, grant: &Grant) {
         if let Some(entry) = self.conns.lock().by_id.get_mut(&id)
             && matches!(entry.what, Conn::Pending(_))
@@ -106,7 +106,7 @@ impl SdkConnection {
         }
     }
 
-    /// Connection ids with such grants.
+    /// Connection ids whose grant `of` selects.
     pub(super) fn grants(&self, of: impl Fn(&Grant) -> bool) -> Vec<(u32, Grant)> {
         let conns = self.conns.lock();
         let granted = conns.by_id.iter().filter_map(|(id, entry)| {
@@ -116,7 +116,7 @@ impl SdkConnection {
         granted.collect()
     }
 
-    /// Circuits that reached hosts with one of these tokens.
+    /// Circuits that reached hosts whose grant has one of these tokens.
     pub(super) fn hosted_circuits(&self, tokens: &HashSet<String>) -> Vec<Conn> {
         let conns = self.conns.lock();
         let hosted = conns.by_id.values().filter_map(|entry| {
@@ -127,18 +127,18 @@ impl SdkConnection {
         hosted.collect()
     }
 
-    /// What a connection id stands for, if it is still what was granted.
+    /// The object behind a connection id, if its grant is still this one.
     pub(super) fn still(&self, id: u32, grant: &Grant) -> Option<Conn> {
         let conns = self.conns.lock();
         let entry = conns.by_id.get(&id).filter(|entry| entry.grant.as_ref() == Some(grant))?;
         if let Conn::Pending(cancel) = &entry.what {
-            // Here, so that it is not filled from now on.
+            // Cancelled under the lock, so that the id is not filled from now on.
             cancel.cancel();
         }
         Some(entry.what.clone())
     }
 
-    /// Says what a reserved connection id stands for. False if it was given up meanwhile.
+    /// Puts the object behind a reserved connection id. False if the id was released meanwhile.
     pub(super) fn fill(
         &self,
         id: u32,
@@ -147,7 +147,7 @@ impl SdkConnection {
         grant: Grant,
     ) -> bool {
         let mut conns = self.conns.lock();
-        // One that was given up may be in use again.
+        // A released id may be in use again.
         if conns.closed || reserved.is_cancelled() || !conns.by_id.contains_key(&id) {
             return false;
         }
@@ -159,12 +159,12 @@ impl SdkConnection {
         true
     }
 
-    /// Gives a connection id back that was not filled. False if that was done already: the id may
-    /// be in use again.
+    /// Releases a reserved connection id. False if it was released before: the id may be in use
+    /// again.
     pub(super) fn release_reserved(&self, id: u32, reserved: &CancellationToken) -> bool {
         let mut conns = self.conns.lock();
         let own = conns.by_id.get(&id).is_some_and(|entry| match &entry.what {
-            // The SDK's cancelling took it away.
+            // The SDK's close has released this one.
             Conn::Pending(cancel) => cancel.is_cancelled() == reserved.is_cancelled(),
             _ => false,
         });
@@ -174,7 +174,7 @@ impl SdkConnection {
         own
     }
 
-    /// Gives the connection id of a listener back, also of one that is being made.
+    /// Releases the connection id of a listener, also of one that is being made.
     pub(super) fn release_listener(&self, id: u32) -> Option<Conn> {
         let mut conns = self.conns.lock();
         let listens = |entry: &Entry| matches!(entry.what, Conn::Host(_) | Conn::Pending(_));
@@ -182,7 +182,7 @@ impl SdkConnection {
         conns.by_id.remove(&id).map(|entry| entry.what)
     }
 
-    /// Gives the connection id of this listener back. False if the SDK has closed the listener: the
+    /// Releases the connection id of this listener. False if the SDK has closed the listener: the
     /// id may be in use again.
     pub(super) fn release_host(&self, hosted: &Arc<Hosted>) -> bool {
         let mut conns = self.conns.lock();
@@ -194,13 +194,13 @@ impl SdkConnection {
         own
     }
 
-    /// Gives a connection id back.
+    /// Releases a connection id.
     pub(super) fn release(&self, id: u32) -> Option<Conn> {
         let mut conns = self.conns.lock();
         let entry = conns.by_id.remove(&id)?;
         if let Conn::Sdk(circuit) = &entry.what {
             let (id, circuits) = (&circuit.circuit().id, conns.circuits(circuit.role()));
-            // Another attempt at the same circuit may have led to this SDK too.
+            // Another attempt at the same circuit may have led to this SDK, too.
             if circuits.get(id).is_some_and(|known| Arc::ptr_eq(known, circuit)) {
                 circuits.remove(id);
             }

@@ -1,5 +1,5 @@
-//! The SDK connections that there are, by what is said about them: whoever comes, goes or loses
-//! something costs one step, however many others there are.
+//! The open SDK channels, indexed by session and by identity, so that a change of one channel costs
+//! the same however many there are.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::seam::Session;
 
-/// Open connections.
+/// The open channels.
 pub(super) struct Live<T> {
     next: u64,
     all: HashMap<u64, Weak<T>>,
@@ -28,7 +28,7 @@ impl<T> Default for Live<T> {
 }
 
 impl<T> Live<T> {
-    /// Takes one up: its number.
+    /// Adds a channel, which `make` makes with its number.
     pub(super) fn add(&mut self, make: impl FnOnce(u64) -> Arc<T>) -> Arc<T> {
         let number = self.next;
         self.next += 1;
@@ -37,7 +37,8 @@ impl<T> Live<T> {
         connection
     }
 
-    /// A connection is of this session from now on: how many its identity has.
+    /// Notes that a channel belongs to this session. Returns the number of channels of the
+    /// identity.
     pub(super) fn is_of(&mut self, number: u64, session: &Session) -> usize {
         self.by_session.entry(session.id.clone()).or_default().insert(number);
         let of_identity = self.by_identity.entry(session.identity.clone()).or_default();
@@ -45,33 +46,34 @@ impl<T> Live<T> {
         of_identity.len()
     }
 
-    /// A connection is not of this session any more: how many its identity has.
+    /// Notes that a channel no longer belongs to this session. Returns the number of channels of
+    /// the identity.
     pub(super) fn was_of(&mut self, number: u64, session: &Session) -> usize {
         take(&mut self.by_session, &session.id, number);
         take(&mut self.by_identity, &session.identity, number)
     }
 
-    /// A connection is gone.
+    /// Removes a channel.
     pub(super) fn remove(&mut self, number: u64) {
         self.all.remove(&number);
     }
 
-    /// How many there are.
+    /// The number of channels.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// All of them.
+    /// All channels.
     pub(super) fn all(&self) -> Vec<Arc<T>> {
         self.all.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Those of a session.
+    /// The channels of a session.
     pub(super) fn of_session(&self, session: &str) -> Vec<Arc<T>> {
         self.named(self.by_session.get(session))
     }
 
-    /// Those of an identity.
+    /// The channels of an identity.
     pub(super) fn of_identity(&self, identity: &str) -> Vec<Arc<T>> {
         self.named(self.by_identity.get(identity))
     }
@@ -82,7 +84,7 @@ impl<T> Live<T> {
     }
 }
 
-/// Takes a number out: how many are left beside it.
+/// Removes a number from a set; returns how many are left in it.
 fn take(of: &mut HashMap<String, HashSet<u64>>, key: &str, number: u64) -> usize {
     let Some(numbers) = of.get_mut(key) else { return 0 };
     numbers.remove(&number);

@@ -1,8 +1,8 @@
-//! SDK connections: who may connect, and what they share.
+//! SDK channels: admission, and the state that all of them share.
 //!
 //! ```text
 //!  hello -> gate (token and certificate are there) -> Result
-//!  then: access judges token and certificate; what the SDK asks meanwhile waits for that
+//!   later: access judges token and certificate; requests of the SDK wait for that
 //! ```
 //!
 //! The answer to the hello comes before the session is judged, as SDKs expect; a session that is
@@ -53,34 +53,35 @@ use crate::{
     seam::{Access, AccessEvent, Control, ControllerId, Session},
 };
 
-/// What SDKs are told when the router stops.
+/// The reason that SDKs are sent when the router stops.
 const SHUTTING_DOWN: &str = "the router is shutting down";
 
-/// What one SDK connection may have queued for it.
+/// Most bytes that one SDK channel may have queued.
 const CONNECTION_BUDGET: u64 = 16 << 20;
 
-/// How the binding behaves.
+/// The options of the binding.
 #[derive(Clone, Debug)]
 pub(crate) struct EdgeOptions {
-    /// What the router calls itself.
+    /// The id of the router.
     pub(crate) router_id: String,
-    /// What it says it is.
+    /// The release that the router announces.
     pub(crate) version: VersionInfo,
-    /// Ends of circuits to hosting SDKs.
+    /// Flow control of the ends of circuits to hosting SDKs.
     pub(crate) end: Options,
-    /// How long an end of direction for an old native SDK waits for the close that may follow it.
+    /// How long the end of a direction for an old native SDK waits for the close that may follow
+    /// it.
     pub(crate) fin_hold: Duration,
-    /// Connections of all SDKs together are read and written here.
+    /// The runtime that reads and writes the channels.
     pub(crate) data_runtime: tokio::runtime::Handle,
-    /// Requests of SDKs are worked on here.
+    /// The runtime on which requests of SDKs are handled.
     pub(crate) control_runtime: tokio::runtime::Handle,
-    /// Where messages are written down.
+    /// The file for traced messages.
     pub(crate) trace: Option<TraceFile>,
-    /// Where spans of dials go.
+    /// The recorder for spans of dials.
     pub(crate) spans: Spans,
 }
 
-/// What all SDK connections share.
+/// The state that all SDK channels share.
 pub(crate) struct EdgeBinding {
     pub(super) forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
@@ -88,22 +89,23 @@ pub(crate) struct EdgeBinding {
     options: EdgeOptions,
     budget: Budget,
     connections: Mutex<Live<SdkConnection>>,
-    /// Held while the count of an identity changes and is told, so that the last word is the latest.
+    /// Held while the count of an identity changes and is reported, so that the last report has the
+    /// latest count.
     counting: Mutex<()>,
-    /// Counts what was heard of sessions and rights.
+    /// Counts events about sessions and rights.
     heard: AtomicU64,
     hosts: Mutex<Hosts>,
-    /// Nothing new is taken.
+    /// True once nothing new is accepted.
     draining: AtomicBool,
-    /// Whose word on traces counts.
+    /// The limits for traces that SDKs ask for.
     trust: Trust,
 }
 
-/// What SDKs host here.
+/// The listeners of SDKs on this router.
 #[derive(Default)]
 struct Hosts {
     by_terminator: HashMap<String, Arc<Hosted>>,
-    /// Identity and listener id to terminator id.
+    /// Terminator id by identity and listener id.
     by_listener: HashMap<(String, Bytes), String>,
 }
 
@@ -130,12 +132,12 @@ impl EdgeBinding {
         })
     }
 
-    /// Closes what is no longer allowed, until cancelled.
+    /// Closes what is no longer allowed after each event, until cancelled.
     pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let mut events = self.access.events();
             self.heard.fetch_add(1, Ordering::AcqRel);
-            // What was told before is not heard here.
+            // Earlier events are not in this stream, so that every channel is checked once.
             for connection in self.live() {
                 connection.look_again();
             }
@@ -147,11 +149,11 @@ impl EdgeBinding {
                 };
                 match event {
                     Some(event) => self.on_event(&event),
-                    // Fell behind: begin anew.
+                    // The stream fell behind and ended: begin again.
                     None => break,
                 }
             }
-            // A source that ends at once must not turn this into a busy loop.
+            // A stream that ends at once must not turn this into a busy loop.
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
@@ -173,8 +175,8 @@ impl EdgeBinding {
         tokens
     }
 
-    /// Asks such controllers which of the service sessions in use, of their opaque sessions, have
-    /// ended.
+    /// Asks the controllers that `of` selects which service sessions in use have ended, for their
+    /// opaque sessions.
     fn ask_about_service_sessions(&self, of: impl Fn(&ControllerId) -> bool) {
         let mut used: BTreeMap<ControllerId, BTreeSet<String>> = BTreeMap::new();
         for connection in self.live() {
@@ -193,12 +195,12 @@ impl EdgeBinding {
         }
     }
 
-    /// Whether a terminator of an SDK is alive here.
+    /// True if a terminator of an SDK is alive on this router.
     pub(crate) fn hosts(&self, terminator: &str) -> bool {
         self.hosts.lock().by_terminator.contains_key(terminator)
     }
 
-    /// Takes nothing new, and ends what is hosted here.
+    /// Accepts nothing new, and ends all listeners.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.live().iter().for_each(|connection| connection.drain());
@@ -219,12 +221,12 @@ impl EdgeBinding {
         self.connections.lock().all()
     }
 
-    /// How many connections there are.
+    /// The number of open channels.
     pub(crate) fn connections(&self) -> usize {
         self.connections.lock().len()
     }
 
-    /// Changes before anything is done about what was heard.
+    /// The count of events; it goes up before an event has any effect.
     fn heard(&self) -> u64 {
         self.heard.load(Ordering::Acquire)
     }
@@ -261,7 +263,7 @@ impl EdgeBinding {
         }
     }
 
-    /// A connection is of a session, or is not any more: tells how many its identity has.
+    /// Changes the session of a channel and reports how many channels the identity has.
     fn count(&self, change: impl FnOnce(&mut Live<SdkConnection>) -> usize, session: &Session) {
         let _turn = self.counting.lock();
         let count = change(&mut self.connections.lock());
@@ -284,19 +286,19 @@ impl EdgeBinding {
     }
 }
 
-/// What a listener says of the circuits that its SDKs dial.
+/// The options of a listener for circuits that its SDKs dial.
 #[derive(Debug)]
 pub(crate) struct Dialed {
-    /// This router's ends of them.
+    /// Flow control of this router's ends.
     pub(crate) end: Options,
-    /// How long a circuit may take to be made.
+    /// Time limit for making a circuit.
     pub(crate) timeout: Duration,
 }
 
-/// Lets SDKs in.
+/// Admits SDKs at one listener.
 pub(crate) struct EdgeGate {
     pub(crate) binding: Arc<EdgeBinding>,
-    /// How long an SDK may take nothing of what is to be written to it.
+    /// How long an SDK may accept none of the bytes to be written to it.
     pub(crate) write_timeout: Option<Duration>,
     pub(crate) dialed: Arc<Dialed>,
 }

@@ -4,12 +4,13 @@
 //! may sleep with the rest of a burst unread until something else arrives on the same connection:
 //! versions before 0.36.1 look at the rest only then, later ones arm their timer before they look.
 //! A burst of messages with silence after it leaves such an SDK hanging until the answer to
-//! its next latency probe, up to a minute later; often it gives the connection up then, because
-//! that answer waits behind the rest. So after such a burst a native SDK is sent messages that mean
-//! nothing, until the whole burst must have been seen. Nothing is sent while other messages flow.
+//! its next latency probe, up to a minute later. Often the SDK then gives the connection up, because
+//! that answer waits behind the rest. After such a burst a native SDK is therefore sent messages
+//! without meaning, until it must have seen the whole burst. Nothing is sent while other messages
+//! flow.
 //!
-//! Versions since 0.36.1 stop reading altogether where a burst is too large, and then no message
-//! wakes them: what they are sent has a pace, too ([`pace`](super::pace)).
+//! Versions since 0.36.1 stop reading altogether after a burst that is too large, and no message
+//! wakes them: the messages that they are sent are paced, too ([`pace`](super::pace)).
 
 use std::{
     sync::Arc,
@@ -27,65 +28,67 @@ use weft_wire::{
 
 use super::pace::{FIRST_QUESTIONS, Pace, TURN};
 
-/// How native SDKs call themselves.
+/// The beginning of the name of native SDKs.
 const NATIVE: &str = "ziti-sdk-c[";
-/// So many messages close together are a burst; half of what the SDK can hold. Large ones count too:
-/// an application that reads slowly leaves them with the SDK.
+/// This many messages close together are a burst: half of what the SDK can hold. Large messages
+/// count too, because an application that reads slowly leaves them with the SDK.
 const BURST: u32 = 16;
 /// Messages further apart than this are not close together.
 const CLOSE: Duration = Duration::from_secs(1);
-/// One nudge for so many messages of a burst, although each is good for 32.
+/// One nudge is sent for this many messages of a burst, although each nudge is good for 32.
 const PER_NUDGE: u32 = 8;
-/// More than this are not needed: the SDK reads at most 64 KiB ahead.
+/// Most nudges after a burst: the SDK reads at most 64 KiB ahead.
 const MAX_NUDGES: u32 = 128;
-/// Time between nudges while they are owed.
+/// The interval between nudges of a burst.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The last ones come at longer and longer intervals, for an SDK that had no time to look. The
-/// last interval.
+/// The longest interval of the last nudges, which come more and more slowly, for an SDK that was too
+/// busy to read.
 const LAST_PAUSE: Duration = Duration::from_secs(15);
-/// No connection has this id: the question about it is answered at once, behind all before it.
+/// No connection has this id, so that the SDK answers an inspection of it at once, after all earlier
+/// messages.
 const NO_CONNECTION: u32 = u32::MAX;
-/// After this time without an answer the SDK is not waited for until the next question.
+/// The longest wait for the answer to an inspection; without an answer, the SDK is asked again
+/// later.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Meaningless messages are not empty: in a message that has neither headers nor a body a native
-/// SDK before 0.36.1 looks for the end for ever.
+/// The body of messages without meaning. A native SDK before 0.36.1 loops for ever over a message
+/// without headers and body.
 const FILLER: Bytes = Bytes::from_static(b"-");
 
-/// A message that every SDK takes and none acts upon. Native SDKs since 0.36.1 log it as a warning.
+/// A message that every SDK accepts and ignores. Native SDKs since 0.36.1 log a warning about it.
 pub(super) fn meaningless() -> Message {
     Message::new(content_type::HEARTBEAT, FILLER)
 }
 
-/// A message that native SDKs since 0.36.1 take without a word: the close of no connection.
+/// A message that native SDKs since 0.36.1 ignore silently: the close of an unknown connection.
 fn close_of_nothing() -> Message {
     Message::new(edge::content_type::STATE_CLOSED, FILLER)
 }
 
-/// Counts what a native SDK is sent.
+/// Counts the messages that a native SDK is sent.
 #[derive(Debug)]
 pub(crate) struct Nudge {
     is_old: bool,
     count: Mutex<Count>,
     burst: Notify,
     pace: Mutex<Pace>,
-    /// The SDK is to be asked what it has handed on.
+    /// Notified when the SDK is to be asked which messages it has handed on.
     ask: Notify,
-    /// More may go after a turn.
+    /// Notified when there was no room in a turn.
     held: Notify,
 }
 
-/// What was written lately.
+/// The messages written lately.
 #[derive(Debug, Default)]
 struct Count {
     messages: u32,
     last: Option<Instant>,
-    /// The task is at work on a burst; it sees by itself what more is written.
+    /// True while the task nudges after a burst; it also handles messages written meanwhile.
     nudging: bool,
 }
 
 impl Nudge {
-    /// For a peer that is a native SDK.
+    /// The nudges for a peer, if it is a native SDK.
     pub(super) fn of(peer: &PeerInfo) -> Option<Arc<Self>> {
         let native = peer.id.as_deref().is_some_and(|id| id.starts_with(NATIVE));
         // Native SDKs send this header since 0.36.1.
@@ -109,18 +112,18 @@ impl Nudge {
         self.is_old
     }
 
-    /// A message that this SDK takes and does not act upon.
+    /// A message that this SDK accepts and ignores.
     pub(super) fn message(&self) -> Message {
         if self.is_old { meaningless() } else { close_of_nothing() }
     }
 
-    /// True if messages with such a body have a pace.
+    /// True if messages with this body are paced.
     pub(crate) fn is_paced(&self, body: &[u8]) -> bool {
         !self.is_old && Pace::counts(body)
     }
 
-    /// How many messages that have a pace may be written now. Where there is no room, the
-    /// connection is woken when there is.
+    /// How many paced messages may be written now. If there is no room, the connection is woken when
+    /// there is.
     pub(crate) fn room(&self, now: Instant) -> u64 {
         if self.is_old {
             return u64::MAX;
@@ -132,17 +135,17 @@ impl Nudge {
         room
     }
 
-    /// So many messages that have a pace are being written.
+    /// Counts paced messages that are being written.
     pub(crate) fn paced(&self, messages: u64, now: Instant) {
         if messages > 0 {
             let mut pace = self.pace.lock();
             pace.wrote(messages, now);
-            // Asked from the task, so that the question is written behind them.
+            // The task asks, so that the question is written after these messages.
             self.ask.notify_one();
         }
     }
 
-    /// So many messages are being written.
+    /// Counts messages that are being written.
     pub(crate) fn wrote(&self, messages: u32, now: Instant) {
         if messages == 0 {
             return;
@@ -162,14 +165,14 @@ impl Nudge {
         std::mem::take(&mut self.count.lock().messages)
     }
 
-    /// Whether the work on a burst is done: no other has begun meanwhile.
+    /// Ends the work on a burst. False if another burst has begun meanwhile.
     fn is_over(&self) -> bool {
         let mut count = self.count.lock();
         count.nudging = count.messages >= BURST;
         !count.nudging
     }
 
-    /// Asks the SDK what it has handed on, until the channel closes.
+    /// Asks the SDK which messages it has handed on, until the channel closes.
     pub(super) async fn keep_pace(self: Arc<Self>, channel: ChannelHandle, waker: UnderlayWaker) {
         let mut first = FIRST_QUESTIONS;
         loop {
@@ -191,8 +194,7 @@ impl Nudge {
         }
     }
 
-    /// Wakes the connection in the next turn when there was no room in one, until the channel
-    /// closes.
+    /// Wakes the connection in the turn after one without room, until the channel closes.
     pub(super) async fn keep_turns(self: Arc<Self>, channel: ChannelHandle, waker: UnderlayWaker) {
         loop {
             tokio::select! {
@@ -226,7 +228,7 @@ impl Nudge {
                     _ = channel.closed() => return,
                 }
                 if burst.tick(self.take()) {
-                    // No room means that there is something to send anyway.
+                    // If there is no room, other messages wake the SDK.
                     let _ = channel.try_send(self.message());
                 }
             }
@@ -234,7 +236,7 @@ impl Nudge {
     }
 }
 
-/// What is owed after a burst.
+/// The nudges that a burst needs.
 #[derive(Debug)]
 struct Burst {
     owed: u32,
@@ -253,7 +255,7 @@ impl Burst {
         (self.pause <= LAST_PAUSE).then_some(self.pause)
     }
 
-    /// A pause is over in which so many messages were written. True if a nudge is due.
+    /// Ends a pause in which `wrote` messages were written. True if a nudge is due.
     fn tick(&mut self, wrote: u32) -> bool {
         self.owed = self.owed.saturating_add(wrote.div_ceil(PER_NUDGE)).min(MAX_NUDGES);
         if wrote > 0 {

@@ -1,4 +1,4 @@
-//! How many small messages a native SDK is sent before it has handed on the former ones.
+//! The number of small messages that a native SDK is sent before it has handed on earlier ones.
 //!
 //! A native SDK reads up to 64 KiB at a time, holds 32 messages until it has handed them to the
 //! application, and leaves the rest in its buffer. Where more than 32 are left once the first 32 are
@@ -6,33 +6,34 @@
 //! (`ziti_channel_prepare` and `ztx_prep_deadlines` of `openziti/ziti-sdk-c` 1.18). Messages of more
 //! than 2 KiB are never that many.
 //!
-//! So at most [`HELD`] small messages are under way that the SDK may have read and not handed on.
-//! It says what it has handed on by answering a question behind them. On a path with a long delay
-//! more may be under way, as many each millisecond, for those that travel are not in its buffer. A
-//! delay is believed only beyond what a busy machine adds to every answer ([`BUSY`]), and the SDK is
-//! asked a few times before it has anything to do ([`FIRST_QUESTIONS`]).
+//! At most [`HELD`] small messages are therefore under way that the SDK may have read and not handed
+//! on. The SDK shows what it has handed on by answering a question that follows the messages. On a
+//! path with a long delay more messages may be under way, as many each millisecond, because those
+//! that travel are not in the SDK's buffer. A delay counts only beyond the time that a busy machine
+//! adds to every answer ([`BUSY`]), and the SDK is asked some times before it is busy
+//! ([`FIRST_QUESTIONS`]).
 
 use std::time::{Duration, Instant};
 
-/// Small messages that the SDK may have in its buffer; fewer than the 32 that it holds, because
-/// answers and notices that do not pass here need room too.
+/// Small messages that the SDK may have in its buffer: fewer than the 32 that it holds, because
+/// answers and notices outside of this count need room, too.
 const HELD: u64 = 24;
 /// Bodies up to this length, in bytes, are small.
 const SMALL: usize = 2 * 1024;
-/// After this many small messages the SDK is asked.
+/// The SDK is asked after this many small messages.
 const ASK_AFTER: u64 = 8;
-/// On a path with a delay, [`HELD`] messages go in this time.
+/// On a path with a delay, [`HELD`] messages are sent in each interval of this length.
 pub(super) const TURN: Duration = Duration::from_millis(1);
-/// No more than this are under way, whatever the delay.
+/// Most small messages under way, whatever the delay.
 const MOST: u64 = 4096;
-/// The round trip of the path is the least of the last one to two of these.
+/// The round trip of the path is the shortest one in the last one to two intervals of this length.
 const MEMORY: Duration = Duration::from_secs(300);
-/// So much of a round trip may be the SDK's own time.
+/// The part of a round trip that may be the SDK's own time.
 const BUSY: Duration = Duration::from_millis(10);
-/// So often the SDK is asked when it has just connected.
+/// How many times the SDK is asked when it has just connected.
 pub(super) const FIRST_QUESTIONS: usize = 3;
 
-/// The small messages that an SDK was sent, and those that it is known to have handed on.
+/// The small messages that an SDK was sent, and those that it has handed on.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     sent: u64,
@@ -42,22 +43,22 @@ pub(super) struct Pace {
     turn: Option<Turn>,
 }
 
-/// A question under way.
+/// A question that is not answered yet.
 #[derive(Debug)]
 struct Question {
-    /// The answer says that so many were handed on.
+    /// The number of messages handed on once the SDK answers.
     covers: u64,
     asked: Instant,
 }
 
-/// What was sent within one [`TURN`].
+/// The messages sent within one [`TURN`].
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     since: Instant,
     sent: u64,
 }
 
-/// The least round trips of two spans of time.
+/// The shortest round trips of two intervals.
 #[derive(Debug, Default)]
 struct Path {
     since: Option<Instant>,
@@ -66,12 +67,12 @@ struct Path {
 }
 
 impl Pace {
-    /// True if messages with such a body count.
+    /// True if messages with this body count as small.
     pub(super) fn counts(body: &[u8]) -> bool {
         body.len() <= SMALL
     }
 
-    /// How many small messages may go now.
+    /// How many small messages may be sent now.
     pub(super) fn room(&self, now: Instant) -> u64 {
         let window = self.window();
         let room = window.saturating_sub(self.sent - self.handed_on);
@@ -82,7 +83,7 @@ impl Pace {
         room.min(HELD.saturating_sub(in_turn))
     }
 
-    /// So many small messages are being written.
+    /// Counts small messages that are being written.
     pub(super) fn wrote(&mut self, small: u64, now: Instant) {
         self.sent += small;
         match &mut self.turn {
@@ -91,17 +92,17 @@ impl Pace {
         }
     }
 
-    /// True if the SDK is to be asked now, behind all that was written.
+    /// True if the SDK is to be asked now, after all written messages.
     pub(super) fn is_due(&self) -> bool {
         self.question.is_none() && self.sent - self.handed_on >= ASK_AFTER
     }
 
-    /// The SDK is asked.
+    /// Notes that the SDK is asked.
     pub(super) fn ask(&mut self, now: Instant) {
         self.question = Some(Question { covers: self.sent, asked: now });
     }
 
-    /// The SDK answered.
+    /// Notes the SDK's answer.
     pub(super) fn answered(&mut self, now: Instant) {
         if let Some(question) = self.question.take() {
             self.handed_on = question.covers;
@@ -109,7 +110,7 @@ impl Pace {
         }
     }
 
-    /// The SDK gives no answer: it is not waited for.
+    /// Notes that the SDK gives no answer: it is not waited for.
     pub(super) fn unanswered(&mut self) {
         self.question = None;
         self.handed_on = self.sent;

@@ -1,7 +1,7 @@
-//! An SDK that is not read for a while, because circuits do not take what it sends.
+//! The pause in reading an SDK whose circuits have no room for its data.
 //!
-//! Its data can only be held, never dropped: a connection id that has too much waiting stops the
-//! whole channel. Meanwhile the SDK is sent something now and then (docs/protocol/sdk.md 11.4).
+//! The data can only be held, never dropped: a connection id with too large a backlog stops the whole
+//! channel. Meanwhile the SDK is sent a message at intervals (docs/protocol/sdk.md 11.4).
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
@@ -11,24 +11,26 @@ use weft_channel::{Flow, UnderlayWaker};
 /// Whether the connections of a channel are read.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
-    /// Connection ids over their backlog. What two threads say of one id may come in the wrong
-    /// order: then it is below zero for a moment.
+    /// The number of connection ids with too large a backlog. The reports of two threads about one
+    /// id may come in the wrong order: the count is then below zero for a moment.
     over: AtomicIsize,
-    /// Somebody keeps the SDK alive.
+    /// True while a task sends messages to the SDK.
     kept_alive: AtomicBool,
-    /// Connections to be read again.
+    /// Connections that are to be read again.
     waiting: Mutex<Vec<UnderlayWaker>>,
 }
 
 impl Pause {
-    /// A connection id went over its backlog. True if somebody must begin to keep the SDK alive.
+    /// A connection id has too large a backlog. True if a task has to begin to send messages to the
+    /// SDK.
     #[must_use]
     pub(super) fn went_over(&self) -> bool {
         self.over.fetch_add(1, Ordering::AcqRel) >= 0
             && !self.kept_alive.swap(true, Ordering::AcqRel)
     }
 
-    /// A connection id came back. With the last all connections are read again.
+    /// The backlog of a connection id is small enough again. After the last one all connections are
+    /// read again.
     pub(super) fn came_back(&self) {
         if self.over.fetch_sub(1, Ordering::AcqRel) == 1 {
             let waiting = std::mem::take(&mut *self.waiting.lock());
@@ -36,13 +38,14 @@ impl Pause {
         }
     }
 
-    /// Whether a connection goes on reading; if not it is resumed in time.
+    /// Tells a connection whether it goes on reading; a connection that stops is woken later.
     pub(super) fn flow(&self, connection: &UnderlayWaker) -> Flow {
         if !self.is_on() {
             return Flow::Continue;
         }
         let mut waiting = self.waiting.lock();
-        // The pause may just have ended: whoever ended it looks for those that wait after this.
+        // The pause may just have ended: the thread that ended it wakes those that are listed after
+        // this check.
         if !self.is_on() {
             return Flow::Continue;
         }
@@ -50,18 +53,18 @@ impl Pause {
         Flow::Pause
     }
 
-    /// True while nothing is to be read.
+    /// True while the channel is not read.
     pub(super) fn is_on(&self) -> bool {
         self.over.load(Ordering::Acquire) > 0
     }
 
-    /// True if whoever keeps the SDK alive goes on; else the next pause begins it anew.
+    /// True if the task that keeps the SDK alive goes on; otherwise the next pause begins another
+    /// task.
     pub(super) fn keep_alive_goes_on(&self) -> bool {
         if self.is_on() {
             return true;
         }
-        // A pause may begin at this moment: it either sees that nobody keeps the SDK alive, or is
-        // seen here.
+        // A pause that begins at this moment either sees that no task is left, or is seen here.
         self.kept_alive.swap(false, Ordering::AcqRel);
         self.is_on() && !self.kept_alive.swap(true, Ordering::AcqRel)
     }

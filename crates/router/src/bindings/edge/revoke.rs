@@ -1,7 +1,7 @@
-//! What an SDK may no longer have is closed: its connections, its listeners, its dials under way.
+//! Closing what an SDK is no longer allowed: its connections, its listeners, its dials under way.
 //!
-//! Rights are judged without holding a lock, for a judgement takes long beside a payload. A grant
-//! is noted as soon as it is given, so that what is said of it meanwhile finds it.
+//! Rights are judged without holding a lock, because judging takes long compared with a payload. A
+//! grant is noted as soon as it is given, so that a revocation meanwhile finds it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,27 +32,27 @@ impl SdkConnection {
         let grant = access.judge(session, token, purpose)?;
         self.note_grant(id, &grant);
         if heard != self.binding.heard() {
-            // What was said before the grant was noted may have been about it.
+            // A revocation before the grant was noted may have been about it.
             access.judge(session, token, purpose)?;
         }
         Ok(grant)
     }
 
-    /// Closes what was made with a service session.
+    /// Closes everything made with a service session.
     pub(super) fn service_session_ended(&self, service_session: &str) {
         let lost = self.grants(|grant| grant.service_session == service_session);
         self.close_granted(lost, &refusal(ErrorCode::INVALID_SESSION, "session ended"));
     }
 
-    /// Closes what is no longer allowed after an identity lost a use of a service.
+    /// Closes what is no longer allowed after an identity has lost a use of a service.
     pub(super) fn access_lost(&self, service: &str, purpose: Use) {
         let Some(session) = self.session() else { return };
         let granted = self.grants(|grant| grant.service == service && grant.purpose == purpose);
         self.judge_again(&session, granted);
     }
 
-    /// The router takes nothing new: listeners end, so that the SDK hosts elsewhere, and so does the
-    /// connection if nothing else is on it.
+    /// The router drains: listeners end, so that the SDK hosts at another router, and so does the
+    /// channel if nothing else is on it.
     pub(super) fn drain(&self) {
         for (id, grant) in self.grants(|grant| grant.purpose == Use::Bind) {
             let Some(Conn::Host(hosted)) = self.still(id, &grant) else { continue };
@@ -67,7 +67,7 @@ impl SdkConnection {
         }
     }
 
-    /// Judges everything anew.
+    /// Judges every grant again.
     pub(super) fn look_again(&self) {
         let Some(session) = self.session() else { return };
         if !self.binding.access.stands(&session) {
@@ -77,8 +77,8 @@ impl SdkConnection {
         self.judge_again(&session, granted);
     }
 
-    /// Closes those of the grants that would not be given again. Many connections may be made with
-    /// one token: it is judged once.
+    /// Closes the grants that would not be given again. Many connections may be made with one token,
+    /// which is judged once.
     fn judge_again(&self, session: &Session, mut granted: Vec<(u32, Grant)>) {
         let access = &self.binding.access;
         let mut judged: HashMap<(String, Use), bool> = HashMap::new();
@@ -91,12 +91,12 @@ impl SdkConnection {
         self.close_granted(granted, &access_lost());
     }
 
-    /// Closes connection ids that still are what was granted.
+    /// Closes connection ids that still have these grants.
     fn close_granted(&self, lost: Vec<(u32, Grant)>, why: &Refusal) {
         let mut listeners = HashSet::new();
         for (id, grant) in lost {
             match self.still(id, &grant) {
-                // Whoever makes it tells the SDK.
+                // The task that makes the connection tells the SDK.
                 Some(Conn::Pending(cancel)) => cancel.cancel(),
                 Some(Conn::Host(hosted)) => {
                     let known = self.release_host(&hosted);
@@ -110,7 +110,7 @@ impl SdkConnection {
                 None => {}
             }
         }
-        // Those that reached a listener after the grants were looked at.
+        // Circuits that reached a listener after the grants were read.
         if !listeners.is_empty() {
             self.hosted_circuits(&listeners).iter().for_each(close_circuit);
         }
@@ -128,7 +128,7 @@ fn close_circuit(conn: &Conn) {
     }
 }
 
-/// Why what was allowed is closed.
+/// The refusal for a right that was lost.
 pub(super) fn access_lost() -> Refusal {
     refusal(ErrorCode::ACCESS_DENIED, "bind access lost")
 }

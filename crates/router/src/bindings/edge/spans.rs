@@ -1,9 +1,9 @@
 //! Spans of dials that begin at an SDK.
 //!
-//! An SDK may say to which trace a dial belongs, and that it records that trace. Whoever says so has
-//! this router, the controller and the host record it, too, as far as their samplers believe what
-//! they are told. So the word of SDKs counts for some dials per second only; further ones are
-//! recorded if the sampler says so without it.
+//! An SDK may name the trace that a dial belongs to, and say that it records that trace. This
+//! router, the controller and the host then record the trace too, as far as their samplers believe
+//! it. The claim of an SDK therefore counts for some dials per second only; further dials are
+//! recorded if the sampler decides so without it.
 
 use std::time::{Instant, SystemTime};
 
@@ -15,15 +15,15 @@ use weft_wire::{Message, TraceContext};
 use super::EdgeBinding;
 use crate::seam::{Circuit, Refusal, Session};
 
-/// Dials per second that all SDKs together have recorded by their own word, and as many at once.
+/// Dials per second, and at once, that all SDKs together may have recorded by their claims.
 const ALL: u32 = 100;
-/// The same of one identity.
+/// Dials per second, and at once, that one identity may have recorded by its claims.
 const ONE: u32 = 10;
-/// Identities that are remembered; a further one takes the place of the oldest.
+/// Most identities that are remembered; another one replaces the oldest.
 const IDENTITIES: usize = 4096;
 
 impl EdgeBinding {
-    /// When a request came, if anybody wants to know.
+    /// The time at which a request came, if spans are recorded.
     pub(super) fn came(&self) -> Option<SystemTime> {
         self.options.spans.is_on().then(SystemTime::now)
     }
@@ -50,14 +50,14 @@ impl EdgeBinding {
     }
 }
 
-/// Says in the span of a dial what became of it.
+/// Notes the circuit in the span of a dial.
 pub(super) fn made(span: &mut Span, circuit: &Circuit) {
     span.event("circuit made");
     span.set(attribute::CIRCUIT_ID, &circuit.id);
     span.set(attribute::CONTROLLER_ID, &*circuit.controller);
 }
 
-/// Says in the span of a dial why there is no circuit.
+/// Notes the reason of a refusal in the span of a dial.
 pub(super) fn refused(span: &mut Span, refusal: &Refusal) {
     if let Some(circuit) = &refusal.circuit {
         span.set(attribute::CIRCUIT_ID, circuit);
@@ -66,7 +66,7 @@ pub(super) fn refused(span: &mut Span, refusal: &Refusal) {
     span.fail(&refusal.message);
 }
 
-/// How often SDKs are believed that they record a trace.
+/// Limits how often the claims of SDKs that they record a trace are believed.
 #[derive(Debug, Default)]
 pub(super) struct Trust(Mutex<Option<Shares>>);
 
@@ -93,7 +93,7 @@ impl Shares {
             None => {
                 let mut share = TokenBucket::new(ONE.into(), ONE, now);
                 share.try_take(1, now);
-                // There is always room: the oldest goes.
+                // There is always room, because the oldest entry goes.
                 let _ = self.each.insert(identity.to_owned(), share, (), now);
                 true
             }
@@ -103,7 +103,7 @@ impl Shares {
 }
 
 impl Trust {
-    /// What an SDK says of its trace, as far as it is believed.
+    /// The trace context of an SDK, with its claim to record removed if the limit is reached.
     fn judge(&self, told: TraceContext, identity: &str, now: Instant) -> TraceContext {
         let is_sampled = told.is_sampled && {
             let mut shares = self.0.lock();

@@ -1,7 +1,7 @@
 //! Conversations in datagrams: one circuit for each address that sends.
 //!
-//! Nobody proves that he sends from the address that a datagram bears, so that conversations are
-//! bounded, in all and from one source, and end when nothing is said.
+//! The source address of a datagram proves nothing. Conversations are therefore limited, in all and
+//! by source, and end when they are idle.
 
 use std::{
     cell::RefCell,
@@ -25,24 +25,24 @@ use super::{
 };
 use crate::bindings::socket::{self, Datagrams, MAX_DATAGRAM, UDP_IDLE, Waiting};
 
-/// Datagrams that may wait for the circuit of a conversation; more are dropped.
+/// Most datagrams that wait for the circuit of a conversation; more are dropped.
 const WAITING: usize = 10;
-/// The part of the memory of all circuits that waiting datagrams of a listener may have, and the
-/// part of that which those of one source may have.
+/// Waiting datagrams of a listener may take one sixteenth of the memory of all circuits, and those
+/// of one source a quarter of that.
 const MEMORY_SHARE: u64 = 16;
 /// See [`MEMORY_SHARE`].
 const SOURCE_SHARE: u64 = 4;
 
-/// What a listener takes upon itself.
+/// The limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatagramLimits {
-    /// Most conversations at once; datagrams that would begin one more are dropped.
+    /// Most conversations at once; datagrams that would begin another are dropped.
     pub(crate) conversations: usize,
-    /// Most of them from one source: one address of IPv4, one /64 network of IPv6.
+    /// Most conversations from one source: one address of IPv4, one /64 network of IPv6.
     pub(crate) per_source: usize,
-    /// A conversation without datagrams in either direction ends after this.
+    /// A conversation ends after this time without datagrams in either direction.
     pub(crate) idle: Duration,
-    /// Who got no circuit is not listened to for so long.
+    /// A client without a circuit is ignored for this time.
     pub(crate) pause: Duration,
 }
 
@@ -61,24 +61,24 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_DATAGRAM]);
 }
 
-/// Where what somebody says goes.
+/// The queue for the datagrams of one client.
 #[derive(Clone)]
 struct Sink {
-    /// Which conversation of his it is.
+    /// The number of the client's conversation.
     number: u64,
     inbox: mpsc::Sender<Waiting>,
-    /// What waits is drawn from this.
+    /// The budget of waiting datagrams.
     memory: Budget,
 }
 
-/// Those who talk.
+/// The clients of a listener.
 struct Conversations(Mutex<Talkers>);
 
 struct Talkers {
     sinks: BoundedTable<SocketAddr, Sink, IpAddr>,
-    /// What each source draws from, and how many conversations it has.
+    /// The budget of each source, and the number of its conversations.
     sources: HashMap<IpAddr, (Budget, usize)>,
-    /// What all of them draw from.
+    /// The budget of all sources.
     memory: Budget,
 }
 
@@ -121,16 +121,17 @@ impl Conversations {
     }
 }
 
-/// What ends listening for datagrams.
+/// The tokens that end listening for datagrams.
 #[derive(Debug, Clone)]
 pub(crate) struct DatagramEnds {
-    /// No conversation begins any more; those there are go on.
+    /// No new conversation begins; existing ones go on.
     pub(crate) draining: CancellationToken,
-    /// All of them end.
+    /// All conversations end.
     pub(crate) stop: CancellationToken,
 }
 
-/// Receives until cancelled; conversations there are end, for their socket closes with the last.
+/// Receives until cancelled. The conversations end then, too, because the socket closes with the
+/// last one.
 pub(crate) async fn serve_datagrams(
     ingress: Arc<Ingress>,
     socket: UdpSocket,
@@ -142,7 +143,7 @@ pub(crate) async fn serve_datagrams(
     let conversations = Conversations::new(limits, ingress.forwarder.budget());
     let mut number = 0;
     loop {
-        // However much comes, others have their turn.
+        // Lets other tasks run, however much arrives.
         tokio::task::consume_budget().await;
         let ready = tokio::select! {
             () = stop.cancelled() => return,
@@ -151,7 +152,7 @@ pub(crate) async fn serve_datagrams(
         let received = ready.and_then(|()| receive(&socket));
         let (data, peer) = match received {
             Ok(received) => received,
-            // A refusal of a datagram that was sent before shows here.
+            // An ICMP refusal of an earlier datagram shows up here.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -169,7 +170,7 @@ pub(crate) async fn serve_datagrams(
         if let Some(known) = conversations.known(&peer)
             && !known.inbox.is_closed()
         {
-            // What has no room is lost, as datagrams are.
+            // Datagrams without room are lost, as datagrams are.
             if let Some(grant) = draw(&known.memory, &data) {
                 let _ = known.inbox.try_send(Waiting { data, grant });
             }
@@ -178,7 +179,7 @@ pub(crate) async fn serve_datagrams(
         if draining.is_cancelled() {
             continue;
         }
-        // That conversation is being closed, if there was one: this one is another.
+        // The former conversation, if there was one, is being closed: this is another one.
         let (sender, inbox) = mpsc::channel(WAITING);
         number += 1;
         let (place, memory) = match conversations.begin(peer, number, sender) {
@@ -193,7 +194,7 @@ pub(crate) async fn serve_datagrams(
             }
         };
         let Some(grant) = draw(&memory, &data) else {
-            ingress.complain(peer, "too much waits for circuits already");
+            ingress.complain(peer, "too many bytes wait for circuits already");
             continue;
         };
         let data = Waiting { data, grant };
@@ -208,12 +209,12 @@ pub(crate) async fn serve_datagrams(
     }
 }
 
-/// Draws for a datagram that is to wait.
+/// Draws from the budget for a datagram that is to wait.
 fn draw(memory: &Budget, data: &Bytes) -> Option<Grant> {
     memory.try_take((data.len() + ITEM_COST) as u64)
 }
 
-/// A place among the conversations; free again when dropped.
+/// A place among the conversations; released when dropped.
 struct Place {
     conversations: Arc<Conversations>,
     peer: SocketAddr,
@@ -278,14 +279,15 @@ async fn converse(
         Ok(opened) => opened,
         Err(why) => {
             ingress.complain(peer, &why);
-            // Whoever goes on sending does not have a controller asked each time.
+            // A client that goes on sending does not cause another request to a controller each
+            // time.
             tokio::time::sleep(limits.pause).await;
             return;
         }
     };
     tracing::debug!(listener = %ingress.options.name, client = %peer, circuit = %id, "connected");
     let first = if answers {
-        // What came before the answer was for nobody.
+        // Datagrams that came before the answer are dropped.
         while inbox.try_recv().is_ok() {}
         drop(first);
         None

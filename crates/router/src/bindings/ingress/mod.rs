@@ -1,9 +1,9 @@
-//! Listeners for programs that know nothing of the network: of each connection or conversation in
-//! datagrams a circuit is made, to the listener's service (`proxy`, `proxy_udp`) or to the one that the
-//! client names first (`transport`, `transport_udp`) (docs/protocol/data-plane.md 11).
+//! Listeners for programs without an SDK. Each connection, or conversation in datagrams, gets a circuit
+//! to the listener's service (`proxy`, `proxy_udp`) or to the one that the client names first
+//! (`transport`, `transport_udp`) (docs/protocol/data-plane.md 11).
 //!
-//! No session stands behind such a circuit: a controller makes it if it lets this router use the
-//! service. Who reaches the port reaches what the router may dial.
+//! Such a circuit has no session: a controller makes it if this router itself may use the service.
+//! Everyone who reaches the port thus reaches what the router may dial.
 
 mod datagrams;
 mod request;
@@ -39,31 +39,31 @@ use crate::{
 pub(crate) use datagrams::{DatagramEnds, DatagramLimits, serve_datagrams};
 pub(crate) use streams::{StreamLimits, serve_streams};
 
-/// Peer data: our address towards the client, as `host:port`.
+/// Peer data: the router's address of the connection, as `host:port`.
 const LOCAL_ADDRESS: u32 = 1112;
 /// Peer data: the client's address, as `host:port`.
 const REMOTE_ADDRESS: u32 = 1113;
-/// Most circuits that one listener is having made at once.
+/// Most circuits of one listener that are being made at the same time.
 const MAX_MAKING: usize = 256;
-/// Most of them for one source.
+/// Most of these circuits for one source.
 const MAX_MAKING_OF_SOURCE: usize = 64;
-/// The same complaint is made once in this time, another one a second later.
+/// The time after which a listener logs a reason again that it has logged.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
-/// See [`COMPLAIN_EVERY`].
+/// The time after which a listener logs another reason than the last.
 const COMPLAIN_ANEW: Duration = Duration::from_secs(1);
 
-/// What a listener is made of.
+/// The options of a listener.
 #[derive(Debug)]
 pub(crate) struct IngressOptions {
     /// The binding and the address, for messages.
     pub(crate) name: String,
-    /// The service that everybody reaches; none = the client says it first.
+    /// The service of all clients; `None` if each client names one first.
     pub(crate) service: Option<String>,
     /// Flow control of its circuits.
     pub(crate) end: Options,
-    /// How long making a circuit may take.
+    /// Time limit for making a circuit.
     pub(crate) circuit_timeout: Duration,
-    /// How long clients may leave unanswered what they were sent.
+    /// How long clients may leave sent data unacknowledged.
     pub(crate) peer_timeout: Option<Duration>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Ingress {
     forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
     options: IngressOptions,
-    /// Room among the circuits that are being made, and the part of it that each source has.
+    /// Places among the circuits that are being made, and the share of each source.
     making: Semaphore,
     shares: Arc<Shares>,
     complaint: Mutex<Option<(Instant, String)>>,
@@ -85,7 +85,7 @@ struct Addresses {
     remote: SocketAddr,
 }
 
-/// A circuit that was made, and this end of it.
+/// A circuit that was made, and its end on this router.
 struct Opened {
     id: String,
     end: Arc<LocalEnd>,
@@ -104,7 +104,8 @@ pub(crate) async fn bind_datagrams(address: &IngressAddress) -> io::Result<UdpSo
     UdpSocket::bind(&addresses[..]).await
 }
 
-/// Where to listen; the first that can be is taken. No host is every address of the machine.
+/// The addresses to listen on; the first one possible is used. Without a host they are all addresses of
+/// the machine.
 async fn addresses(address: &IngressAddress) -> io::Result<Vec<SocketAddr>> {
     let (host, port) = (address.at.host.as_str(), address.at.port);
     let found: Vec<SocketAddr> = if host.is_empty() {
@@ -142,7 +143,7 @@ impl Ingress {
         turn.await.map_err(|_| refusal("too many circuits are being made for this source"))
     }
 
-    /// Has a circuit made to a service, when it is its turn.
+    /// Waits for its turn and has a circuit made to a service.
     async fn open(
         &self,
         _: &Share,
@@ -176,9 +177,10 @@ impl Ingress {
         Ok(Opened { id: made.id, end, crypto })
     }
 
-    /// Puts an end at the address that the controller gave. None if the circuit is down again.
+    /// Registers an end at the address that the controller gave. `None` if the circuit was taken down
+    /// meanwhile.
     fn attach(&self, made: &Circuit, datagrams: bool) -> Option<Arc<LocalEnd>> {
-        // Its route stood before the controller answered.
+        // The route was complete before the controller answered.
         let circuit = self.forwarder.circuit(&made.id)?;
         let options = Options { datagrams, ..self.options.end.clone() };
         let end = LocalEnd::start(
@@ -190,7 +192,7 @@ impl Ingress {
             App::socket(),
         );
         if circuit.has_ended() {
-            // Whoever took it down may not have found the new end.
+            // An unroute meanwhile may not have found the new end.
             end.discard();
             return None;
         }
@@ -198,7 +200,7 @@ impl Ingress {
         Some(end)
     }
 
-    /// Says why somebody got no circuit; the same reason not more often than it helps.
+    /// Logs why a client got no circuit, the same reason once in [`COMPLAIN_EVERY`].
     fn complain(&self, remote: SocketAddr, why: &str) {
         let name = &self.options.name;
         let now = Instant::now();
@@ -216,7 +218,7 @@ impl Ingress {
     }
 }
 
-/// A refusal of this router, in words.
+/// A refusal of this router itself.
 fn refusal(message: &str) -> Refusal {
     Refusal {
         code: 0,

@@ -1,16 +1,16 @@
-//! How a program names the service that it wants: one line of JSON, and one line in answer
+//! The request of a program for a service: one line of JSON, answered with one line
 //! (docs/protocol/data-plane.md 11, transport listener).
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Longest line that is read.
+/// Longest line, in bytes.
 pub(super) const MAX_LINE: usize = 8 * 1024;
 
-/// What a client wants.
+/// The request of a client.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Request {
-    /// What it calls itself.
+    /// The client's name for itself.
     #[serde(default)]
     pub(super) id: String,
     /// Name or id of the service, or `instance@service`.
@@ -29,12 +29,13 @@ impl Request {
     }
 }
 
-/// A line that is still coming.
+/// A line of which more may come.
 #[derive(Debug, Default)]
 pub(super) struct Line(Vec<u8>);
 
 impl Line {
-    /// Takes what came. Answers the line once it is whole, without its end, and what came behind it.
+    /// Adds received bytes. Returns the line once it is complete, without its end, and the bytes
+    /// after it.
     pub(super) fn take(&mut self, data: &[u8]) -> Result<Option<(Vec<u8>, Bytes)>, String> {
         let end = data.iter().position(|byte| *byte == b'\n');
         let part = data.get(..end.unwrap_or(data.len())).unwrap_or_default();
@@ -49,7 +50,7 @@ impl Line {
     }
 }
 
-/// What a client is told.
+/// The answer to a client.
 #[derive(Serialize)]
 struct Answer<'a> {
     scc: bool,
@@ -58,13 +59,13 @@ struct Answer<'a> {
     circuit: &'a str,
 }
 
-/// The line for a circuit that was made, or for the reason why none was.
+/// The answer line, for a circuit that was made or for the reason of a failure.
 pub(super) fn answer(made: Result<&str, &str>) -> Vec<u8> {
     let answer = match made {
         Ok(circuit) => Answer { scc: true, msg: "", circuit },
         Err(msg) => Answer { scc: false, msg, circuit: "" },
     };
-    // Texts and a flag can always be written.
+    // Texts and a flag can always be encoded.
     let mut line = serde_json::to_vec(&answer).unwrap_or_default();
     line.push(b'\n');
     line

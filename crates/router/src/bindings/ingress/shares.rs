@@ -1,11 +1,11 @@
-//! What each source may have at once, so that none has all of it.
+//! Places for sources, so that none of them takes all.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Places, of which each source has so many.
+/// A limited number of places for each source.
 #[derive(Debug)]
 pub(super) struct Shares {
     each: usize,
@@ -18,18 +18,18 @@ impl Shares {
         Arc::new(Self { each, known: Mutex::default() })
     }
 
-    /// A place for a source; none while it has all of its own.
+    /// Takes a place for a source; `None` if it has all of its places.
     pub(super) fn try_take(self: &Arc<Self>, source: IpAddr) -> Option<Share> {
         let mut share = self.empty(source);
         share.permit = Some(Arc::clone(share.places.as_ref()?).try_acquire_owned().ok()?);
         Some(share)
     }
 
-    /// A place for a source, when it has one left.
+    /// Takes a place for a source, when one is free.
     pub(super) async fn take(self: &Arc<Self>, source: IpAddr) -> Share {
         let mut share = self.empty(source);
         if let Some(places) = &share.places {
-            // It is never closed.
+            // The semaphore is never closed.
             share.permit = Arc::clone(places).acquire_owned().await.ok();
         }
         share
@@ -42,11 +42,11 @@ impl Shares {
     }
 }
 
-/// A place, or somebody who waits for one. Free again when dropped.
+/// A place, or the wait for one. Released when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     permit: Option<OwnedSemaphorePermit>,
-    /// None only while it is dropped.
+    /// `None` only while it is dropped.
     places: Option<Arc<Semaphore>>,
     shares: Arc<Shares>,
     source: IpAddr,
@@ -57,7 +57,7 @@ impl Drop for Share {
         drop(self.permit.take());
         let mut known = self.shares.known.lock();
         self.places = None;
-        // Who waits or has a place holds it, too.
+        // Each place and each wait holds the semaphore, too.
         if known.get(&self.source).is_some_and(|places| Arc::strong_count(places) == 1) {
             known.remove(&self.source);
         }

@@ -1,4 +1,4 @@
-//! Connections: TCP, or TLS over it.
+//! Connections of programs without an SDK: TCP, or TLS over it.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,16 +19,16 @@ use super::{
 };
 use crate::bindings::socket::{self, Stream};
 
-/// What a listener takes upon itself.
+/// The limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamLimits {
-    /// Most connections at once. More are closed.
+    /// Most connections at once; more are closed.
     pub(crate) connections: usize,
-    /// Most of them from one source: one address of IPv4, one /64 network of IPv6.
+    /// Most connections from one source: one address of IPv4, one /64 network of IPv6.
     pub(crate) per_source: usize,
-    /// How long a client may take for TLS and for saying what it wants.
+    /// How long a client may take for TLS and for its request.
     pub(crate) patience: Duration,
-    /// Who got no circuit has one turn less for so long.
+    /// The source of a client without a circuit has one place less for this time.
     pub(crate) pause: Duration,
 }
 
@@ -43,8 +43,8 @@ impl Default for StreamLimits {
     }
 }
 
-/// Accepts connections until cancelled; those there are go on. A connection that has no circuit yet
-/// waits for its turn while too many are being made.
+/// Accepts connections until cancelled; existing ones go on. A connection without a circuit waits
+/// for its turn while too many circuits are being made.
 pub(crate) async fn serve_streams(
     ingress: Arc<Ingress>,
     listener: TcpListener,
@@ -79,13 +79,13 @@ pub(crate) async fn serve_streams(
                     let Err(Unserved { why, turn }) = served.await else { return };
                     ingress.complain(remote, &why);
                     if turn.is_some() {
-                        // Whoever asks again and again has a controller asked so often at most.
+                        // The client keeps its place, so that asking again and again waits, too.
                         tokio::time::sleep(limits.pause).await;
                     }
                 });
             }
             Err(error) => {
-                // Out of descriptors, or the client is gone already: go on, but not in a hot loop.
+                // No descriptors are left, or the client is gone already: go on after a pause.
                 tracing::warn!(listener = %ingress.options.name, %error, "cannot accept");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -93,7 +93,7 @@ pub(crate) async fn serve_streams(
     }
 }
 
-/// Why somebody got no circuit, and his turn if a controller was asked.
+/// Why a client got no circuit, and its place, if a controller was asked.
 struct Unserved {
     why: String,
     turn: Option<Share>,
@@ -128,7 +128,7 @@ async fn serve(
         };
         Ok::<_, String>((stream, wanted))
     });
-    let begun = begun.await.map_err(|_| "it did not say in time what it wants".to_owned());
+    let begun = begun.await.map_err(|_| "it did not send its request in time".to_owned());
     let (mut stream, wanted) = begun??;
     let opened = match wanted {
         Ok((client, service, rest)) => {
@@ -142,7 +142,7 @@ async fn serve(
         Ok(opened) => opened,
         Err(unserved) => {
             if answers {
-                // It may be gone, and hears nothing then.
+                // The client may be gone, and then hears nothing.
                 let _ = tell(&mut stream, Err(&unserved.why), patience).await;
             }
             return Err(unserved);
@@ -168,7 +168,7 @@ async fn open(
     opened.map_err(|refusal| Unserved { why: refusal.message, turn: Some(turn) })
 }
 
-/// Reads what a client wants: who it is, the service, and the data that came behind it.
+/// Reads the request of a client: its name, the service, and the data that followed.
 async fn ask(stream: &mut Stream) -> Result<(String, String, Bytes), String> {
     let mut line = Line::default();
     let mut buffer = [0; 1024];
@@ -178,7 +178,9 @@ async fn ask(stream: &mut Stream) -> Result<(String, String, Bytes), String> {
             Stream::Tls(stream) => stream.read(&mut buffer).await,
         };
         let data = match count {
-            Ok(0) => return Err("it left without saying what it wants".to_owned()),
+            Ok(0) => {
+                return Err("it closed the connection before its request was complete".to_owned());
+            }
             Ok(count) => buffer.get(..count).unwrap_or_default(),
             Err(error) => return Err(error.to_string()),
         };
@@ -189,7 +191,7 @@ async fn ask(stream: &mut Stream) -> Result<(String, String, Bytes), String> {
     }
 }
 
-/// Tells a client what became of its request.
+/// Answers the request of a client.
 async fn tell(stream: &mut Stream, made: Result<&str, &str>, patience: Duration) -> io::Result<()> {
     let line = answer(made);
     let is_over = made.is_err();

@@ -512,7 +512,7 @@ async fn a_transport_listener_asks_for_the_service() {
         (b"{\"svcId\":\"\"}\n", "must name a service"),
         (b"GET / HTTP/1.1\n", "invalid request"),
         (&long, "longer than 8192 bytes"),
-        (b"{\"svcId\":\"echo\"}", "left without saying"),
+        (b"{\"svcId\":\"echo\"}", "closed the connection before"),
     ] {
         let mut stream = TcpStream::connect(bound).await.unwrap();
         stream.write_all(said).await.unwrap();

@@ -1,4 +1,4 @@
-//! Clients that were accepted at this machine, carried over circuits of the router's own identity
+//! Carries clients that this machine accepted over circuits of the router's own identity
 //! (docs/protocol/tunnel.md 5.1).
 
 use std::{sync::Arc, time::Duration};
@@ -18,11 +18,11 @@ use crate::{
     seam::{Circuit, Control, End, PeerData, TunnelCircuitRequest},
 };
 
-/// How long a dial may take unless the service says otherwise.
+/// Time limit for a dial, unless the service's config sets one.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Peer data: where the client was accepted, as `host:port`.
+/// Peer data: the address at which the client was accepted, as `host:port`.
 const LOCAL_ADDRESS: u32 = 1112;
-/// Peer data: where the client comes from.
+/// Peer data: the client's address, as `host:port`.
 const REMOTE_ADDRESS: u32 = 1113;
 const APP_DATA: u32 = header::APP_DATA.cast_unsigned();
 
@@ -69,7 +69,7 @@ impl Carrier for CircuitCarrier {
     }
 }
 
-/// Has a circuit made for a client, and begins its end here.
+/// Has a circuit made for a client, and begins its end on this router.
 async fn dial(
     forwarder: &Arc<Forwarder>,
     control: &Arc<dyn Control>,
@@ -94,13 +94,13 @@ async fn dial(
     };
     let crypto = keys.map(|keys| encryption(&keys, &circuit)).transpose().map_err(give_up)?;
     let ended = || give_up("the circuit was ended before it was used".to_owned());
-    // Its route stood before the controller answered; it may be down again.
+    // The route was complete before the controller answered; it may have been taken down since.
     let known = forwarder.circuit(&circuit.id).ok_or_else(ended)?;
     let (address, app) = (&circuit.address, App::socket());
     let end =
         LocalEnd::start(forwarder, Arc::clone(&known), address, Role::Initiator, &options, app);
     if known.has_ended() {
-        // Whoever took it down may not have found the new end.
+        // An unroute meanwhile may not have found the new end.
         end.discard();
         return Err(ended());
     }
@@ -108,7 +108,7 @@ async fn dial(
     Ok((end, crypto))
 }
 
-/// What the host is told.
+/// The headers for the host.
 fn peer_data(call: &Call, keys: Option<&Offer>) -> PeerData {
     let mut data = PeerData::from([
         (LOCAL_ADDRESS, Bytes::from(call.local.to_string())),

@@ -1,5 +1,5 @@
-//! Services that the router itself hosts: terminators by their configs, kept as they are healthy, and
-//! applications that are dialed for circuits (docs/protocol/tunnel.md 8, 9).
+//! Services that the router itself hosts: terminators from configs, with costs that follow the health
+//! of the applications, and dials to applications for circuits (docs/protocol/tunnel.md 8, 9).
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,16 +23,16 @@ use crate::{
     },
 };
 
-/// What the router itself hosts.
+/// The services that the router itself hosts.
 pub(crate) struct Hosting {
     forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
     options: Options,
-    /// How long applications may leave unanswered what they were sent.
+    /// How long applications may leave sent data unacknowledged.
     peer_timeout: Option<Duration>,
-    /// By service id, with what their configs say; read again only when they change.
+    /// Configs that were read, by service id; read again only when they change.
     read: Mutex<HashMap<String, Read>>,
-    /// By terminator id.
+    /// Terminators by id.
     hosted: Mutex<HashMap<String, Arc<Hosted>>>,
 }
 
@@ -64,8 +64,8 @@ impl Hosting {
         self.hosted.lock().contains_key(terminator)
     }
 
-    /// Makes what is hosted what is wanted: services that stay the same keep their terminators, others
-    /// come and go.
+    /// Brings the terminators in line with the services: unchanged services keep theirs, others are
+    /// removed or made.
     pub(super) fn host(self: &Arc<Self>, services: &[Arc<TunnelService>]) {
         let wanted: HashMap<&str, &Arc<TunnelService>> = services
             .iter()
@@ -112,7 +112,8 @@ impl Hosting {
         }
     }
 
-    /// Establishes a terminator and follows the health of its application, until it is over.
+    /// Establishes a terminator and follows the health of its application, until the terminator is
+    /// removed.
     async fn keep(&self, id: String, terminator: Arc<Hosted>) {
         let (service, config) = (&terminator.service, &terminator.config);
         let work = async {
@@ -129,8 +130,12 @@ impl Hosting {
                 precedence: precedence(terms.precedence),
             };
             if let Err(refusal) = self.control.create_terminator(request).await {
-                tracing::warn!(service = %service.name, %refusal, "a service cannot be hosted");
-                // Not tried again before the service, its config or the policies change.
+                tracing::warn!(
+                    service = %service.name, %refusal,
+                    "a service cannot be hosted; it is tried again when the service, its config \
+                     or a policy changes"
+                );
+                // Tried again only after a change of the service, its config or the policies.
                 self.hosted.lock().remove(&id);
                 return;
             }
@@ -147,7 +152,7 @@ impl Hosting {
         }
     }
 
-    /// Does what follows from a health check.
+    /// Applies the outcome of a health check.
     fn follow(&self, id: &str, service: &TunnelService, outcome: Outcome, passed: bool) {
         if let Some(terms) = outcome.terms {
             let (cost, precedence) = (terms.cost, precedence(terms.precedence));
@@ -194,8 +199,8 @@ impl Hosting {
 }
 
 impl Hosted {
-    /// Cost and preference of the terminator: what the identity says of this service, else the
-    /// config, else what the identity says of all (docs/protocol/tunnel.md 9.3).
+    /// Cost and precedence of the terminator: the identity's for this service, or else those of the
+    /// config, or else the identity's for all services (docs/protocol/tunnel.md 9.3).
     fn terms(&self) -> Terms {
         let (hosting, config) = (&self.service.hosting, &self.config);
         let said = hosting.precedence.map(preference).or(config.precedence);
@@ -207,14 +212,20 @@ impl Hosted {
 }
 
 impl Read {
-    /// The terminators that a service's configs ask for. A config that makes no sense hosts nothing.
+    /// The terminators that a service's configs ask for. A config with a mistake hosts nothing.
     fn new(service: Arc<TunnelService>) -> Self {
         let configs = HostConfig::read(&service.configs).unwrap_or_else(|problem| {
-            tracing::warn!(service = %service.name, %problem, "a service is not hosted");
+            tracing::warn!(
+                service = %service.name, %problem,
+                "a service is not hosted, because its config has a mistake"
+            );
             Vec::new()
         });
         for problem in configs.iter().filter_map(|config| config.checks_problem.as_ref()) {
-            tracing::warn!(service = %service.name, %problem, "no health checks are made");
+            tracing::warn!(
+                service = %service.name, %problem,
+                "health checks of a service are not made, because their config has a mistake"
+            );
         }
         let terminators = configs.into_iter().map(|config| (config, None)).collect();
         Self { service, terminators }
@@ -225,7 +236,7 @@ impl Read {
     }
 }
 
-/// Keys for the connection, if the dialer brought one.
+/// Keys for the connection, if the dialer sent one.
 fn encryption(
     service: &TunnelService,
     egress: &Egress,

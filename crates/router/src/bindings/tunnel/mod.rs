@@ -1,5 +1,5 @@
-//! The tunneler of the router: its own identity hosts what it may bind, and takes clients in at ports
-//! for what it may dial.
+//! The tunneler of the router: its identity hosts the services that it may bind, and accepts clients for
+//! the services that it may dial.
 //!
 //! ```text
 //!  access: services ─┬─ may be hosted ──> configs ──> terminators (control)      [`hosting`]
@@ -27,7 +27,7 @@ use crate::{
     seam::{Access, Control, Egress, PeerData, RouteFailure},
 };
 
-/// Ports that could not be listened at are tried again so often.
+/// The interval at which listening on ports that were in use is tried again.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// The tunneler of the router.
@@ -52,8 +52,8 @@ impl TunnelBinding {
         Arc::new(Self { access, hosting, carrier })
     }
 
-    /// Does what the router's identity may until the router drains; then nothing new is taken. Once
-    /// it stops, nothing of it is left on the machine.
+    /// Hosts and accepts clients for the router's identity until the router drains; then nothing new is
+    /// accepted. When it stops, it removes its rules from the machine.
     pub(crate) async fn run(
         self: Arc<Self>,
         options: TunnelOptions,
@@ -84,23 +84,23 @@ impl TunnelBinding {
                 party.set(&takes::interceptable(&known)).await;
             }
         }
-        // Also what was begun while others ended it.
+        // Also terminators that began while the others were removed.
         self.host_nothing();
         ports.set(Vec::new()).await;
         if let (Some(party), Some(interception)) = (party, interception) {
             party.set(&[]).await;
-            // Until then packets of clients that are there need their way.
+            // The rules stay until then, because packets of existing clients need them.
             stop.cancelled().await;
             interception.stop().await;
         }
     }
 
-    /// Ends all that is hosted.
+    /// Removes all terminators of the tunneler.
     pub(crate) fn host_nothing(self: &Arc<Self>) {
         self.hosting.host(&[]);
     }
 
-    /// Whether a terminator is hosted here.
+    /// True if a terminator is hosted here.
     pub(crate) fn hosts(&self, terminator: &str) -> bool {
         self.hosting.hosts(terminator)
     }

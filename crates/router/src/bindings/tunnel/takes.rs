@@ -1,4 +1,4 @@
-//! Where clients are taken in: ports of the machine, and addresses and names that services have
+//! Where clients are accepted: ports of the machine, and addresses and names of services
 //! (docs/protocol/tunnel.md 2, 5.3, 5.5).
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use weft_tunnel::{
 
 use crate::seam::TunnelService;
 
-/// Longest name of an interceptor.
+/// Longest name of an interceptor, in bytes.
 const MAX_NAME: usize = 20;
 
-/// The ports that services are wanted at (docs/protocol/tunnel.md 2, 5.5).
+/// The ports for services (docs/protocol/tunnel.md 2, 5.5).
 pub(super) fn ports(options: &TunnelOptions, services: &[Arc<TunnelService>]) -> Vec<PortWanted> {
     let usual = match options.mode {
         TunnelMode::Host => return Vec::new(),
@@ -42,7 +42,7 @@ pub(super) fn ports(options: &TunnelOptions, services: &[Arc<TunnelService>]) ->
     wanted.collect()
 }
 
-/// How clients are taken in, if they are to be.
+/// The options of interception, if traffic is to be intercepted.
 pub(crate) fn interception(
     options: &TunnelOptions,
     router: &str,
@@ -73,7 +73,7 @@ pub(crate) fn interception(
     })
 }
 
-/// What a router's rules are called: always the same, so that it finds them after a crash.
+/// The name of a router's rules: always the same, so that the router finds its rules after a crash.
 fn name_of(router: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let mut name: String = "router-".chars().chain(router.chars().map(legal)).collect();
@@ -81,7 +81,7 @@ fn name_of(router: &str) -> String {
     name
 }
 
-/// The services that clients may be taken in for.
+/// The services that may be intercepted.
 pub(super) fn interceptable(services: &[Arc<TunnelService>]) -> Vec<Interceptable<'_>> {
     let dialed = services.iter().filter(|service| service.can_dial);
     let interceptable = dialed.map(|service| Interceptable {

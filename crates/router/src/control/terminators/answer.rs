@@ -1,4 +1,4 @@
-//! What controllers answer to the making of a terminator, and what follows
+//! The answers of controllers to requests for terminators
 //! (docs/protocol/edge-control-plane.md 14.3, 14.4).
 
 use weft_wire::{
@@ -14,7 +14,7 @@ use crate::{
     seam::{Refusal, RetryHint},
 };
 
-/// What a controller said about the making of a terminator.
+/// The answer of a controller to a request for a terminator.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(super) terminator: String,
@@ -48,7 +48,7 @@ impl From<CreateTunnelTerminatorResponseV2> for Answer {
     }
 }
 
-/// The answer in a reply; `None` if it cannot be read.
+/// Reads the answer in a reply; `None` if it cannot be read.
 pub(super) fn read(reply: &Message) -> Option<Answer> {
     let answer = match reply.content_type {
         content_type::CREATE_TUNNEL_TERMINATOR_RESPONSE_V2 => {
@@ -57,24 +57,29 @@ pub(super) fn read(reply: &Message) -> Option<Answer> {
         _ => CreateTerminatorV2Response::from_message(reply).map(Answer::from),
     };
     answer
-        .inspect_err(|problem| tracing::warn!(%problem, "the answer about a terminator is not one"))
+        .inspect_err(|problem| {
+            tracing::warn!(
+                %problem,
+                "the answer of a controller about a terminator cannot be read"
+            )
+        })
         .ok()
 }
 
-/// What follows from an answer.
+/// The consequence of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Established,
-    /// Later.
+    /// Ask again later, because the controller is busy.
     Busy,
-    /// It may work another time.
+    /// Ask again: the next attempt may succeed.
     Failed(Refusal),
-    /// It will not.
+    /// Do not ask again: the terminator is refused.
     Refused(Refusal),
 }
 
 impl Answer {
-    /// The controller has the terminator.
+    /// True if the controller has the terminator.
     pub(super) fn is_success(&self) -> bool {
         self.result == CreateTerminatorResult::Success
     }
@@ -90,7 +95,7 @@ impl Answer {
         match (self.result, refusal.hint) {
             (CreateTerminatorResult::Success, _) => Verdict::Established,
             (CreateTerminatorResult::FailedBusy, _) | (_, RetryHint::TooBusy) => Verdict::Busy,
-            // Of 1.x controllers, which give no hint.
+            // Controllers of release 1.x give no hint.
             (CreateTerminatorResult::FailedInvalidSession, RetryHint::Default) => {
                 Verdict::Refused(Refusal {
                     code: ErrorCode::INVALID_SESSION.0,

@@ -1,11 +1,10 @@
 //! Terminators: made, kept over reconnects, changed and removed.
 //!
-//! Each terminator that a binding wants has a task. It asks a controller, within a window that
-//! shrinks when controllers are busy, until the terminator is there or refused for good. When the
-//! controller comes back after its connection was lost, the terminator waits a while for the
-//! controller to ask about it, which shows that it is still known there, and is made again if that
-//! does not happen; making it twice is harmless. Removals are gathered and repeated until a
-//! controller confirms them
+//! Each terminator of a binding has a task. The task asks a controller, within a window that shrinks
+//! while controllers are busy, until the terminator is established or refused for good. After a lost
+//! connection to the controller, the terminator waits for a while: a question of the controller about
+//! it shows that the controller still has it. Without a question it is made again, which is harmless if
+//! the controller does have it. Removals are collected and repeated until a controller confirms them
 //! (docs/protocol/edge-control-plane.md 14, 15; docs/protocol/control-plane.md 15).
 
 mod answer;
@@ -40,24 +39,24 @@ use crate::{
     },
 };
 
-/// Failures of no known cause in a row that make a refusal.
+/// This many failures of unknown cause in a row count as a refusal.
 const MAX_FAILURES: u32 = 3;
 /// Most terminators in one removal.
 const REMOVAL_BATCH: usize = 50;
 /// First and longest wait after a controller was busy or away.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Wait after a terminator of the router itself was refused; policies may change.
+/// Wait after a terminator of the router itself was refused, because policies may change.
 const REFUSED_WAIT: Duration = Duration::from_secs(120);
 
 /// The terminators of this router.
 pub(crate) struct Terminators {
     entries: Mutex<HashMap<String, Arc<Entry>>>,
     window: Mutex<AdaptiveWindow>,
-    /// Who asks controllers (`forwarder.rateLimitedWorkerCount`).
+    /// Places of requests under way (`forwarder.rateLimitedWorkerCount`).
     workers: Semaphore,
-    /// Who waits for one of them (`forwarder.rateLimitedQueueLength`).
+    /// Places of requests that wait (`forwarder.rateLimitedQueueLength`).
     queue: Semaphore,
-    /// Work has left the window.
+    /// Notified when a request has left the window.
     room: Notify,
     removals: Removals,
 }
@@ -65,9 +64,9 @@ pub(crate) struct Terminators {
 /// One terminator.
 pub(crate) struct Entry {
     state: Mutex<State>,
-    /// Its controller is there again.
+    /// Notified when its controller is connected again.
     returned: Notify,
-    /// A controller asked about it.
+    /// Notified when a controller asked about the terminator.
     asked: Notify,
     stop: CancellationToken,
     untold: Mutex<Untold>,
@@ -76,26 +75,26 @@ pub(crate) struct Entry {
 struct State {
     request: TerminatorRequest,
     phase: Phase,
-    /// Takes the answer of the request under way.
+    /// Takes the answer to the request under way.
     answer: Option<oneshot::Sender<Answer>>,
-    /// The controller it was made at.
+    /// The controller at which the terminator was made.
     at: Option<ControllerId>,
     created: SystemTime,
     last_attempt: Option<SystemTime>,
 }
 
-/// How far a terminator is.
+/// The state of a terminator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It is being made.
+    /// The terminator is being made.
     Establishing,
-    /// It is there.
+    /// A controller has it.
     Established,
-    /// It was there before the connection to its controller was lost.
+    /// A controller had it before the connection was lost.
     Unconfirmed,
 }
 
-/// What is told about a terminator when somebody looks.
+/// A terminator as inspections show it.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) id: String,
@@ -120,22 +119,23 @@ impl Terminators {
         }
     }
 
-    /// How many are to be removed, and no controller has confirmed it.
+    /// The number of terminators whose removal no controller has confirmed.
     pub(super) fn removals(&self) -> usize {
         self.removals.len()
     }
 
-    /// How many requests are under way, and how many may be.
+    /// The number of requests under way, and the most that may be.
     pub(super) fn window(&self) -> (usize, usize) {
         let window = self.window.lock();
         (window.in_flight(), window.size() as usize)
     }
 
-    /// A controller answered and nobody waits for a reply. Some controllers do not say to which
-    /// request; those answers are matched by terminator. One that does is too late.
+    /// Handles an answer that is no reply to a waiting request. Some controllers do not name the
+    /// request; their answers are matched by terminator. An answer that does name its request is
+    /// late (`is_late`).
     pub(crate) fn on_answer(&self, answer: Answer, is_late: bool) {
         let Some(entry) = self.entry(&answer.terminator) else {
-            // It was removed before it was made.
+            // The terminator was removed while it was made.
             if answer.is_success() {
                 self.removals.add([answer.terminator]);
             }
@@ -146,12 +146,12 @@ impl Terminators {
         }
         let waiting = entry.state.lock().answer.take();
         if let Some(waiting) = waiting {
-            // Whoever waited may have given up.
+            // The task that waited may have given up.
             let _ = waiting.send(answer);
         }
     }
 
-    /// A controller asked about a terminator that is alive: it is known there.
+    /// A controller asked about a living terminator: the controller has it.
     pub(crate) fn confirm(&self, id: &str) {
         let Some(entry) = self.entry(id) else { return };
         let mut state = entry.state.lock();
@@ -162,7 +162,7 @@ impl Terminators {
         }
     }
 
-    /// A controller is connected again.
+    /// A controller has connected again.
     pub(crate) fn on_connected(&self, controller: &ControllerId) {
         let entries: Vec<Arc<Entry>> = self.entries.lock().values().cloned().collect();
         for entry in entries {
@@ -175,12 +175,12 @@ impl Terminators {
         }
     }
 
-    /// Whether a terminator is wanted.
+    /// True if a binding wants this terminator.
     pub(crate) fn wants(&self, id: &str) -> bool {
         self.entries.lock().contains_key(id)
     }
 
-    /// All of them, as they are.
+    /// All terminators, for inspections.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         let entries = self.entries.lock();
         let seen = entries.values().map(|entry| {
@@ -199,7 +199,7 @@ impl Terminators {
         seen.collect()
     }
 
-    /// Terminators to be removed at a controller.
+    /// Queues terminators for removal at a controller.
     pub(crate) fn remove(&self, ids: impl IntoIterator<Item = String>) {
         let ids: Vec<String> = ids.into_iter().collect();
         for id in &ids {
@@ -215,13 +215,13 @@ impl Terminators {
         self.entries.lock().get(id).cloned()
     }
 
-    /// Whether this is still the entry of its terminator.
+    /// True if this is still the entry of its terminator.
     fn is_current(&self, entry: &Arc<Entry>) -> bool {
         let id = entry.state.lock().request.id.clone();
         self.entry(&id).is_some_and(|known| Arc::ptr_eq(&known, entry))
     }
 
-    /// Forgets an entry unless another took its place; true if it was there.
+    /// Removes an entry unless another one took its place; true if it was removed.
     fn forget(&self, entry: &Arc<Entry>) -> bool {
         let id = entry.state.lock().request.id.clone();
         let mut entries = self.entries.lock();
@@ -251,7 +251,7 @@ impl Terminators {
     }
 }
 
-/// Room in the window and a worker, given back when dropped.
+/// Room in the window and a worker, released when dropped.
 struct Slot<'a> {
     terminators: &'a Terminators,
     ticket: Option<Ticket>,
@@ -277,7 +277,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// Has a terminator made and kept.
+/// Asks for a terminator and keeps it established.
 pub(crate) fn create(
     core: &Arc<Core>,
     request: TerminatorRequest,
@@ -301,7 +301,7 @@ pub(crate) fn create(
     core.terminators.removals.forget(&id);
     let former = core.terminators.entries.lock().insert(id, entry.clone());
     if let Some(former) = former {
-        // Another host takes the terminator over: it stays where it is at the controller.
+        // Another host takes over the terminator: it stays at the controller.
         former.stop.cancel();
     }
     let (sender, receiver) = oneshot::channel();
@@ -318,7 +318,7 @@ pub(crate) fn create(
     })
 }
 
-/// Removes a terminator whose maker gave up.
+/// Removes a terminator whose future was dropped.
 struct Unfinished {
     core: Arc<Core>,
     entry: Arc<Entry>,
@@ -339,7 +339,7 @@ type Told = oneshot::Sender<Result<(), Refusal>>;
 
 async fn keep(core: Arc<Core>, entry: Arc<Entry>, told: Told) {
     tokio::select! {
-        // One that is removed is not asked for any more.
+        // A terminator that is removed is not asked for again.
         biased;
         () = entry.stop.cancelled() => {}
         () = core.stop.cancelled() => {}
@@ -375,16 +375,19 @@ async fn keep_for_ever(core: &Arc<Core>, entry: &Arc<Entry>, told: Told) {
     }
 }
 
-/// A terminator that was there is not wanted by the controller any more.
+/// The controller refuses a terminator that was established.
 fn lost(core: &Core, entry: &Entry, refusal: &Refusal) {
     let state = entry.state.lock();
-    tracing::warn!(terminator = %state.request.id, %refusal, "terminator lost");
+    tracing::warn!(
+        terminator = %state.request.id, %refusal,
+        "the controller no longer accepts the terminator"
+    );
     if let Host::Sdk { grant, .. } = &state.request.host {
         core.access.end_service_session(&grant.service_session);
     }
 }
 
-/// Waits for the controller to ask about a terminator after its return.
+/// Waits for the controller's question about a terminator after a reconnect.
 async fn asked_in_time(core: &Core, entry: &Entry) -> bool {
     let deadline = tokio::time::Instant::now() + core.options.validation_wait;
     loop {
@@ -403,7 +406,7 @@ async fn asked_in_time(core: &Core, entry: &Entry) -> bool {
     }
 }
 
-/// Asks until the terminator is there or refused for good.
+/// Asks until the terminator is established or refused for good.
 async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> {
     let mut failures = 0;
     let mut wait = WAITS.0;
@@ -417,7 +420,10 @@ async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> 
             Verdict::Busy => failures = 0,
             Verdict::Failed(refusal) | Verdict::Refused(refusal) if is_tunnel(entry) => {
                 let id = entry.state.lock().request.id.clone();
-                tracing::warn!(terminator = %id, %refusal, "terminator refused, it is asked for again later");
+                tracing::warn!(
+                    terminator = %id, %refusal,
+                    "terminator refused; the router asks for it again later"
+                );
                 failures += 1;
                 wait = if failures < MAX_FAILURES { WAITS.0 * 4 } else { REFUSED_WAIT };
             }
@@ -438,12 +444,12 @@ fn is_tunnel(entry: &Entry) -> bool {
     matches!(entry.state.lock().request.host, Host::Tunnel { .. })
 }
 
-/// One request; `None` if there was no answer.
+/// Sends one request; `None` without an answer.
 async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
     let controller = controller_for(core, entry).await;
     let id = entry.state.lock().request.id.clone();
     core.terminators.removals.settled(&id).await;
-    // With too many waiting it is as if the controller were busy.
+    // Too many waiting requests have the same effect as a busy controller.
     let slot = core.terminators.slot().await?;
     let (sender, receiver) = oneshot::channel();
     let (message, sent) = {
@@ -486,7 +492,7 @@ async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
     Some(verdict)
 }
 
-/// The controller to ask; waits until there is one. A legacy session is known to one only.
+/// The controller to ask, once there is one. An opaque session is known to one controller only.
 async fn controller_for(core: &Core, entry: &Entry) -> Arc<Controller> {
     let mut changes = core.controllers.changes();
     loop {
@@ -511,7 +517,7 @@ fn controller_now(core: &Core, entry: &Entry) -> Option<Arc<Controller>> {
     }
 }
 
-/// Changes a terminator here, and at the controller if it is there already.
+/// Changes a terminator here, and at the controller if it is established.
 pub(crate) fn update(core: &Arc<Core>, id: &str, update: TerminatorUpdate) {
     let Some(entry) = core.terminators.entry(id) else { return };
     let mut state = entry.state.lock();

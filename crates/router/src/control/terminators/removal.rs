@@ -15,33 +15,33 @@ use crate::control::Core;
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     waiting: Mutex<Waiting>,
-    /// There is something to remove.
+    /// Notified when there is something to remove.
     more: Notify,
-    /// A batch has been answered, or not in time.
+    /// Notified when a batch was answered, or not in time.
     answered: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     ids: BTreeSet<String>,
-    /// Those a controller is being asked to remove.
+    /// Terminators that a controller is being asked to remove.
     in_hand: Vec<String>,
 }
 
 impl Removals {
-    /// These are to be removed.
+    /// Adds terminators to be removed.
     pub(super) fn add(&self, ids: impl IntoIterator<Item = String>) {
         self.waiting.lock().ids.extend(ids);
         self.more.notify_one();
     }
 
-    /// This one is wanted again. What is asked for already happens before it is made again, see
-    /// [`settled`](Self::settled).
+    /// Takes a terminator off the list because it is wanted again. If its removal is already asked
+    /// for, the terminator is made again after that; see [`settled`](Self::settled).
     pub(super) fn forget(&self, id: &str) {
         self.waiting.lock().ids.remove(id);
     }
 
-    /// Waits while a controller is being asked to remove this one.
+    /// Waits while a controller is being asked to remove this terminator.
     pub(super) async fn settled(&self, id: &str) {
         loop {
             let answered = self.answered.notified();
@@ -52,19 +52,19 @@ impl Removals {
         }
     }
 
-    /// How many are to be removed.
+    /// The number of terminators to be removed.
     pub(super) fn len(&self) -> usize {
         self.waiting.lock().ids.len()
     }
 
-    /// Takes some in hand.
+    /// Takes a batch to ask a controller for.
     fn take(&self) -> Vec<String> {
         let mut waiting = self.waiting.lock();
         waiting.in_hand = waiting.ids.iter().take(REMOVAL_BATCH).cloned().collect();
         waiting.in_hand.clone()
     }
 
-    /// Those in hand are removed, or stay to be removed.
+    /// Ends a batch: its terminators are removed, or stay on the list.
     fn put_down(&self, removed: bool) {
         {
             let mut waiting = self.waiting.lock();
@@ -83,7 +83,7 @@ impl Removals {
     }
 }
 
-/// Removes terminators at controllers, in batches, until it is confirmed.
+/// Removes terminators at controllers, in batches, until a controller confirms it.
 pub(crate) async fn run(core: Arc<Core>) {
     let removals = &core.terminators.removals;
     let mut wait = WAITS.0;
@@ -104,7 +104,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 async fn remove_batch(core: &Core) -> bool {
     let Some(controller) = core.controllers.for_changes() else { return false };
     let Some(slot) = core.terminators.slot().await else { return false };
-    // Only now: one may have been wanted again while there was no room.
+    // The batch is taken last: a terminator may have been wanted again while there was no room.
     let batch = core.terminators.removals.take();
     if batch.is_empty() {
         return true;

@@ -1,4 +1,4 @@
-//! Requests about terminators, for SDKs and for the router itself
+//! Requests about terminators, of SDKs and of the router itself
 //! (docs/protocol/edge-control-plane.md 14, 15).
 
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use weft_wire::{
 
 use crate::seam::{Host, Precedence, TerminatorRequest, TerminatorUpdate};
 
-/// Makes a terminator.
+/// The request to make a terminator.
 pub(super) fn creation(request: &TerminatorRequest) -> Message {
     let precedence = precedence(request.precedence).into();
     match &request.host {
@@ -57,7 +57,8 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Says cost and precedence as they are now; `which` says what of it.
+/// The request to change cost and precedence to their present values; `which` says which of the
+/// two.
 pub(super) fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Message {
     let (cost, precedence) = (u32::from(request.cost), precedence(request.precedence).into());
     let (update_cost, update_precedence) = (which.cost.is_some(), which.precedence.is_some());
@@ -84,7 +85,7 @@ pub(super) fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Me
     }
 }
 
-/// Forwards the result of a health check.
+/// The report of a health check's result.
 pub(super) fn health(request: &TerminatorRequest, healthy: bool) -> Message {
     match &request.host {
         Host::Sdk { session, grant } => HealthEventRequest {

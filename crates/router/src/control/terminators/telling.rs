@@ -1,5 +1,5 @@
-//! Changes of terminators that are there, told to a controller until it has them. The newest counts:
-//! what is told is what the terminator is at that moment.
+//! Changes of established terminators, sent to a controller until it has them. Each message carries
+//! the terminator's values at that moment, so that the latest count.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,33 +8,33 @@ use weft_wire::edge_ctrl::{EdgeError, content_type};
 use super::{Core, Entry, WAITS, controller_for, controller_now, request};
 use crate::{controllers::Controller, seam::TerminatorUpdate};
 
-/// Attempts that a controller may refuse in a row; it may be busy, or without a leader.
+/// Most refusals in a row of one change: the controller may be busy, or without a leader.
 const MAX_REFUSALS: u32 = 10;
 
-/// What a controller was not told yet.
+/// Changes that a controller was not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     change: TerminatorUpdate,
     health: Option<bool>,
-    /// Somebody is about to tell it.
+    /// True while a task sends them.
     telling: bool,
 }
 
-/// How an attempt failed.
+/// Why an attempt failed.
 enum Failure {
     Refused,
     Unheard,
 }
 
 impl Untold {
-    /// Adds what is to be told. What is here already is newer.
+    /// Puts changes back that could not be sent. Newer ones that are here stay.
     fn add(&mut self, older: TerminatorUpdate, health: Option<bool>) {
         self.change.cost = self.change.cost.or(older.cost);
         self.change.precedence = self.change.precedence.or(older.precedence);
         self.health = self.health.or(health);
     }
 
-    /// What is to be told; none ends the telling.
+    /// The changes to be sent next; `None` ends the task.
     fn next(&mut self) -> Option<(TerminatorUpdate, Option<bool>)> {
         let (change, health) = (std::mem::take(&mut self.change), self.health.take());
         self.telling = change != TerminatorUpdate::default() || health.is_some();
@@ -42,12 +42,12 @@ impl Untold {
     }
 }
 
-/// Has a controller told of cost and precedence as they are now; `which` says what of it.
+/// Sends cost and precedence with their present values; `which` says which of the two.
 pub(super) fn change(core: &Arc<Core>, entry: &Arc<Entry>, which: TerminatorUpdate) {
     begin(core, entry, |untold| untold.add(which, None));
 }
 
-/// Tells a controller of the result of a health check: now, or after what it was not told yet.
+/// Sends the result of a health check: at once, or after earlier changes.
 pub(super) fn health(core: &Arc<Core>, entry: &Arc<Entry>, healthy: bool) {
     let told = {
         // Held, so that no older result follows this one.
@@ -82,7 +82,7 @@ fn begin(core: &Arc<Core>, entry: &Arc<Entry>, note: impl FnOnce(&mut Untold)) {
     }
 }
 
-/// Tells until there is nothing more to tell.
+/// Sends changes until there are no more.
 async fn tell(core: &Core, entry: &Arc<Entry>) {
     let (mut wait, mut refusals) = (WAITS.0, 0);
     loop {
@@ -124,7 +124,10 @@ async fn attempt(
         match controller.channel.request(message, core.options.request_timeout).await {
             Ok(reply) if reply.content_type == content_type::ERROR => {
                 let problem = EdgeError::from_message(&reply).map(|error| error.text);
-                tracing::warn!(controller = %controller.id, ?problem, "terminator not changed");
+                tracing::warn!(
+                    controller = %controller.id, ?problem,
+                    "a change of the terminator could not be sent"
+                );
                 return Err(Failure::Refused);
             }
             Ok(_) => {}

@@ -111,7 +111,7 @@ async fn with_session(edge: &Door, network: &Program, hello: &Hello) {
     let malformed = [Message::new(content_type::DATA, "whose?"), nameless, odd_ack];
     for message in malformed {
         let (port, _) = say(channel(edge, hello).await, &encode(&message)).await;
-        logged(network, port, "an SDK is cut off").await;
+        logged(network, port, "an SDK is disconnected: it sent a malformed message").await;
     }
 }
 

@@ -46,7 +46,7 @@ fn change_set() {
     assert_eq!(subscription_id(&changes.to_message_for("")), None);
 }
 
-/// The bytes of an event inside a change set, without what comes in front of it.
+/// The bytes of an event inside a change set, without the change set's own fields.
 fn event_bytes(event: Event) -> Vec<u8> {
     let body = ChangeSet::synthetic(vec![event]).to_body();
     assert_eq!(body[..3], [0x10, 0x01, 0x1a]);
@@ -276,7 +276,7 @@ proptest! {
         let _ = SubscribeToDataModelRequest::from_body(&body);
         let _ = ValidateRequest::from_body(&body);
         let _ = ValidateResponse::from_body(&body);
-        // Damaged, but close to real.
+        // Damaged bytes of a real message.
         let mut real = DataState { events, end_index: 1, ..DataState::default() }.to_body().to_vec();
         let place = place.index(real.len());
         real[place] = byte;

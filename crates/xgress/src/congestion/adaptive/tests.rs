@@ -4,8 +4,8 @@ use super::*;
 
 const MS: u64 = MILLI;
 
-/// A path of its own: what is sent waits for a link of `rate` bytes per second and comes back `rtt`
-/// after it has left.
+/// A path that one circuit has for itself: payloads wait for a link of `rate` bytes per second, and
+/// are acknowledged `rtt` after they have left the queue.
 struct Bench {
     control: Adaptive,
     start: Instant,
@@ -15,7 +15,7 @@ struct Bench {
     rtt: u64,
     in_flight: u64,
     sent: VecDeque<(u64, SentMark)>,
-    /// The longest that a payload waited since somebody looked.
+    /// The longest wait of a payload, in nanoseconds, since the test has reset it.
     wait: u64,
 }
 
@@ -47,7 +47,7 @@ impl Bench {
         self.sent.push_back((self.free + self.rtt, mark));
     }
 
-    /// The next that happens: a payload is sent or acknowledged.
+    /// Makes the next step: a payload is sent or acknowledged.
     fn step(&mut self) {
         let room = self.in_flight == 0 || self.in_flight + PAYLOAD <= self.control.window();
         let sends = self.control.next_send().map_or(self.now, |at| {
@@ -112,7 +112,7 @@ fn what_was_sent_without_a_pace_is_not_waited_for_later() {
     let mut bench = Bench::new(&Options::default(), 1_000_000_000, MS / 10);
     bench.run(1_000);
     assert_eq!(bench.control.next_send(), None);
-    // Much at once, as when the rate that was seen last is far below that of the path.
+    // Many payloads at once, as when the rate that was measured last is far below that of the path.
     (0..1_000).for_each(|_| bench.send());
     bench.control.enter(Phase::Look);
     let next = bench.control.next_send().unwrap();
@@ -134,7 +134,7 @@ fn the_bounds_are_kept_whatever_the_path() {
     let mut bench = Bench::new(&Options::default(), 1_000_000_000, 100 * MS);
     bench.run(5_000);
     assert_eq!(bench.control.window(), 4 << 20);
-    // A range that is none is no reason to fall over.
+    // A minimum above the maximum does not make the window panic.
     let odd = Options { tx_min_size: 9, tx_max_size: 0, ..Options::default() };
     assert_eq!(Bench::new(&odd, 1, 1).control.window(), 1);
 }

@@ -13,7 +13,7 @@ impl Router {
         self.host_with("sdk", "echo", bind).await
     }
 
-    /// Sets the circuit up, as a controller does that tries for this time.
+    /// Sets the circuit up, as a controller does in its attempt of this number.
     pub(super) fn attempt(
         &self,
         number: u32,
@@ -58,7 +58,8 @@ impl Router {
         }
     }
 
-    /// Nothing is left, and the controller heard of nothing but its own commands.
+    /// Checks that nothing of the circuit is left, and that the controller was told of nothing but
+    /// its own commands.
     pub(super) async fn nothing_is_left(&self) {
         self.until("nothing to be left", || self.data.counts() == (0, 0)).await;
         assert_eq!(*self.table.ended.lock(), []);
@@ -151,7 +152,7 @@ async fn an_attempt_that_was_overtaken_takes_nothing_with_it() {
         assert_eq!(StateClosed::from_message(&host.next().await).unwrap().conn_id, gone);
         assert_eq!(router.data.counts(), (1, 1));
         if use_xgress {
-            // The host closes what it accepted late: by the circuit's id.
+            // The host closes the circuit that it accepted too late, by the circuit's id.
             host.channel.send(payload::close(CIRCUIT)).await.unwrap();
             host.has_been_read().await;
             assert_eq!(router.data.counts(), (1, 1));
@@ -219,7 +220,7 @@ async fn a_circuit_that_is_taken_down_while_its_route_is_under_way_leaves_nothin
         let (circuit, taken_down) = (command.circuit.clone(), command.taken_down.clone());
         let routing = router.data.route(command);
         let take_down = async {
-            // Before, while and after it is set up.
+            // The close comes before, while or after the circuit is set up.
             for _ in 0..turn % 30 {
                 tokio::task::yield_now().await;
             }

@@ -1,4 +1,4 @@
-//! Hosts whose listeners go while they are dialed.
+//! Hosts whose listeners are closed while dialers dial them.
 
 use weft_wire::edge::UpdateBind;
 
@@ -8,7 +8,7 @@ use crate::{
     seam::RouteErrorCode,
 };
 
-/// Takes the listener back.
+/// The message by which a host closes its listener.
 fn unbind() -> Message {
     Unbind { conn_id: 1, token: "echo".into(), listener_id: None }.to_message()
 }
@@ -43,7 +43,7 @@ async fn an_answer_counts_also_when_the_listener_is_closed_at_once() {
         let dial = host.dial().await;
         host.accept_dial(&dial).await;
         host.channel.request(unbind(), PATIENCE).await.unwrap();
-        // Both are there now.
+        // The dial and the close of the listener have both come now.
         assert!(hosted.over.is_cancelled());
         asking.await.unwrap();
     }

@@ -1,8 +1,8 @@
-//! What native SDKs before 0.36 need.
+//! Workarounds for native SDKs before 0.36.
 
 use super::*;
 
-/// Such an SDK's name.
+/// The name of a native SDK before 0.36.
 const OLD: &str = "ziti-sdk-c[0]@host1";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -20,7 +20,7 @@ async fn a_burst_is_followed_by_messages_that_mean_nothing() {
         assert_eq!(message.content_type, content_type::DATA);
         last = message.sequence;
     }
-    // The channel takes them without a word, but they are numbered.
+    // The channel accepts nudges without an answer, but they take sequence numbers.
     let mut nudges = 0;
     let deadline = Instant::now() + PATIENCE;
     while nudges * 32 < 100 {
@@ -41,7 +41,7 @@ fn a_meaningless_message_is_not_empty() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_close_in_time_comes_alone() {
-    // However slow the machine is, the close is in time.
+    // The close comes in time on a slow machine, too.
     let router = router_with(2 * PATIENCE).await;
     let mut host = router.host_called(OLD, "echo").await;
     let dialer = router.sdk("dialer").await;

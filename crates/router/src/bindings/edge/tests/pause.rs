@@ -17,7 +17,7 @@ async fn a_backlog_that_comes_and_goes_keeps_the_sdk_alive_once() {
         connection.backlog(true);
         connection.backlog(false);
     }
-    // Some that have nothing to do with it come and go meanwhile.
+    // Tasks of other tests may begin and end meanwhile.
     let more = tasks().saturating_sub(before);
     assert!(more < 20, "{more} tasks for one connection");
 }
@@ -53,7 +53,7 @@ async fn every_connection_of_a_channel_is_read_again() {
         connection.pause.is_on()
     };
     router.until("a backlog", fill).await;
-    // Both connections stop being read: this one after the request that comes on it.
+    // The router stops reading both connections: this one after the request that comes on it.
     let connect = |conn_id| {
         let token = Bytes::from_static(b"tcp");
         let connect = Connect { conn_id: Some(conn_id), token, ..Connect::default() };

@@ -7,7 +7,7 @@ use super::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_ends_while_it_is_judged_is_noticed() {
     let router = router().await;
-    // It is found good, and what is told of its end finds nobody with that session.
+    // The session is found valid, and the notice of its end finds no SDK with that session.
     router.ended.lock().insert("brief".to_owned());
     let sdk = router.sdk("brief").await;
     tokio::time::timeout(PATIENCE, sdk.channel.closed()).await.expect("closed");
@@ -46,7 +46,7 @@ async fn a_right_that_is_lost_while_it_is_used_is_lost() {
     let (dialer, last) = (router.sdk("dialer").await, router.sdk("last").await);
     let known = || router.table.connected.lock().contains_key("identity of last");
     router.until("both to be known", known).await;
-    // Whoever listens hears of it, and then of something that shows that it was heard.
+    // The SDK that listens hears of the end, and then of an event that shows that it has heard.
     let (events, channel) = (router.events.clone(), last.channel.clone());
     let meanwhile = async move {
         let service_session = "tcp session".to_owned();

@@ -1,12 +1,12 @@
-//! Peers that vanish without a word, and applications that read nothing. What is promised here are
-//! durations of the system's own clock, so these tests take as long.
+//! Peers that vanish without closing, and applications that read nothing. The limits tested here
+//! are durations of the system's own clock, so that these tests take as long.
 
 use socket2::SockRef;
 use weft_channel::Lane;
 
 use super::*;
 
-/// How long a host may stay known that vanished.
+/// The longest time for which the router keeps a host that has vanished.
 const VANISHED: Duration = Duration::from_secs(40);
 
 /// A relay before the router. Once told it vanishes: whatever the router sends to it is dropped,
@@ -69,8 +69,8 @@ async fn a_reader_that_reads_nothing_does_not_stop_an_old_host_for_its_other_cli
         StateConnected::from_message(&connected.unwrap()).unwrap();
         there.push(accepted);
     }
-    // The reader's SDK has flow control of its own, and his application takes nothing. The host
-    // answers with more than that lets through.
+    // The reader's SDK has flow control of its own, and its application reads nothing. The host
+    // answers with more bytes than that flow control lets through.
     tokio::spawn(async move { while stalled.inbox.recv().await.is_some() {} });
     let data = |conn_id, data: Vec<u8>| {
         Data { conn_id, flags: 0, uuid: None, data: data.into() }.to_message()
@@ -82,7 +82,7 @@ async fn a_reader_that_reads_nothing_does_not_stop_an_old_host_for_its_other_cli
     });
     let paused = || router.data.edge().live().iter().any(|sdk| sdk.pause.is_on());
     router.until("the host to be read no longer", paused).await;
-    // What the host has for its other client waits now, but comes in time.
+    // The data that the host has for its other client waits now, but arrives in time.
     let begun = Instant::now();
     let hello = data(there[1], b"hello".to_vec());
     host.channel.send_timeout(Lane::High, hello, long).await.unwrap();

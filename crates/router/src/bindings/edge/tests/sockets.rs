@@ -67,7 +67,7 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     router.table.addresses.lock().insert("tcp".to_owned(), echo);
     let stalled = router.sdk("stalled").await;
     StateConnected::from_message(&stalled.connect(1, "flood").await).unwrap();
-    // Nobody takes from its inbox: wait until nothing moves any more.
+    // The SDK reads nothing from its inbox: wait until no more bytes arrive.
     let mut before = u32::MAX;
     let settled = || {
         let now = sent.load(Ordering::Relaxed);

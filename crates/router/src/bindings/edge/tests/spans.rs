@@ -1,4 +1,4 @@
-//! Which trace a dial belongs to, and whose word on that counts.
+//! The trace of a dial, and the SDKs whose claims about it are believed.
 
 use weft_spans::memory::Memory;
 use weft_wire::{TRACE_PARENT, TraceContext};
@@ -61,7 +61,7 @@ async fn a_dial_belongs_to_the_trace_of_the_sdk() {
     assert_eq!(dial.says("weft.identity.id"), Some("identity of dialer"));
     assert_eq!(dial.says("weft.circuit.id"), Some("circuit0"));
     assert_eq!(dial.events, ["session looked up", "circuit made"]);
-    // Tokens and data of applications are nobody's business.
+    // No span has a token or data of an application.
     assert!(dial.said.iter().all(|(_, value)| value != "dialer"), "{dial:?}");
 }
 

@@ -8,12 +8,12 @@ use super::*;
 async fn before_the_session_is_judged_no_long_message_is_taken() {
     let router = router().await;
     let sdk = router.sdk("slow").await;
-    // As much as an SDK may send later: what applications write.
+    // As many bytes as an SDK may send once it is judged.
     sdk.send(1, vec![b'x'; 64 * 1024], 0).await;
     let reason = tokio::time::timeout(PATIENCE, sdk.channel.closed()).await.unwrap();
     assert!(matches!(reason, CloseReason::Peer | CloseReason::Io(_)), "{reason}");
 
-    // The same is taken from whoever is judged.
+    // The same message is accepted from an SDK that is judged.
     let mut host = router.host("echo").await;
     let dialer = router.sdk("dialer").await;
     let (answer, there) = tokio::join!(dialer.connect(7, "echo"), host.accept());
