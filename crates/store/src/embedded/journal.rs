@@ -12,11 +12,12 @@
 //!         length of the value (u32, u32::MAX for a removed key), value        (all little endian)
 //! ```
 //!
-//! Every fold stores the generation of the records that it brought, in the same commit, and the next
-//! records have the next generation and are written from the start of the file again. A start reads
-//! records until one is not whole or has a generation that was folded: that one is a write that was
-//! cut off, or is left from before. The journal of another timeline, from before a restore, does not
-//! count.
+//! Eight zero bytes follow the last record. Every fold stores the generation of the records that it
+//! brought, in the same commit, and the next records have the next generation and are written from the
+//! start of the file again. A start reads records until those zeros, or until one of a generation that
+//! was folded. A record that is not whole ends the journal, too: a write was cut off, or the file is
+//! damaged, which cannot be told apart. The journal of another timeline, from before a restore, does
+//! not count.
 
 use std::{
     collections::BTreeMap,
@@ -62,8 +63,9 @@ impl Batch {
 }
 
 const MAGIC: &[u8; 8] = b"weftlive";
-/// Bytes of a record before its body.
+/// Bytes of a record before its body, and what follows the last record.
 const PREFIX: usize = 8;
+const END: [u8; PREFIX] = [0; PREFIX];
 /// Longest body, and the length of the file from which its values are brought into the database.
 const LONGEST: usize = 8 << 20;
 /// Bytes by which the file grows, and is allowed to stay longer than its records. Appending within
@@ -72,6 +74,15 @@ const STEP: u64 = 1 << 20;
 /// Length to which a longer file is cut when its records have been folded.
 const KEPT: u64 = 8 * STEP;
 const REMOVED: u32 = u32::MAX;
+
+/// What a start found wrong with a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JournalFault {
+    /// It is new or belongs to another database.
+    NotThere,
+    /// Its last record is not whole.
+    Cut,
+}
 
 /// The file.
 #[derive(Debug)]
@@ -97,7 +108,11 @@ impl Journal {
 
     /// Opens a journal, or makes a new one of mode 0600, and reads the values of generations after
     /// `folded`.
-    pub(super) fn open(path: &Path, timeline: &Timeline, folded: u64) -> io::Result<(Self, Batch)> {
+    pub(super) fn open(
+        path: &Path,
+        timeline: &Timeline,
+        folded: u64,
+    ) -> io::Result<(Self, Batch, Option<JournalFault>)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
@@ -107,7 +122,7 @@ impl Journal {
         let mut journal = Self {
             file,
             timeline: timeline.clone(),
-            generation: folded + 1,
+            generation: folded.saturating_add(1),
             at: header_of(timeline).len() as u64,
             len,
             is_sound: true,
@@ -119,48 +134,48 @@ impl Journal {
             found == header
         };
         if !is_own {
-            if found.starts_with(MAGIC) {
-                let file = path.display();
-                tracing::warn!(%file, "the journal belongs to another database and is not read");
-            }
             journal.file.set_len(0)?;
             write_at(&journal.file, &header, 0)?;
             journal.file.sync_all()?;
             sync_folder_of(path)?;
             journal.len = header.len() as u64;
-            return Ok((journal, Batch::default()));
+            return Ok((journal, Batch::default(), Some(JournalFault::NotThere)));
         }
-        let found = journal.read(folded)?;
-        Ok((journal, found))
+        let mut found = Batch::default();
+        let is_whole = journal.read(&mut found)?;
+        Ok((journal, found, (!is_whole).then_some(JournalFault::Cut)))
     }
 
-    /// Reads values until the end of the records, where the next one will be.
-    fn read(&mut self, folded: u64) -> io::Result<Batch> {
-        let mut found = Batch::default();
+    /// Reads values until the end of the records, where the next one will be. False if the last record
+    /// is not whole.
+    fn read(&mut self, found: &mut Batch) -> io::Result<bool> {
         let mut prefix = [0; PREFIX];
         while self.at + PREFIX as u64 <= self.len {
             read_at(&self.file, &mut prefix, self.at)?;
+            if prefix == END {
+                return Ok(true);
+            }
             let [a, b, c, d, sum @ ..] = prefix;
             let (length, sum) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(sum));
             let end = self.at + PREFIX as u64 + u64::from(length);
             if length == 0 || end > self.len {
-                break;
+                return Ok(false);
             }
             let mut body = vec![0; length as usize];
             read_at(&self.file, &mut body, self.at + PREFIX as u64)?;
             if sum != self.checksum(&body) {
-                break;
+                return Ok(false);
             }
-            let Some((generation, values)) = split(&body) else { break };
-            if generation <= folded || generation < self.generation {
-                break;
+            let Some((generation, values)) = split(&body) else { return Ok(false) };
+            if generation < self.generation {
+                return Ok(true);
             }
-            let Some(values) = batch(values) else { break };
+            let Some(values) = batch(values) else { return Ok(false) };
             found.extend(values);
             self.generation = generation;
             self.at = end;
         }
-        Ok(found)
+        Ok(self.at == self.len)
     }
 
     /// Appends values and waits for the disk. After an error nothing is appended until
@@ -190,8 +205,9 @@ impl Journal {
             *place = *byte;
         }
         let end = self.at + record.len() as u64;
-        if end > self.len {
-            let longer = end.next_multiple_of(STEP);
+        record.extend(END);
+        if end + PREFIX as u64 > self.len {
+            let longer = (end + PREFIX as u64).next_multiple_of(STEP);
             write_at(&self.file, &vec![0; (longer - self.len) as usize], self.len)?;
             self.len = longer;
         }

@@ -25,7 +25,7 @@ use super::{
     LIVE, META, NOTES,
     failure::Failure,
     file::{self, Shared},
-    journal::{Batch, Journal, Values},
+    journal::{Batch, Journal, JournalFault, Values},
 };
 use crate::{CommitError, Damage, Live, OpenError, ReadError, Space, codec};
 
@@ -35,7 +35,8 @@ const DELAY: Duration = Duration::from_millis(250);
 const FOLD: Duration = Duration::from_secs(2);
 /// Shortest pause after a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// Key in `meta` of the journal's generation that the database contains.
+/// Key in `meta` of the journal's generation that the database contains, with a byte that is 1 while
+/// the journal may contain more.
 const FOLDED: &str = "live";
 
 /// Values that the thread has not taken yet.
@@ -94,6 +95,27 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
+    /// What was wrong with the journal when the store was opened.
+    #[cfg(test)]
+    pub(super) fault: Option<JournalFault>,
+}
+
+/// What the database says of the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Folded {
+    generation: u64,
+    /// True if the journal may contain values that the database lacks.
+    is_open: bool,
+}
+
+/// A journal as a start finds it.
+#[derive(Default)]
+struct Found {
+    journal: Option<Journal>,
+    values: Batch,
+    is_open: bool,
+    #[cfg(test)]
+    fault: Option<JournalFault>,
 }
 
 /// A step of the thread.
@@ -113,10 +135,8 @@ impl Writer {
     /// Starts the thread. A store that is not a file in a folder has no journal.
     pub(super) fn start(shared: Arc<Shared>, has_journal: bool) -> Result<Self, OpenError> {
         let io = |error: io::Error| OpenError::Io { path: shared.path().to_owned(), error };
-        let (journal, journaled) = match has_journal {
-            true => open_journal(&shared)?,
-            false => (None, Batch::default()),
-        };
+        let found = if has_journal { open_journal(&shared)? } else { Found::default() };
+        let Found { journal, values: journaled, is_open, .. } = found;
         let queue = Arc::new(Queue {
             pending: Mutex::default(),
             taken: Mutex::new(Taken { journaled, writing: Batch::default() }),
@@ -132,8 +152,14 @@ impl Writer {
         });
         let run = { (shared.clone(), queue.clone()) };
         let thread = thread::Builder::new().name("weft-store-live".into());
-        let thread = thread.spawn(move || run.1.run(&run.0, journal));
-        Ok(Self { thread: Some(thread.map_err(io)?), queue, shared })
+        let thread = thread.spawn(move || run.1.run(&run.0, journal, is_open));
+        Ok(Self {
+            thread: Some(thread.map_err(io)?),
+            queue,
+            shared,
+            #[cfg(test)]
+            fault: found.fault,
+        })
     }
 
     fn push(&self, put: impl FnOnce(&mut Pending)) {
@@ -240,33 +266,64 @@ impl Writer {
 }
 
 /// Opens the journal of a database. Without it the store works, if more slowly.
-fn open_journal(shared: &Shared) -> Result<(Option<Journal>, Batch), OpenError> {
-    let read = || {
-        shared.read(|database| {
-            let transaction = database.begin_read()?;
-            let head = file::read_head(&transaction)?;
-            let head = head.ok_or_else(|| Damage::new("head", "it is missing"))?;
-            let sealed = transaction.open_table(META)?.get(FOLDED)?;
-            let folded = match sealed {
-                None => 0,
-                Some(sealed) => {
-                    let bytes = codec::unseal(FOLDED, FOLDED.as_bytes(), sealed.value())?;
-                    let damage = || Damage::new("the generation of live state", "it is cut short");
-                    u64::from_le_bytes(*bytes.first_chunk().ok_or_else(damage)?)
-                }
-            };
-            Ok((head.timeline, folded))
-        })
-    };
-    let (timeline, folded) = read().map_err(|failure| failure.open(shared.path()))?;
+fn open_journal(shared: &Shared) -> Result<Found, OpenError> {
+    let read = shared.read(|database| {
+        let transaction = database.begin_read()?;
+        let head = file::read_head(&transaction)?;
+        let head = head.ok_or_else(|| Damage::new("head", "it is missing"))?;
+        let sealed = transaction.open_table(META)?.get(FOLDED)?;
+        let folded = sealed.map(|sealed| Folded::from_sealed(sealed.value())).transpose()?;
+        Ok((head.timeline, folded.unwrap_or(Folded { generation: 0, is_open: false })))
+    });
+    let (timeline, folded) = read.map_err(|failure| failure.open(shared.path()))?;
     let path = Journal::path_of(shared.path());
-    match Journal::open(&path, &timeline, folded) {
-        Ok((journal, found)) => Ok((Some(journal), found)),
-        Err(error) => {
-            let file = path.display();
-            tracing::warn!(%file, %error, "no journal: sessions are written to the database");
-            Ok((None, Batch::default()))
+    let file = path.display();
+    let is_open = folded.is_open;
+    match Journal::open(&path, &timeline, folded.generation) {
+        Ok((journal, values, fault)) => {
+            // There is no journal before the first start, and none of this database after a restore.
+            let fault = fault.filter(|fault| is_open || *fault == JournalFault::Cut);
+            match fault {
+                Some(JournalFault::NotThere) => tracing::warn!(
+                    %file,
+                    "the journal is gone, or is another database's: of the last seconds before the \
+                     controller ended, sessions that began may be missing, and those that ended may \
+                     be back"
+                ),
+                Some(JournalFault::Cut) => tracing::warn!(
+                    %file,
+                    "the journal's last record is not whole: its write was cut off, or the file is \
+                     damaged; what it held is left out"
+                ),
+                None => {}
+            }
+            Ok(Found {
+                journal: Some(journal),
+                values,
+                is_open,
+                #[cfg(test)]
+                fault,
+            })
         }
+        Err(error) => {
+            tracing::warn!(%file, %error, "no journal: sessions are written to the database");
+            Ok(Found { is_open, ..Found::default() })
+        }
+    }
+}
+
+impl Folded {
+    fn from_sealed(sealed: &[u8]) -> Result<Self, Damage> {
+        let bytes = codec::unseal(FOLDED, FOLDED.as_bytes(), sealed)?;
+        let damage = || Damage::new("the generation of live state", "it is cut short");
+        let (generation, rest) = bytes.split_first_chunk().ok_or_else(damage)?;
+        Ok(Self { generation: u64::from_le_bytes(*generation), is_open: rest == [1] })
+    }
+
+    fn sealed(self) -> Vec<u8> {
+        let mut bytes = self.generation.to_le_bytes().to_vec();
+        bytes.push(u8::from(self.is_open));
+        codec::seal(FOLDED.as_bytes(), &bytes)
     }
 }
 
@@ -281,7 +338,7 @@ struct Times {
 
 impl Queue {
     /// The thread's loop.
-    fn run(&self, shared: &Shared, mut journal: Option<Journal>) {
+    fn run(&self, shared: &Shared, mut journal: Option<Journal>, mut is_open: bool) {
         let mut times = Times::default();
         if !self.taken.lock().journaled.is_empty() {
             times.fold = Some(Instant::now() + DELAY);
@@ -296,7 +353,10 @@ impl Queue {
                 continue;
             }
             let is_last = matches!(step, Step::Stop | Step::Close);
-            let done = self.fold(shared, journal.as_mut(), values, is_last);
+            let done = self.fold(shared, journal.as_mut(), values, (is_last, is_open));
+            if done.is_ok() {
+                is_open = journal.is_some() && !is_last;
+            }
             if is_last && done.is_ok() {
                 journal.iter().for_each(Journal::cut);
             }
@@ -388,12 +448,16 @@ impl Queue {
         shared: &Shared,
         mut journal: Option<&mut Journal>,
         values: Batch,
-        is_last: bool,
+        (is_last, is_open): (bool, bool),
     ) -> Result<(), CommitError> {
         let mut all = self.taken.lock().journaled.clone();
         all.extend(values);
+        if all.is_empty() && !(is_last && is_open) {
+            return Ok(());
+        }
         let generation = journal.as_deref().map(Journal::generation);
-        let done = write(shared, &all, generation, is_last).map_err(CommitError::from);
+        let folded = generation.map(|generation| Folded { generation, is_open: !is_last });
+        let done = write(shared, &all, folded, is_last).map_err(CommitError::from);
         match (&done, &mut journal) {
             (Ok(()), Some(journal)) => journal.folded(),
             // The journal may be readable where the database is not.
@@ -438,12 +502,9 @@ impl Queue {
 fn write(
     shared: &Shared,
     values: &Batch,
-    generation: Option<u64>,
+    folded: Option<Folded>,
     is_last: bool,
 ) -> Result<(), Failure> {
-    if values.is_empty() {
-        return Ok(());
-    }
     let put = |database: &Database| {
         let transaction = file::begin(database)?;
         for (table, values) in [(LIVE, &values.entities), (NOTES, &values.notes)] {
@@ -455,9 +516,8 @@ fn write(
                 };
             }
         }
-        if let Some(generation) = generation {
-            let sealed = codec::seal(FOLDED.as_bytes(), &generation.to_le_bytes());
-            transaction.open_table(META)?.insert(FOLDED, sealed.as_slice())?;
+        if let Some(folded) = folded {
+            transaction.open_table(META)?.insert(FOLDED, folded.sealed().as_slice())?;
         }
         Ok(transaction.commit()?)
     };

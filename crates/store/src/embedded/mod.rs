@@ -37,14 +37,14 @@ pub use hold::{Hold, sync_folder_of};
 use redb::TableDefinition;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-#[cfg(test)]
-pub(crate) use self::file::Opening as OpeningForTests;
 use self::{
     failure::Failure,
     file::{Opening, Shared},
     live::Writer,
     thread::CommitThread,
 };
+#[cfg(test)]
+pub(crate) use self::{file::Opening as OpeningForTests, journal::JournalFault};
 use crate::{
     BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, Live, Mend,
     OpenError, ReadError, Store, follow,
@@ -130,6 +130,12 @@ impl Embedded {
     #[cfg(test)]
     pub(crate) async fn fold(&self) -> Result<(), CommitError> {
         self.writer.fold().await
+    }
+
+    /// What was wrong with the journal when the store was opened.
+    #[cfg(test)]
+    pub(crate) fn journal_fault(&self) -> Option<JournalFault> {
+        self.writer.fault
     }
 
     /// Runs work that writes to the disk, on the thread of commits.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use weft_model::{Base, Entity, Id, Kind, Timestamp, entity::ApiSession};
 
 use super::{commit, put, service};
-use crate::{Embedded, Options, Space, Store, restore};
+use crate::{Embedded, Options, Space, Store, embedded::JournalFault, restore};
 
 const NOTES: Space = Space(7);
 
@@ -80,6 +80,7 @@ async fn what_was_flushed_is_there_after_a_kill() {
         store.live().flush().await.unwrap();
         killed(&path, &copy);
         let again = open(&copy);
+        assert_eq!(again.journal_fault(), None);
         let expected: Vec<u32> = (0..=number).filter(|it| it % 3 != 0).collect();
         assert_eq!(sessions(&again), expected);
         let last = again.live().note(NOTES, "last").unwrap().unwrap();
@@ -89,7 +90,8 @@ async fn what_was_flushed_is_there_after_a_kill() {
         again.live().flush().await.unwrap();
         let third = folder.path().join("c");
         killed(&copy, &third);
-        assert_eq!(sessions(&open(&third)).len(), expected.len() + 1);
+        let third = open(&third);
+        assert_eq!((sessions(&third).len(), third.journal_fault()), (expected.len() + 1, None));
     }
 }
 
@@ -110,7 +112,40 @@ async fn a_fold_brings_everything_and_nothing_old_comes_back() {
     assert_eq!(fs::read(journal(&path)).unwrap(), unfolded, "the journal is not cleared");
     let copy = folder.path().join("b");
     killed(&path, &copy);
-    assert_eq!(sessions(&open(&copy)), [1, 2, 3, 4]);
+    let again = open(&copy);
+    assert_eq!((sessions(&again), again.journal_fault()), (vec![1, 2, 3, 4], None));
+}
+
+#[tokio::test]
+async fn a_journal_that_is_gone_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a"), folder.path().join("b"));
+    let store = open(&path);
+    assert_eq!(store.journal_fault(), None, "the first start");
+    store.live().put(session(1));
+    folded(&path, folder.path(), 1).await;
+    for number in 2..40 {
+        store.live().put(session(number));
+        store.live().flush().await.unwrap();
+    }
+    for damage in [None, Some(vec![]), Some(vec![0x5a; 70_000])] {
+        killed(&path, &copy);
+        match &damage {
+            None => fs::remove_file(journal(&copy)).unwrap(),
+            Some(bytes) => fs::write(journal(&copy), bytes).unwrap(),
+        }
+        assert_eq!(open(&copy).journal_fault(), Some(JournalFault::NotThere), "{damage:?}");
+    }
+    killed(&path, &copy);
+    let torn = OpenOptions::new().write(true).open(journal(&copy)).unwrap();
+    torn.write_all_at(&[0x5a; 40], 200).unwrap();
+    assert_eq!(open(&copy).journal_fault(), Some(JournalFault::Cut));
+    // A store that was closed needs none.
+    store.close().await.unwrap();
+    drop(store);
+    fs::remove_file(journal(&path)).unwrap();
+    let again = open(&path);
+    assert_eq!((again.journal_fault(), sessions(&again).len()), (None, 39));
 }
 
 #[tokio::test]
@@ -158,6 +193,12 @@ async fn a_write_that_was_cut_off_takes_nothing_before_it_along() {
         torn.write_all_at(&vec![0; (end - cut + 1) as usize], cut).unwrap();
         let again = open(&copy);
         assert_eq!(sessions(&again), [1], "cut at {cut}");
+        // With only its last zeros missing, a record is whole.
+        assert_eq!(
+            again.journal_fault(),
+            (cut != differs).then_some(JournalFault::Cut),
+            "at {cut}"
+        );
         again.live().put(session(3));
         again.live().flush().await.unwrap();
         let third = folder.path().join("c");
