@@ -245,6 +245,27 @@ async fn services_are_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_identity_that_is_deleted_serves_nothing_any_more() {
+    let network = Network::start().await;
+    service(&network, "echo", true, &[(HOST_V1, at("tcp", application().await))]).await;
+    let host = Running::host(&network).await;
+    let client = Running::proxy(&network, &[("echo", Protocol::Tcp)]).await;
+    host.hosts("echo").await;
+    let at = client.port("echo").await;
+    talked(at, 10_000).await;
+    for (name, running) in [("client", &client), ("host", &host)] {
+        let filter = format!("name = \"{name}\"");
+        let found: Vec<Value> =
+            network.admin.list(&resource::identity::KIND, Some(&filter)).await.unwrap();
+        let id = found[0]["id"].as_str().unwrap();
+        network.admin.delete(&resource::identity::KIND, id).await.unwrap();
+        until_some(async || running.tunneler.status().services.is_empty().then_some(())).await;
+        assert!(running.tunneler.ports().is_empty());
+    }
+    until_some(async || TcpStream::connect(at).await.err()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_forwards_is_told_what_the_service_is_known_as() {
     let network = Network::start().await;
     let port = application().await;

@@ -133,6 +133,22 @@ impl Account {
         Ok(())
     }
 
+    /// The identity has no services, until they are read again.
+    pub(crate) fn forget_services(&self) {
+        let mut known = self.known.lock();
+        known.changed_at = None;
+        known.services.clear();
+        known.sessions.retain(|_, _| false);
+        drop(known);
+        self.services.send_if_modified(|before| {
+            let changed = !before.is_empty();
+            if changed {
+                *before = Arc::default();
+            }
+            changed
+        });
+    }
+
     /// All services that the identity may use, read now.
     pub(crate) async fn read_services(&self) -> Result<Vec<Arc<ServiceDetail>>> {
         self.ensure_login().await?;

@@ -70,6 +70,7 @@ impl Inner {
 
     /// Keeps session and services up to date, and forgets routers that are gone.
     async fn keep_fresh(self: Arc<Self>) {
+        let mut is_refused = false;
         loop {
             let interval = jittered(self.settings.refresh_interval);
             tokio::select! {
@@ -88,8 +89,26 @@ impl Inner {
                 () = self.cancel.cancelled() => return,
                 done = work => done,
             };
-            if let Err(problem) = done {
-                tracing::debug!(%problem, "services were not refreshed");
+            let identity = self.account.identity_name();
+            match done {
+                Ok(()) if is_refused => {
+                    is_refused = false;
+                    tracing::info!(identity, "the controller accepts the identity again");
+                }
+                Ok(()) => {}
+                Err(problem @ crate::Error::NotLoggedIn(_)) if problem.is_final() => {
+                    if !is_refused {
+                        tracing::warn!(
+                            identity,
+                            %problem,
+                            "the controller refuses the identity, which may have been deleted or \
+                             disabled: it has no services until it is accepted again"
+                        );
+                    }
+                    is_refused = true;
+                    self.account.forget_services();
+                }
+                Err(problem) => tracing::debug!(%problem, "services were not refreshed"),
             }
         }
     }

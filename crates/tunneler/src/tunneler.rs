@@ -155,17 +155,29 @@ impl Tunneler {
                     behind = false;
                     self.apply(services, &identity).await;
                 }
+                // Nothing is left to be read of an identity that is refused.
+                Err(problem) if problem.is_final() => {
+                    behind = false;
+                    self.end_all().await;
+                }
                 Err(problem) => {
                     behind = true;
                     tracing::warn!(%problem, "the identity cannot be read; its services wait");
                 }
             }
         }
+        self.end_all().await;
+    }
+
+    /// Hosts and offers nothing any more.
+    async fn end_all(&self) {
         self.ports.set(Vec::new()).await;
         if let Some(party) = &self.party {
             party.set(&[]).await;
         }
-        self.known.lock().hosts.clear();
+        let mut known = self.known.lock();
+        known.hosts.clear();
+        known.services = Arc::default();
     }
 
     /// The ports that lead to services.
