@@ -18,8 +18,8 @@ use crate::{
     options::Options,
     places::Places,
     service::Protocol,
+    sessions::Sessions,
     state::{Changes, Naming, State},
-    udp::Sessions,
 };
 
 /// Requests that wait for the firewall at a time; names that clients ask for are refused past it.

@@ -20,9 +20,9 @@ use tokio::sync::watch;
 use weft_model::{Entity, Id, Kind};
 
 use super::{
-    LIVE, NOTES,
     failure::Failure,
     file::{self, Shared},
+    tables::{LIVE, NOTES},
 };
 use crate::{CommitError, Live, OpenError, ReadError, Space, codec};
 
