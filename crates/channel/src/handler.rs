@@ -11,7 +11,7 @@ use weft_wire::Message;
 
 /// Whether a connection goes on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
+pub enum Reading {
     /// Give me the next message.
     Continue,
     /// Give me nothing more until [`UnderlayWaker::resume`] is called. The connection stays up and
@@ -25,17 +25,17 @@ pub enum Flow {
 /// Replies that somebody waits for, heartbeats and latency probes do not come here.
 pub trait Handler: Send {
     /// A message has arrived.
-    fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Flow;
+    fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Reading;
 
     /// What was readable has been read, or the turn's share of it.
     fn on_turn_end(&mut self, channel: &ChannelHandle) {
         let _ = channel;
     }
 
-    /// The connection was resumed after [`Flow::Pause`].
-    fn on_resume(&mut self, channel: &ChannelHandle) -> Flow {
+    /// The connection was resumed after [`Reading::Pause`].
+    fn on_resume(&mut self, channel: &ChannelHandle) -> Reading {
         let _ = channel;
-        Flow::Continue
+        Reading::Continue
     }
 
     /// The peer answered a heartbeat.

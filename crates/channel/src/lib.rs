@@ -12,8 +12,7 @@
 //!
 //! The writer *pulls*: nothing stands between a message and the socket but the batch at hand, so
 //! whoever schedules fairly does so in its [`Outbox`]. Ordinary users need none: they send through
-//! [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive through an
-//! [`Inbox`].
+//! [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive in their [`Handler`].
 //!
 //! What may arrive is limited before it costs anything: pending handshakes in all and per source,
 //! time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS is carried
@@ -33,6 +32,7 @@ mod handle;
 mod handler;
 mod handshake;
 mod heartbeat;
+#[cfg(any(test, feature = "inbox"))]
 mod inbox;
 mod lane_outbox;
 mod lanes;
@@ -63,8 +63,10 @@ pub use established::Established;
 pub use frame_memory::FrameMemory;
 pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
 pub use handle::ChannelHandle;
-pub use handler::{Behaviour, Flow, Handler, Parts};
+pub use handler::{Behaviour, Handler, Parts, Reading};
 pub use heartbeat::{HeartbeatOptions, Liveness};
+
+#[cfg(any(test, feature = "inbox"))]
 pub use inbox::{Inbox, InboxLimits, inbox};
 pub use lanes::Lane;
 pub use listener::{

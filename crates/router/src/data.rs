@@ -45,7 +45,7 @@ use crate::{
     health,
     link::{LinkOptions, Links},
     measures::Measures,
-    seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
+    seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteError, RouteErrorCode},
 };
 
 /// Part of the memory of the process that circuits may use.
@@ -516,11 +516,11 @@ impl DataHalf {
     }
 
     /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
-    async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
+    async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteError> {
         if self.draining.is_cancelled() && self.forwarder.circuit(&command.circuit).is_none() {
-            return Err(RouteFailure {
-                code: RouteErrorCode::ResourcesUnavailable,
-                message: "the router is shutting down, it takes no new circuits".to_owned(),
+            return Err(RouteError {
+                code: RouteErrorCode::ResourcesNotAvailable,
+                text: "the router is shutting down, it takes no new circuits".to_owned(),
             });
         }
         let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
@@ -528,7 +528,7 @@ impl DataHalf {
         set_up.circuit().carried.tag(&command.tags);
         // An unroute that comes from now on finds the circuit.
         if command.taken_down.is_cancelled() {
-            return Err(seam::RouteFailure::taken_down());
+            return Err(seam::taken_down());
         }
         let mut peer_data = PeerData::new();
         let mut dialed = None;
@@ -549,7 +549,7 @@ impl DataHalf {
 
     /// Without a dialer in its file a router terminates nothing for applications without an SDK
     /// (docs/router-config.md). Whichever it has, the others have defaults.
-    fn may_dial(&self, binding: &str) -> Result<(), RouteFailure> {
+    fn may_dial(&self, binding: &str) -> Result<(), RouteError> {
         if !self.options.dialers.is_empty() {
             return Ok(());
         }
@@ -564,10 +564,10 @@ impl DataHalf {
         set_up: &SetUp,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
-        let _turn = self.dials.try_acquire().map_err(|_| RouteFailure {
-            code: RouteErrorCode::ResourcesUnavailable,
-            message: "too many circuits are being dialed here".to_owned(),
+    ) -> Result<PeerData, RouteError> {
+        let _turn = self.dials.try_acquire().map_err(|_| RouteError {
+            code: RouteErrorCode::ResourcesNotAvailable,
+            text: "too many circuits are being dialed here".to_owned(),
         })?;
         tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
         set_up.stands()?;
@@ -582,7 +582,7 @@ impl DataHalf {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
+    ) -> Result<PeerData, RouteError> {
         match egress.binding.as_str() {
             "edge" => self.edge.dial(circuit, egress, timeout).await,
             "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
@@ -611,14 +611,14 @@ impl DataHalf {
 }
 
 impl seam::Data for DataHalf {
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>> {
         let this = self.this.clone();
         // Applications' sockets are read and written where circuits are.
         let runtime = self.options.data_runtime.clone();
         async move {
-            let gone = || RouteFailure {
+            let gone = || RouteError {
                 code: RouteErrorCode::Generic,
-                message: "the router is shutting down".to_owned(),
+                text: "the router is shutting down".to_owned(),
             };
             let this = this.upgrade().ok_or_else(gone)?;
             let setting_up = runtime.spawn(async move { this.set_up(command).await });
@@ -802,7 +802,6 @@ fn end_options(xgress: &XgressOptions) -> Options {
         window,
         lost_one_in: if xgress.random_drops { xgress.drop_1_in_n } else { 0 },
         datagrams: false,
-        in_process: false,
     }
 }
 
@@ -872,7 +871,6 @@ mod tests {
             window: WindowKind::Original,
             lost_one_in: 16,
             datagrams: false,
-            in_process: false,
         };
         assert_eq!(end_options(&xgress), expected);
     }

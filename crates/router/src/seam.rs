@@ -17,10 +17,13 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
 use weft_metrics::{Report, usage::Interval};
 use weft_wire::TraceContext;
+use weft_xgress::Role;
 
-/// Peer data of a circuit: header id to raw bytes, as the two ends see them
-/// (docs/protocol/data-plane.md 6, docs/protocol/edge-control-plane.md 13.1).
-pub type PeerData = BTreeMap<u32, Bytes>;
+pub use weft_wire::{
+    PeerData,
+    ctrl::{RouteError, RouteErrorCode},
+    edge::{Precedence, RetryHint},
+};
 
 /// The id of a controller, as it gave it in its hello.
 pub type ControllerId = Arc<str>;
@@ -32,30 +35,6 @@ pub enum Use {
     Dial,
     /// Host the service.
     Bind,
-}
-
-/// Which end of a circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
-    /// The dialing side.
-    Initiator,
-    /// The hosting side.
-    Terminator,
-}
-
-/// What the asker should do after a refusal (docs/protocol/sdk.md 6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u32)]
-pub enum RetryHint {
-    /// As it sees fit.
-    #[default]
-    Default = 0,
-    /// The other side is busy: later.
-    TooBusy = 1,
-    /// Begin anew with a new session.
-    StartOver = 2,
-    /// Asking again is pointless.
-    NotRetriable = 3,
 }
 
 /// Why something was not done, in the words and numbers an SDK is told (docs/protocol/sdk.md 6).
@@ -85,7 +64,7 @@ impl std::error::Error for Refusal {}
 ///
 /// Equal sessions share one value: several connections of one API session hold the same `Arc`.
 #[derive(Debug)]
-pub struct Session {
+pub struct ApiSession {
     /// Id of the API session.
     pub id: String,
     /// The token the SDK presented: opaque, or an access token.
@@ -119,7 +98,7 @@ pub struct Grant {
 #[derive(Clone, Debug)]
 pub struct CircuitRequest {
     /// Who asks.
-    pub session: Arc<Session>,
+    pub session: Arc<ApiSession>,
     /// What for.
     pub grant: Grant,
     /// Which instance of the service; empty for any.
@@ -161,7 +140,7 @@ pub struct BindingCircuitRequest {
 
 /// A circuit that a controller made.
 #[derive(Clone, Debug)]
-pub struct Circuit {
+pub struct MadeCircuit {
     /// Id of the circuit.
     pub id: String,
     /// The address under which the initiator's end registers with the forwarder.
@@ -172,25 +151,13 @@ pub struct Circuit {
     pub controller: ControllerId,
 }
 
-/// How a terminator is preferred over others (docs/protocol/sdk.md 5, header 1005).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precedence {
-    /// As any other.
-    #[default]
-    Default,
-    /// Before all others.
-    Required,
-    /// Only when nothing else is left.
-    Failed,
-}
-
 /// Who hosts behind a terminator.
 #[derive(Clone, Debug)]
 pub enum Host {
     /// An SDK.
     Sdk {
         /// Its session.
-        session: Arc<Session>,
+        session: Arc<ApiSession>,
         /// The bind session.
         grant: Grant,
     },
@@ -326,19 +293,19 @@ pub trait Control: Send + Sync + 'static {
     fn create_circuit(
         &self,
         request: CircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
 
     /// Has a circuit made for the router's own tunneler.
     fn create_tunnel_circuit(
         &self,
         request: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
 
     /// Has a circuit made for a listener that is not of the edge.
     fn create_binding_circuit(
         &self,
         request: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
 
     /// Has a terminator made. Retries while controllers are busy or away; resolves when it is
     /// established, or refused for good. Dropping the future gives up. An established terminator
@@ -358,7 +325,7 @@ pub trait Control: Send + Sync + 'static {
     fn health_event(&self, id: &str, healthy: bool);
 
     /// Tells the owner that an end of a circuit on this router is gone.
-    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: End);
+    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: Role);
 
     /// Reports circuits for which payloads arrive but no way on exists; `None`: owner unknown.
     fn forward_faults(&self, controller: Option<&ControllerId>, circuits: Vec<String>);
@@ -479,17 +446,17 @@ pub trait Access: Send + Sync + 'static {
         &self,
         token: Bytes,
         certificates: Vec<Bytes>,
-    ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>>;
+    ) -> BoxFuture<'static, Result<Arc<ApiSession>, Refusal>>;
 
     /// Whether a session that was found good still stands: neither has it ended, nor is its
     /// identity gone. For whoever may have missed an event.
-    fn stands(&self, session: &Session) -> bool;
+    fn stands(&self, session: &ApiSession) -> bool;
 
     /// Judges a service token of a connect or a bind.
-    fn judge(&self, session: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
+    fn judge(&self, session: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
 
     /// Replaces the token of a bearer session (update of a token by the SDK).
-    fn renew(&self, session: &Session, token: Bytes) -> Result<Arc<Session>, Refusal>;
+    fn renew(&self, session: &ApiSession, token: Bytes) -> Result<Arc<ApiSession>, Refusal>;
 
     /// What changes from now on. A reader that falls behind is ended and must begin anew.
     fn events(&self) -> BoxStream<'static, AccessEvent>;
@@ -561,64 +528,19 @@ pub struct RouteCommand {
     pub taken_down: CancellationToken,
 }
 
-/// Why a route was not set up (docs/protocol/data-plane.md 6, header 1104).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum RouteErrorCode {
-    /// Anything else.
-    #[default]
-    Generic = 0,
-    /// The terminator is not hosted here.
-    InvalidTerminator = 1,
-    /// Unknown binding or bad address.
-    MisconfiguredTerminator = 2,
-    /// The dial took too long.
-    DialTimedOut = 3,
-    /// Nobody listens there.
-    ConnectionRefused = 4,
-    /// The application refused.
-    RejectedByApplication = 5,
-    /// The name does not resolve.
-    DnsFailed = 6,
-    /// The port is outside of what the service allows.
-    PortNotAllowed = 7,
-    /// A link of the route does not exist.
-    InvalidLink = 8,
-    /// Out of file descriptors or buffers.
-    ResourcesUnavailable = 9,
-}
-
-/// A route that was not set up; nothing of it is left behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteFailure {
-    /// Class of the cause.
-    pub code: RouteErrorCode,
-    /// The cause in words.
-    pub message: String,
-}
-
-impl RouteFailure {
-    /// The circuit was taken down meanwhile.
-    pub(crate) fn taken_down() -> Self {
-        Self {
-            code: RouteErrorCode::Generic,
-            message: "the circuit was taken down before its route was set up".to_owned(),
-        }
+/// The circuit was taken down before its route was set up.
+pub(crate) fn taken_down() -> RouteError {
+    RouteError {
+        code: RouteErrorCode::Generic,
+        text: "the circuit was taken down before its route was set up".to_owned(),
     }
 }
-
-impl fmt::Display for RouteFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for RouteFailure {}
 
 /// What control asks of the data half.
 pub trait Data: Send + Sync + 'static {
-    /// Sets a route up, dialing the egress if it names one. Applied whole or undone whole.
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>>;
+    /// Sets a route up, dialing the egress if it names one. Applied whole or undone whole: of one
+    /// that failed nothing is left.
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>>;
 
     /// Takes a route down: at once, or when the circuit has been quiet.
     fn unroute(&self, circuit: &str, now: bool);

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{runtime, sync::watch};
+use tokio::runtime;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_channel::{
     AcceptOptions, ListenerLimits, Listeners, RegisterError, Registration, TlsSource, TraceFile,
@@ -13,10 +13,11 @@ use weft_config::{
     router::{EdgeListener, Listener, WssOptions},
 };
 use weft_identity::{
-    AltServerCert, Identity, IdentitySection, LiveIdentity,
+    Identity, LiveIdentity,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_spans::Spans;
+use weft_web::identity_section;
 use weft_wire::{Address, Scheme, VersionInfo, ctrl::CtrlChanListener, hello::alpn};
 
 use crate::{
@@ -437,12 +438,6 @@ impl Router {
         Ok(())
     }
 
-    /// Where health checks and metrics are asked for.
-    #[must_use]
-    pub fn web_addresses(&self) -> Vec<SocketAddr> {
-        self.web.as_ref().map(WebServers::addresses).unwrap_or_default()
-    }
-
     /// Links with other routers; answers what controllers are told of its listeners.
     async fn link(
         &mut self,
@@ -531,12 +526,6 @@ impl Router {
         Ok(told)
     }
 
-    /// Where controllers dial this router.
-    #[must_use]
-    pub fn ctrl_addresses(&self) -> Vec<SocketAddr> {
-        self.taking.iter().map(Registration::local_addr).collect()
-    }
-
     /// Where the way to the controller's API is, if there is one.
     #[must_use]
     pub fn api_proxy_address(&self) -> Option<SocketAddr> {
@@ -573,12 +562,6 @@ impl Router {
         let mut online = self.access.online();
         // The sender lives as long as the router.
         let _ = online.wait_for(|online| *online).await;
-    }
-
-    /// Whether the router can do its work, now and whenever that changes.
-    #[must_use]
-    pub fn online_changes(&self) -> watch::Receiver<bool> {
-        self.access.online()
     }
 
     /// Waits for the first controller, as long as the configuration says (`ctrl.startupTimeout`).
@@ -668,23 +651,6 @@ impl Router {
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Router").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
-    let section = section.clone();
-    let alternative = |one: weft_config::AltServerCert| AltServerCert {
-        server_cert: one.server_cert,
-        server_key: one.server_key,
-    };
-    IdentitySection {
-        section: section.section,
-        cert: section.cert,
-        server_cert: section.server_cert,
-        key: section.key,
-        server_key: section.server_key,
-        ca: section.ca,
-        alt_server_certs: section.alt_server_certs.into_iter().map(alternative).collect(),
     }
 }
 

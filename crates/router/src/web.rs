@@ -4,7 +4,6 @@
 //! they are made.
 
 use std::{
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -124,11 +123,6 @@ impl WebServers {
             }
         }
         Ok(started)
-    }
-
-    /// Where they listen.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        self.registrations.iter().map(Registration::local_addr).collect()
     }
 
     /// Looks at the files of identities that servers have for themselves, and at the certificates of

@@ -31,6 +31,7 @@ mod message;
 pub mod metrics;
 mod outcome;
 pub mod payload;
+mod precedence;
 mod proto;
 pub mod trace;
 mod trace_context;

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_limits::Budget;
-use weft_wire::payload::{CAPABILITY_EOF, Flags, Payload};
+use weft_wire::payload::{Ack, CAPABILITY_EOF, Flags, Payload, PayloadHeaders};
 
 use crate::chunk::{self, Reassembly};
+use crate::fin::{fin_header, has_fin};
 use crate::receiver::{Receiver, Taken};
-use crate::segment::{fin_header, has_fin};
 use crate::sender::{Outgoing, Sender};
-use crate::{AckList, Options, PayloadHeaders, Segment, Standing, Window};
+use crate::{Options, Standing, Window};
 
 pub use told::{CloseReason, Delivery, WriteError};
 
@@ -239,22 +239,22 @@ impl End {
 
     /// Takes a payload that arrived: true if it had come before. Refused ones are not acknowledged
     /// and come again.
-    pub fn on_segment(&mut self, segment: Segment, now: Instant) -> bool {
-        let from_here = segment.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
+    pub fn on_payload(&mut self, payload: Payload, now: Instant) -> bool {
+        let from_here = payload.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
         if from_here {
             return false;
         }
         self.heard = Some(now);
         if self.closed.is_some() {
-            self.acknowledge_late(segment);
+            self.acknowledge_late(payload);
             return false;
         }
-        if segment.flags.has(Flags::WRITE_FAILED) {
+        if payload.flags.has(Flags::WRITE_FAILED) {
             self.sender.clear();
             self.sending = Sending::Done;
         }
-        let (flags, capabilities) = (segment.flags, segment.capabilities());
-        let taken = self.receiver.take(segment);
+        let (flags, capabilities) = (payload.flags, payload.capabilities());
+        let taken = self.receiver.take(payload);
         if taken == Taken::New {
             self.note_peer(flags, capabilities, now);
             self.skip_bare();
@@ -267,7 +267,7 @@ impl End {
     }
 
     /// Takes an ack that arrived.
-    pub fn on_ack(&mut self, ack: &AckList, now: Instant) {
+    pub fn on_ack(&mut self, ack: &Ack, now: Instant) {
         if self.closed.is_none() {
             self.heard = Some(now);
             self.sender.on_ack(ack, now);
@@ -277,7 +277,7 @@ impl End {
 
     /// The next payload to write to the connection. It counts as sent at `now`, so it is asked for
     /// only when it can be written.
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Payload> {
         if self.closed.is_some() {
             return std::mem::take(&mut self.goodbye).then(|| self.goodbye());
         }
@@ -285,15 +285,15 @@ impl End {
             return None;
         }
         let stamp = self.stamp(now);
-        let segment = self.sender.transmit(self.role.flag(), stamp, now);
+        let payload = self.sender.transmit(self.role.flag(), stamp, now);
         if self.sender.is_exhausted() {
             self.end(CloseReason::Exhausted);
         }
-        segment
+        payload
     }
 
     /// The ack that is owed, if any: goes ahead of payloads.
-    pub fn poll_ack(&mut self) -> Option<AckList> {
+    pub fn poll_ack(&mut self) -> Option<Ack> {
         self.receiver.ack(self.role.flag())
     }
 
@@ -425,9 +425,9 @@ impl End {
     }
 
     /// A finished end still acknowledges, so that a peer whose last acks were lost finishes too.
-    fn acknowledge_late(&mut self, segment: Segment) {
-        if self.closed == Some(CloseReason::Finished) && !segment.flags.has(Flags::CIRCUIT_END) {
-            self.receiver.take(segment);
+    fn acknowledge_late(&mut self, payload: Payload) {
+        if self.closed == Some(CloseReason::Finished) && !payload.flags.has(Flags::CIRCUIT_END) {
+            self.receiver.take(payload);
             self.discard();
         }
     }
@@ -493,13 +493,13 @@ impl End {
 
     /// The payload that ends the circuit: the next in order, never repeated. An end that gave up
     /// also refuses data, so that nobody takes it for the end of one direction.
-    fn goodbye(&self) -> Segment {
+    fn goodbye(&self) -> Payload {
         let gave_up = self.closed != Some(CloseReason::Finished);
         let refusal = if gave_up { Flags::WRITE_FAILED } else { Flags::NONE };
-        Segment {
+        Payload {
             sequence: self.sender.next_sequence(),
             flags: self.role.flag() | Flags::CIRCUIT_END | refusal,
-            ..Segment::default()
+            ..Payload::default()
         }
     }
 }

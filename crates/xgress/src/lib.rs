@@ -4,8 +4,8 @@
 //! each of them:
 //!
 //! * [`End`]: an end of a circuit as a state machine. The application's data goes in by
-//!   [`End::write`] and comes out as [`Segment`]s by [`End::poll_transmit`]; what arrives goes in
-//!   by [`End::on_segment`] and [`End::on_ack`] and comes out in order by [`End::read`]. It does
+//!   [`End::write`] and comes out as [`Payload`]s by [`End::poll_transmit`]; what arrives goes in
+//!   by [`End::on_payload`] and [`End::on_ack`] and comes out in order by [`End::read`]. It does
 //!   windows, retransmission, ordering, half-close and close (docs/protocol/data-plane.md 7).
 //! * [`TransitQueue`]: frames that pass through, bounded in bytes.
 //! * [`Scheduler`]: which flow a connection serves next, so that circuits share it fairly.
@@ -14,9 +14,11 @@
 //!
 //! ```text
 //!  application --write--> End --poll_transmit/poll_ack--> Scheduler --> connection
-//!  application <--read--- End <--on_segment/on_ack------- connection
+//!  application <--read--- End <--on_payload/on_ack------- connection
 //!                 connection --push--> TransitQueue --pull--> Scheduler --> connection
 //! ```
+//!
+//! [`Payload`]: weft_wire::payload::Payload
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -24,11 +26,11 @@ mod alarm;
 mod chunk;
 mod congestion;
 mod end;
+mod fin;
 mod options;
 mod receiver;
 mod rtt;
 mod scheduler;
-mod segment;
 mod sender;
 mod standing;
 mod transit;
@@ -41,7 +43,6 @@ pub use congestion::Window;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use options::{Options, WindowKind};
 pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};
-pub use segment::{AckList, PayloadHeaders, Segment};
 pub use standing::{Path, Standing};
 pub use transit::{Pushed, TransitQueue, Waiting};
 

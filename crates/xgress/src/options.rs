@@ -67,9 +67,6 @@ pub struct Options {
     pub lost_one_in: u32,
     /// The application exchanges datagrams: empty payloads are handed over.
     pub datagrams: bool,
-    /// Both ends are in one process and hand payloads over directly: nothing is lost, nothing is
-    /// resent, nothing dropped.
-    pub in_process: bool,
 }
 
 impl Default for Options {
@@ -95,7 +92,6 @@ impl Default for Options {
             window: WindowKind::Adaptive,
             lost_one_in: 0,
             datagrams: false,
-            in_process: false,
         }
     }
 }

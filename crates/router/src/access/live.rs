@@ -9,7 +9,7 @@ use std::{
 use weft_wire::edge_ctrl::data_model::{Revocation, revocation_type};
 
 use super::{model::Model, sessions::Sessions, token::AccessClaims};
-use crate::seam::Session;
+use crate::seam::ApiSession;
 
 /// Sessions of open connections.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct Live {
     identity: String,
     /// What the newest token says; none for an opaque one.
     token: Option<TokenFacts>,
-    holders: Vec<Weak<Session>>,
+    holders: Vec<Weak<ApiSession>>,
 }
 
 /// What is checked of a signed token again and again.
@@ -41,7 +41,11 @@ impl From<&AccessClaims> for TokenFacts {
 
 impl LiveSessions {
     /// The session, or the equal one that others hold already.
-    pub(crate) fn hold(&mut self, session: Session, token: Option<TokenFacts>) -> Arc<Session> {
+    pub(crate) fn hold(
+        &mut self,
+        session: ApiSession,
+        token: Option<TokenFacts>,
+    ) -> Arc<ApiSession> {
         let live = self.by_id.entry(session.id.clone()).or_insert_with(|| Live {
             identity: session.identity.clone(),
             token: None,
@@ -53,7 +57,7 @@ impl LiveSessions {
             live.token = Some(token);
         }
         live.holders.retain(|holder| holder.strong_count() > 0);
-        let same = |held: &Arc<Session>| {
+        let same = |held: &Arc<ApiSession>| {
             held.token == session.token
                 && held.fingerprints == session.fingerprints
                 && held.identity == session.identity

@@ -28,7 +28,7 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 use weft_e2e::ending::{Incoming, Outgoing};
-use weft_e2e::{Header, Opener, Sealer, Session};
+use weft_e2e::{ConnectionKeys, Header, Opener, Sealer};
 use weft_limits::Grant;
 use weft_xgress::{Delivery, PAYLOAD_SIZE};
 
@@ -50,7 +50,7 @@ thread_local! {
 
 /// Encryption of one connection's two directions.
 pub(crate) struct Crypto {
-    session: Session,
+    session: ConnectionKeys,
     seals: Seals,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Seals {
 
 impl Crypto {
     /// Encryption with these keys.
-    pub(crate) fn new(session: Session, seals: Seals) -> Self {
+    pub(crate) fn new(session: ConnectionKeys, seals: Seals) -> Self {
         Self { session, seals }
     }
 
@@ -161,7 +161,7 @@ enum Sealing {
 enum Opening {
     Plain,
     /// The first data is the stream's header.
-    Begin(Session, Incoming),
+    Begin(ConnectionKeys, Incoming),
     On(Box<Opener>, Incoming),
 }
 

@@ -21,7 +21,7 @@ use weft_wire::{
     edge::{StateClosed, header},
     payload::NOT_FORWARDED,
 };
-use weft_xgress::{Class, ITEM_COST, Tally, TransitQueue, transit_len};
+use weft_xgress::{Class, ITEM_COST, Role, Tally, TransitQueue, transit_len};
 
 use super::{
     Destination, Forwarder,
@@ -30,7 +30,6 @@ use super::{
     outlet::{FlowRef, Outlet},
     pass::Head,
 };
-use crate::seam;
 
 /// Headers that an SDK's message brings and that stay here.
 const STRIP: [i32; 5] = {
@@ -42,7 +41,7 @@ const STRIP: [i32; 5] = {
 pub(crate) struct SdkCircuit {
     circuit: Arc<Circuit>,
     address: Arc<str>,
-    role: seam::End,
+    role: Role,
     conn_id: u32,
     outlet: Arc<Outlet>,
     owner: Weak<dyn ConnOwner>,
@@ -82,7 +81,7 @@ impl SdkCircuit {
         forwarder: &Arc<Forwarder>,
         circuit: Arc<Circuit>,
         address: &str,
-        role: seam::End,
+        role: Role,
         conn_id: u32,
         outlet: Arc<Outlet>,
         owner: Weak<dyn ConnOwner>,
@@ -130,7 +129,7 @@ impl SdkCircuit {
     }
 
     /// Which end of the circuit it is.
-    pub(crate) fn role(&self) -> seam::End {
+    pub(crate) fn role(&self) -> Role {
         self.role
     }
 
@@ -184,8 +183,8 @@ impl SdkCircuit {
     fn came(&self, bytes: usize) {
         let measures = self.forwarder.measures();
         let (flow, way) = match self.role {
-            seam::End::Initiator => (&measures.ingress.rx, Way::IngressRx),
-            seam::End::Terminator => (&measures.egress.rx, Way::EgressRx),
+            Role::Initiator => (&measures.ingress.rx, Way::IngressRx),
+            Role::Terminator => (&measures.egress.rx, Way::EgressRx),
         };
         flow.message(bytes);
         self.circuit.carried.add(way, bytes);
@@ -195,8 +194,8 @@ impl SdkCircuit {
     fn goes(&self, bytes: usize) {
         let measures = self.forwarder.measures();
         let (flow, way) = match self.role {
-            seam::End::Initiator => (&measures.ingress.tx, Way::IngressTx),
-            seam::End::Terminator => (&measures.egress.tx, Way::EgressTx),
+            Role::Initiator => (&measures.ingress.tx, Way::IngressTx),
+            Role::Terminator => (&measures.egress.tx, Way::EgressTx),
         };
         flow.message(bytes);
         self.circuit.carried.add_locked(way, bytes);

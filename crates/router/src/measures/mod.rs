@@ -9,7 +9,9 @@ mod book;
 use std::{ops::AddAssign, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
-use weft_metrics::{Buckets, Counter, Flow, Histogram, Registry, Report, Scope, Ticks, process};
+use weft_metrics::{
+    Buckets, Counter, Histogram, MessageCounter, Registry, Report, Scope, Ticks, process,
+};
 
 pub(crate) use book::{Book, Carried};
 
@@ -44,9 +46,9 @@ pub(crate) struct Measures {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Both {
     /// What comes.
-    pub(crate) rx: Arc<Flow>,
+    pub(crate) rx: Arc<MessageCounter>,
     /// What goes.
-    pub(crate) tx: Arc<Flow>,
+    pub(crate) tx: Arc<MessageCounter>,
 }
 
 /// Ends of circuits on this router.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ConfigError, Result, part};
+use super::{
+    part,
+    written::{ConfigError, Result},
+};
 
 /// Checks are made no more often.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -4,11 +4,12 @@
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
 use serde::Deserialize;
+use weft_wire::edge::Precedence;
 
 use super::{
-    Check, ConfigError, Configs, PortRange, Result,
-    check::{self, PortCheck, WrittenHttpCheck},
-    part, written,
+    check::{self, Check, PortCheck, WrittenHttpCheck},
+    part::{self, PortRange},
+    written::{ConfigError, Configs, Result, written},
 };
 use crate::{
     AddressRule, AppData, Cause, Host, Identity, Network, Protocol, Reach, Refusal, Target,
@@ -23,8 +24,6 @@ pub(super) const SERVER_V1: &str = "ziti-tunneler-server.v1";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// On how many routers an SDK hosts unless the config says otherwise.
 const MAX_CONNECTIONS: usize = 3;
-/// Stands for the name of the hosting identity.
-const TEMPLATE_NAME: &str = "$tunneler_id.name";
 
 /// Where one part of the address comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +32,6 @@ enum Part<T, Allowed> {
     Fixed(T),
     /// From the dialer, within bounds.
     Forward(Allowed),
-}
-
-/// How a terminator is preferred over others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precedence {
-    /// As any other.
-    #[default]
-    Default,
-    /// Before all others.
-    Required,
-    /// Only when nothing else is left.
-    Failed,
 }
 
 /// A program that connects for us, by `CONNECT` of HTTP.
@@ -246,7 +232,7 @@ impl HostConfig {
             cost: options.cost,
             precedence: options.precedence,
             instance: if options.bind_using_edge_identity.unwrap_or_default() {
-                TEMPLATE_NAME.to_owned()
+                crate::template::NAME.to_owned()
             } else {
                 options.identity.unwrap_or_default()
             },

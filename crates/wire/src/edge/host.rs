@@ -5,39 +5,8 @@ use super::{content_type, header};
 use crate::error::WireError;
 use crate::headers::Headers;
 use crate::message::Message;
+use crate::precedence::Precedence;
 use bytes::Bytes;
-
-/// How a terminator is preferred over others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Precedence {
-    /// As any other.
-    #[default]
-    Default,
-    /// Before all others.
-    Required,
-    /// Only when nothing else is left.
-    Failed,
-}
-
-impl Precedence {
-    /// The number on the wire.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Default => 0,
-            Self::Required => 1,
-            Self::Failed => 2,
-        }
-    }
-
-    /// The value of a number; unknown ones are the default.
-    pub fn from_number(number: u8) -> Self {
-        match number {
-            1 => Self::Required,
-            2 => Self::Failed,
-            _ => Self::Default,
-        }
-    }
-}
 
 /// The first two bytes: old C SDKs send four in a bind.
 fn cost(headers: &Headers) -> Option<u16> {

@@ -28,7 +28,7 @@ use super::{
     revoke::access_lost,
 };
 use crate::seam::{
-    Grant, Host, PeerData, Precedence, Refusal, Session, TerminatorRequest, TerminatorUpdate, Use,
+    ApiSession, Grant, Host, PeerData, Refusal, TerminatorRequest, TerminatorUpdate, Use,
 };
 
 /// How often a host is asked whether it still knows its listener, until it answers.
@@ -49,7 +49,7 @@ pub(crate) struct Hosted {
     pub(super) conn_id: u32,
     pub(super) connection: Weak<SdkConnection>,
     pub(super) bind: Bind,
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<ApiSession>,
     pub(super) grant: Grant,
     /// Cancelled when it is over: fails what waits for the host.
     pub(super) over: CancellationToken,
@@ -148,7 +148,7 @@ impl SdkConnection {
         self: &Arc<Self>,
         message: &Message,
         bind: Bind,
-        session: Arc<Session>,
+        session: Arc<ApiSession>,
         grant: Grant,
         terminator: String,
         reserved: &CancellationToken,
@@ -289,8 +289,7 @@ impl SdkConnection {
     pub(super) fn update_bind(&self, message: &Message) {
         let Ok(update) = UpdateBind::from_message(message) else { return };
         let Some(hosted) = self.hosted(update.conn_id) else { return };
-        let change =
-            TerminatorUpdate { cost: update.cost, precedence: update.precedence.map(precedence) };
+        let change = TerminatorUpdate { cost: update.cost, precedence: update.precedence };
         self.binding.control.update_terminator(&hosted.terminator, change);
     }
 
@@ -348,7 +347,7 @@ impl EdgeBinding {
     }
 
     /// Where a bind belongs (docs/protocol/sdk.md 8.3).
-    fn place(&self, connection: &SdkConnection, bind: &Bind, session: &Session) -> Placement {
+    fn place(&self, connection: &SdkConnection, bind: &Bind, session: &ApiSession) -> Placement {
         let new = || Placement::New(Uuid::new_v4().to_string());
         let Some(listener) = &bind.listener_id else { return new() };
         let key = (session.identity.clone(), listener.clone());
@@ -424,7 +423,7 @@ impl Hosted {
             instance_secret: self.bind.instance_secret.clone().unwrap_or_default(),
             peer_data: key.into_iter().collect::<PeerData>(),
             cost: self.bind.cost,
-            precedence: precedence(self.bind.precedence),
+            precedence: self.bind.precedence,
         }
     }
 }
@@ -436,12 +435,4 @@ fn bound(bind: &Bind) -> Message {
         ..StateConnected::default()
     }
     .to_message()
-}
-
-fn precedence(wire: weft_wire::edge::Precedence) -> Precedence {
-    match wire {
-        weft_wire::edge::Precedence::Default => Precedence::Default,
-        weft_wire::edge::Precedence::Required => Precedence::Required,
-        weft_wire::edge::Precedence::Failed => Precedence::Failed,
-    }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use crate::seam::Session;
+use crate::seam::ApiSession;
 
 /// Open connections.
 pub(super) struct Live<T> {
@@ -38,7 +38,7 @@ impl<T> Live<T> {
     }
 
     /// A connection is of this session from now on: how many its identity has.
-    pub(super) fn is_of(&mut self, number: u64, session: &Session) -> usize {
+    pub(super) fn is_of(&mut self, number: u64, session: &ApiSession) -> usize {
         self.by_session.entry(session.id.clone()).or_default().insert(number);
         let of_identity = self.by_identity.entry(session.identity.clone()).or_default();
         of_identity.insert(number);
@@ -46,7 +46,7 @@ impl<T> Live<T> {
     }
 
     /// A connection is not of this session any more: how many its identity has.
-    pub(super) fn was_of(&mut self, number: u64, session: &Session) -> usize {
+    pub(super) fn was_of(&mut self, number: u64, session: &ApiSession) -> usize {
         take(&mut self.by_session, &session.id, number);
         take(&mut self.by_identity, &session.identity, number)
     }
@@ -97,8 +97,8 @@ fn take(of: &mut HashMap<String, HashSet<u64>>, key: &str, number: u64) -> usize
 mod tests {
     use super::*;
 
-    fn session(id: usize, identity: usize) -> Session {
-        Session {
+    fn session(id: usize, identity: usize) -> ApiSession {
+        ApiSession {
             id: format!("s{id}"),
             token: String::new(),
             identity: format!("i{identity}"),

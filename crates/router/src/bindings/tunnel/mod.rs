@@ -24,7 +24,7 @@ pub(crate) use self::takes::interception;
 use self::{carry::CircuitCarrier, hosting::Hosting};
 use crate::{
     forwarder::{Circuit, Forwarder},
-    seam::{Access, Control, Egress, PeerData, RouteFailure},
+    seam::{Access, Control, Egress, PeerData, RouteError},
 };
 
 /// Ports that could not be listened at are tried again so often.
@@ -111,7 +111,7 @@ impl TunnelBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
+    ) -> Result<PeerData, RouteError> {
         self.hosting.dial(circuit, egress, timeout).await
     }
 }

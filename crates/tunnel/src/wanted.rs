@@ -45,7 +45,7 @@ impl FromStr for Protocol {
 
 /// From where to where a client wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct Wanted {
     /// What it speaks.
     pub protocol: Protocol,
     /// The client.
