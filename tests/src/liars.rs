@@ -13,7 +13,7 @@ use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{Identity, KeyedChain, LiveIdentity};
 use weft_wire::hello::{Hello, alpn};
 use weft_wire::link::{LinkHello, SplitPart};
-use weft_wire::payload::{Flags, Payload};
+use weft_wire::payload::Payload;
 use weft_wire::{Address, Scheme};
 
 use crate::mesh::{links, network, talk};
@@ -171,15 +171,9 @@ async fn payloads_of_circuits_that_do_not_come_over_a_link_go_nowhere() {
         start(soon(open(&liar, port, &hello(&liar, &victim, "l1"))).await.unwrap());
     let before = victim.router().data().dropped_messages();
     for sequence in 0..100 {
-        let lie = Payload {
-            circuit_id: circuit.clone(),
-            sequence,
-            flags: Flags::NONE,
-            rtt: 0,
-            headers: Vec::new(),
-            data: bytes::Bytes::from_static(b"a lie"),
-        };
-        channel.send(lie.to_message()).await.unwrap();
+        let data = bytes::Bytes::from_static(b"a lie");
+        let lie = Payload { sequence, data, ..Payload::default() };
+        channel.send(lie.into_message(&circuit)).await.unwrap();
     }
     until_some(async || {
         let now = victim.router().data().dropped_messages();

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use weft_channel::{
-    Behaviour, ChannelHandle, ChannelOptions, DialOptions, Flow, Handler, Parts, UnderlayInfo,
+    Behaviour, ChannelHandle, ChannelOptions, DialOptions, Handler, Parts, Reading, UnderlayInfo,
     UnderlayWaker, dial,
 };
 use weft_client::{About, ClientApi, Credentials};
@@ -218,9 +218,9 @@ impl Behaviour for Loop {
 }
 
 impl Handler for Loop {
-    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
         self.0.lock().unwrap().unread.push_back(message);
-        Flow::Continue
+        Reading::Continue
     }
 
     fn on_turn_end(&mut self, channel: &ChannelHandle) {

@@ -13,7 +13,7 @@ use futures::{StreamExt as _, future::try_join_all, stream};
 use weft_wire::{ProtoBody as _, ctrl::Fault};
 
 use super::{
-    Options,
+    options::Options,
     world::{World, link_id, resident, service_name},
 };
 use crate::{

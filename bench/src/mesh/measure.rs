@@ -16,7 +16,8 @@ use weft_wire::{
 };
 
 use super::{
-    Options, lost,
+    lost,
+    options::Options,
     plan::{Plan, STEPS},
     world::{Took, World, link_id, resident, router_id, service_name},
 };

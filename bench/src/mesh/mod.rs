@@ -7,52 +7,16 @@
 
 mod lost;
 mod measure;
+mod options;
 mod plan;
 mod router;
 mod world;
 
 use std::io;
 
-use clap::Args;
+pub(crate) use options::Options;
 
-use crate::{options::Run, scale::Figure};
-
-/// How large the mesh is and how long to measure.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Options {
-    /// Routers of the large mesh
-    #[arg(long, default_value_t = 2_000)]
-    routers: usize,
-    /// Links of the large mesh
-    #[arg(long, default_value_t = 200_000)]
-    links: usize,
-    /// Circuits over the link that is lost
-    #[arg(long, default_value_t = 100_000)]
-    circuits: usize,
-    /// Dials at the same time
-    #[arg(long, default_value_t = 64)]
-    dialers: usize,
-    #[command(flatten)]
-    pub(crate) run: Run,
-}
-
-impl Options {
-    fn routers(&self) -> usize {
-        self.run.at_most(self.routers, 40)
-    }
-
-    fn links(&self) -> usize {
-        self.run.at_most(self.links, 400)
-    }
-
-    fn circuits(&self) -> usize {
-        self.run.at_most(self.circuits, 500)
-    }
-
-    fn seconds(&self) -> f64 {
-        self.run.seconds(0.3)
-    }
-}
+use crate::scale::Figure;
 
 /// Runs everything.
 pub(crate) async fn run(options: Options) -> io::Result<Vec<Figure>> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use weft_channel::{
-    Behaviour, ChannelHandle, Flow, Handler, Lane, Parts, UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, Handler, Lane, Parts, Reading, UnderlayInfo, UnderlayWaker,
 };
 use weft_identity::TrustBundle;
 use weft_wire::{
@@ -79,10 +79,10 @@ impl Behaviour for Answers {
 }
 
 impl Handler for Answers {
-    fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Reading {
         match message.content_type {
             content_type::ROUTE => {
-                let Ok(route) = Route::from_message(&message) else { return Flow::Continue };
+                let Ok(route) = Route::from_message(&message) else { return Reading::Continue };
                 let (circuit_id, attempt) = (route.circuit_id, route.attempt);
                 let result = RouteResult { circuit_id, attempt, result: Ok(PeerData::new()) };
                 let reply = result.to_message().in_reply_to(&message);
@@ -96,6 +96,6 @@ impl Handler for Answers {
             }
             _ => {}
         }
-        Flow::Continue
+        Reading::Continue
     }
 }

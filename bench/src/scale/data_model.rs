@@ -12,8 +12,8 @@ use weft_model::Kind;
 
 use super::{
     asks::API,
+    bed::{Bed, millis},
     client::{Client, Place},
-    figures::{Bed, millis},
     report::Figure,
 };
 

@@ -9,17 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indicatif::ProgressBar;
 use serde_json::Value;
 
 use super::{
-    Options,
     asks::{self, API, Ask, Timed},
+    bed::{Bed, millis},
     client::{Client, Place},
     data_model,
-    fill::{HALF, Network},
+    fill::HALF,
     report::{Aim, Figure},
-    server::{Home, Running},
+    server::Running,
     sessions,
 };
 
@@ -31,16 +30,6 @@ const DATA_MODEL: &str = "full data model";
 /// The aim of creates per second, with so many clients.
 const CREATES: f64 = 5000.0;
 const MANY: usize = 64;
-
-/// What a run has.
-pub(crate) struct Bed {
-    pub(crate) options: Options,
-    pub(crate) network: Network,
-    pub(crate) home: Home,
-    /// What the controller held before the network was filled.
-    pub(crate) empty: u64,
-    pub(crate) progress: ProgressBar,
-}
 
 /// Measures everything.
 pub(crate) async fn all(bed: Bed) -> io::Result<Vec<Figure>> {
@@ -78,12 +67,6 @@ pub(crate) async fn all(bed: Bed) -> io::Result<Vec<Figure>> {
     }
     bed.progress.finish_and_clear();
     Ok(figures)
-}
-
-impl Bed {
-    fn wants(&self, name: &str) -> bool {
-        self.options.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
-    }
 }
 
 fn start(bed: &Bed, running: &Running, took: Duration) -> Figure {
@@ -183,12 +166,6 @@ async fn latency(
         aim: timed.aim,
         note: total.map(|total| format!("{total} match")).unwrap_or_default(),
     })
-}
-
-/// A percentile of sorted times, in milliseconds.
-pub(crate) fn millis(times: &[Duration], percent: usize) -> f64 {
-    let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
-    times.get(place).copied().unwrap_or_default().as_secs_f64() * 1e3
 }
 
 /// Identities made per second, each acknowledged once it is on the disk.

@@ -18,7 +18,7 @@ use weft_model::{
 };
 use weft_store::{Embedded, Store};
 
-use super::Options;
+use super::options::Options;
 
 /// Places, teams and applications that attributes name.
 const SITES: u32 = 50;

@@ -10,61 +10,27 @@
 //! ```
 
 mod asks;
+mod bed;
 mod client;
 mod data_model;
 mod figures;
 mod fill;
+mod options;
 mod peer;
 mod report;
 mod server;
 mod sessions;
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{io, time::Duration};
 
-use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub(crate) use figures::millis;
+pub(crate) use bed::millis;
 pub(crate) use fill::Dice;
+pub(crate) use options::Options;
 pub(crate) use report::{Aim, Figure, table};
 
-use crate::options::Run;
-
-use self::{figures::Bed, fill::Network, server::Home};
-
-/// How large the network is and how long to measure.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Options {
-    /// Identities, each with a certificate, three attributes and what its SDK told
-    #[arg(long, default_value_t = 100_000)]
-    identities: u32,
-    /// Services, each with two configs
-    #[arg(long, default_value_t = 5_000)]
-    services: u32,
-    /// Policies of all three kinds
-    #[arg(long, default_value_t = 2_000)]
-    policies: u32,
-    /// Edge routers
-    #[arg(long, default_value_t = 200)]
-    routers: u32,
-    /// Requests behind each percentile
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
-    requests: u32,
-    /// Only figures whose name contains this
-    #[arg(long)]
-    only: Option<String>,
-    /// Keep the network here; one that is there already is not filled again
-    #[arg(long, value_name = "DIR")]
-    home: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) run: Run,
-}
-
-impl Options {
-    fn seconds(&self) -> f64 {
-        self.run.seconds(0.5)
-    }
-}
+use self::{bed::Bed, fill::Network, server::Home};
 
 /// Runs everything.
 pub(crate) async fn run(options: Options) -> io::Result<Vec<Figure>> {

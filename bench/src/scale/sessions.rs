@@ -24,8 +24,8 @@ use weft_wire::{
 
 use super::{
     asks::API,
+    bed::{Bed, millis},
     client::{Client, Place},
-    figures::{Bed, millis},
     fill::{Network, commit},
     peer::{Peer, Pki},
     report::{Aim, Figure},

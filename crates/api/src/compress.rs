@@ -4,23 +4,23 @@
 //! cores. While all of these are busy an answer goes out uncompressed: a flood then costs
 //! bandwidth, and does not delay other clients.
 
-use std::io::{self, Cursor, Read, Write};
+use std::io::{Cursor, Read};
 use std::num::NonZero;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
 use http_body_util::{BodyExt as _, Collected, Full};
 use hyper::Response;
 use hyper::body::Body as _;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use weft_contract::operation::SPEC_BODY;
 use weft_contract::{Operation, Response as Gives};
 
 use crate::answer::Answer;
+use crate::encoder::{CHUNK, Encoder, Stream};
 use crate::encodings::{Encoding, Encodings};
 use crate::kept::{Held, Kept, Key, Room};
 
@@ -34,8 +34,6 @@ const AT_ONCE: usize = 32 * 1024;
 const KEPT: u64 = 32 * 1024 * 1024;
 /// Streams that are compressed while they are sent; each takes some 300 KiB.
 const STREAMS: usize = 16;
-/// Bytes read at once.
-pub(crate) const CHUNK: usize = 64 * 1024;
 
 /// Whether compressing makes bodies of this media type smaller: images, fonts and archives are
 /// compressed already.
@@ -171,8 +169,7 @@ impl Compressor {
     /// Compresses a stream while it is sent; none if too many are already.
     pub(crate) fn stream<R: Read>(&self, source: R, encoding: Encoding) -> Option<Stream<R>> {
         let slot = Arc::clone(&self.streams).try_acquire_owned().ok()?;
-        let encoder = Encoder::new(encoding, Compression::fast());
-        Some(Stream { source, encoder: Some(encoder), _slot: slot })
+        Some(Stream::new(source, encoding, slot))
     }
 }
 
@@ -201,73 +198,6 @@ fn squeezed(mut source: impl Read, encoding: Encoding, mut room: Room) -> Option
     let mut out = encoder.finish().ok()?;
     out.shrink_to_fit();
     room.fill(out)
-}
-
-/// A stream and its compressed form, piece by piece.
-#[derive(Debug)]
-pub(crate) struct Stream<R> {
-    source: R,
-    /// None at the end.
-    encoder: Option<Encoder>,
-    _slot: OwnedSemaphorePermit,
-}
-
-impl<R: Read> Stream<R> {
-    /// The next piece; none at the end.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Bytes>> {
-        let Some(mut encoder) = self.encoder.take() else { return Ok(None) };
-        let mut chunk = vec![0; CHUNK];
-        loop {
-            let count = self.source.read(&mut chunk)?;
-            if count == 0 {
-                return encoder.finish().map(|out| Some(Bytes::from(out)));
-            }
-            encoder.write_all(&chunk[..count])?;
-            if encoder.out().len() >= CHUNK {
-                let piece = std::mem::take(encoder.out());
-                self.encoder = Some(encoder);
-                return Ok(Some(Bytes::from(piece)));
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Encoder {
-    Gzip(GzEncoder<Vec<u8>>),
-    Deflate(ZlibEncoder<Vec<u8>>),
-}
-
-impl Encoder {
-    /// Brotli is not made here ([`MADE`]).
-    fn new(encoding: Encoding, level: Compression) -> Self {
-        match encoding {
-            Encoding::Gzip | Encoding::Brotli => Self::Gzip(GzEncoder::new(Vec::new(), level)),
-            Encoding::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), level)),
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Gzip(encoder) => encoder.write_all(bytes),
-            Self::Deflate(encoder) => encoder.write_all(bytes),
-        }
-    }
-
-    /// What has come out so far.
-    fn out(&mut self) -> &mut Vec<u8> {
-        match self {
-            Self::Gzip(encoder) => encoder.get_mut(),
-            Self::Deflate(encoder) => encoder.get_mut(),
-        }
-    }
-
-    fn finish(self) -> io::Result<Vec<u8>> {
-        match self {
-            Self::Gzip(encoder) => encoder.finish(),
-            Self::Deflate(encoder) => encoder.finish(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::body::Held;
 use crate::compress::Manner;
 use crate::encodings::Encodings;
 use crate::routes::Found;
-use crate::server::Site;
+use crate::site::Site;
 use crate::{accept, body, cors, description, health, paths};
 use weft_web::Place;
 use weft_web::{Peer, Terms};

@@ -24,6 +24,7 @@ mod body;
 mod compress;
 mod cors;
 mod description;
+mod encoder;
 mod encodings;
 mod exchange;
 mod files;
@@ -34,6 +35,8 @@ mod metrics;
 mod paths;
 mod routes;
 mod server;
+mod site;
+mod texts;
 mod urls;
 
 pub use limits::Limits;

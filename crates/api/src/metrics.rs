@@ -11,16 +11,15 @@ use http_body_util::Either;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use tokio::sync::Mutex;
 use weft_contract::{Api, ErrorCode, paths as apis};
 use weft_web::Peer;
 
 use crate::answer::{self, Outgoing};
-use crate::compress::{Compressor, WORTH_IT};
+use crate::compress::WORTH_IT;
 use crate::encodings::{Encoding, Encodings};
 use crate::files::FileBody;
 use crate::paths;
-use crate::server::{MetricsDoor, Site};
+use crate::site::{MetricsDoor, Site};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -64,45 +63,5 @@ impl Site {
         headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
         headers.extend(encoding.map(|encoding| (CONTENT_ENCODING, encoding)));
         answer
-    }
-}
-
-/// A text and its compressed form, if that is smaller.
-type Known = Option<(Bytes, Option<Bytes>)>;
-
-/// The compressed forms of the texts that were asked for last, without and with times.
-#[derive(Debug, Default)]
-pub(crate) struct Texts([Mutex<Known>; 2]);
-
-impl Texts {
-    /// The compressed form of a text; who asks while it is made waits, and gets the same.
-    async fn of(&self, with_times: bool, text: &Bytes, compressor: &Compressor) -> Option<Bytes> {
-        let mut last = self.0[usize::from(with_times)].lock().await;
-        let is_it = |known: &Bytes| known.as_ptr() == text.as_ptr() && known.len() == text.len();
-        if let Some((_, made)) = last.as_ref().filter(|(known, _)| is_it(known)) {
-            return made.clone();
-        }
-        let made = compressor.once(text, Encoding::Gzip).await;
-        *last = Some((text.clone(), made.clone()));
-        made
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_text_is_compressed_once_for_all_who_ask() {
-        let (texts, compressor) = (Texts::default(), Compressor::new());
-        let text = Bytes::from("metric 1\n".repeat(1000));
-        let first = texts.of(false, &text, &compressor).await.unwrap();
-        let again = texts.of(false, &text.clone(), &compressor).await.unwrap();
-        assert_eq!(first.as_ptr(), again.as_ptr());
-        assert!(first.len() < text.len());
-        // The next text is another, and so is the one with times.
-        let next = Bytes::from("metric 2\n".repeat(1000));
-        assert_ne!(texts.of(false, &next, &compressor).await.unwrap(), first);
-        assert_ne!(texts.of(true, &text, &compressor).await.unwrap().as_ptr(), first.as_ptr());
     }
 }

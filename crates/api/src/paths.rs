@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
 use weft_controller::Query;
 
 /// Query parameters that are looked at; more are ignored.
@@ -25,24 +26,7 @@ pub(crate) fn normal(path: &str) -> Cow<'_, str> {
 
 /// A path segment without its escapes; none if it is not UTF-8 then.
 pub(crate) fn unescape(segment: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escaped = match (first, after) {
-            (b'%', [high, low, behind @ ..]) => {
-                hex(*high).zip(hex(*low)).map(|(high, low)| (high << 4 | low, behind))
-            }
-            _ => None,
-        };
-        let (byte, behind) = escaped.unwrap_or((*first, after));
-        bytes.push(byte);
-        rest = behind;
-    }
-    String::from_utf8(bytes).ok()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+    percent_decode_str(segment).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// The parameters of a query, in their order.

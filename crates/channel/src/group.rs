@@ -1,6 +1,7 @@
 //! Rules for channels of several connections (docs/protocol/channel.md 7.3).
 
 use std::time::Duration;
+use subtle::ConstantTimeEq;
 use weft_wire::hello::underlay;
 
 /// The number of connections of one type in a channel.
@@ -123,22 +124,7 @@ impl GroupPolicy {
         Self { types, min_total: 1, max_total: 32, redial: None }
     }
 
-    /// The group of an SDK's channel, for the SDK.
-    pub fn edge_dialer(default: usize, control: usize) -> Self {
-        let types = vec![
-            TypePolicy::new(underlay::EDGE_DEFAULT, default.max(1), 1),
-            TypePolicy::new(underlay::EDGE_CONTROL, control, 0),
-        ];
-        let redial = RedialPolicy {
-            start_delay: Duration::ZERO,
-            min_interval: Duration::from_millis(250),
-            ..RedialPolicy::LINK
-        };
-        Self { types, min_total: 1, max_total: 32, redial: Some(redial) }
-    }
-
-    /// The reason for closing a channel whose connections have the types `live`; `None` if it may
-    /// go on.
+    /// What is missing, if the channel must close: `live` are the types of its connections.
     pub(crate) fn violated(&self, live: &[&str]) -> Option<String> {
         if live.len() < self.min_total {
             return Some(format!("{} of at least {}", live.len(), self.min_total));
@@ -164,11 +150,7 @@ impl GroupPolicy {
 
 /// Compares secrets in constant time. An empty secret never matches.
 pub(crate) fn secrets_match(ours: &[u8], theirs: &[u8]) -> bool {
-    if ours.is_empty() || ours.len() != theirs.len() {
-        return false;
-    }
-    let difference = ours.iter().zip(theirs).fold(0, |seen, (a, b)| seen | (a ^ b));
-    std::hint::black_box(difference) == 0
+    !ours.is_empty() && bool::from(ours.ct_eq(theirs))
 }
 
 #[cfg(test)]

@@ -108,12 +108,7 @@ impl ChannelHandle {
         }
     }
 
-    /// Sends `reply` as the reply to `request` on the default lane.
-    pub async fn reply_to(&self, request: &Message, reply: Message) -> Result<(), SendError> {
-        self.send(reply.in_reply_to(request)).await
-    }
-
-    /// The peer was accepted: from now on it may send as much as the options allow. To be called
+    /// The peer was found to be good: from now on it may send what the options allow. To be called
     /// before the peer is told anything that makes it send more.
     pub fn judged(&self) {
         self.0.judged();
@@ -170,24 +165,20 @@ impl ChannelHandle {
         self.0.subscribe_changes()
     }
 
-    /// Changes when the channel gets a connection after it had lost all of them.
-    pub fn generations(&self) -> watch::Receiver<u32> {
-        self.0.subscribe_generations()
-    }
-
-    /// The peer's answers to heartbeats.
+    /// How the peer answers heartbeats.
     pub fn liveness(&self) -> Liveness {
         self.0.heartbeat.liveness(now_ns())
+    }
+
+    /// Id of the group, if the channel may have several connections.
+    #[cfg(test)]
+    pub(crate) fn group_id(&self) -> Option<String> {
+        self.0.group.as_ref().map(|group| group.state.lock().id.clone())
     }
 
     /// True if both are the same channel.
     pub fn same_channel(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-
-    /// The id of the group, if the channel may have several connections.
-    pub fn group_id(&self) -> Option<String> {
-        self.0.group.as_ref().map(|group| group.state.lock().id.clone())
     }
 }
 

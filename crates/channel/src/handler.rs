@@ -11,8 +11,8 @@ use weft_wire::Message;
 
 /// Whether a connection goes on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
-    /// The connection reads the next message.
+pub enum Reading {
+    /// Give me the next message.
     Continue,
     /// The connection reads nothing until [`UnderlayWaker::resume`] is called. It stays open and
     /// goes on writing.
@@ -25,18 +25,18 @@ pub enum Flow {
 ///
 /// Replies to waiting requests, heartbeats and latency probes are not passed to a handler.
 pub trait Handler: Send {
-    /// Called for each message.
-    fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Flow;
+    /// A message has arrived.
+    fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Reading;
 
     /// Called when the readable bytes, or a turn's share of them, have been read.
     fn on_turn_end(&mut self, channel: &ChannelHandle) {
         let _ = channel;
     }
 
-    /// Called when the connection was resumed after [`Flow::Pause`].
-    fn on_resume(&mut self, channel: &ChannelHandle) -> Flow {
+    /// The connection was resumed after [`Reading::Pause`].
+    fn on_resume(&mut self, channel: &ChannelHandle) -> Reading {
         let _ = channel;
-        Flow::Continue
+        Reading::Continue
     }
 
     /// Called when the peer answered a heartbeat.

@@ -1,8 +1,8 @@
-//! Receiving messages by an async call, for users without a handler of their own.
+//! Receiving messages with an async call, for tests and measurements (feature `inbox`).
 
 use crate::error::CloseReason;
 use crate::handle::ChannelHandle;
-use crate::handler::{Behaviour, Flow, Handler, Parts};
+use crate::handler::{Behaviour, Handler, Parts, Reading};
 use crate::peer::UnderlayInfo;
 use crate::wake::UnderlayWaker;
 use parking_lot::Mutex;
@@ -141,20 +141,20 @@ struct ShelfHandler {
 }
 
 impl Handler for ShelfHandler {
-    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
         match self.shelf.push(message, &self.waker) {
-            Ok(()) => Flow::Continue,
+            Ok(()) => Reading::Continue,
             Err(message) => {
                 self.held = Some(message);
-                Flow::Pause
+                Reading::Pause
             }
         }
     }
 
-    fn on_resume(&mut self, channel: &ChannelHandle) -> Flow {
+    fn on_resume(&mut self, channel: &ChannelHandle) -> Reading {
         match self.held.take() {
             Some(message) => self.on_message(message, channel),
-            None => Flow::Continue,
+            None => Reading::Continue,
         }
     }
 }

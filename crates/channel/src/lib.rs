@@ -10,10 +10,9 @@
 //!            socket <- TLS <- Batch <- control lanes first, then the Outbox of the user
 //! ```
 //!
-//! The writer *pulls*: the only buffer between a message and the socket is the present batch, so that
-//! an [`Outbox`] that schedules fairly needs no more than that. Most users need no outbox: they send
-//! through a [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive through an
-//! [`Inbox`].
+//! The writer *pulls*: nothing stands between a message and the socket but the batch at hand, so
+//! whoever schedules fairly does so in its [`Outbox`]. Ordinary users need none: they send through
+//! [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive in their [`Handler`].
 //!
 //! Everything that a peer can cause is limited before it costs anything: pending handshakes in all and
 //! per source, time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS
@@ -50,6 +49,7 @@ mod handle;
 mod handler;
 mod handshake;
 mod heartbeat;
+#[cfg(any(test, feature = "inbox"))]
 mod inbox;
 mod lane_outbox;
 mod lanes;
@@ -80,8 +80,10 @@ pub use established::Established;
 pub use frame_memory::FrameMemory;
 pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
 pub use handle::ChannelHandle;
-pub use handler::{Behaviour, Flow, Handler, Parts};
+pub use handler::{Behaviour, Handler, Parts, Reading};
 pub use heartbeat::{HeartbeatOptions, Liveness};
+
+#[cfg(any(test, feature = "inbox"))]
 pub use inbox::{Inbox, InboxLimits, inbox};
 pub use lanes::Lane;
 pub use listener::{

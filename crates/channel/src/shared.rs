@@ -68,7 +68,6 @@ pub(crate) struct Shared {
     is_closed: AtomicBool,
     closed: watch::Sender<Option<CloseReason>>,
     changes: watch::Sender<u32>,
-    generation: watch::Sender<u32>,
 }
 
 #[derive(Default)]
@@ -115,7 +114,6 @@ impl Shared {
             is_closed: AtomicBool::new(false),
             closed: watch::Sender::new(None),
             changes: watch::Sender::new(0),
-            generation: watch::Sender::new(0),
             options,
         }
     }
@@ -314,14 +312,9 @@ impl Shared {
         self.changes.subscribe()
     }
 
-    pub(crate) fn subscribe_generations(&self) -> watch::Receiver<u32> {
-        self.generation.subscribe()
-    }
-
-    /// The channel has a connection again after it had none.
+    /// The channel got a connection again after it had none.
     pub(crate) fn reestablished(&self) {
         self.heartbeat.restart(now_ns());
-        self.generation.send_modify(|generation| *generation += 1);
     }
 
     /// Queues a message when there is room, and wakes the connection that writes it.

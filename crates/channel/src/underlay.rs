@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::frame_memory::Partial;
 use crate::handle::ChannelHandle;
-use crate::handler::{Flow, Handler, Parts};
+use crate::handler::{Handler, Parts, Reading};
 use crate::heartbeat::now_ns;
 use crate::lane_outbox::LaneOutbox;
 use crate::lanes::{Lane, Part};
@@ -139,7 +139,7 @@ impl Underlay {
             self.check_time(now)?;
             self.partial.as_ref().map_or(Ok(()), Partial::check)?;
             if self.waker.take_resume() && self.paused {
-                self.paused = self.handler.on_resume(&self.channel) == Flow::Pause;
+                self.paused = self.handler.on_resume(&self.channel) == Reading::Pause;
             }
             let mut more = false;
             if !self.paused {
@@ -181,7 +181,7 @@ impl Underlay {
                     self.partial.iter_mut().for_each(Partial::whole);
                 }
                 if let Some(message) = message
-                    && self.dispatch(message) == Flow::Pause
+                    && self.dispatch(message) == Reading::Pause
                 {
                     self.paused = true;
                     return Ok(Turn::Empty);
@@ -212,7 +212,7 @@ impl Underlay {
         }
     }
 
-    fn dispatch(&mut self, mut message: Message) -> Flow {
+    fn dispatch(&mut self, mut message: Message) -> Reading {
         let mut reply_for = None;
         let shared = self.channel.shared();
         if let Some(tap) = shared.tap.get() {
@@ -243,18 +243,18 @@ impl Underlay {
             match waiter.send(Ok(message)) {
                 // The waiting task has just given up.
                 Err(Ok(unread)) => message = unread,
-                Ok(()) | Err(Err(_)) => return Flow::Continue,
+                Ok(()) | Err(Err(_)) => return Reading::Continue,
             }
         }
         match message.content_type {
             content_type::HEARTBEAT
             | content_type::RAW
             | content_type::LATENCY_RESPONSE
-            | content_type::RECONNECT_PING => Flow::Continue,
+            | content_type::RECONNECT_PING => Reading::Continue,
             content_type::LATENCY => {
                 let answer = || Outcome::success("").to_message().in_reply_to(&message);
                 self.probe_answer.get_or_insert_with(answer);
-                Flow::Continue
+                Reading::Continue
             }
             _ => self.handler.on_message(message, &self.channel),
         }

@@ -12,7 +12,7 @@ use weft_channel::{Outbox as _, UnderlayWaker};
 use weft_limits::Budget;
 use weft_wire::{
     Message,
-    payload::{Ack, Flags, Payload, View, content_type::PAYLOAD},
+    payload::{Ack, Payload, View, content_type::PAYLOAD},
 };
 use weft_xgress::{Class, Source, Tally};
 
@@ -45,14 +45,12 @@ impl HopFlow for Listed {
 }
 
 fn payload(sequence: i32) -> Message {
-    let (circuit_id, data) = ("c".to_owned(), Bytes::from(vec![7; 100]));
-    let (flags, rtt, headers) = (Flags::NONE, 0, Vec::new());
-    Payload { circuit_id, sequence, flags, rtt, headers, data }.to_message()
+    let data = Bytes::from(vec![7; 100]);
+    Payload { sequence, data, ..Payload::default() }.into_message("c")
 }
 
 fn ack() -> Message {
-    let (circuit_id, flags, sequences) = ("c".to_owned(), Flags::NONE, vec![1]);
-    Ack { circuit_id, flags, recv_buffer_size: 0, rtt: 0, sequences }.to_message()
+    Ack { sequences: vec![1], ..Ack::default() }.into_message("c")
 }
 
 fn give(hop: &Arc<Hop<Listed>>, sequence: i32) {

@@ -92,11 +92,6 @@ impl Caller {
         Ok(self.send(api, operation, ids, query, body).await?.accept()?.body)
     }
 
-    /// Runs an operation without a body and returns the body of the answer unread.
-    pub(crate) async fn raw(&self, operation: &Operation, ids: &[&str]) -> Result<Vec<u8>> {
-        self.raw_in(self.api, operation, ids, &[], None).await
-    }
-
     /// One page of a list.
     pub(crate) async fn page<T: DeserializeOwned>(
         &self,

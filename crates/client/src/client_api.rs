@@ -5,23 +5,21 @@ use std::sync::{Mutex, PoisonError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weft_contract::json::{Password, Username};
-use weft_contract::resource::edge_router::{EdgeRouterCommon, OwnEdgeRouterDetail};
+use weft_contract::resource::edge_router::OwnEdgeRouterDetail;
 use weft_contract::resource::identity::{EnvInfo, IdentityDetail, SdkInfo};
 use weft_contract::resource::server::Version;
-use weft_contract::resource::service::{ALL_CONFIG_TYPES, ServiceDetail, ServiceEdgeRouters};
+use weft_contract::resource::service::{ALL_CONFIG_TYPES, ServiceDetail};
 use weft_contract::resource::service_session::{SessionBody, SessionDetail};
 use weft_contract::resource::session::{
-    ApiSessionDetail, AuthenticateBody, ServiceUpdates, SessionCertificateBody,
-    SessionCertificateCreated, method,
+    ApiSessionDetail, AuthenticateBody, ServiceUpdates, method,
 };
 use weft_contract::{Api, Empty, Timestamp};
-use weft_identity::{IdentityFile, LiveIdentity, TrustBundle};
+use weft_identity::{IdentityFile, LiveIdentity};
 
 use crate::address::Address;
 use crate::call::{Caller, Query, row, to_value};
 use crate::error::{Error, Result};
 use crate::http::Tls;
-use crate::trust::read_bundle;
 
 const API: Api = Api::Client;
 
@@ -153,15 +151,6 @@ impl ClientApi {
         self.caller.call(row(API, "listVersion")?, &[], &[], None).await
     }
 
-    /// CA bundle of the network; needs no login.
-    ///
-    /// # Errors
-    /// As [`ClientApi::call`], or when the bundle holds no certificate.
-    pub async fn ca_certificates(&self) -> Result<TrustBundle> {
-        let body = self.caller.raw(row(API, "listWellKnownCas")?, &[]).await?;
-        read_bundle(&body)
-    }
-
     /// The API session of this client. The request keeps the session alive.
     ///
     /// # Errors
@@ -215,16 +204,6 @@ impl ClientApi {
         Ok(updates.last_change_at)
     }
 
-    /// The routers over which the caller may use a service.
-    ///
-    /// # Errors
-    /// As [`ClientApi::call`].
-    pub async fn service_edge_routers(&self, service: &str) -> Result<Vec<EdgeRouterCommon>> {
-        let routers: ServiceEdgeRouters =
-            self.call("listServiceEdgeRouters", &[service], &[], None).await?;
-        Ok(routers.edge_routers)
-    }
-
     /// Makes a service session: the permission to dial or host a service.
     ///
     /// # Errors
@@ -248,24 +227,6 @@ impl ClientApi {
     /// As [`ClientApi::call`].
     pub async fn session(&self, id: &str) -> Result<SessionDetail> {
         self.call("detailSession", &[id], &[], None).await
-    }
-
-    /// Deletes a service session.
-    ///
-    /// # Errors
-    /// As [`ClientApi::call`].
-    pub async fn delete_session(&self, id: &str) -> Result<()> {
-        let _: Value = self.call("deleteSession", &[id], &[], None).await?;
-        Ok(())
-    }
-
-    /// Asks for a certificate of the current session, which routers accept. `csr` is PEM.
-    ///
-    /// # Errors
-    /// As [`ClientApi::call`].
-    pub async fn create_session_certificate(&self, csr: &str) -> Result<SessionCertificateCreated> {
-        let body = to_value(&SessionCertificateBody { csr: Some(csr.to_owned()) })?;
-        self.call("createCurrentApiSessionCertificate", &[], &[], Some(&body)).await
     }
 
     /// Runs an operation of the client API, by its id. If the session has ended, the client logs in

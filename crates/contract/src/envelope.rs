@@ -14,8 +14,6 @@ pub const DEFAULT_LIMIT: i64 = 10;
 pub const MAX_LIMIT: i64 = 500;
 /// The largest offset.
 pub const MAX_OFFSET: i64 = 100_000;
-/// What `meta.pagination.limit` says when no limit was asked for (`limit none`, `limit=-1`).
-pub const NO_LIMIT: i64 = i64::MAX;
 
 /// An answer that succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

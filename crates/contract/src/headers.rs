@@ -28,8 +28,6 @@ pub const RETRY_AFTER: &str = "retry-after";
 pub const EXPLAINED: &str = "weft-explain";
 /// The query parameter that asks for it.
 pub const EXPLAIN: &str = "explain";
-/// Answer: how the body of the CA certificates is written.
-pub const TRANSFER_ENCODING: &str = "content-transfer-encoding";
 
 /// Media type of nearly everything; exactly this, without a charset (docs/protocol/auth.md 1.2).
 pub const JSON: &str = "application/json";

@@ -11,7 +11,8 @@
 //! - [`schema`]: how an answer is described; [`shape`]: what members of both hold;
 //! - [`openapi`]: the descriptions of the APIs, made of all that;
 //! - [`entity`], [`envelope`], [`error`]: what every answer has in common;
-//! - [`permission`], [`headers`]: names.
+//! - [`permission`], [`headers`]: names;
+//! - [`yaml`]: values as YAML text.
 //!
 //! A new resource is a new file in [`resource`] and a line in its tables.
 //!
@@ -42,6 +43,7 @@ pub mod resource;
 pub mod schema;
 pub mod shape;
 pub mod timestamp;
+pub mod yaml;
 
 pub use body::{Body, BodyError};
 pub use entity::{Base, EntityRef, Link, Links, NamedRole};

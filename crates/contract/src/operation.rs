@@ -1,5 +1,7 @@
 //! One operation of an API as a row of a table, for routing, the gate, clients and descriptions.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use crate::body::{Body, Field};
 use crate::headers;
 use crate::permission::{Action, Subject};
@@ -369,15 +371,9 @@ const fn is_place(segment: &str) -> bool {
 /// Escapes everything but what RFC 3986 calls unreserved.
 #[must_use]
 pub fn escape(segment: &str) -> String {
-    let mut escaped = String::with_capacity(segment.len());
-    for byte in segment.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
+    const ESCAPED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(segment, ESCAPED).to_string()
 }
 
 #[cfg(test)]

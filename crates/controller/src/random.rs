@@ -49,9 +49,6 @@ impl Random for SeededRandom {
     }
 }
 
-/// Digits of the time-ordered ids.
-const BASE36: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-
 /// Makes ids and tokens.
 #[derive(Clone)]
 pub struct Ids {
@@ -111,23 +108,8 @@ impl Ids {
             };
             *last
         };
-        let mut id = String::with_capacity(25);
-        id.push('c');
-        push_base36(&mut id, millis, 8);
-        push_base36(&mut id, u64::from(counter), 4);
-        push_base36(&mut id, u64::from_le_bytes(self.bytes()), 12);
-        Id::new(&id)
+        Id::ordered(millis, counter, u64::from_le_bytes(self.bytes()))
     }
-}
-
-/// Appends the lowest `digits` base 36 digits of `value`.
-fn push_base36(text: &mut String, mut value: u64, digits: usize) {
-    let mut buffer = [b'0'; 12];
-    for slot in buffer[..digits].iter_mut().rev() {
-        *slot = BASE36[(value % 36) as usize];
-        value /= 36;
-    }
-    text.extend(buffer[..digits].iter().map(|byte| char::from(*byte)));
 }
 
 #[cfg(test)]

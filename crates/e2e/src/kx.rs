@@ -70,7 +70,7 @@ impl fmt::Debug for SessionKey {
 
 /// The two keys of a connection, as one side names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
+pub struct ConnectionKeys {
     /// Opens what the peer sends.
     pub rx: SessionKey,
     /// Seals what this side sends.
@@ -92,8 +92,9 @@ impl KeyPair {
         Self::from_secret(secret)
     }
 
-    /// The pair that belongs to a seed, as libsodium derives it. For reproducible tests.
-    pub fn from_seed(seed: &[u8; 32]) -> Result<Self, Error> {
+    /// The pair that belongs to a seed, as libsodium derives it.
+    #[cfg(test)]
+    fn from_seed(seed: &[u8; 32]) -> Result<Self, Error> {
         let (_, secret) = crypto_kx::crypto_kx_seed_keypair(seed).map_err(|_| Error::Cipher)?;
         Ok(Self::from_secret(Zeroizing::new(secret)))
     }
@@ -105,7 +106,7 @@ impl KeyPair {
     }
 
     /// The keys of a connection that this side dialed.
-    pub fn client_session(&self, host: &PublicKey) -> Result<Session, Error> {
+    pub fn client_session(&self, host: &PublicKey) -> Result<ConnectionKeys, Error> {
         let (mut rx, mut tx) = (SessionKey([0; 32]), SessionKey([0; 32]));
         crypto_kx::crypto_kx_client_session_keys(
             &mut rx.0,
@@ -115,11 +116,11 @@ impl KeyPair {
             &host.0,
         )
         .map_err(|_| Error::WeakKey)?;
-        Ok(Session { rx, tx })
+        Ok(ConnectionKeys { rx, tx })
     }
 
     /// The keys of a connection that the peer dialed.
-    pub fn server_session(&self, dialer: &PublicKey) -> Result<Session, Error> {
+    pub fn server_session(&self, dialer: &PublicKey) -> Result<ConnectionKeys, Error> {
         let (mut rx, mut tx) = (SessionKey([0; 32]), SessionKey([0; 32]));
         crypto_kx::crypto_kx_server_session_keys(
             &mut rx.0,
@@ -129,7 +130,7 @@ impl KeyPair {
             &dialer.0,
         )
         .map_err(|_| Error::WeakKey)?;
-        Ok(Session { rx, tx })
+        Ok(ConnectionKeys { rx, tx })
     }
 
     fn from_secret(secret: Zeroizing<[u8; 32]>) -> Self {

@@ -40,14 +40,11 @@ pub mod ending;
 mod kx;
 mod stream;
 
-pub use kx::{KeyPair, PublicKey, Session, SessionKey};
+pub use kx::{ConnectionKeys, KeyPair, PublicKey, SessionKey};
 pub use stream::{Header, Opened, Opener, Sealer, Tag};
 
 /// Bytes that sealing adds to a message: the tag and the authenticator.
 pub const OVERHEAD: usize = 17;
-
-/// Message lengths that are a multiple of this take the fast path; senders cut their data so.
-pub const FAST_MULTIPLE: usize = 16;
 
 /// Longest message that is sealed or opened, in bytes. It is far above any payload, and so short
 /// that block counters never wrap.

@@ -92,7 +92,7 @@ pub struct Opened {
 pub struct Sealer(State);
 
 impl Sealer {
-    /// A stream under the sending key of a [`Session`](crate::Session), and the header that must
+    /// A stream under the sending key of a [`ConnectionKeys`](crate::ConnectionKeys), and the header that must
     /// reach the peer before any message.
     pub fn new(key: &SessionKey, rng: &mut impl CryptoRng) -> (Self, Header) {
         let mut header = Header([0; Header::LEN]);
@@ -123,7 +123,7 @@ impl Sealer {
 pub struct Opener(State);
 
 impl Opener {
-    /// A stream under the receiving key of a [`Session`](crate::Session), once the peer's header
+    /// A stream under the receiving key of a [`ConnectionKeys`](crate::ConnectionKeys), once the peer's header
     /// is there.
     #[must_use]
     pub fn new(key: &SessionKey, header: &Header) -> Self {

@@ -27,10 +27,6 @@ use crate::{
 /// Time by which a certificate's validity begins before it is issued, for clocks that are behind
 /// (docs/protocol/auth.md 2.4).
 pub const BACKDATE: Duration = Duration::from_secs(60);
-/// Validity of the certificate of an API session made through the client API.
-pub const SESSION_CERTIFICATE_LIFE: Duration = Duration::from_secs(12 * 3600);
-/// Validity of the certificate of an API session made in an OIDC login.
-pub const OIDC_SESSION_CERTIFICATE_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Validity of authorities made by weft.
 pub const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 24 * 3600);
 

@@ -78,7 +78,6 @@ struct Inner {
     ca: bool,
     path_len: Option<u32>,
     server_auth: bool,
-    client_auth: bool,
     subject_key_id: Option<Vec<u8>>,
     public: Result<PublicKey, String>,
 }
@@ -206,12 +205,6 @@ impl Certificate {
         self.inner.server_auth
     }
 
-    /// True if the extended key usage names client authentication or any usage.
-    #[must_use]
-    pub fn has_client_auth(&self) -> bool {
-        self.inner.client_auth
-    }
-
     /// The subject key identifier.
     #[must_use]
     pub fn subject_key_id(&self) -> Option<&[u8]> {
@@ -320,9 +313,7 @@ fn parse(der: &[u8]) -> Result<Inner, String> {
         None => Vec::new(),
     };
     let usage = cert.extended_key_usage().map_err(|error| error.to_string())?;
-    let (server_auth, client_auth) = usage.map_or((false, false), |usage| {
-        (usage.value.any || usage.value.server_auth, usage.value.any || usage.value.client_auth)
-    });
+    let server_auth = usage.is_some_and(|usage| usage.value.any || usage.value.server_auth);
     let constraints = cert.basic_constraints().map_err(|error| error.to_string())?;
     let subject_key_id = cert.iter_extensions().find_map(|ext| match ext.parsed_extension() {
         x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
@@ -343,7 +334,6 @@ fn parse(der: &[u8]) -> Result<Inner, String> {
         ca: constraints.as_ref().is_some_and(|constraints| constraints.value.ca),
         path_len: constraints.and_then(|constraints| constraints.value.path_len_constraint),
         server_auth,
-        client_auth,
         subject_key_id,
         public: PublicKey::from_spki(cert.public_key().raw).map_err(|error| error.to_string()),
     })

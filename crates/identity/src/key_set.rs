@@ -12,7 +12,7 @@ use x509_parser::{prelude::FromDer as _, x509::SubjectPublicKeyInfo};
 use crate::{
     certificate::Certificate,
     error::{Error, Result},
-    public::{KeyAlgorithm, PublicKey},
+    public::{KeyAlgorithm, PublicKey, strip_zeros},
     token::{self, Expect, TokenError, algorithm_name},
 };
 
@@ -179,8 +179,8 @@ impl Jwk {
                     return Err(Error::PublicKey("malformed RSA key".into()));
                 };
                 jwk.kty = "RSA".into();
-                jwk.n = text(without_zeros(rsa.modulus));
-                jwk.e = text(without_zeros(rsa.exponent));
+                jwk.n = text(strip_zeros(rsa.modulus));
+                jwk.e = text(strip_zeros(rsa.exponent));
             }
             KeyAlgorithm::Ed25519 => {
                 jwk.kty = "OKP".into();
@@ -230,9 +230,4 @@ impl Jwk {
             _ => Err(wrong("kind of key")),
         }
     }
-}
-
-fn without_zeros(bytes: &[u8]) -> &[u8] {
-    let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
-    bytes.get(start..).unwrap_or_default()
 }

@@ -299,7 +299,8 @@ fn write_spki(algorithm: &[u64], curve: Option<&[u64]>, key: &[u8]) -> Vec<u8> {
     })
 }
 
-fn strip_zeros(bytes: &[u8]) -> &[u8] {
+/// A number without leading zeros.
+pub(crate) fn strip_zeros(bytes: &[u8]) -> &[u8] {
     let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
     bytes.get(start..).unwrap_or_default()
 }

@@ -34,53 +34,7 @@ use crate::{
     public::{KeyAlgorithm, PublicKey, Signature},
 };
 
-/// Longest token that is read, in bytes.
-pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
-
-/// Why a token is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TokenError {
-    /// The token is longer than [`MAX_TOKEN_BYTES`].
-    #[error("{0} bytes, at most {MAX_TOKEN_BYTES} are read")]
-    TooLong(usize),
-    /// The text is not three parts of base64 with JSON in the first two.
-    #[error("not a JSON Web Token: {0}")]
-    Malformed(&'static str),
-    /// The header names no key.
-    #[error("the header names no key (`kid`)")]
-    NoKeyId,
-    /// The header names an unknown key.
-    #[error("signed with the unknown key `{0}`")]
-    UnknownKey(String),
-    /// The algorithm does not fit the kind of key.
-    #[error("algorithm `{0}` does not fit the key")]
-    Algorithm(String),
-    /// The signature is not of this key.
-    #[error("the signature is wrong")]
-    Signature,
-    /// The token has expired.
-    #[error("expired")]
-    Expired,
-    /// The token is not valid yet.
-    #[error("not valid yet")]
-    NotYet,
-    /// The token has no expiry, and one is required.
-    #[error("without expiry (`exp`)")]
-    NoExpiry,
-    /// The expiry is too far ahead.
-    #[error("its expiry (`exp`) is more than {0} days ahead")]
-    ExpiresLate(u64),
-    /// The issuer is another than expected.
-    #[error("issued by `{0}`")]
-    Issuer(String),
-    /// The audience is another than expected.
-    #[error("meant for another audience")]
-    Audience,
-    /// The claims have another form than expected.
-    #[error("claims: {0}")]
-    Claims(String),
-}
+pub use crate::error::{MAX_TOKEN_BYTES, TokenError};
 
 /// The header of a token.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use crate::{
     places::Place,
     records::{RecordQuestion, Records},
     service::Protocol,
-    udp,
+    sessions,
 };
 
 /// Takes intercepted clients.
@@ -72,11 +72,11 @@ pub struct TcpClient {
 /// Datagrams between a client and a destination. Dropping the session ends it: the next datagram begins
 /// another one.
 #[derive(Debug)]
-pub struct UdpSession(pub(crate) udp::Session);
+pub struct UdpSession(pub(crate) sessions::Session);
 
 /// The way back to the client of a session.
 #[derive(Debug, Clone)]
-pub struct UdpReplies(pub(crate) Arc<udp::Live>);
+pub struct UdpReplies(pub(crate) Arc<sessions::Live>);
 
 impl UdpSession {
     /// The client's next datagram; `None` once the session has ended. Cancel-safe.

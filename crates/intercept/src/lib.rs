@@ -36,6 +36,8 @@ mod records;
 mod seats;
 mod service;
 #[cfg(target_os = "linux")]
+mod sessions;
+#[cfg(target_os = "linux")]
 mod shared;
 #[cfg(target_os = "linux")]
 mod socket;

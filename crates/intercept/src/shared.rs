@@ -18,8 +18,8 @@ use crate::{
     options::Options,
     places::Places,
     service::Protocol,
+    sessions::Sessions,
     state::{Changes, Naming, State},
-    udp::Sessions,
 };
 
 /// Most requests that wait for the firewall; questions for further names are refused.

@@ -74,11 +74,6 @@ impl Budget {
         self.0.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit, in bytes. Bytes that are drawn already stay drawn.
-    pub fn set_limit(&self, limit: u64) {
-        self.0.limit.store(limit, Ordering::Relaxed);
-    }
-
     /// Bytes that could be drawn now: the smallest remainder of this budget and its ancestors.
     #[must_use]
     pub fn free(&self) -> u64 {

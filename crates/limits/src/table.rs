@@ -166,16 +166,6 @@ where
         Some(entry.value)
     }
 
-    /// Removes all entries of a source and returns them.
-    pub fn remove_source(&mut self, source: &S) -> Vec<(K, V)> {
-        let keys: Vec<K> = self
-            .by_source
-            .get(source)
-            .map(|own| own.values().cloned().collect())
-            .unwrap_or_default();
-        keys.into_iter().filter_map(|key| self.remove(&key).map(|value| (key, value))).collect()
-    }
-
     /// Removes all entries that are too old and returns them.
     pub fn expire(&mut self, now: Instant) -> Vec<(K, V)> {
         let mut expired = Vec::new();
@@ -335,7 +325,7 @@ mod tests {
         assert_eq!(table.insert(5, 'e', "z", now), Err(TableFull::Total(4)));
         assert_eq!(table.insert(3, 'C', "x", now), Err(TableFull::Source(2)));
         assert_eq!(table.get(&3, now), Some(&'c'));
-        assert_eq!(table.remove_source(&"x").len(), 2);
+        assert_eq!((table.remove(&1), table.remove(&2)), (Some('a'), Some('B')));
         assert_eq!(table.held_by(&"x"), 0);
         assert_eq!(table.insert(3, 'C', "x", now), Ok(Inserted::Replaced('c')));
     }
@@ -442,8 +432,7 @@ mod tests {
                         prop_assert!(done || !evict);
                         prop_assert!(!done || table.get(&key, now) == Some(&source));
                     }
-                    3 => { table.remove(&key); }
-                    _ => { table.remove_source(&source); }
+                    _ => { table.remove(&key); }
                 }
                 prop_assert!(table.len() <= 8);
                 prop_assert_eq!(table.len(), table.by_age.len());

@@ -96,21 +96,21 @@ impl Histogram {
 /// A counter of messages and their bytes in one direction, for counting each message on several
 /// threads.
 #[derive(Debug)]
-pub struct Flow(PerThread<FlowCells>);
+pub struct MessageCounter(PerThread<MessageCells>);
 
 #[derive(Debug)]
-struct FlowCells {
+struct MessageCells {
     bytes: AtomicU64,
     sizes: [AtomicU64; SIZES],
 }
 
-impl Default for FlowCells {
+impl Default for MessageCells {
     fn default() -> Self {
         Self { bytes: AtomicU64::default(), sizes: [const { AtomicU64::new(0) }; SIZES] }
     }
 }
 
-impl FlowCells {
+impl MessageCells {
     fn message(&self, bytes: usize, adds: Adds) {
         adds.to(&self.bytes, bytes as u64);
         if let Some(size) = self.sizes.get(class(bytes as u64, SIZES)) {
@@ -129,11 +129,11 @@ impl FlowCells {
     }
 }
 
-/// A [`Flow`] for little traffic: all threads count in one place, which takes less memory.
+/// A [`MessageCounter`] for little traffic: all threads count in one place, which takes less memory.
 #[derive(Debug, Default)]
-pub struct SmallFlow(FlowCells);
+pub struct SmallMessageCounter(MessageCells);
 
-impl SmallFlow {
+impl SmallMessageCounter {
     /// Counts a message of this many bytes.
     pub fn message(&self, bytes: usize) {
         self.0.message(bytes, Adds::WithOthers);
@@ -154,13 +154,13 @@ impl SmallFlow {
     }
 }
 
-impl Default for Flow {
+impl Default for MessageCounter {
     fn default() -> Self {
         Self(PerThread::new())
     }
 }
 
-impl Flow {
+impl MessageCounter {
     /// Counts a message of this many bytes.
     pub fn message(&self, bytes: usize) {
         let (cells, adds) = self.0.mine();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_flow_counts_messages_bytes_and_sizes() {
-        let (flow, small) = (Flow::default(), SmallFlow::default());
+        let (flow, small) = (MessageCounter::default(), SmallMessageCounter::default());
         for bytes in [0, 1000, 1000, 40 << 20] {
             flow.message(bytes);
             small.message(bytes);

@@ -1,7 +1,7 @@
 //! Metrics of controllers and routers, and the forms in which they are reported.
 //!
 //! ```text
-//! data path -> cells ([`Counter`], [`Histogram`], [`Flow`]): an addition, no lock
+//! data path -> cells ([`Counter`], [`Histogram`], [`MessageCounter`]): an addition, no lock
 //! every 5 s -> [`Registry::tick`]: rates and windows are computed from the cells
 //! on demand -> [`Registry::read`] -> [`Report`] -> message, JSON, events or Prometheus' text
 //! ```
@@ -42,7 +42,7 @@ mod slots;
 pub mod usage;
 
 pub use buckets::{Buckets, SIZES, TIMES};
-pub use cells::{Counter, Flow, Histogram, Seen, SmallFlow, Ticks};
+pub use cells::{Counter, Histogram, MessageCounter, Seen, SmallMessageCounter, Ticks};
 pub use events::{Origin, Tags, events};
 pub use json::{FromJsonError, from_json, to_json};
 pub use prometheus::{Exposition, Labels};

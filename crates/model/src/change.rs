@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::{
-    Entity, Id, Kind, RowError, Timestamp,
+    ColdField, Entity, Id, Kind, RowError, Timestamp,
     row::{Row, choice, row},
 };
 
@@ -60,33 +60,6 @@ impl Change {
             Self::Put(entity) => entity.id(),
             Self::Delete(_, id) | Self::Cold { id, .. } => id,
         }
-    }
-}
-
-choice! {
-    /// A field that only the store holds.
-    pub enum ColdField {
-        /// Certificates in PEM.
-        CertPem = 0 "certPem",
-        /// A signed ticket.
-        Jwt = 1 "jwt",
-        /// What a client reported of its SDK.
-        SdkInfo = 2 "sdkInfo",
-        /// What a client reported of its machine.
-        EnvInfo = 3 "envInfo",
-        /// Data for applications.
-        AppData = 4 "appData",
-        /// Data of a config.
-        Data = 5 "data",
-        /// Tags.
-        Tags = 6 "tags",
-    }
-}
-
-impl ColdField {
-    /// Code in stored rows.
-    pub const fn code(self) -> u16 {
-        self as u16
     }
 }
 

@@ -74,12 +74,14 @@ impl Id {
         Self::new(&text)
     }
 
-    /// An id for a session: 25 characters that begin with `c`, ordered by time.
-    pub fn session(unix_millis: i64, random: u128) -> Self {
+    /// An id for a session: 25 characters that begin with `c`, ordered by time and, within one
+    /// millisecond, by a counter below 36^4.
+    pub fn ordered(unix_millis: u64, counter: u32, random: u64) -> Self {
         let mut text = String::with_capacity(25);
         text.push('c');
-        push_base36(&mut text, unix_millis.unsigned_abs().into(), 8);
-        push_base36(&mut text, random, 16);
+        push_base36(&mut text, unix_millis, 8);
+        push_base36(&mut text, counter.into(), 4);
+        push_base36(&mut text, random, 12);
         Self::new(&text)
     }
 
@@ -123,7 +125,7 @@ impl Id {
 }
 
 /// Appends the lowest `digits` base-36 digits of `value`, most significant first.
-fn push_base36(text: &mut String, mut value: u128, digits: usize) {
+fn push_base36(text: &mut String, mut value: u64, digits: usize) {
     let at = text.len();
     for _ in 0..digits {
         text.insert(at, char::from(ALPHABET[(value % 36) as usize]));
@@ -227,10 +229,11 @@ mod tests {
         let short = Id::short(u64::MAX);
         assert_eq!(short.as_str().len(), 9);
         assert!(!short.as_str().starts_with(['.', '-']));
-        let session = Id::session(1_769_860_800_000, 12345);
+        let session = Id::ordered(1_769_860_800_000, 7, 12345);
         assert_eq!(session.as_str().len(), 25);
         assert!(session.as_str().starts_with('c'));
-        assert!(Id::session(1_769_860_800_001, 0) > session);
+        assert!(Id::ordered(1_769_860_800_001, 0, 0) > session);
+        assert!(Id::ordered(1_769_860_800_000, 8, 0) > session);
         assert_eq!(Id::uuid([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(std::mem::size_of::<Id>(), 24);
     }

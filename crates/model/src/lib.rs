@@ -36,6 +36,7 @@
 
 pub mod access;
 mod change;
+mod cold;
 pub mod deletion;
 pub mod entity;
 pub mod filter;
@@ -57,7 +58,8 @@ mod tests;
 pub mod token;
 mod value;
 
-pub use change::{Author, AuthorKind, Cause, Change, ChangeSet, ColdField};
+pub use change::{Author, AuthorKind, Cause, Change, ChangeSet};
+pub use cold::ColdField;
 pub use entity::{Base, Link, OnDelete, Record};
 pub use id::{Id, IdError};
 pub use kind::{Class, Entity, Kind};

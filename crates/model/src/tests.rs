@@ -331,12 +331,3 @@ fn only_what_policies_can_mean_is_meant_by_all() {
     assert_eq!(names, [Arc::from("edge")]);
     assert_eq!(<EdgeRouterPolicy as Record>::SIDES, [Kind::Identity, Kind::Router]);
 }
-
-#[test]
-fn roles_are_shown_with_names() {
-    let snapshot = testing::empty().apply(&puts([identity("i", "ann").into()])).unwrap();
-    let roles = Roles::parse(&["@i", "@gone", "#x"]).unwrap();
-    let shown = snapshot.role_display(Kind::Identity, &roles);
-    let shown: Vec<_> = shown.iter().map(|it| (it.role.as_str(), it.name.as_str())).collect();
-    assert_eq!(shown, [("#x", "#x"), ("@i", "@ann")]);
-}

@@ -13,8 +13,6 @@ use crate::{
 pub const AUDIENCE: &str = "openziti";
 /// The audience of tokens for older login clients.
 pub const LEGACY_AUDIENCE: &str = "native";
-/// Value of `amr` for a one-time code.
-pub const AMR_TOTP: &str = "totp";
 
 /// Purpose of a token: the claim `z_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,28 +205,6 @@ impl AccessClaims {
         check_times(self.exp, self.nbf, now)
     }
 
-    /// True if a one-time code was given at the login.
-    pub fn has_totp(&self) -> bool {
-        self.amr.iter().any(|method| method == AMR_TOTP)
-    }
-
-    /// Time of the login, if a one-time code was given at it. The time of issue is not used,
-    /// because it changes with every refresh (docs/protocol/edge-control-plane.md 12.3).
-    pub fn totp_passed_at(&self) -> Option<Timestamp> {
-        (self.has_totp() && self.auth_time > 0).then(|| Timestamp::from_secs(self.auth_time))
-    }
-
-    /// True if the bearer must hold a certificate.
-    pub fn needs_certificate(&self) -> bool {
-        self.z_cfs.as_ref().is_some_and(|fingerprints| !fingerprints.is_empty())
-    }
-
-    /// True if a certificate with this fingerprint is one that the bearer may show.
-    pub fn names_certificate(&self, fingerprint: &str) -> bool {
-        let named = self.z_cfs.iter().flatten();
-        { named }.any(|named| named.eq_ignore_ascii_case(fingerprint))
-    }
-
     /// True if the token was revoked. `find` returns the revocation with an id.
     pub fn is_revoked<'a>(&self, find: impl Fn(&str) -> Option<&'a Revocation>) -> bool {
         is_revoked(&self.jti, &self.z_asid, &self.sub, self.iat, find)
@@ -363,12 +339,8 @@ mod tests {
         let claims = example();
         let written = serde_json::to_value(&claims).unwrap();
         assert_eq!(written, serde_json::from_str::<serde_json::Value>(EXAMPLE).unwrap());
-        assert!(claims.needs_certificate());
-        assert!(claims.names_certificate("9C1E0D"));
-        assert!(!claims.has_totp());
         let bare = r#"{"iss":"i","sub":"s","aud":"native","exp":9,"iat":1,"z_t":"r"}"#;
         let bare: AccessClaims = serde_json::from_str(bare).unwrap();
-        assert!(!bare.needs_certificate());
         assert_eq!(bare.check(TokenKind::Refresh, Timestamp::from_secs(1)), Ok(()));
     }
 
@@ -382,13 +354,6 @@ mod tests {
         assert_eq!(claims.check(TokenKind::Access, at(1_769_862_600)), Err(ClaimError::Expired));
         let other = AccessClaims { aud: vec!["x".into()], ..claims };
         assert_eq!(other.check(TokenKind::Access, at(1_769_860_800)), Err(ClaimError::Audience));
-    }
-
-    #[test]
-    fn codes_count_from_the_login_not_from_the_issue() {
-        let claims = AccessClaims { amr: vec!["cert".into(), "totp".into()], ..example() };
-        assert_eq!(claims.totp_passed_at(), Some(Timestamp::from_secs(1_769_860_799)));
-        assert_eq!(AccessClaims { auth_time: 0, ..claims }.totp_passed_at(), None);
     }
 
     #[test]

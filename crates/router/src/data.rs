@@ -45,7 +45,7 @@ use crate::{
     health,
     link::{LinkOptions, Links},
     measures::Measures,
-    seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
+    seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteError, RouteErrorCode},
 };
 
 /// The budget of circuits is this fraction of the process's memory: a quarter.
@@ -526,13 +526,12 @@ impl DataHalf {
         &self.edge
     }
 
-    /// Sets a route up, dialing first if the route names an egress; nothing is left behind on
-    /// failure.
-    async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
+    /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
+    async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteError> {
         if self.draining.is_cancelled() && self.forwarder.circuit(&command.circuit).is_none() {
-            return Err(RouteFailure {
-                code: RouteErrorCode::ResourcesUnavailable,
-                message: "the router is shutting down, it takes no new circuits".to_owned(),
+            return Err(RouteError {
+                code: RouteErrorCode::ResourcesNotAvailable,
+                text: "the router is shutting down, it takes no new circuits".to_owned(),
             });
         }
         let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
@@ -541,7 +540,7 @@ impl DataHalf {
         // An unroute that comes from now on finds the circuit in the table; one that came before
         // cancelled the command.
         if command.taken_down.is_cancelled() {
-            return Err(seam::RouteFailure::taken_down());
+            return Err(seam::taken_down());
         }
         let mut peer_data = PeerData::new();
         let mut dialed = None;
@@ -560,9 +559,9 @@ impl DataHalf {
         Ok(peer_data)
     }
 
-    /// Refuses to dial for applications without an SDK if the file has no dialer at all
-    /// (docs/router-config.md). With any dialer in the file, the other bindings have defaults.
-    fn may_dial(&self, binding: &str) -> Result<(), RouteFailure> {
+    /// Without a dialer in its file a router terminates nothing for applications without an SDK
+    /// (docs/router-config.md). Whichever it has, the others have defaults.
+    fn may_dial(&self, binding: &str) -> Result<(), RouteError> {
         if !self.options.dialers.is_empty() {
             return Ok(());
         }
@@ -577,10 +576,10 @@ impl DataHalf {
         set_up: &SetUp,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
-        let _turn = self.dials.try_acquire().map_err(|_| RouteFailure {
-            code: RouteErrorCode::ResourcesUnavailable,
-            message: "too many circuits are being dialed here".to_owned(),
+    ) -> Result<PeerData, RouteError> {
+        let _turn = self.dials.try_acquire().map_err(|_| RouteError {
+            code: RouteErrorCode::ResourcesNotAvailable,
+            text: "too many circuits are being dialed here".to_owned(),
         })?;
         tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
         set_up.stands()?;
@@ -595,7 +594,7 @@ impl DataHalf {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
+    ) -> Result<PeerData, RouteError> {
         match egress.binding.as_str() {
             "edge" => self.edge.dial(circuit, egress, timeout).await,
             "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
@@ -624,14 +623,14 @@ impl DataHalf {
 }
 
 impl seam::Data for DataHalf {
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>> {
         let this = self.this.clone();
         // Sockets of applications are read and written on the same runtime as circuits.
         let runtime = self.options.data_runtime.clone();
         async move {
-            let gone = || RouteFailure {
+            let gone = || RouteError {
                 code: RouteErrorCode::Generic,
-                message: "the router is shutting down".to_owned(),
+                text: "the router is shutting down".to_owned(),
             };
             let this = this.upgrade().ok_or_else(gone)?;
             let setting_up = runtime.spawn(async move { this.set_up(command).await });
@@ -815,7 +814,6 @@ fn end_options(xgress: &XgressOptions) -> Options {
         window,
         lost_one_in: if xgress.random_drops { xgress.drop_1_in_n } else { 0 },
         datagrams: false,
-        in_process: false,
     }
 }
 
@@ -885,7 +883,6 @@ mod tests {
             window: WindowKind::Original,
             lost_one_in: 16,
             datagrams: false,
-            in_process: false,
         };
         assert_eq!(end_options(&xgress), expected);
     }

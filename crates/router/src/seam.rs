@@ -17,10 +17,13 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
 use weft_metrics::{Report, usage::Interval};
 use weft_wire::TraceContext;
+use weft_xgress::Role;
 
-/// Peer data of a circuit: header id to raw bytes, as the two ends see them
-/// (docs/protocol/data-plane.md 6, docs/protocol/edge-control-plane.md 13.1).
-pub type PeerData = BTreeMap<u32, Bytes>;
+pub use weft_wire::{
+    PeerData,
+    ctrl::{RouteError, RouteErrorCode},
+    edge::{Precedence, RetryHint},
+};
 
 /// The id of a controller, as it gave it in its hello.
 pub type ControllerId = Arc<str>;
@@ -34,31 +37,7 @@ pub enum Use {
     Bind,
 }
 
-/// An end of a circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
-    /// The dialer's end.
-    Initiator,
-    /// The host's end.
-    Terminator,
-}
-
-/// What a client should do after a refusal (docs/protocol/sdk.md 6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u32)]
-pub enum RetryHint {
-    /// The client decides.
-    #[default]
-    Default = 0,
-    /// Try again later, because the other side is busy.
-    TooBusy = 1,
-    /// Begin again with a new session.
-    StartOver = 2,
-    /// Do not try again: the answer would be the same.
-    NotRetriable = 3,
-}
-
-/// A refusal with the text and numbers that an SDK is sent (docs/protocol/sdk.md 6).
+/// Why something was not done, in the words and numbers an SDK is told (docs/protocol/sdk.md 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Error code of the edge protocol, 0 to 15.
@@ -85,7 +64,7 @@ impl std::error::Error for Refusal {}
 ///
 /// Equal sessions share one value: several connections of one API session hold the same `Arc`.
 #[derive(Debug)]
-pub struct Session {
+pub struct ApiSession {
     /// Id of the API session.
     pub id: String,
     /// The token the SDK presented: opaque, or an access token.
@@ -118,9 +97,9 @@ pub struct Grant {
 /// The request of an SDK for a circuit.
 #[derive(Clone, Debug)]
 pub struct CircuitRequest {
-    /// The API session of the SDK.
-    pub session: Arc<Session>,
-    /// The service and the permission to dial it.
+    /// Who asks.
+    pub session: Arc<ApiSession>,
+    /// What for.
     pub grant: Grant,
     /// The instance of the service; empty for any.
     pub instance: String,
@@ -161,7 +140,7 @@ pub struct BindingCircuitRequest {
 
 /// A circuit that a controller made.
 #[derive(Clone, Debug)]
-pub struct Circuit {
+pub struct MadeCircuit {
     /// Id of the circuit.
     pub id: String,
     /// The address under which the initiator's end registers with the forwarder.
@@ -172,26 +151,14 @@ pub struct Circuit {
     pub controller: ControllerId,
 }
 
-/// The precedence of a terminator (docs/protocol/sdk.md 5, header 1005).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precedence {
-    /// After those that are required.
-    #[default]
-    Default,
-    /// Before all others.
-    Required,
-    /// Only if no other one is left.
-    Failed,
-}
-
-/// The host behind a terminator.
+/// Who hosts behind a terminator.
 #[derive(Clone, Debug)]
 pub enum Host {
     /// An SDK.
     Sdk {
-        /// The API session of the SDK.
-        session: Arc<Session>,
-        /// The service and the permission to host it.
+        /// Its session.
+        session: Arc<ApiSession>,
+        /// The bind session.
         grant: Grant,
     },
     /// The router's own tunneler.
@@ -326,19 +293,19 @@ pub trait Control: Send + Sync + 'static {
     fn create_circuit(
         &self,
         request: CircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
 
     /// Asks for a circuit for the router's own tunneler.
     fn create_tunnel_circuit(
         &self,
         request: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
 
     /// Asks for a circuit for a listener other than `edge`.
     fn create_binding_circuit(
         &self,
         request: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
 
     /// Asks for a terminator. The request is repeated while controllers are busy or away; the future
     /// resolves when the terminator is established, or refused for good. Dropping the future cancels
@@ -358,8 +325,8 @@ pub trait Control: Send + Sync + 'static {
     /// Forwards a host's report on its health.
     fn health_event(&self, id: &str, healthy: bool);
 
-    /// Tells the owner of a circuit that an end on this router is gone.
-    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: End);
+    /// Tells the owner that an end of a circuit on this router is gone.
+    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: Role);
 
     /// Reports circuits whose payloads have no next place; `None` if the owner is unknown.
     fn forward_faults(&self, controller: Option<&ControllerId>, circuits: Vec<String>);
@@ -482,17 +449,17 @@ pub trait Access: Send + Sync + 'static {
         &self,
         token: Bytes,
         certificates: Vec<Bytes>,
-    ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>>;
+    ) -> BoxFuture<'static, Result<Arc<ApiSession>, Refusal>>;
 
-    /// True while an accepted session is valid: it has not ended and its identity exists. For callers
-    /// that may have missed an event.
-    fn stands(&self, session: &Session) -> bool;
+    /// Whether a session that was found good still stands: neither has it ended, nor is its
+    /// identity gone. For whoever may have missed an event.
+    fn stands(&self, session: &ApiSession) -> bool;
 
-    /// Judges the service token of a connect or a bind.
-    fn judge(&self, session: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
+    /// Judges a service token of a connect or a bind.
+    fn judge(&self, session: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
 
-    /// Replaces the token of a signed session, when an SDK sends a new one.
-    fn renew(&self, session: &Session, token: Bytes) -> Result<Arc<Session>, Refusal>;
+    /// Replaces the token of a bearer session (update of a token by the SDK).
+    fn renew(&self, session: &ApiSession, token: Bytes) -> Result<Arc<ApiSession>, Refusal>;
 
     /// Events from now on. The stream of a reader that falls behind ends, and the reader has to begin
     /// again.
@@ -565,65 +532,19 @@ pub struct RouteCommand {
     pub taken_down: CancellationToken,
 }
 
-/// The cause of a route's failure (docs/protocol/data-plane.md 6, header 1104).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum RouteErrorCode {
-    /// A cause without a code of its own.
-    #[default]
-    Generic = 0,
-    /// The terminator is not hosted here.
-    InvalidTerminator = 1,
-    /// The binding is unknown or the address is not valid.
-    MisconfiguredTerminator = 2,
-    /// The dial took too long.
-    DialTimedOut = 3,
-    /// No program listens at the address.
-    ConnectionRefused = 4,
-    /// The application refused the circuit.
-    RejectedByApplication = 5,
-    /// The name does not resolve.
-    DnsFailed = 6,
-    /// The port is not among those that the service allows.
-    PortNotAllowed = 7,
-    /// A link of the route does not exist.
-    InvalidLink = 8,
-    /// The router has no file descriptors or buffers left.
-    ResourcesUnavailable = 9,
-}
-
-/// A route that was not set up; nothing of it is left behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteFailure {
-    /// The code of the cause.
-    pub code: RouteErrorCode,
-    /// The cause in words.
-    pub message: String,
-}
-
-impl RouteFailure {
-    /// The circuit was taken down while the route was set up.
-    pub(crate) fn taken_down() -> Self {
-        Self {
-            code: RouteErrorCode::Generic,
-            message: "the circuit was taken down before its route was set up".to_owned(),
-        }
+/// The circuit was taken down before its route was set up.
+pub(crate) fn taken_down() -> RouteError {
+    RouteError {
+        code: RouteErrorCode::Generic,
+        text: "the circuit was taken down before its route was set up".to_owned(),
     }
 }
 
-impl fmt::Display for RouteFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for RouteFailure {}
-
-/// Requests of the control half to the data half.
+/// What control asks of the data half.
 pub trait Data: Send + Sync + 'static {
-    /// Sets a route up, dialing the egress if the route names one. The route is applied whole or
-    /// undone whole.
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>>;
+    /// Sets a route up, dialing the egress if it names one. Applied whole or undone whole: of one
+    /// that failed nothing is left.
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>>;
 
     /// Takes a route down: at once (`now`), or when the circuit has been quiet.
     fn unroute(&self, circuit: &str, now: bool);

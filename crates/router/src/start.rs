@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{runtime, sync::watch};
+use tokio::runtime;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_channel::{
     AcceptOptions, ListenerLimits, Listeners, RegisterError, Registration, TlsSource, TraceFile,
@@ -13,10 +13,11 @@ use weft_config::{
     router::{EdgeListener, Listener, WssOptions},
 };
 use weft_identity::{
-    AltServerCert, Identity, IdentitySection, LiveIdentity,
+    Identity, LiveIdentity,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_spans::Spans;
+use weft_web::identity_section;
 use weft_wire::{Address, Scheme, VersionInfo, ctrl::CtrlChanListener, hello::alpn};
 
 use crate::{
@@ -438,13 +439,7 @@ impl Router {
         Ok(())
     }
 
-    /// The addresses of health checks and metrics.
-    #[must_use]
-    pub fn web_addresses(&self) -> Vec<SocketAddr> {
-        self.web.as_ref().map(WebServers::addresses).unwrap_or_default()
-    }
-
-    /// Starts links with other routers; returns the listeners that controllers are told of.
+    /// Links with other routers; answers what controllers are told of its listeners.
     async fn link(
         &mut self,
         config: &RouterConfig,
@@ -534,13 +529,7 @@ impl Router {
         Ok(told)
     }
 
-    /// The addresses at which controllers dial this router.
-    #[must_use]
-    pub fn ctrl_addresses(&self) -> Vec<SocketAddr> {
-        self.taking.iter().map(Registration::local_addr).collect()
-    }
-
-    /// The address of the proxy to the controller's API, if there is one.
+    /// Where the way to the controller's API is, if there is one.
     #[must_use]
     pub fn api_proxy_address(&self) -> Option<SocketAddr> {
         self.api_proxy
@@ -575,12 +564,6 @@ impl Router {
         let mut online = self.access.online();
         // The sender lives as long as the router, so that waiting cannot fail.
         let _ = online.wait_for(|online| *online).await;
-    }
-
-    /// Whether the router is online, now and after every change.
-    #[must_use]
-    pub fn online_changes(&self) -> watch::Receiver<bool> {
-        self.access.online()
     }
 
     /// Waits for the first controller, as long as the configuration says (`ctrl.startupTimeout`).
@@ -676,24 +659,7 @@ impl fmt::Debug for Router {
     }
 }
 
-fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
-    let section = section.clone();
-    let alternative = |one: weft_config::AltServerCert| AltServerCert {
-        server_cert: one.server_cert,
-        server_key: one.server_key,
-    };
-    IdentitySection {
-        section: section.section,
-        cert: section.cert,
-        server_cert: section.server_cert,
-        key: section.key,
-        server_key: section.server_key,
-        ca: section.ca,
-        alt_server_certs: section.alt_server_certs.into_iter().map(alternative).collect(),
-    }
-}
-
-/// The edge listeners to be opened.
+/// The listeners for SDKs that are served.
 fn edge_listeners(config: &RouterConfig) -> impl Iterator<Item = &EdgeListener> {
     let listeners = config.edge.is_some().then_some(config.listeners.as_slice());
     listeners.unwrap_or_default().iter().filter_map(|listener| match listener {

@@ -4,7 +4,6 @@
 //! their last run.
 
 use std::{
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -127,13 +126,8 @@ impl WebServers {
         Ok(started)
     }
 
-    /// The addresses that the servers listen on.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        self.registrations.iter().map(Registration::local_addr).collect()
-    }
-
-    /// Checks the identity files of the servers for changes, and the certificates of clients that may
-    /// read metrics.
+    /// Looks at the files of identities that servers have for themselves, and at the certificates of
+    /// those who may read metrics.
     pub(crate) async fn reload(&self) {
         let scrapers = self.scrapers.clone();
         let read = move || scrapers.iter().for_each(|scraper| scraper.reload());

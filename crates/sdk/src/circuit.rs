@@ -23,10 +23,8 @@ use tokio::sync::watch;
 use weft_circuit::Timed;
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
-use weft_wire::payload;
-use weft_xgress::{
-    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Role, Segment, Tally, WriteError,
-};
+use weft_wire::payload::{self, Ack, Payload};
+use weft_xgress::{Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Role, Tally, WriteError};
 
 /// The clock of circuits.
 pub(crate) type Timers = weft_circuit::Timers<Circuit>;
@@ -234,16 +232,16 @@ impl Circuit {
     // Of the channel.
 
     /// Takes a payload of the router.
-    pub(crate) fn on_payload(&self, segment: Segment) {
+    pub(crate) fn on_payload(&self, payload: Payload) {
         self.change(|inner, now| {
             if let Transport::Own(end) = &mut inner.transport {
-                end.on_segment(segment, now);
+                end.on_payload(payload, now);
             }
         });
     }
 
     /// Takes an ack of the router.
-    pub(crate) fn on_ack(&self, ack: &AckList) {
+    pub(crate) fn on_ack(&self, ack: &Ack) {
         self.change(|inner, now| {
             if let Transport::Own(end) = &mut inner.transport {
                 end.on_ack(ack, now);
@@ -375,8 +373,8 @@ impl Inner {
     fn next_payload(&mut self, circuit: &str, now: Instant) -> Option<Message> {
         match &mut self.transport {
             Transport::Own(end) => {
-                if let Some(segment) = end.poll_transmit(now) {
-                    return Some(segment.into_message(circuit));
+                if let Some(payload) = end.poll_transmit(now) {
+                    return Some(payload.into_message(circuit));
                 }
                 if !self.owes_farewell() {
                     return None;

@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weft_channel::{ChannelOptions, DialOptions, RequestError, dial};
 use weft_contract::resource::service_session::SessionEdgeRouter;
-use weft_identity::tls::{ALPN_EDGE, ClientTls, client_config};
+use weft_identity::tls::{ClientTls, client_config};
 use weft_wire::edge::header;
-use weft_wire::hello::{self, Hello};
+use weft_wire::hello::{self, Hello, alpn};
 use weft_wire::{Address, Message, content_type};
 
 /// Write timeout without flow control of its own: the SDK's channel is then not read while circuits
@@ -146,7 +146,8 @@ impl Inner {
         let mut hello = Hello::new(self.identity_token());
         hello.headers.set(header::SESSION_TOKEN, token.as_bytes());
         hello.headers.set_bool(header::SUPPORTS_INSPECT, true);
-        let tls = ClientTls::of_identity(&self.identity, &[ALPN_EDGE]);
+        let alpn = [alpn::EDGE.as_bytes()];
+        let tls = ClientTls::of_identity(&self.identity, &alpn);
         let tls = client_config(&tls).map_err(|error| error.to_string())?;
         let address = slot.address();
         let mut channel = ChannelOptions::edge(slot.name());

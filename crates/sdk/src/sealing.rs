@@ -6,23 +6,23 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use weft_e2e::ending::{Incoming, Outgoing};
-use weft_e2e::{Error, Header, Opened, Opener, Sealer, Session, SessionKey};
+use weft_e2e::{ConnectionKeys, Error, Header, Opened, Opener, Sealer, SessionKey};
 use weft_wire::edge::data_flags;
-use weft_wire::payload::payload_header;
-use weft_xgress::{PAYLOAD_SIZE, PayloadHeaders};
+use weft_wire::payload::{PayloadHeaders, edge_flags};
+use weft_xgress::PAYLOAD_SIZE;
 
 /// The keys of a connection.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    session: Session,
-    /// True if this side seals the end of its direction, because the peer expects it.
+    session: ConnectionKeys,
+    /// Whether the end of what is written here is sealed, because the peer knows of it.
     pub(crate) seals_end: bool,
     /// True if the peer is known to seal the end of its direction.
     expects_end: bool,
 }
 
 impl Keys {
-    pub(crate) fn new(session: Session, seals_end: bool, expects_end: bool) -> Self {
+    pub(crate) fn new(session: ConnectionKeys, seals_end: bool, expects_end: bool) -> Self {
         Self { session, seals_end, expects_end }
     }
 
@@ -129,15 +129,6 @@ fn join(mut data: Bytes) -> Bytes {
         joined.extend_from_slice(&part);
     }
     joined.freeze()
-}
-
-fn edge_flags(headers: &PayloadHeaders) -> u32 {
-    headers
-        .iter()
-        .rev()
-        .find(|(key, _)| *key == payload_header::EDGE_FLAGS)
-        .and_then(|(_, value)| value.first_chunk())
-        .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 #[cfg(test)]

@@ -13,8 +13,6 @@ pub const INSTANCE: &str = "weft.service.instance";
 pub const CIRCUIT_ID: &str = "weft.circuit.id";
 /// Id of a router.
 pub const ROUTER_ID: &str = "weft.router.id";
-/// Name of a router.
-pub const ROUTER_NAME: &str = "weft.router.name";
 /// Binding of the router at which a dial began: `edge`, `tunnel`, `transport`.
 pub const LISTENER: &str = "weft.router.binding";
 /// Id of a controller.

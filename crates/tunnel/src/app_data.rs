@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::{Flow, Refusal};
+use crate::{Refusal, Wanted};
 
 /// Largest application data that is read, in bytes.
 const MAX_APP_DATA: usize = 64 * 1024;
@@ -19,13 +19,13 @@ impl AppData {
     /// The application data for a client; `source` is the address that the host is asked to connect
     /// from.
     #[must_use]
-    pub fn of(flow: &Flow, source: Option<&str>) -> Self {
+    pub fn of(wanted: &Wanted, source: Option<&str>) -> Self {
         let mut data = BTreeMap::new();
         let mut put = |key: &str, value: String| data.insert(key.to_owned(), Value::String(value));
-        put("dst_protocol", flow.protocol.name().to_owned());
-        put("dst_ip", flow.destination.ip().to_canonical().to_string());
-        put("dst_port", flow.destination.port().to_string());
-        if let Some(name) = &flow.hostname {
+        put("dst_protocol", wanted.protocol.name().to_owned());
+        put("dst_ip", wanted.destination.ip().to_canonical().to_string());
+        put("dst_port", wanted.destination.port().to_string());
+        if let Some(name) = &wanted.hostname {
             put("dst_hostname", name.clone());
         }
         if let Some(source) = source.filter(|source| !source.is_empty()) {
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn what_is_told_can_be_read() {
-        let flow = Flow {
+        let wanted = Wanted {
             protocol: Protocol::Tcp,
             source: "10.0.0.9:40000".parse().unwrap(),
             destination: "100.64.0.5:443".parse().unwrap(),
             hostname: Some("web.corp.example".into()),
         };
-        let data = AppData::of(&flow, Some("10.1.2.3:50112")).to_bytes();
+        let data = AppData::of(&wanted, Some("10.1.2.3:50112")).to_bytes();
         let expected: Value = serde_json::from_str(
             r#"{"dst_protocol":"tcp","dst_hostname":"web.corp.example","dst_ip":"100.64.0.5",
                 "dst_port":"443","source_addr":"10.1.2.3:50112"}"#,

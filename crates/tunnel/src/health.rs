@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::{Action, Check, Effect, Precedence, Trigger};
+use weft_wire::edge::Precedence;
+
+use crate::config::{Action, Check, Effect, Trigger};
 
 /// Cost and precedence of a terminator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -30,7 +30,6 @@ mod carrier;
 pub mod config;
 mod connect;
 mod datagrams;
-mod flow;
 mod health;
 mod http_check;
 mod interception;
@@ -42,6 +41,7 @@ mod records;
 mod refusal;
 mod source_addresses;
 mod template;
+mod wanted;
 
 pub use address::{AddressRule, Host, Reach, Target, Translation};
 pub use app_data::AppData;
@@ -49,7 +49,6 @@ pub use carrier::{Call, Carrier, Client, Service};
 pub use config::{ConfigError, Configs, HostConfig, Intercept, InterceptAddress, ProxyPort};
 pub use connect::Connected;
 pub use datagrams::{Datagrams, Reply, Sessions, UdpTimes};
-pub use flow::{Flow, Protocol};
 pub use health::{Health, Outcome, Terms};
 pub use interception::{
     InterceptError, InterceptOptions, Interceptable, Interception, Party, Unanswerable,
@@ -63,6 +62,8 @@ pub use records::find_records_by;
 pub use refusal::{Cause, Refusal};
 pub use source_addresses::SourceAddresses;
 pub use template::{Identity, Template, TemplateError};
+pub use wanted::{Protocol, Wanted};
+
 #[cfg(target_os = "linux")]
 pub use weft_intercept::trusted_program;
 pub use weft_intercept::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};

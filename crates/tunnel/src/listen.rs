@@ -16,8 +16,8 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    AppData, Call, Carrier, Client, Configs, Flow, Intercept, InterceptAddress, Protocol, Reply,
-    Service, Sessions, Template, UdpTimes,
+    AppData, Call, Carrier, Client, Configs, Intercept, InterceptAddress, Protocol, Reply, Service,
+    Sessions, Template, UdpTimes, Wanted,
     config::{ConfigError, ListenAt},
 };
 
@@ -105,11 +105,11 @@ impl Way {
                 (SocketAddr::new(address, aim.port), aim.hostname.clone())
             }
         };
-        let flow = Flow { protocol, source: remote, destination, hostname };
+        let wanted = Wanted { protocol, source: remote, destination, hostname };
         Call {
             service: Arc::clone(&self.service),
-            instance: self.instance.fill(&flow),
-            app_data: AppData::of(&flow, Some(&self.source.fill(&flow))).to_bytes(),
+            instance: self.instance.fill(&wanted),
+            app_data: AppData::of(&wanted, Some(&self.source.fill(&wanted))).to_bytes(),
             timeout: self.timeout,
             local,
             remote,

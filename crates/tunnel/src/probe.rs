@@ -83,7 +83,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::config::{Action, Effect, HttpCheck, Precedence, Trigger};
+    use crate::config::{Action, Effect, HttpCheck, Trigger};
+    use weft_wire::edge::Precedence;
 
     fn http(at: &str, expect: Option<&str>) -> Probe {
         Probe::Http(HttpCheck {

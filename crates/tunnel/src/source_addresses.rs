@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 
 use crate::Network;
 
-/// The number of uses of each network on the loopback interface, and whether weft added it.
-static WANTED: LazyLock<Mutex<HashMap<Network, Wanted>>> = LazyLock::new(Mutex::default);
+/// How many want each network on the loopback interface, and whether weft put it there.
+static WANTED: LazyLock<Mutex<HashMap<Network, WantedAddress>>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
-struct Wanted {
+struct WantedAddress {
     count: usize,
     added: bool,
 }

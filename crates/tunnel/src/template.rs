@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
 
 use serde_json::Value;
 
-use crate::Flow;
+use crate::Wanted;
 
 /// The identity of a tunneler.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,7 +47,8 @@ const PLACES: [(&str, Part); 6] = [
     ("$dst_protocol", Part::DestinationProtocol),
     ("$dst_hostname", Part::DestinationName),
 ];
-const NAME: &str = "$tunneler_id.name";
+/// Stands for the name of the hosting identity.
+pub(crate) const NAME: &str = "$tunneler_id.name";
 const APP_DATA: &str = "$tunneler_id.appData[";
 
 impl Template {
@@ -89,20 +90,20 @@ impl Template {
 
     /// The text for one client. An IPv6 address before a colon is put in brackets.
     #[must_use]
-    pub fn fill(&self, flow: &Flow) -> String {
+    pub fn fill(&self, wanted: &Wanted) -> String {
         let mut out = String::new();
         for (index, part) in self.0.iter().enumerate() {
             let colon =
                 matches!(self.0.get(index + 1), Some(Part::Text(text)) if text.starts_with(':'));
             match part {
                 Part::Text(text) => out.push_str(text),
-                Part::SourceIp => put(&mut out, flow.source.ip(), colon),
-                Part::DestinationIp => put(&mut out, flow.destination.ip(), colon),
-                Part::SourcePort => out.push_str(&flow.source.port().to_string()),
-                Part::DestinationPort => out.push_str(&flow.destination.port().to_string()),
-                Part::DestinationProtocol => out.push_str(flow.protocol.name()),
+                Part::SourceIp => put(&mut out, wanted.source.ip(), colon),
+                Part::DestinationIp => put(&mut out, wanted.destination.ip(), colon),
+                Part::SourcePort => out.push_str(&wanted.source.port().to_string()),
+                Part::DestinationPort => out.push_str(&wanted.destination.port().to_string()),
+                Part::DestinationProtocol => out.push_str(wanted.protocol.name()),
                 Part::DestinationName => {
-                    out.push_str(flow.hostname.as_deref().unwrap_or("$dst_hostname"));
+                    out.push_str(wanted.hostname.as_deref().unwrap_or("$dst_hostname"));
                 }
             }
         }
@@ -148,8 +149,8 @@ mod tests {
         Identity { name: "foo.bar".into(), app_data: app_data.into() }
     }
 
-    fn flow(source: &str, destination: &str, hostname: Option<&str>) -> Flow {
-        Flow {
+    fn wanted(source: &str, destination: &str, hostname: Option<&str>) -> Wanted {
+        Wanted {
             protocol: Protocol::Tcp,
             source: source.parse().unwrap(),
             destination: destination.parse().unwrap(),
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn places_are_filled() {
         // docs/protocol/tunnel.md 5.2
-        let usual = flow("1.2.3.4:5432", "5.6.7.8:80", None);
+        let usual = wanted("1.2.3.4:5432", "5.6.7.8:80", None);
         let fill = |text: &str| Template::new(text, &identity()).unwrap().fill(&usual);
         assert_eq!(fill("$src_ip:$src_port"), "1.2.3.4:5432");
         assert_eq!(fill("$src_ip:$dst_port"), "1.2.3.4:80");
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(fill("$tunneler_id.appData[a]:$tunneler_id.appData[b]"), "15.14.13.12:1999");
         assert_eq!(fill("<$tunneler_id.appData[c]>"), "<>");
         assert_eq!(fill("$dst_protocol-$dst_hostname-$other"), "tcp-$dst_hostname-$other");
-        let named = flow("[fd00::1]:5", "[fd00::2]:6", Some("web"));
+        let named = wanted("[fd00::1]:5", "[fd00::2]:6", Some("web"));
         let fill = |text: &str| Template::new(text, &identity()).unwrap().fill(&named);
         assert_eq!(fill("$src_ip:$src_port"), "[fd00::1]:5");
         assert_eq!(fill("$src_ip"), "fd00::1");
@@ -182,7 +183,7 @@ mod tests {
         let sly = Identity { name: "$src_ip".into(), ..Identity::default() };
         let template = Template::new("$tunneler_id.name", &sly).unwrap();
         assert_eq!(template.constant(), Some("$src_ip"));
-        assert_eq!(template.fill(&flow("1.2.3.4:5", "5.6.7.8:9", None)), "$src_ip");
+        assert_eq!(template.fill(&wanted("1.2.3.4:5", "5.6.7.8:9", None)), "$src_ip");
     }
 
     proptest! {

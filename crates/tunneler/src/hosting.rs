@@ -4,11 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use weft_sdk::{BindOptions, Context, Incoming, Listener, Precedence};
-use weft_tunnel::{
-    AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms,
-    config::Precedence as Preference,
-};
+use weft_sdk::{BindOptions, Context, Incoming, Listener};
+use weft_tunnel::{AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms};
 
 use crate::{Traffic, carry};
 
@@ -126,7 +123,7 @@ async fn host(
 async fn bind(context: &Context, plan: &Plan) -> weft_sdk::Result<Listener> {
     let options = BindOptions {
         cost: plan.terms.cost,
-        precedence: precedence(plan.terms.precedence),
+        precedence: plan.terms.precedence,
         instance: plan.instance.clone(),
         max_terminators: plan.config.max_connections,
         ..BindOptions::default()
@@ -154,7 +151,7 @@ async fn serve(
     let dials = Arc::new(Semaphore::new(MOST_DIALS));
     let checks = weft_tunnel::watch(plan.terms, &plan.config.checks, |outcome: Outcome, passed| {
         if let Some(now) = outcome.terms {
-            let precedence = precedence(now.precedence);
+            let precedence = now.precedence;
             tracing::info!(service = %plan.service, cost = now.cost, ?precedence, "health");
             terms.set(now.cost, precedence);
             state.send_modify(|state| state.terms = now);
@@ -212,13 +209,5 @@ async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<T
         Connected::Tcp(stream) => carry::tcp(connection, stream, traffic).await,
         Connected::Udp(socket) => carry::application_datagrams(connection, socket, traffic).await,
         Connected::Resolver(names) => carry::client_datagrams(connection, names, traffic).await,
-    }
-}
-
-fn precedence(of: Preference) -> Precedence {
-    match of {
-        Preference::Default => Precedence::Default,
-        Preference::Required => Precedence::Required,
-        Preference::Failed => Precedence::Failed,
     }
 }

@@ -12,8 +12,7 @@ use tokio_util::sync::CancellationToken;
 use weft_sdk::{Context, Identity, Service};
 use weft_tunnel::{
     Carrier, Configs, HostConfig, Intercept, Interceptable, Interception, NamedPort, Party,
-    PortWanted, Ports, Terms, UdpTimes,
-    config::{ListenAt, Precedence},
+    PortWanted, Ports, Terms, UdpTimes, config::ListenAt,
 };
 
 use crate::{
@@ -355,15 +354,10 @@ impl Read {
 }
 
 fn hosting(state: HostState) -> HostingStatus {
-    let precedence = match state.terms.precedence {
-        Precedence::Default => "default",
-        Precedence::Required => "required",
-        Precedence::Failed => "failed",
-    };
     HostingStatus {
         terminators: state.terminators,
         cost: state.terms.cost,
-        precedence: precedence.to_owned(),
+        precedence: state.terms.precedence.name().to_owned(),
         problem: state.problem,
     }
 }
@@ -421,21 +415,12 @@ fn plans(
                 .service_precedences
                 .get(&service.id)
                 .copied()
-                .map(preference)
                 .or(config.precedence)
-                .unwrap_or_else(|| preference(identity.hosting_precedence)),
+                .unwrap_or(identity.hosting_precedence),
         };
         let instance = config.instance(own);
         let (name, encrypted) = (service.name.clone(), service.encrypted);
         Plan { service: name, encrypted, config, instance, terms }
     };
     read.into_iter().map(plan).collect()
-}
-
-fn preference(of: weft_sdk::Precedence) -> Precedence {
-    match of {
-        weft_sdk::Precedence::Default => Precedence::Default,
-        weft_sdk::Precedence::Required => Precedence::Required,
-        weft_sdk::Precedence::Failed => Precedence::Failed,
-    }
 }

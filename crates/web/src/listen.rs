@@ -61,7 +61,7 @@ pub enum StartError {
 /// When the identity cannot be loaded or is not complete.
 pub fn own_identity(config: &WebServer) -> Result<Option<Arc<LiveIdentity>>, StartError> {
     let Some(section) = &config.identity else { return Ok(None) };
-    let section = to_section(section);
+    let section = identity_section(section);
     let identity = section.require_web().and_then(|()| LiveIdentity::load(section));
     identity
         .map(Some)
@@ -106,7 +106,9 @@ pub fn tls(
         .map_err(|source| StartError::Identity { server: server.to_owned(), source })
 }
 
-fn to_section(section: &weft_config::IdentitySection) -> IdentitySection {
+/// An `identity:` section of a file, for the identity crate.
+#[must_use]
+pub fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
     let alt = |alt: &weft_config::AltServerCert| AltServerCert {
         server_cert: alt.server_cert.clone(),
         server_key: alt.server_key.clone(),

@@ -80,11 +80,6 @@ impl Address {
             format!("{}:{}", self.host, self.port)
         }
     }
-
-    /// `tls://host:port`, the form SDKs expect in API answers.
-    pub fn url(&self) -> String {
-        format!("{}://{}", self.scheme, self.host_port())
-    }
 }
 
 impl fmt::Display for Address {
@@ -130,7 +125,6 @@ mod tests {
     fn forms() {
         let address: Address = "tls:ctrl.example:6262".parse().unwrap();
         assert_eq!(address, Address::new(Scheme::Tls, "ctrl.example", 6262));
-        assert_eq!(address.url(), "tls://ctrl.example:6262");
         let six: Address = "tls:[::1]:6262".parse().unwrap();
         assert_eq!((six.host.as_str(), six.port), ("::1", 6262));
         assert_eq!(six.to_string(), "tls:[::1]:6262");

@@ -24,10 +24,6 @@ pub mod controller_capability {
 pub mod router_capability {
     /// Uses header ids from 1000 and grouped control connections.
     pub const MULTI_CHANNEL: u8 = 1;
-    /// Accepts dials without a service session.
-    pub const CONNECT_V2: u8 = 2;
-    /// Pushes services and posture state to SDKs.
-    pub const SERVICE_SUBSCRIPTIONS: u8 = 4;
     /// Takes posture data from SDKs.
     pub const POSTURE_CHECKS: u8 = 5;
     /// Confirms binds.
@@ -43,11 +39,6 @@ pub struct Capabilities(u64);
 impl Capabilities {
     /// No capabilities.
     pub const NONE: Self = Self(0);
-
-    /// The mask whose bit n is capability n.
-    pub const fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
 
     /// The mask whose bit n is capability n.
     pub const fn bits(self) -> u64 {

@@ -46,8 +46,6 @@ pub mod content_type {
     pub const METRICS: i32 = 1007;
     /// Turns the tracing of messages on and off.
     pub const TOGGLE_PIPE_TRACES: i32 = 1008;
-    /// A traced message.
-    pub const TRACE_EVENT: i32 = 1010;
     /// Makes a terminator, see [`CreateTerminatorRequest`](super::CreateTerminatorRequest).
     pub const CREATE_TERMINATOR: i32 = 1011;
     /// Removes a terminator, see [`RemoveTerminatorRequest`](super::RemoveTerminatorRequest).

@@ -105,12 +105,7 @@ impl Decoder {
         self.limits = limits;
     }
 
-    /// True if no frame has begun: the stream may end here.
-    pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Head { filled: 0, .. })
-    }
-
-    /// Bytes of memory that the present frame takes so far.
+    /// Bytes of memory that the frame at hand takes up so far.
     pub fn held(&self) -> usize {
         match &self.state {
             State::Content { headers, body, .. } => headers.capacity() + body.capacity(),

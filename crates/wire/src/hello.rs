@@ -20,8 +20,6 @@ pub mod underlay {
     pub const CTRL_HIGH: &str = "ctrl.high";
     /// Control channel: inspection and traces.
     pub const CTRL_LOW: &str = "ctrl.low";
-    /// Controller to controller; ungrouped.
-    pub const CTRL_MESH: &str = "ctrl.mesh";
     /// Link: payloads and everything else.
     pub const LINK_DEFAULT: &str = "link.default";
     /// Link: acknowledgements.

@@ -44,6 +44,7 @@ mod message;
 pub mod metrics;
 mod outcome;
 pub mod payload;
+mod precedence;
 mod proto;
 pub mod trace;
 mod trace_context;

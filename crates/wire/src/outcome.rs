@@ -56,11 +56,6 @@ impl Outcome {
             busy: message.headers.get_u32(BUSY_HEADER) == Some(1),
         })
     }
-
-    /// The text of a success, or the text of a failure as the error.
-    pub fn into_result(self) -> Result<String, String> {
-        if self.success { Ok(self.text) } else { Err(self.text) }
-    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ mod control;
 mod varint;
 
 pub use ack::{Ack, MAX_ACK_SEQUENCES, sequences};
-pub use control::{Control, ControlKind};
+pub use control::{CircuitControl, ControlKind};
 pub use varint::{read_varint, write_varint};
 
+use crate::edge::data_flags;
 use crate::error::WireError;
 use crate::message::{self, Message};
 use bytes::Bytes;
@@ -22,7 +23,7 @@ pub mod content_type {
     pub const PAYLOAD: i32 = 1100;
     /// Acknowledgement, see [`Ack`](super::Ack).
     pub const ACK: i32 = 1101;
-    /// Route tracing, see [`Control`](super::Control).
+    /// Route tracing, see [`CircuitControl`](super::CircuitControl).
     pub const CONTROL: i32 = 1102;
     /// An SDK ends a circuit; the body is the circuit id.
     pub const CLOSE: i32 = 1103;
@@ -189,19 +190,21 @@ fn circuit_of_control(message: &Message) -> Result<&str, WireError> {
     }
 }
 
-/// A payload for an end of its circuit.
+/// Headers of a payload by their key 0..=255, in wire order.
+pub type PayloadHeaders = Vec<(u8, Bytes)>;
+
+/// A payload at an end of its circuit. Whoever holds the end knows the circuit, so that its id is
+/// not kept with every payload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Payload {
-    /// The circuit.
-    pub circuit_id: String,
-    /// The sequence number in its direction, from 0.
+    /// Place in its direction, from 0.
     pub sequence: i32,
     /// Flags.
     pub flags: Flags,
-    /// The stamp that the ack returns; 0 means none.
-    pub rtt: u16,
-    /// Payload headers by key 0..=255, in wire order.
-    pub headers: Vec<(u8, Bytes)>,
+    /// Stamp that the ack returns; 0 is none.
+    pub stamp: u16,
+    /// Payload headers.
+    pub headers: PayloadHeaders,
     /// The data.
     pub data: Bytes,
 }
@@ -216,26 +219,26 @@ impl Payload {
             Some((key, Bytes::copy_from_slice(value)))
         });
         Ok(Self {
-            circuit_id: view.circuit_id.to_owned(),
             sequence: view.sequence,
             flags: view.flags,
-            rtt: message.headers.get_u16(header::RTT).unwrap_or(0),
+            stamp: message.headers.get_u16(header::RTT).unwrap_or(0),
             headers: headers.collect(),
             data: message.body.clone(),
         })
     }
 
-    /// The payload as a message; the data is not copied.
-    pub fn to_message(&self) -> Message {
-        let mut message = Message::new(content_type::PAYLOAD, self.data.clone());
+    /// The payload as a message of this circuit; the data is not copied.
+    #[must_use]
+    pub fn into_message(self, circuit_id: &str) -> Message {
+        let mut message = Message::new(content_type::PAYLOAD, self.data);
         let headers = &mut message.headers;
-        headers.set_str(header::CIRCUIT_ID, &self.circuit_id);
+        headers.set_str(header::CIRCUIT_ID, circuit_id);
         if self.flags != Flags::NONE {
             headers.set_u32(header::FLAGS, self.flags.0);
         }
         headers.set_u64(header::SEQUENCE, u64::from(self.sequence.cast_unsigned()));
-        if self.rtt != 0 {
-            headers.set_u16(header::RTT, self.rtt);
+        if self.stamp != 0 {
+            headers.set_u16(header::RTT, self.stamp);
         }
         for (key, value) in &self.headers {
             headers.set(header::PAYLOAD_HEADER + i32::from(*key), value);
@@ -245,7 +248,7 @@ impl Payload {
 
     /// The value of a payload header.
     pub fn header(&self, key: u8) -> Option<&Bytes> {
-        self.headers.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| value)
+        header_value(&self.headers, key)
     }
 
     /// The capabilities that the sending end announces (big-endian, unlike all other numbers); `None`
@@ -262,14 +265,32 @@ impl Payload {
 
     /// Flags of the SDK data message in this payload; 0 without any.
     pub fn edge_flags(&self) -> u32 {
-        let value = self.header(payload_header::EDGE_FLAGS);
-        value.and_then(|v| v.first_chunk::<4>()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+        edge_flags(&self.headers)
+    }
+
+    /// True if the payload says, in an SDK's way, that it is the last with data.
+    #[must_use]
+    pub fn is_fin(&self) -> bool {
+        self.edge_flags() & data_flags::FIN != 0
     }
 
     /// The payload header that carries the flags of an SDK data message.
     pub fn edge_flags_header(flags: u32) -> (u8, Bytes) {
         (payload_header::EDGE_FLAGS, Bytes::copy_from_slice(&flags.to_le_bytes()))
     }
+}
+
+/// Flags of the SDK data message that a payload with these headers carries; 0 if none.
+#[must_use]
+pub fn edge_flags(headers: &[(u8, Bytes)]) -> u32 {
+    let value = header_value(headers, payload_header::EDGE_FLAGS);
+    value.and_then(|value| value.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+/// The value of one of these payload headers; the last one counts.
+#[must_use]
+pub fn header_value(headers: &[(u8, Bytes)], key: u8) -> Option<&Bytes> {
+    headers.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| value)
 }
 
 /// The message with which an SDK ends a circuit.

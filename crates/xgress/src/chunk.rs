@@ -3,9 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use weft_limits::{Budget, Grant};
-use weft_wire::payload::{read_varint, write_varint};
-
-use crate::{PayloadHeaders, Segment};
+use weft_wire::payload::{Payload, PayloadHeaders, read_varint, write_varint};
 
 /// Most bytes of all chunks of a payload.
 const MAX_TOTAL: u64 = 64 * 1024 * 1024;
@@ -66,31 +64,31 @@ impl Reassembly {
     /// it is complete.
     pub(crate) fn take(
         active: &mut Option<Self>,
-        segment: Segment,
+        payload: Payload,
         budget: &Budget,
     ) -> Result<Option<Whole>, ChunkError> {
         if active.is_none() {
-            let mut rest = &segment.data[..];
+            let mut rest = &payload.data[..];
             if rest.is_empty() {
-                return Ok(Some((segment.headers, segment.data)));
+                return Ok(Some((payload.headers, payload.data)));
             }
             let total = read_varint(&mut rest).ok_or(ChunkError::NoLength)?;
             if total > MAX_TOTAL {
                 return Err(ChunkError::TooLong(total));
             }
-            let data = segment.data.slice(segment.data.len() - rest.len()..);
+            let data = payload.data.slice(payload.data.len() - rest.len()..);
             if data.len() as u64 == total {
-                return Ok(Some((segment.headers, data)));
+                return Ok(Some((payload.headers, data)));
             }
             *active = Some(Self {
-                headers: segment.headers,
+                headers: payload.headers,
                 total: total as usize,
                 data: BytesMut::new(),
                 held: budget.empty(),
             });
             return Self::append(active, &data);
         }
-        Self::append(active, &segment.data)
+        Self::append(active, &payload.data)
     }
 
     fn append(active: &mut Option<Self>, data: &Bytes) -> Result<Option<Whole>, ChunkError> {
@@ -119,8 +117,8 @@ mod tests {
     use proptest::prelude::*;
     use weft_wire::payload::write_varint;
 
-    fn chunk(data: Vec<u8>) -> Segment {
-        Segment { data: data.into(), headers: vec![(7, Bytes::new())], ..Segment::default() }
+    fn chunk(data: Vec<u8>) -> Payload {
+        Payload { data: data.into(), headers: vec![(7, Bytes::new())], ..Payload::default() }
     }
 
     proptest! {

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_limits::Budget;
-use weft_wire::payload::{CAPABILITY_EOF, Flags, Payload};
+use weft_wire::payload::{Ack, CAPABILITY_EOF, Flags, Payload, PayloadHeaders};
 
 use crate::chunk::{self, Reassembly};
+use crate::fin::{fin_header, has_fin};
 use crate::receiver::{Receiver, Taken};
-use crate::segment::{fin_header, has_fin};
 use crate::sender::{Outgoing, Sender};
-use crate::{AckList, Options, PayloadHeaders, Segment, Standing, Window};
+use crate::{Options, Standing, Window};
 
 pub use told::{CloseReason, Delivery, WriteError};
 
@@ -238,24 +238,24 @@ impl End {
 
     // Of the connection.
 
-    /// Takes a payload that arrived: true if it had arrived before. A refused payload is not
-    /// acknowledged, and is sent again.
-    pub fn on_segment(&mut self, segment: Segment, now: Instant) -> bool {
-        let from_here = segment.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
+    /// Takes a payload that arrived: true if it had come before. Refused ones are not acknowledged
+    /// and come again.
+    pub fn on_payload(&mut self, payload: Payload, now: Instant) -> bool {
+        let from_here = payload.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
         if from_here {
             return false;
         }
         self.heard = Some(now);
         if self.closed.is_some() {
-            self.acknowledge_late(segment);
+            self.acknowledge_late(payload);
             return false;
         }
-        if segment.flags.has(Flags::WRITE_FAILED) {
+        if payload.flags.has(Flags::WRITE_FAILED) {
             self.sender.clear();
             self.sending = Sending::Done;
         }
-        let (flags, capabilities) = (segment.flags, segment.capabilities());
-        let taken = self.receiver.take(segment);
+        let (flags, capabilities) = (payload.flags, payload.capabilities());
+        let taken = self.receiver.take(payload);
         if taken == Taken::New {
             self.note_peer(flags, capabilities, now);
             self.skip_bare();
@@ -268,7 +268,7 @@ impl End {
     }
 
     /// Takes an ack that arrived.
-    pub fn on_ack(&mut self, ack: &AckList, now: Instant) {
+    pub fn on_ack(&mut self, ack: &Ack, now: Instant) {
         if self.closed.is_none() {
             self.heard = Some(now);
             self.sender.on_ack(ack, now);
@@ -276,9 +276,9 @@ impl End {
         }
     }
 
-    /// The next payload to write to the connection. It counts as sent at `now`, so that a caller
-    /// must be able to write it.
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
+    /// The next payload to write to the connection. It counts as sent at `now`, so it is asked for
+    /// only when it can be written.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Payload> {
         if self.closed.is_some() {
             return std::mem::take(&mut self.goodbye).then(|| self.goodbye());
         }
@@ -286,15 +286,15 @@ impl End {
             return None;
         }
         let stamp = self.stamp(now);
-        let segment = self.sender.transmit(self.role.flag(), stamp, now);
+        let payload = self.sender.transmit(self.role.flag(), stamp, now);
         if self.sender.is_exhausted() {
             self.end(CloseReason::Exhausted);
         }
-        segment
+        payload
     }
 
-    /// The ack to be sent, if any; acks are sent before payloads.
-    pub fn poll_ack(&mut self) -> Option<AckList> {
+    /// The ack that is owed, if any: goes ahead of payloads.
+    pub fn poll_ack(&mut self) -> Option<Ack> {
         self.receiver.ack(self.role.flag())
     }
 
@@ -426,11 +426,10 @@ impl End {
         (now.saturating_duration_since(self.epoch).as_millis() as u16).max(1)
     }
 
-    /// Acknowledges a payload although the end has finished, so that a peer whose last acks were
-    /// lost finishes, too.
-    fn acknowledge_late(&mut self, segment: Segment) {
-        if self.closed == Some(CloseReason::Finished) && !segment.flags.has(Flags::CIRCUIT_END) {
-            self.receiver.take(segment);
+    /// A finished end still acknowledges, so that a peer whose last acks were lost finishes too.
+    fn acknowledge_late(&mut self, payload: Payload) {
+        if self.closed == Some(CloseReason::Finished) && !payload.flags.has(Flags::CIRCUIT_END) {
+            self.receiver.take(payload);
             self.discard();
         }
     }
@@ -495,15 +494,15 @@ impl End {
         self.start_by = None;
     }
 
-    /// The payload that ends the circuit: the next one in order, never sent again. An end that gave
-    /// up also refuses data, so that the payload is not taken for the end of one direction.
-    fn goodbye(&self) -> Segment {
+    /// The payload that ends the circuit: the next in order, never repeated. An end that gave up
+    /// also refuses data, so that nobody takes it for the end of one direction.
+    fn goodbye(&self) -> Payload {
         let gave_up = self.closed != Some(CloseReason::Finished);
         let refusal = if gave_up { Flags::WRITE_FAILED } else { Flags::NONE };
-        Segment {
+        Payload {
             sequence: self.sender.next_sequence(),
             flags: self.role.flag() | Flags::CIRCUIT_END | refusal,
-            ..Segment::default()
+            ..Payload::default()
         }
     }
 }

@@ -4,37 +4,21 @@
 //! on that path needs:
 //!
 //! * [`End`]: an end of a circuit as a state machine. The application's data goes in by
-//!   [`End::write`] and comes out as [`Segment`]s by [`End::poll_transmit`]; messages of the other
-//!   end go in by [`End::on_segment`] and [`End::on_ack`], and data comes out in order by
-//!   [`End::read`]. An end does windows, retransmission, ordering, half-close and close
-//!   (docs/protocol/data-plane.md 7).
-//! * [`TransitQueue`]: the messages of a circuit that pass through, bounded in bytes.
-//! * [`Scheduler`]: the order in which a connection serves its flows, so that they share it fairly.
+//!   [`End::write`] and comes out as [`Payload`]s by [`End::poll_transmit`]; what arrives goes in
+//!   by [`End::on_payload`] and [`End::on_ack`] and comes out in order by [`End::read`]. It does
+//!   windows, retransmission, ordering, half-close and close (docs/protocol/data-plane.md 7).
+//! * [`TransitQueue`]: frames that pass through, bounded in bytes.
+//! * [`Scheduler`]: which flow a connection serves next, so that circuits share it fairly.
 //!
 //! Time is an argument everywhere. An end with nothing to wait for has no [`End::deadline`].
 //!
 //! ```text
 //!  application --write--> End --poll_transmit/poll_ack--> Scheduler --> connection
-//!  application <--read--- End <--on_segment/on_ack------- connection
+//!  application <--read--- End <--on_payload/on_ack------- connection
 //!                 connection --push--> TransitQueue --pull--> Scheduler --> connection
 //! ```
 //!
-//! Two ends in one process, without a connection between them:
-//!
-//! ```
-//! use std::time::Instant;
-//! use weft_limits::Budget;
-//! use weft_xgress::{Delivery, End, Options, Role};
-//!
-//! let (options, budget, now) = (Options::default(), Budget::unlimited(), Instant::now());
-//! let mut dialer = End::new(Role::Initiator, &options, &budget, now);
-//! let mut host = End::new(Role::Terminator, &options, &budget, now);
-//! dialer.write("hello".into()).unwrap();
-//! while let Some(segment) = dialer.poll_transmit(now) {
-//!     host.on_segment(segment, now);
-//! }
-//! assert!(matches!(host.read(), Some(Delivery::Data { data, .. }) if data == "hello"));
-//! ```
+//! [`Payload`]: weft_wire::payload::Payload
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -42,11 +26,11 @@ mod alarm;
 mod chunk;
 mod congestion;
 mod end;
+mod fin;
 mod options;
 mod receiver;
 mod rtt;
 mod scheduler;
-mod segment;
 mod sender;
 mod standing;
 mod transit;
@@ -59,7 +43,6 @@ pub use congestion::Window;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use options::{Options, WindowKind};
 pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};
-pub use segment::{AckList, PayloadHeaders, Segment};
 pub use standing::{Path, Standing};
 pub use transit::{Pushed, TransitQueue, Waiting};
 

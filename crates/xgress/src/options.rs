@@ -67,9 +67,6 @@ pub struct Options {
     pub lost_one_in: u32,
     /// True if the application exchanges datagrams: empty payloads are then delivered.
     pub datagrams: bool,
-    /// True if both ends are in one process and exchange payloads directly: nothing is lost, sent
-    /// again or dropped.
-    pub in_process: bool,
 }
 
 impl Default for Options {
@@ -95,7 +92,6 @@ impl Default for Options {
             window: WindowKind::Adaptive,
             lost_one_in: 0,
             datagrams: false,
-            in_process: false,
         }
     }
 }

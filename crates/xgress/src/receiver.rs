@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use weft_limits::{Budget, Grant};
-use weft_wire::payload::Flags;
+use weft_wire::payload::{Ack, Flags, Payload};
 
-use crate::{AckList, ITEM_COST, Options, Segment, Standing, payload_cost};
+use crate::{ITEM_COST, Options, Standing, payload_cost};
 
 /// How far ahead of the next payload one is accepted, as a difference of sequence numbers. A
 /// sender's window of the smallest payloads fits several times.
@@ -15,8 +15,8 @@ const MAX_AHEAD: usize = 65_536;
 /// Most bytes of bookkeeping of small payloads; beyond that they are refused.
 const BOOKKEEPING: u64 = (MAX_AHEAD * ITEM_COST) as u64;
 
-/// The bytes by which an empty slot counts, so that a peer that leaves gaps pays for them.
-const SLOT_COST: u64 = size_of::<Option<Segment>>() as u64;
+/// What an empty slot counts: a peer that leaves gaps pays for them.
+const SLOT_COST: u64 = size_of::<Option<Payload>>() as u64;
 
 /// Most sequence numbers in one ack.
 const MAX_PER_ACK: usize = 4096;
@@ -44,9 +44,9 @@ pub(crate) enum Taken {
 /// Payloads that wait to be read, and acks that wait to be sent.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// A slot for each sequence number from `next` on.
-    slots: VecDeque<Option<Segment>>,
-    /// The sequence number to be read next.
+    /// A slot per sequence from `next` on.
+    slots: VecDeque<Option<Payload>>,
+    /// The sequence that is read next.
     next: i32,
     /// The highest sequence number so far.
     highest: i32,
@@ -56,9 +56,7 @@ pub(crate) struct Receiver {
     held: Grant,
     /// Payloads beyond this many bytes are refused.
     limit: u64,
-    /// True if nothing is refused, because the sender sends nothing again.
-    in_process: bool,
-    /// Sequence numbers to acknowledge, in order of arrival.
+    /// Sequences to acknowledge, in order of arrival.
     to_acknowledge: Vec<i32>,
     /// The stamp that the next ack returns: that of the oldest of its payloads that was sent once.
     stamp: Option<u16>,
@@ -77,7 +75,6 @@ impl Receiver {
             buffered: 0,
             held: budget.empty(),
             limit: options.rx_buffer_size,
-            in_process: options.in_process,
             to_acknowledge: Vec::new(),
             stamp: None,
             last_reported: 0,
@@ -86,17 +83,17 @@ impl Receiver {
     }
 
     /// Takes a payload that arrived.
-    pub(crate) fn take(&mut self, segment: Segment) -> Taken {
-        let (sequence, stamp, flags) = (segment.sequence, segment.stamp, segment.flags);
-        let taken = self.store(segment);
+    pub(crate) fn take(&mut self, payload: Payload) -> Taken {
+        let (sequence, stamp, flags) = (payload.sequence, payload.stamp, payload.flags);
+        let taken = self.store(payload);
         if taken != Taken::Refused {
             self.acknowledge(sequence, stamp, flags);
         }
         taken
     }
 
-    fn store(&mut self, segment: Segment) -> Taken {
-        let sequence = segment.sequence;
+    fn store(&mut self, payload: Payload) -> Taken {
+        let sequence = payload.sequence;
         if sequence < self.next {
             return Taken::Duplicate;
         }
@@ -106,29 +103,28 @@ impl Receiver {
         }
         let full = self.buffered > self.limit || self.held.bytes() > self.limit + BOOKKEEPING;
         let over = full && sequence > self.highest;
-        if ahead >= MAX_AHEAD || (over && !self.in_process) {
+        if ahead >= MAX_AHEAD || over {
             return Taken::Refused;
         }
         let gap = ahead.saturating_sub(self.slots.len()) as u64 * SLOT_COST;
-        let bytes = segment_cost(&segment) + gap;
+        let bytes = cost_of(&payload) + gap;
         if !self.held.try_grow(bytes) {
-            // The next payload in order is always taken, so that a lack of memory slows circuits
-            // and never deadlocks them.
-            if ahead > 0 && !self.in_process {
+            // The next in order is always taken, so that pressure slows and never deadlocks.
+            if ahead > 0 {
                 return Taken::Refused;
             }
             self.held.grow_anyway(bytes);
         }
-        self.buffered += segment.data.len() as u64;
+        self.buffered += payload.data.len() as u64;
         self.highest = self.highest.max(sequence);
         match self.slots.get_mut(ahead) {
             Some(slot) => {
-                *slot = Some(segment);
+                *slot = Some(payload);
                 self.held.shrink(SLOT_COST);
             }
             None => {
                 self.slots.resize_with(ahead, || None);
-                self.slots.push_back(Some(segment));
+                self.slots.push_back(Some(payload));
             }
         }
         Taken::New
@@ -145,19 +141,19 @@ impl Receiver {
     }
 
     /// The next payload in order, if it is there.
-    pub(crate) fn pop(&mut self) -> Option<Segment> {
-        let segment = self.slots.front_mut()?.take()?;
+    pub(crate) fn pop(&mut self) -> Option<Payload> {
+        let payload = self.slots.front_mut()?.take()?;
         self.slots.pop_front();
         self.next = self.next.saturating_add(1);
-        self.buffered -= segment.data.len() as u64;
-        self.held.shrink(segment_cost(&segment));
+        self.buffered -= payload.data.len() as u64;
+        self.held.shrink(cost_of(&payload));
         let report = self.report();
         self.report_due |= self.last_reported > SMALL_REPORT && self.last_reported / 2 > report;
-        Some(segment)
+        Some(payload)
     }
 
-    /// The next payload in order, without taking it out.
-    pub(crate) fn peek(&self) -> Option<&Segment> {
+    /// The next payload in order, left where it is.
+    pub(crate) fn peek(&self) -> Option<&Payload> {
         self.slots.front()?.as_ref()
     }
 
@@ -166,8 +162,8 @@ impl Receiver {
         self.report_due || !self.to_acknowledge.is_empty()
     }
 
-    /// The ack to be sent: all payloads that were taken since the last one.
-    pub(crate) fn ack(&mut self, role: Flags) -> Option<AckList> {
+    /// The ack that is owed: all that was taken since the last one.
+    pub(crate) fn ack(&mut self, role: Flags) -> Option<Ack> {
         if !self.owes_ack() {
             return None;
         }
@@ -175,7 +171,7 @@ impl Receiver {
         let sequences = std::mem::replace(&mut self.to_acknowledge, rest);
         self.report_due = false;
         self.last_reported = self.report();
-        Some(AckList {
+        Some(Ack {
             flags: role,
             recv_buffer_size: self.last_reported,
             stamp: self.stamp.take().unwrap_or(0),
@@ -238,8 +234,8 @@ impl Receiver {
     }
 }
 
-fn segment_cost(segment: &Segment) -> u64 {
-    payload_cost(&segment.headers, &segment.data)
+fn cost_of(payload: &Payload) -> u64 {
+    payload_cost(&payload.headers, &payload.data)
 }
 
 #[cfg(test)]

@@ -9,13 +9,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_limits::{Budget, Grant};
-use weft_wire::payload::Flags;
+use weft_wire::payload::{Ack, Flags, Payload, PayloadHeaders};
 
 use crate::congestion::{Acked, SentMark};
 use crate::rtt::Rtt;
-use crate::{
-    AckList, Options, PayloadHeaders, SEND_SLACK, Segment, Standing, Window, payload_cost,
-};
+use crate::{Options, SEND_SLACK, Standing, Window, payload_cost};
 
 /// Most copies that are remembered, to notice that both arrived.
 const MAX_COPIES: usize = 256;
@@ -121,7 +119,6 @@ struct SenderOptions {
     tx_max: u64,
     add: Duration,
     max: Duration,
-    resends: bool,
 }
 
 impl Sender {
@@ -154,7 +151,6 @@ impl Sender {
                 tx_max: options.tx_max_size,
                 add: options.retx_add,
                 max: options.retx_max,
-                resends: !options.in_process,
             },
         }
     }
@@ -179,7 +175,7 @@ impl Sender {
     }
 
     /// The next payload to send.
-    pub(crate) fn transmit(&mut self, role: Flags, stamp: u16, now: Instant) -> Option<Segment> {
+    pub(crate) fn transmit(&mut self, role: Flags, stamp: u16, now: Instant) -> Option<Payload> {
         if std::mem::take(&mut self.knock) {
             self.blocked_since = Some(now);
             return Some(knock_of(role, stamp));
@@ -234,7 +230,7 @@ impl Sender {
     }
 
     /// Takes an ack. True if it acknowledged something.
-    pub(crate) fn on_ack(&mut self, ack: &AckList, now: Instant) -> bool {
+    pub(crate) fn on_ack(&mut self, ack: &Ack, now: Instant) -> bool {
         self.rtt.forget_reordering(now);
         let (mut payloads, mut bytes) = (0, 0);
         let mut newest: Option<Sent> = None;
@@ -291,7 +287,7 @@ impl Sender {
         // Lost payloads are sent again without a time-out, unless the window is full of lost
         // payloads.
         let waits = self.lost.is_empty() || self.on_the_way > 0;
-        if self.unacked > 0 && self.options.resends && !self.probe && waits {
+        if self.unacked > 0 && !self.probe && waits {
             return Some(self.timer_from + self.timeout());
         }
         self.blocked_since.map(|since| since + self.timeout())
@@ -314,9 +310,6 @@ impl Sender {
     /// The first hop has changed or was lost: all payloads that went there are sent again. This is
     /// no sign of congestion.
     pub(crate) fn path_changed(&mut self, now: Instant) {
-        if !self.options.resends {
-            return;
-        }
         for at in 0..self.in_flight.len() {
             self.mark_lost(self.base + at as i32);
         }
@@ -443,24 +436,24 @@ impl Sender {
         }
     }
 
-    fn send_first(&mut self, role: Flags, stamp: u16, now: Instant) -> Option<Segment> {
+    fn send_first(&mut self, role: Flags, stamp: u16, now: Instant) -> Option<Payload> {
         let sequence = self.next_sequence();
         if sequence == i32::MAX {
             self.exhausted = true;
             return None;
         }
-        let payload = self.waiting.pop_front()?;
+        let outgoing = self.waiting.pop_front()?;
         if self.unacked == 0 {
             self.timer_from = now;
         }
-        let segment = segment_of(&payload, sequence, role, stamp);
-        let (bytes, on_the_way) = (payload.cost(), self.on_the_way);
+        let payload = payload_of(&outgoing, sequence, role, stamp);
+        let (bytes, on_the_way) = (outgoing.cost(), self.on_the_way);
         let mark = self.window.control().on_sent(bytes, on_the_way, false, now);
         self.unacked += bytes;
         self.on_the_way += bytes;
-        self.unacked_data += payload.data.len() as u64;
+        self.unacked_data += outgoing.data.len() as u64;
         self.in_flight.push_back(Some(Sent {
-            payload,
+            payload: outgoing,
             first_sent: now,
             first_stamp: stamp,
             last_sent: now,
@@ -468,11 +461,9 @@ impl Sender {
             sends: 1,
             mark,
         }));
-        if self.options.resends {
-            self.order.push_back((now, sequence, 1));
-        }
+        self.order.push_back((now, sequence, 1));
         self.blocked_since = None;
-        Some(segment)
+        Some(payload)
     }
 
     fn send_again(
@@ -481,7 +472,7 @@ impl Sender {
         role: Flags,
         stamp: u16,
         now: Instant,
-    ) -> Option<Segment> {
+    ) -> Option<Payload> {
         let bytes = self.sent(sequence)?.payload.cost();
         let mark = self.window.control().on_sent(bytes, self.on_the_way, true, now);
         if self.lost.remove(&sequence) {
@@ -493,12 +484,12 @@ impl Sender {
         sent.sends += 1;
         sent.mark = mark;
         let sends = sent.sends;
-        let segment = segment_of(&sent.payload, sequence, role | Flags::RETRANSMIT, stamp);
+        let payload = payload_of(&sent.payload, sequence, role | Flags::RETRANSMIT, stamp);
         self.order.push_back((now, sequence, sends));
         self.timer_from = now;
         self.counts.copies += 1;
         self.counts.last_copy = Some(now);
-        Some(segment)
+        Some(payload)
     }
 
     /// Takes an acknowledged payload out of flight.
@@ -589,20 +580,20 @@ impl Sender {
     }
 }
 
-fn segment_of(payload: &Outgoing, sequence: i32, flags: Flags, stamp: u16) -> Segment {
-    Segment {
+fn payload_of(outgoing: &Outgoing, sequence: i32, flags: Flags, stamp: u16) -> Payload {
+    Payload {
         sequence,
-        flags: payload.flags | flags,
+        flags: outgoing.flags | flags,
         stamp,
-        headers: payload.headers.clone(),
-        data: payload.data.clone(),
+        headers: outgoing.headers.clone(),
+        data: outgoing.data.clone(),
     }
 }
 
-/// A payload that causes an ack. The first payload has left every receiver's buffer for the queue
-/// of its application (docs/protocol/data-plane.md 7.6), so that this one cannot take its place.
-fn knock_of(role: Flags, stamp: u16) -> Segment {
-    Segment {
+/// Asks for an ack. The first payload has left the buffer of every receiver for its application's
+/// queue (docs/protocol/data-plane.md 7.6), so that this cannot take its place.
+fn knock_of(role: Flags, stamp: u16) -> Payload {
+    Payload {
         sequence: 0,
         flags: role | Flags::RETRANSMIT,
         stamp,

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use proptest::prelude::*;
 use weft_limits::Budget;
-use weft_wire::payload::Flags;
+use weft_wire::payload::{Ack, Flags, Payload};
 
-use crate::{AckList, CloseReason, Delivery, End, ITEM_COST, Options, Role, SEND_SLACK, Segment};
+use crate::{CloseReason, Delivery, End, ITEM_COST, Options, Role, SEND_SLACK};
 use crate::{WindowKind, cost};
 
 /// The properties of a simulated link.
@@ -193,7 +193,7 @@ impl World {
         let now = self.now;
         let old = self.sides[i].plan.manner == Manner::Old;
         while let Some(ack) = self.sides[i].end.poll_ack() {
-            let AckList { flags, recv_buffer_size, stamp, sequences } = ack;
+            let Ack { flags, recv_buffer_size, stamp, sequences } = ack;
             let each: Vec<Vec<i32>> = match old && !sequences.is_empty() {
                 true => sequences.iter().map(|s| vec![*s]).collect(),
                 false => vec![sequences],
@@ -206,16 +206,16 @@ impl World {
         // Pulled: nothing is taken from the end before the link has room.
         while self.sides[i].link_free <= now {
             let side = &mut self.sides[i];
-            let Some(segment) = side.end.poll_transmit(now) else { break };
+            let Some(payload) = side.end.poll_transmit(now) else { break };
             side.transmitted += 1;
-            side.resent += u64::from(segment.flags.has(Flags::RETRANSMIT));
-            let len = segment.data.len() as u64 + 80;
+            side.resent += u64::from(payload.flags.has(Flags::RETRANSMIT));
+            let len = payload.data.len() as u64 + 80;
             let busy = Duration::from_nanos(len * 1_000_000_000 / self.link.rate);
             // A little is queued below, as in a socket.
             let slack = Duration::from_nanos(self.link.queue * 1_000_000_000 / self.link.rate);
             let leaves = side.link_free.max(now) + busy;
             side.link_free = if leaves > now + slack { leaves } else { side.link_free.max(now) };
-            let Segment { sequence, mut flags, stamp, mut headers, data } = segment;
+            let Payload { sequence, mut flags, stamp, mut headers, data } = payload;
             if old {
                 headers.retain(|(key, _)| *key != 1);
                 if flags.has(Flags::EOF) {
@@ -248,12 +248,12 @@ impl World {
             match what {
                 Crossing::Payload(sequence, flags, stamp, headers, data) => {
                     let flags = Flags(flags);
-                    let segment = Segment { sequence, flags, stamp, headers, data };
-                    end.on_segment(segment, self.now);
+                    let payload = Payload { sequence, flags, stamp, headers, data };
+                    end.on_payload(payload, self.now);
                 }
                 Crossing::Ack(flags, recv_buffer_size, stamp, sequences) => {
                     let flags = Flags(flags);
-                    let ack = AckList { flags, recv_buffer_size, stamp, sequences };
+                    let ack = Ack { flags, recv_buffer_size, stamp, sequences };
                     end.on_ack(&ack, self.now);
                 }
             }
@@ -397,37 +397,4 @@ fn an_idle_circuit_waits_for_nothing() {
         assert_eq!(side.read.len(), 3);
         assert_eq!((side.end.deadline(), side.closed), (None, None));
     }
-}
-
-#[test]
-fn a_full_transfer_in_one_process_needs_no_timer() {
-    let options = Options { in_process: true, rx_buffer_size: 64 << 10, ..Options::default() };
-    let now = Instant::now();
-    let budget = Budget::new(1 << 20);
-    let mut a = End::new(Role::Initiator, &options, &budget, now);
-    let mut b = End::new(Role::Terminator, &options, &budget, now);
-    let (mut written, mut read) = (0, 0);
-    while read < 1000 {
-        while written < 1000 && a.can_write() {
-            a.write(Bytes::from(vec![0; 32 * 1024])).unwrap();
-            written += 1;
-        }
-        while let Some(segment) = a.poll_transmit(now) {
-            b.on_segment(segment, now);
-        }
-        while let Some(segment) = b.poll_transmit(now) {
-            a.on_segment(segment, now);
-        }
-        for _ in 0..3 {
-            read += usize::from(matches!(b.read(), Some(Delivery::Data { .. })));
-        }
-        while let Some(ack) = b.poll_ack() {
-            a.on_ack(&ack, now);
-        }
-        while let Some(ack) = a.poll_ack() {
-            b.on_ack(&ack, now);
-        }
-        assert!(a.deadline().is_none() || read < 1000);
-    }
-    assert_eq!(read, 1000);
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::compress::{CHUNK, Stream};
+use crate::encoder::{CHUNK, Stream};
 use weft_web::Place;
 use weft_web::Sending;
 

@@ -21,7 +21,7 @@ use weft_contract::Api;
 pub(crate) use body::FileBody;
 
 use crate::paths::unescape;
-use crate::server::Site;
+use crate::site::Site;
 use crate::urls::served;
 
 /// Where an application's files are asked for at the root, too.

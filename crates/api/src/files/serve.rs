@@ -16,7 +16,7 @@ use super::reply::{self, Contents, Prepared};
 use super::{FileBody, Files, disk, place};
 use crate::answer::{self, Outgoing, Refused};
 use crate::encodings::Encodings;
-use crate::server::Site;
+use crate::site::Site;
 use weft_web::Peer;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");

@@ -76,7 +76,7 @@ async fn descriptions_are_compressed_once() {
     let yaml = bed.request(Method::GET, "/edge/client/v1/specs/edge-client/spec");
     let yaml = send(yaml.header("accept", "text/yaml").header("accept-encoding", "gzip")).await;
     assert_eq!(yaml.header("content-type"), Some("text/yaml"));
-    assert!(unpacked(&yaml).starts_with(b"\"swagger\": \"2.0\""));
+    assert!(unpacked(&yaml).starts_with(b"swagger: '2.0'"));
 }
 
 #[tokio::test]

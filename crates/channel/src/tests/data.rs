@@ -44,10 +44,10 @@ struct Counted {
 }
 
 impl Handler for Counter {
-    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
         self.counted.bytes.fetch_add(message.body.len(), Ordering::SeqCst);
         let count = self.counted.messages.fetch_add(1, Ordering::SeqCst) + 1;
-        if count == self.pause_at { Flow::Pause } else { Flow::Continue }
+        if count == self.pause_at { Reading::Pause } else { Reading::Continue }
     }
 
     fn on_turn_end(&mut self, _: &ChannelHandle) {

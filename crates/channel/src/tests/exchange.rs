@@ -61,9 +61,9 @@ async fn a_request_gets_its_reply_and_late_replies_go_to_the_handler() {
     let replies = async {
         let first = soon(requests.recv()).await.unwrap();
         let second = soon(requests.recv()).await.unwrap();
-        listener.reply_to(&second, message(1022, "second")).await.unwrap();
-        listener.reply_to(&first, message(1022, "first")).await.unwrap();
-        listener.reply_to(&first, message(1022, "again")).await.unwrap();
+        listener.send(message(1022, "second").in_reply_to(&second)).await.unwrap();
+        listener.send(message(1022, "first").in_reply_to(&first)).await.unwrap();
+        listener.send(message(1022, "again").in_reply_to(&first)).await.unwrap();
     };
     let (first, second, ()) = tokio::join!(
         dialer.request(message(1005, "a"), LONG),

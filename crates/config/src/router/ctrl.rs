@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use super::values;
 use crate::{
     address::Address,
     channel_options::{ChannelOptions, Heartbeats},
@@ -64,7 +65,7 @@ impl CtrlConfig {
         let beside = Heartbeats::read(&options, &Heartbeats::default());
         let limiter = section.section("rateLimiter");
         let file = section.text("endpointsFile").filter(|path| !path.is_empty());
-        let file = file.map_or_else(|| super::beside(path, "endpoints.yml"), PathBuf::from);
+        let file = file.map_or_else(|| values::beside(path, "endpoints.yml"), PathBuf::from);
         let usual = "endpoints.yml beside the file";
         section.describe("endpointsFile", "path", usual, "");
         section.in_effect("endpointsFile", file.display().to_string());
@@ -126,14 +127,7 @@ fn listener(item: &Item<'_>) -> Option<CtrlListener> {
     section.describe("advertise", "address", "bind", "");
     let bind_interface = section.text("bindInterface").filter(|name| !name.is_empty());
     section.describe("bindInterface", "interface", "that of bind", "");
-    let groups = groups(&section);
+    let groups = values::groups(&section);
     let options = ChannelOptions::read_lenient(&section.section("options"));
     Some(CtrlListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
-}
-
-/// The names of groups; without any, `default`.
-pub(super) fn groups(section: &Section<'_>) -> Vec<String> {
-    let groups = section.texts("groups");
-    section.describe("groups", "list of strings", "[default]", "");
-    if groups.is_empty() { vec!["default".to_owned()] } else { groups }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ctrl::groups;
+use super::values;
 use crate::{
     address::{Address, AddressKind, HostPort},
     channel_options::{ChannelOptions, Heartbeats},
@@ -204,7 +204,7 @@ fn listener(item: &Item<'_>, managed: bool) -> Option<LinkListener> {
     section.describe("advertise", "address or host:port", "bind", "");
     let bind_interface = section.text("bindInterface").filter(|name| !name.is_empty());
     section.describe("bindInterface", "interface", "that of bind", "");
-    let groups = groups(&section);
+    let groups = values::groups(&section);
     let options = ChannelOptions::read_long(&section.section("options"));
     Some(LinkListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
 }
@@ -238,7 +238,7 @@ fn dialer(item: &Item<'_>, managed: bool) -> Option<LinkDialer> {
     let bind = bind.or(interface);
     Some(LinkDialer {
         bind: bind.filter(|bind| !bind.is_empty()),
-        groups: groups(&section),
+        groups: values::groups(&section),
         max_default_connections: section.int("maxDefaultConnections", default, 1..=100),
         max_ack_connections: section.int("maxAckConnections", ack, 0..=100),
         startup_delay: section.duration("startupDelay", Duration::from_secs(3)),

@@ -9,11 +9,9 @@ mod ingress;
 mod link;
 mod listeners;
 mod transport;
+mod values;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 pub use ctrl::{CtrlConfig, CtrlListener};
 pub use edge::{ApiProxy, CsrConfig, CsrSans, RouterEdgeConfig};
@@ -232,9 +230,4 @@ fn proxy(section: &Section<'_>) -> Option<ProxyConfig> {
             None
         }
     }
-}
-
-/// A path beside the configuration file.
-pub(crate) fn beside(config: &Path, name: &str) -> PathBuf {
-    config.parent().unwrap_or(Path::new("")).join(name)
 }

@@ -16,16 +16,14 @@ mod schemas;
 mod statuses;
 mod swagger;
 mod words;
-mod yaml;
 
 use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::paths::Api;
+use crate::{paths::Api, yaml};
 pub use document::document;
 pub use swagger::swagger;
-pub use yaml::yaml;
 
 /// A description that the controller serves under `/specs`.
 #[derive(Debug)]
@@ -96,7 +94,7 @@ impl Spec {
     /// The same in YAML.
     #[must_use]
     pub fn yaml(&'static self) -> &'static str {
-        self.yaml.get_or_init(|| yaml(&self.document()))
+        self.yaml.get_or_init(|| yaml::write(&self.document()))
     }
 
     /// The name of its copy in `docs/api`.

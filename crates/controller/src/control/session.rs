@@ -10,8 +10,8 @@ use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use weft_channel::{
-    Behaviour, ChannelHandle, CloseReason, Established, Flow, Handler, Lane, Parts, RequestError,
-    UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, CloseReason, Established, Handler, Lane, Parts, Reading,
+    RequestError, UnderlayInfo, UnderlayWaker,
 };
 use weft_contract::resource::edge_router::sync_status;
 use weft_model::Id;
@@ -312,9 +312,9 @@ impl Behaviour for FromRouter {
 }
 
 impl Handler for FromRouter {
-    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
         dispatch::dispatch(&self.0, message);
-        Flow::Continue
+        Reading::Continue
     }
 
     fn on_heartbeat(&mut self, rtt: Duration) {

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use weft_channel::{ChannelHandle, Tap, TraceFile, TraceTap};
-use weft_metrics::{Buckets, Histogram, Scope, SmallFlow};
+use weft_metrics::{Buckets, Histogram, Scope, SmallMessageCounter};
 use weft_model::Id;
 use weft_wire::Message;
 
 /// Counts messages of a channel.
 #[derive(Debug)]
 struct Traffic {
-    rx: Arc<SmallFlow>,
-    tx: Arc<SmallFlow>,
+    rx: Arc<SmallMessageCounter>,
+    tx: Arc<SmallMessageCounter>,
     /// Writes them down, if somebody wants that.
     trace: Option<TraceTap>,
 }

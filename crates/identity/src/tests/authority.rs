@@ -10,7 +10,7 @@ use super::{Pki, dns, pem_of};
 use crate::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, Leaf, PrivateKey,
     Purpose, San, SpiffeId, Subject, TrustBundle, Usage, Verify,
-    authority::{AUTHORITY_LIFE, BACKDATE, SESSION_CERTIFICATE_LIFE},
+    authority::{AUTHORITY_LIFE, BACKDATE},
     extension,
     public::Signature,
 };
@@ -236,7 +236,7 @@ fn requests_made_by_openssl_are_read_whatever_they_ask_for() {
         assert_eq!(cert.subject_der(), request.subject_der(), "subject is taken over unchanged");
         assert_eq!(cert.sans(), [San::Uri("spiffe://test.example/identity/abc".into())]);
         assert!(!cert.is_ca());
-        assert!(cert.has_client_auth() && !cert.has_server_auth());
+        assert!(!cert.has_server_auth());
         // The private key that OpenSSL wrote is read, and is the certified one.
         let key = std::fs::read(dir.path().join("k.pem")).unwrap();
         let key = PrivateKey::from_pem(&key).unwrap();
@@ -256,7 +256,8 @@ fn validity_follows_the_kind_of_certificate() {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
     let request = request(&key, &[dns("r.example")]);
     let id = SpiffeId::api_session("td", "i", "s", "c");
-    let session = Leaf::for_session(&request, "i", &id, SESSION_CERTIFICATE_LIFE, now).unwrap();
+    let session =
+        Leaf::for_session(&request, "i", &id, Duration::from_secs(12 * 3600), now).unwrap();
     let session = pki.signer.issue(&session).unwrap();
     assert_eq!(session.not_before(), now);
     assert_eq!(session.not_after(), now + Duration::from_secs(12 * 3600));

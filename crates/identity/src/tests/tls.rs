@@ -13,10 +13,12 @@ use super::{Pki, dns};
 use crate::{
     Error, Identity, KeyAlgorithm, KeyedChain, LiveIdentity, Purpose, TrustBundle, Verify,
     tls::{
-        ALPN_CONTROL, ClientAuth, ClientTls, ServerTls, Trust, client_config,
-        collecting_client_config, server_config,
+        ClientAuth, ClientTls, ServerTls, Trust, client_config, collecting_client_config,
+        server_config,
     },
 };
+
+const ALPN: &[u8] = b"ziti-ctrl";
 
 /// Runs a handshake in memory, sends a byte each way, and returns both ends.
 fn handshake(
@@ -56,7 +58,7 @@ fn handshake(
 }
 
 fn require(identity: &Arc<LiveIdentity>) -> ServerConfig {
-    let tls = ServerTls { alpn: &[ALPN_CONTROL], client_auth: ClientAuth::Require };
+    let tls = ServerTls { alpn: &[ALPN], client_auth: ClientAuth::Require };
     server_config(identity, &tls).unwrap()
 }
 
@@ -65,10 +67,10 @@ fn both_sides_are_who_they_say() {
     let pki = Pki::new();
     let server = LiveIdentity::fixed(pki.identity("ctrl", "ctrl.example"));
     let client = LiveIdentity::fixed(pki.identity("r1", "r1.example"));
-    let tls = ClientTls::of_identity(&client, &[ALPN_CONTROL]);
+    let tls = ClientTls::of_identity(&client, &[ALPN]);
     let (server_end, client_end) =
         handshake(require(&server), client_config(&tls).unwrap(), "ctrl.example").unwrap();
-    assert_eq!(client_end.alpn_protocol(), Some(ALPN_CONTROL));
+    assert_eq!(client_end.alpn_protocol(), Some(ALPN));
     let group = client_end.negotiated_key_exchange_group().unwrap().name();
     assert_eq!(group, rustls::NamedGroup::X25519MLKEM768, "post-quantum hybrid is preferred");
     let chain = server_end.peer_certificates().unwrap();
@@ -84,13 +86,13 @@ fn wrong_name_stranger_and_missing_certificate_are_refused() {
     let dial = |tls: &ClientTls<'_>, name: &str| {
         handshake(require(&server), client_config(tls).unwrap(), name).map(|_| ())
     };
-    let error = dial(&ClientTls::of_identity(&client, &[ALPN_CONTROL]), "other").unwrap_err();
+    let error = dial(&ClientTls::of_identity(&client, &[ALPN]), "other").unwrap_err();
     assert!(error.contains("it is not for `other`"), "{error}");
     let stranger = Trust::Bundle(Pki::new().bundle());
-    let tls = ClientTls { trust: stranger, ..ClientTls::of_identity(&client, &[ALPN_CONTROL]) };
+    let tls = ClientTls { trust: stranger, ..ClientTls::of_identity(&client, &[ALPN]) };
     let error = dial(&tls, "ctrl.example").unwrap_err();
     assert!(error.contains("certificate refused"), "{error}");
-    let error = dial(&ClientTls::anonymous(pki.bundle(), &[ALPN_CONTROL]), "ctrl.example");
+    let error = dial(&ClientTls::anonymous(pki.bundle(), &[ALPN]), "ctrl.example");
     assert!(error.unwrap_err().contains("server: "), "a client certificate is required");
     let error = dial(&ClientTls::of_identity(&client, &[b"other"]), "ctrl.example").unwrap_err();
     assert!(error.contains("server: "), "no protocol in common: {error}");

@@ -49,13 +49,6 @@ pub use server::{
     ClientAuth, JudgeClient, ServerTls, server_config, server_config_for, server_config_of_versions,
 };
 
-/// ALPN of control connections, controllers among themselves included
-/// (docs/protocol/channel.md 3.1).
-pub const ALPN_CONTROL: &[u8] = b"ziti-ctrl";
-/// ALPN of links between routers.
-pub const ALPN_LINK: &[u8] = b"ziti-link";
-/// ALPN of SDKs at edge listeners; some offer none.
-pub const ALPN_EDGE: &[u8] = b"ziti-edge";
 /// ALPN of HTTP/2.
 pub const ALPN_H2: &[u8] = b"h2";
 /// ALPN of HTTP/1.1.

@@ -7,7 +7,7 @@ use hickory_proto::{
     rr::{DNSClass, RData, Record, RecordType},
 };
 
-use super::records::{MOST_RECORDS, data_of};
+use super::rdata::{MOST_RECORDS, data_of};
 use crate::{
     names::TTL,
     options::Unanswerable,

@@ -3,6 +3,7 @@
 mod hosts;
 pub(crate) mod message;
 pub(crate) mod own;
+mod rdata;
 mod records;
 pub(crate) mod server;
 pub(crate) mod upstream;

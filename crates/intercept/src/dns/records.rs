@@ -3,21 +3,15 @@
 use futures::{FutureExt, future::BoxFuture};
 use hickory_proto::{
     op::{Message, MessageType, OpCode, Query},
-    rr::{
-        DNSClass, Name, RData, RecordType,
-        rdata::{MX, SRV, TXT},
-    },
+    rr::{DNSClass, Name, RData, RecordType},
 };
 
-use super::{own::OwnHosts, upstream::Upstreams};
+use super::{
+    own::OwnHosts,
+    rdata::{MOST_RECORDS, MOST_TTL},
+    upstream::Upstreams,
+};
 use crate::records::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};
-
-/// Most records of one answer that are used.
-pub(super) const MOST_RECORDS: usize = 64;
-/// Longest time in seconds that a record is valid: a day.
-const MOST_TTL: u32 = 86_400;
-/// The longest string of a text record, in bytes.
-const STRING: usize = 255;
 
 impl FindRecords for OwnHosts {
     /// Asks the DNS servers of this machine, but not this program's own.
@@ -77,30 +71,4 @@ fn read(kind: RecordKind, answer: Message) -> Records {
         Some(Record { ttl, data })
     });
     Records { code, found: found.take(MOST_RECORDS).collect() }
-}
-
-/// The data of a record for an answer; `None` if it cannot be encoded, or is of another kind.
-pub(super) fn data_of(kind: RecordKind, record: &Record) -> Option<(u32, RData)> {
-    let host = |text: &str| {
-        let mut name = Name::from_ascii(text).ok()?;
-        name.set_fqdn(true);
-        Some(name)
-    };
-    let data = match (&record.data, kind) {
-        (RecordData::Mx { preference, host: to }, RecordKind::Mx) => {
-            RData::MX(MX::new(*preference, host(to)?))
-        }
-        (RecordData::Srv { priority, weight, port, host: to }, RecordKind::Srv) => {
-            RData::SRV(SRV::new(*priority, *weight, *port, host(to)?))
-        }
-        (RecordData::Txt(text), RecordKind::Txt) => {
-            let mut strings: Vec<&[u8]> = text.chunks(STRING).collect();
-            if strings.is_empty() {
-                strings.push(&[]);
-            }
-            RData::TXT(TXT::from_bytes(strings))
-        }
-        _ => return None,
-    };
-    Some((record.ttl.min(MOST_TTL), data))
 }

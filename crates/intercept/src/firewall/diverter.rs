@@ -17,8 +17,8 @@ use std::{
 use ipnet::Ipv4Net;
 
 use super::{
-    Listeners,
     command::{CommandError, run_for},
+    setup::Listeners,
 };
 use crate::{ports::Range, service::Protocol};
 

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 use ipnet::IpNet;
 
 use super::{
-    DIVERT_MARK, Note, Setup,
     command::{CommandError, run},
+    setup::{DIVERT_MARK, Note, Setup},
 };
 use crate::{
     options::Interfaces,

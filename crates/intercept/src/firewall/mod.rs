@@ -8,85 +8,29 @@ mod diverter;
 mod iptables;
 mod nft;
 mod routes;
+mod setup;
 
 use std::{
     collections::BTreeSet,
-    fmt,
     net::{IpAddr, Ipv6Addr},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use ipnet::IpNet;
 
-pub(crate) use self::diverter::{Diversion, Diversions};
-pub use self::{command::CommandError, diverter::trusted_program};
-use self::{diverter::Diverter, iptables::Iptables, nft::Nft, routes::Routes};
-use crate::{
-    options::{FirewallKind, Interfaces},
-    state::Changes,
+pub use self::{command::CommandError, diverter::trusted_program, setup::DIVERT_MARK};
+use self::{diverter::Diverter, iptables::Iptables, nft::Nft, routes::Routes, setup::Note};
+pub(crate) use self::{
+    diverter::{Diversion, Diversions},
+    setup::{Listeners, Setup},
 };
-
-/// The mark of packets that are delivered to this machine whatever their destination.
-pub const DIVERT_MARK: u32 = 0x7766_0001;
+use crate::{options::FirewallKind, state::Changes};
 
 /// Most elements that are removed one by one. The system takes some 16 ms for each element of a set of
 /// 10,000, and a second to add all of them again.
 const MOST_GONE: usize = 64;
 
-/// The ports of the listeners for intercepted traffic.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Listeners {
-    pub(crate) tcp4: u16,
-    pub(crate) udp4: u16,
-    /// Ports for TCP and UDP; `None` if this machine has no IPv6.
-    pub(crate) v6: Option<(u16, u16)>,
-}
-
-/// The parameters of the rules.
-#[derive(Debug, Clone)]
-pub(crate) struct Setup {
-    pub(crate) instance: String,
-    pub(crate) names: IpNet,
-    pub(crate) interfaces: Interfaces,
-    pub(crate) exclude: BTreeSet<(IpAddr, Option<u16>)>,
-    pub(crate) listeners: Listeners,
-    /// This machine's own IPv6 addresses.
-    pub(crate) own: BTreeSet<Ipv6Addr>,
-    /// The file in which the calls of a diverting program are recorded.
-    pub(crate) diverter: Option<PathBuf>,
-    pub(crate) record: PathBuf,
-}
-
-/// The note for a later start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// The slot, which determines the numbers of routing tables and rules.
-    slot: u32,
-    names: IpNet,
-    /// True if this instance added the address of the range of names.
-    ours: bool,
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { slot, names, ours } = self;
-        write!(out, "weft slot={slot} names={names} ours={}", u8::from(*ours))
-    }
-}
-
-impl Note {
-    /// The first note in a listing of rules.
-    fn find(listing: &str) -> Option<Self> {
-        let (_, rest) = listing.split_once("weft slot=")?;
-        let mut words = rest.split([' ', '"', '\n']);
-        let slot = words.next()?.parse().ok()?;
-        let names = words.next()?.strip_prefix("names=")?.parse().ok()?;
-        let ours = words.next()?.strip_prefix("ours=")? == "1";
-        Some(Self { slot, names, ours })
-    }
-}
-
-/// The range of names in an interceptor's note.
+/// The range of names in what an interceptor noted.
 pub(crate) fn names_in(note: &str) -> Option<IpNet> {
     Note::find(note).map(|note| note.names)
 }
@@ -337,19 +281,4 @@ pub(crate) fn own_addresses() -> BTreeSet<Ipv6Addr> {
         IpAddr::V4(_) => None,
     });
     v6.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_read_as_it_is_written() {
-        let note = Note { slot: 3, names: "100.64.0.1/10".parse().unwrap(), ours: true };
-        let listing = format!("table inet weft_x {{\n\tcomment \"{note}\"\n\tset a {{");
-        assert_eq!(Note::find(&listing), Some(note));
-        let listing = format!("-A WEFT-x-P -m comment --comment \"{note}\"\n-A WEFT");
-        assert_eq!(Note::find(&listing), Some(note));
-        assert_eq!(Note::find("table inet weft_x {"), None);
-    }
 }

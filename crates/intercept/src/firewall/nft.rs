@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
 use ipnet::IpNet;
 
 use super::{
-    DIVERT_MARK, Note, Setup,
     command::{CommandError, run},
+    setup::{DIVERT_MARK, Note, Setup},
 };
 use crate::{
     options::Interfaces,

@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, fmt::Write, net::IpAddr, ops::Not};
 use ipnet::IpNet;
 
 use super::{
-    DIVERT_MARK, Note,
     command::{CommandError, run},
+    setup::{DIVERT_MARK, Note},
 };
 use crate::socket::OWN_MARK;
 

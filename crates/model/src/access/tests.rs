@@ -96,7 +96,7 @@ fn failed_checks_are_explained() {
         policy("short only", PolicyType::Dial, &["@short"]),
     ]);
     let mut data = PostureData::default();
-    data.mfa_passed(NOW.minus(Duration::from_secs(100)));
+    data.mfa_passed(Timestamp(NOW.0 - 100_000));
     let Decision::Denied(denial) = dial(&network, "ann", "web", Posture::Known(&data)) else {
         panic!("the short check fails");
     };

@@ -3,13 +3,14 @@
 //! Unknown names, types that do not fit and sets in the wrong place are reported here, with their
 //! position. A bound plan cannot fail and looks up no names.
 
+use super::SortField;
 use super::ast::{self, Direction, Expr, LimitClause, Name, Operand, Query, SetExpr, Sort};
 use super::error::{Code, FilterError, Reason};
+use super::limits::MAX_HOPS;
 use super::order::{Order, SortKey};
 use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier, SubQuery, Values};
 use super::schema::{Schema, Shape, Symbol, Visibility};
 use super::value::{Type, upper_case};
-use super::{MAX_HOPS, SortField};
 
 /// Author of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

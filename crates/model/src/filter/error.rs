@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::limits::MAX_TEXT;
 use super::value::Type;
 
 /// The error code a list request is answered with (docs/protocol/management-api.md 3.2).
@@ -33,7 +34,7 @@ pub enum Reason {
         /// The texts expected.
         expected: &'static str,
     },
-    /// The text is longer than [`super::MAX_TEXT`].
+    /// The text is longer than [`MAX_TEXT`].
     TooLong {
         /// Its length in bytes.
         length: usize,
@@ -95,7 +96,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Unexpected { found, .. } => write!(f, "Unexpected symbol: \"{found}\""),
             Self::TooLong { length } => {
-                write!(f, "filter of {length} bytes is longer than {} bytes", super::MAX_TEXT)
+                write!(f, "filter of {length} bytes is longer than {} bytes", MAX_TEXT)
             }
             Self::TooMany { what, limit } => write!(f, "more than {limit} {what}"),
             Self::UnknownSymbol { name } => write!(f, "unknown symbol '{name}'"),

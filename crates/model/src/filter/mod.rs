@@ -28,6 +28,7 @@ mod error;
 mod eval;
 mod explain;
 mod lexer;
+mod limits;
 mod order;
 mod page;
 mod parser;
@@ -49,6 +50,7 @@ pub use ast::{
 };
 pub use bind::{Audience, bind, bind_sort};
 pub use error::{Code, FilterError, Reason};
+pub use limits::{MAX_DEPTH, MAX_HOPS, MAX_SORT_FIELDS, MAX_SUB_QUERIES, MAX_TESTS, MAX_TEXT};
 pub use order::{Order, SortKey};
 pub use page::{Page, PageError, PageRules, parse_param};
 pub use parser::{parse, parse_sort};
@@ -58,24 +60,3 @@ pub use search::{Source, Trace};
 pub use select::{ListQuery, Listed, Selection};
 pub use table::{Column, Get, Link, RecordVisitor, Row, Table, ValueVisitor};
 pub use value::{Type, Value};
-
-/// Longest filter or sort text that is parsed, in bytes.
-///
-/// Clients send filters in the request target, so that longer ones do not occur; lists of ids that
-/// the server builds are far shorter.
-pub const MAX_TEXT: usize = 64 * 1024;
-
-/// Deepest nesting of parentheses, `not`, changes between `and` and `or`, and sub-queries.
-pub const MAX_DEPTH: usize = 64;
-
-/// Most tests in one filter. A list counts as one test.
-pub const MAX_TESTS: usize = 4096;
-
-/// Deepest nesting of sub-queries: each level multiplies the work per record.
-pub const MAX_SUB_QUERIES: usize = 3;
-
-/// Most links in one dotted name.
-pub const MAX_HOPS: usize = 4;
-
-/// Most sort fields; further ones are ignored (docs/protocol/management-api.md 2.2).
-pub const MAX_SORT_FIELDS: usize = 5;

@@ -9,7 +9,7 @@ mod operation;
 use super::ast::{Direction, Expr, LimitClause, Literal, Name, Position, Query, Sort, SortField};
 use super::error::{Code, FilterError, Reason};
 use super::lexer::{Keyword, Kind, Lexer, Token};
-use super::{MAX_DEPTH, MAX_SORT_FIELDS, MAX_TESTS, MAX_TEXT};
+use super::limits::{MAX_DEPTH, MAX_SORT_FIELDS, MAX_TESTS, MAX_TEXT};
 
 /// Parses a filter. White space alone matches everything.
 pub fn parse(text: &str) -> Result<Query, FilterError> {

@@ -61,12 +61,7 @@ enum Order {
     Sort(String, u64),
 }
 
-impl Trace {
-    /// True if an index gave exactly the matches, or every entity matches.
-    pub fn is_served_by_index(&self) -> bool {
-        self.tested == 0
-    }
-}
+impl Trace {}
 
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -106,11 +106,6 @@ impl<'a> Value<'a> {
         Self::Text(Cow::Borrowed(text))
     }
 
-    /// A text; null if it is empty.
-    pub fn text_or_null(text: &'a str) -> Self {
-        if text.is_empty() { Self::Null } else { Self::text(text) }
-    }
-
     /// A time in milliseconds since 1970; null outside the range of the calendar.
     pub fn unix_millis(millis: i64) -> Self {
         // Divided in two steps, because this runs for every record of a list and wide divisions are

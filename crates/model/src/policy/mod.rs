@@ -17,7 +17,7 @@ use std::{
 
 pub use access_change::{AccessChange, access_changes};
 use imbl::{OrdMap, Vector};
-pub use queries::{Advice, NamedRole};
+pub use queries::Advice;
 use roaring::RoaringBitmap;
 
 use crate::{

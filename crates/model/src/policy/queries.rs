@@ -10,15 +10,6 @@ use crate::{
     role::Roles,
 };
 
-/// A role as text, and with a name in place of the id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedRole {
-    /// `#attribute`, `#all` or `@id`.
-    pub role: String,
-    /// `#attribute`, `#all` or `@name`.
-    pub name: String,
-}
-
 /// The access of an identity to a service, in detail (docs/protocol/management-api.md 7.1).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Advice {
@@ -167,19 +158,6 @@ impl Snapshot {
         ordinals: &'a RoaringBitmap,
     ) -> impl Iterator<Item = &'a Arc<T>> {
         ordinals.iter().filter_map(|ordinal| self.at(ordinal))
-    }
-
-    /// A role list for display: names in place of ids, ids of missing entities dropped
-    /// (docs/protocol/management-api.md 7.4).
-    pub fn role_display(&self, kind: Kind, roles: &Roles) -> Vec<NamedRole> {
-        let named = |role: String| {
-            let name = match role.strip_prefix('@') {
-                Some(id) => format!("@{}", self.entity(kind, &Id::new(id))?.name()?),
-                None => role.clone(),
-            };
-            Some(NamedRole { role, name })
-        };
-        roles.to_strings().into_iter().filter_map(named).collect()
     }
 
     /// The policies that name a role attribute on one side.

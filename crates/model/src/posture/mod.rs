@@ -71,16 +71,6 @@ impl PostureData {
         self.mfa_passed_at = self.mfa_passed_at.max(Some(at));
     }
 
-    /// Notes that a code was given at the login. Ignored if another code is known.
-    pub fn mfa_passed_at_login(&mut self, at: Timestamp) {
-        self.mfa_passed_at.get_or_insert(at);
-    }
-
-    /// Notes that the second factor was removed.
-    pub fn mfa_forgotten(&mut self) {
-        self.mfa_passed_at = None;
-    }
-
     /// Time at which a code was last given.
     pub fn mfa_passed_at(&self) -> Option<Timestamp> {
         self.mfa_passed_at

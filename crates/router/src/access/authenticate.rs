@@ -14,7 +14,7 @@ use super::{
     live::{TokenFacts, is_revoked},
     refused, token,
 };
-use crate::seam::{ControllerId, Refusal, RetryHint, Session};
+use crate::seam::{ApiSession, ControllerId, Refusal, RetryHint};
 
 /// Most certificates of a peer that are checked.
 const MAX_CERTIFICATES: usize = 16;
@@ -40,7 +40,7 @@ enum Unknown {
 }
 
 fn invalid(message: impl Into<String>) -> Refusal {
-    refused(ErrorCode::INVALID_API_SESSION, RetryHint::StartOver, message)
+    refused(ErrorCode::INVALID_API_SESSION, RetryHint::START_OVER, message)
 }
 
 /// Judges the token and the certificates of an SDK connection. It waits for sessions and keys that
@@ -50,7 +50,7 @@ pub(crate) async fn authenticate(
     inner: &Arc<Inner>,
     token: &[u8],
     certificates: Vec<Bytes>,
-) -> Result<Arc<Session>, Refusal> {
+) -> Result<Arc<ApiSession>, Refusal> {
     let chain: Vec<CertificateDer<'static>> = certificates
         .into_iter()
         .take(MAX_CERTIFICATES)
@@ -74,7 +74,7 @@ pub(crate) async fn authenticate(
     binding::check(&bound, &chain, &inner.first_party.load(), SystemTime::now())
         .map_err(invalid)?;
     let name = admit(inner, &presented)?;
-    let session = Session {
+    let session = ApiSession {
         id: presented.id,
         token: token.to_owned(),
         identity: presented.identity,
@@ -149,18 +149,18 @@ fn admit(inner: &Inner, presented: &Presented) -> Result<Option<String>, Refusal
 /// Takes a newer token of the same session (docs/protocol/edge-control-plane.md 11.4).
 pub(crate) fn renew(
     inner: &Inner,
-    session: &Session,
+    session: &ApiSession,
     token: &[u8],
     now: SystemTime,
-) -> Result<Arc<Session>, Refusal> {
+) -> Result<Arc<ApiSession>, Refusal> {
     if session.legacy {
         let text = "only sessions with signed tokens can be renewed";
-        return Err(refused(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::StartOver, text));
+        return Err(refused(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::START_OVER, text));
     }
     let token = std::str::from_utf8(token).map_err(|_| invalid("the token is not text"))?;
     if !token::is_signed(token.as_bytes()) {
         let text = "the new token is not a signed one";
-        return Err(refused(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::StartOver, text));
+        return Err(refused(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::START_OVER, text));
     }
     let claims = token::access(&inner.keys.load(), token, now);
     let claims = claims.map_err(|error| invalid(error.to_string()))?;
@@ -177,7 +177,7 @@ pub(crate) fn renew(
         controller: None,
     };
     let name = admit(inner, &presented)?;
-    let renewed = Session {
+    let renewed = ApiSession {
         id: presented.id,
         token: token.to_owned(),
         identity: presented.identity,

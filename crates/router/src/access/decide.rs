@@ -43,8 +43,8 @@ pub(crate) fn decide(
 fn refusal(denial: &Denial, identity: &str, service: &str) -> Refusal {
     let (code, hint) = match denial {
         Denial::UnknownService => return unknown_service(service),
-        Denial::Posture(_) => (ErrorCode::POSTURE_CHECK_FAILED, RetryHint::Default),
-        _ => (ErrorCode::ACCESS_DENIED, RetryHint::Default),
+        Denial::Posture(_) => (ErrorCode::POSTURE_CHECK_FAILED, RetryHint::DEFAULT),
+        _ => (ErrorCode::ACCESS_DENIED, RetryHint::DEFAULT),
     };
     Refusal {
         code: code.0,
@@ -59,7 +59,7 @@ fn refusal(denial: &Denial, identity: &str, service: &str) -> Refusal {
 pub(crate) fn unknown_service(service: &str) -> Refusal {
     Refusal {
         code: ErrorCode::INVALID_SERVICE.0,
-        hint: RetryHint::NotRetriable,
+        hint: RetryHint::NOT_RETRIABLE,
         message: format!("service {service} not found"),
         failing_checks: Vec::new(),
         circuit: None,

@@ -6,22 +6,22 @@ use std::time::SystemTime;
 use weft_wire::edge_ctrl::ErrorCode;
 
 use super::{Inner, decide, live, refused, token};
-use crate::seam::{Grant, Refusal, RetryHint, Session, Use};
+use crate::seam::{ApiSession, Grant, Refusal, RetryHint, Use};
 
 /// The only text of a refusal that C SDKs react to: they drop the service session and begin again
 /// (docs/protocol/sdk.md 6).
 const INVALID_SESSION: &str = "Invalid Session";
 
-fn invalid(detail: &dyn std::fmt::Display, session: &Session) -> Refusal {
+fn invalid(detail: &dyn std::fmt::Display, session: &ApiSession) -> Refusal {
     tracing::debug!(session = %session.id, identity = %session.identity, %detail, "service session refused");
-    refused(ErrorCode::INVALID_SESSION, RetryHint::StartOver, INVALID_SESSION)
+    refused(ErrorCode::INVALID_SESSION, RetryHint::START_OVER, INVALID_SESSION)
 }
 
 /// Judges the service token of a connect or a bind. Signed tokens are judged here; for an opaque
 /// token the controller has decided when it made the service session.
 pub(crate) fn judge(
     inner: &Inner,
-    session: &Session,
+    session: &ApiSession,
     token: &[u8],
     purpose: Use,
     now: SystemTime,
@@ -45,7 +45,7 @@ pub(crate) fn judge(
 
 fn of_token(
     inner: &Inner,
-    session: &Session,
+    session: &ApiSession,
     text: &str,
     purpose: Use,
     now: SystemTime,
@@ -73,7 +73,7 @@ fn of_token(
         let verb = wanted.to_lowercase();
         let got: String = claims.z_st.chars().take(16).collect();
         let text = format!("rejecting {verb}, invalid session type. expected {wanted}, got {got}");
-        return Err(refused(ErrorCode::WRONG_SESSION_TYPE, RetryHint::StartOver, text));
+        return Err(refused(ErrorCode::WRONG_SESSION_TYPE, RetryHint::START_OVER, text));
     }
     Ok(Grant { service: claims.sub, service_session: claims.jti, token: text.to_owned(), purpose })
 }
@@ -81,7 +81,7 @@ fn of_token(
 /// Judges a service that is named by its id, which only a dial may do.
 fn of_service(
     inner: &Inner,
-    session: &Session,
+    session: &ApiSession,
     text: &str,
     purpose: Use,
 ) -> Result<Grant, Refusal> {

@@ -9,7 +9,7 @@ use std::{
 use weft_wire::edge_ctrl::data_model::{Revocation, revocation_type};
 
 use super::{model::Model, sessions::Sessions, token::AccessClaims};
-use crate::seam::Session;
+use crate::seam::ApiSession;
 
 /// The API sessions of open connections.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct Live {
     identity: String,
     /// The claims of the newest token; `None` for an opaque one.
     token: Option<TokenFacts>,
-    holders: Vec<Weak<Session>>,
+    holders: Vec<Weak<ApiSession>>,
 }
 
 /// The claims of a signed token that are checked repeatedly.
@@ -40,8 +40,12 @@ impl From<&AccessClaims> for TokenFacts {
 }
 
 impl LiveSessions {
-    /// Keeps a session, or returns the equal one that other connections have.
-    pub(crate) fn hold(&mut self, session: Session, token: Option<TokenFacts>) -> Arc<Session> {
+    /// The session, or the equal one that others hold already.
+    pub(crate) fn hold(
+        &mut self,
+        session: ApiSession,
+        token: Option<TokenFacts>,
+    ) -> Arc<ApiSession> {
         let live = self.by_id.entry(session.id.clone()).or_insert_with(|| Live {
             identity: session.identity.clone(),
             token: None,
@@ -53,7 +57,7 @@ impl LiveSessions {
             live.token = Some(token);
         }
         live.holders.retain(|holder| holder.strong_count() > 0);
-        let same = |held: &Arc<Session>| {
+        let same = |held: &Arc<ApiSession>| {
             held.token == session.token
                 && held.fingerprints == session.fingerprints
                 && held.identity == session.identity

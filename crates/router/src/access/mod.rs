@@ -68,7 +68,7 @@ use tunneled::Tunneled;
 
 use crate::{
     controllers::{Controller, Controllers},
-    seam::{self, Access, AccessEvent, Grant, Refusal, Session, TunnelService, Use},
+    seam::{self, Access, AccessEvent, ApiSession, Grant, Refusal, TunnelService, Use},
 };
 
 /// Most events that a reader may be behind.
@@ -436,12 +436,12 @@ impl Access for AccessHalf {
         &self,
         token: Bytes,
         certificates: Vec<Bytes>,
-    ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>> {
+    ) -> BoxFuture<'static, Result<Arc<ApiSession>, Refusal>> {
         let inner = self.0.clone();
         Box::pin(async move { authenticate::authenticate(&inner, &token, certificates).await })
     }
 
-    fn stands(&self, session: &Session) -> bool {
+    fn stands(&self, session: &ApiSession) -> bool {
         let identity_stands = match self.0.model.read().identities.get(&session.identity) {
             Some(identity) => !identity.disabled,
             // An identity that was never known cannot have gone.
@@ -450,11 +450,11 @@ impl Access for AccessHalf {
         identity_stands && self.0.live.lock().contains(&session.id)
     }
 
-    fn judge(&self, session: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
+    fn judge(&self, session: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
         judge::judge(&self.0, session, token, purpose, SystemTime::now())
     }
 
-    fn renew(&self, session: &Session, token: Bytes) -> Result<Arc<Session>, Refusal> {
+    fn renew(&self, session: &ApiSession, token: Bytes) -> Result<Arc<ApiSession>, Refusal> {
         authenticate::renew(&self.0, session, &token, SystemTime::now())
     }
 

@@ -156,22 +156,14 @@ fn hosting(identity: &Identity, service: &str) -> Hosting {
     let said = said.and_then(|number| TerminatorPrecedence::try_from(*number).ok());
     Hosting {
         default_cost: cost(identity.default_hosting_cost),
-        default_precedence: precedence(identity.default_hosting_precedence()),
+        default_precedence: identity.default_hosting_precedence().into(),
         cost: identity.service_hosting_costs.get(service).copied().map(cost),
-        precedence: said.map(precedence),
+        precedence: said.map(Precedence::from),
     }
 }
 
 fn cost(number: u32) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
-}
-
-fn precedence(of: TerminatorPrecedence) -> Precedence {
-    match of {
-        TerminatorPrecedence::Default => Precedence::Default,
-        TerminatorPrecedence::Required => Precedence::Required,
-        TerminatorPrecedence::Failed => Precedence::Failed,
-    }
 }
 
 #[cfg(test)]

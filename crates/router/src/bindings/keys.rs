@@ -2,29 +2,29 @@
 //! that encrypts answers with its own (docs/protocol/data-plane.md 11).
 
 use bytes::Bytes;
-use weft_e2e::{KeyPair, PublicKey, Session, ending};
+use weft_e2e::{ConnectionKeys, KeyPair, PublicKey, ending};
 use weft_wire::edge::header;
 
 use super::socket::{Crypto, Seals};
-use crate::seam::{PeerData, RouteErrorCode, RouteFailure};
+use crate::seam::{PeerData, RouteError, RouteErrorCode};
 
 const PUBLIC_KEY: u32 = header::PUBLIC_KEY.cast_unsigned();
 const MARKER: u32 = header::CONNECTION_MARKER.cast_unsigned();
 
 /// The host's side of a connection whose dialer sent a key.
 pub(crate) struct Answer {
-    session: Session,
+    session: ConnectionKeys,
     own: PublicKey,
     /// True if the dialer seals the end of its direction, and asks the host to do the same.
     seals_end: bool,
 }
 
-/// The host's side, if the dialer sent a key. The host makes a fresh key pair each time.
-pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteFailure> {
+/// The host's side, if the dialer brought a key. The host's pair is a fresh one each time.
+pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteError> {
     let Some(key) = dialer.get(&PUBLIC_KEY) else { return Ok(None) };
-    let refused = |error: weft_e2e::Error| RouteFailure {
+    let refused = |error: weft_e2e::Error| RouteError {
         code: RouteErrorCode::Generic,
-        message: error.to_string(),
+        text: error.to_string(),
     };
     let key = PublicKey::try_from(&key[..]).map_err(refused)?;
     let pair = KeyPair::generate(&mut rand::rng());

@@ -28,7 +28,7 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 use weft_e2e::ending::{Incoming, Outgoing};
-use weft_e2e::{Header, Opener, Sealer, Session};
+use weft_e2e::{ConnectionKeys, Header, Opener, Sealer};
 use weft_limits::Grant;
 use weft_xgress::{Delivery, PAYLOAD_SIZE};
 
@@ -50,7 +50,7 @@ thread_local! {
 
 /// The encryption of both directions of a connection.
 pub(crate) struct Crypto {
-    session: Session,
+    session: ConnectionKeys,
     seals: Seals,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Seals {
 
 impl Crypto {
     /// Encryption with these keys.
-    pub(crate) fn new(session: Session, seals: Seals) -> Self {
+    pub(crate) fn new(session: ConnectionKeys, seals: Seals) -> Self {
         Self { session, seals }
     }
 
@@ -160,8 +160,8 @@ enum Sealing {
 /// The decryption of data that comes out of the circuit.
 enum Opening {
     Plain,
-    /// The first data is the header of the encrypted stream.
-    Begin(Session, Incoming),
+    /// The first data is the stream's header.
+    Begin(ConnectionKeys, Incoming),
     On(Box<Opener>, Incoming),
 }
 

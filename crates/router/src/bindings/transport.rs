@@ -10,7 +10,10 @@ use tokio::{
     time::Instant,
 };
 use tokio_rustls::{TlsConnector, TlsStream};
-use weft_wire::{Address, Scheme};
+use weft_wire::{
+    Address, Scheme,
+    ctrl::peer_data_key::{TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS},
+};
 use weft_xgress::{Options, Role};
 
 use super::{
@@ -19,13 +22,8 @@ use super::{
 };
 use crate::{
     forwarder::{App, Circuit, Forwarder, LocalEnd},
-    seam::{Egress, PeerData, RouteErrorCode, RouteFailure},
+    seam::{Egress, PeerData, RouteError, RouteErrorCode},
 };
-
-/// Peer data: the router's address of the connection, as `host:port`.
-const LOCAL_ADDRESS: u32 = 1110;
-/// Peer data: the application's address, as `host:port`.
-const REMOTE_ADDRESS: u32 = 1111;
 
 /// A socket to an application.
 pub(crate) enum Connected {
@@ -46,7 +44,7 @@ impl Connected {
             Self::Udp(socket) => (socket.local_addr(), socket.peer_addr()),
             Self::Resolver(_) => return PeerData::new(),
         };
-        [(LOCAL_ADDRESS, local), (REMOTE_ADDRESS, remote)]
+        [(TERMINATOR_LOCAL_ADDRESS, local), (TERMINATOR_REMOTE_ADDRESS, remote)]
             .into_iter()
             .filter_map(|(key, address)| Some((key, Bytes::from(address.ok()?.to_string()))))
             .collect()
@@ -83,7 +81,7 @@ enum Protocol {
 }
 
 impl Target {
-    fn parse(binding: &str, text: &str) -> Result<Self, RouteFailure> {
+    fn parse(binding: &str, text: &str) -> Result<Self, RouteError> {
         let family = [("udp4:", true), ("udp6:", false)];
         let of_family = family.iter().find_map(|(name, v4)| Some((text.strip_prefix(name)?, *v4)));
         let (address, v4) = match of_family {
@@ -106,7 +104,7 @@ impl Target {
         Ok(Self { protocol, host: address.host, port: address.port })
     }
 
-    async fn connect(&self, dialer: &Dialer, deadline: Instant) -> Result<Connected, RouteFailure> {
+    async fn connect(&self, dialer: &Dialer, deadline: Instant) -> Result<Connected, RouteError> {
         let addresses = resolve(&self.host, self.port, deadline).await?;
         match self.protocol {
             Protocol::Udp(v4) => {
@@ -122,16 +120,16 @@ impl Target {
                 let stream = connect_tcp(addresses, deadline, dialer.peer_timeout).await?;
                 let shaking = self.shake(stream, dialer);
                 let shaken = tokio::time::timeout_at(deadline, shaking).await;
-                shaken.map_err(|_| RouteFailure {
+                shaken.map_err(|_| RouteError {
                     code: RouteErrorCode::DialTimedOut,
-                    message: format!("tls:{}:{} did not answer in time", self.host, self.port),
+                    text: format!("tls:{}:{} did not answer in time", self.host, self.port),
                 })?
             }
         }
     }
 
-    /// Begins TLS with the router's identity; the application's certificate has to be valid.
-    async fn shake(&self, stream: TcpStream, dialer: &Dialer) -> Result<Connected, RouteFailure> {
+    /// TLS as the router's identity, which must find the application's certificate good.
+    async fn shake(&self, stream: TcpStream, dialer: &Dialer) -> Result<Connected, RouteError> {
         let what = format!("cannot speak TLS with tls:{}:{}", self.host, self.port);
         let Some(tls) = &dialer.tls else {
             return Err(misconfigured(format!("{what}: the router has no TLS settings")));
@@ -151,7 +149,7 @@ pub(crate) async fn dial(
     egress: &Egress,
     timeout: Duration,
     dialer: &Dialer,
-) -> Result<PeerData, RouteFailure> {
+) -> Result<PeerData, RouteError> {
     let target = Target::parse(&egress.binding, &egress.destination)?;
     let encrypts = egress.binding == "edge_transport";
     let keys = if encrypts { keys::answer(&egress.peer_data)? } else { None };
@@ -203,21 +201,21 @@ pub(crate) async fn connect_tcp(
     addresses: Vec<SocketAddr>,
     deadline: Instant,
     peer_timeout: Option<Duration>,
-) -> Result<TcpStream, RouteFailure> {
+) -> Result<TcpStream, RouteError> {
     let target = addresses.first().map(ToString::to_string).unwrap_or_default();
     let connecting = weft_channel::connect(addresses, None);
     let connected = tokio::time::timeout_at(deadline, connecting).await;
     let stream = connected
-        .map_err(|_| RouteFailure {
+        .map_err(|_| RouteError {
             code: RouteErrorCode::DialTimedOut,
-            message: format!("tcp:{target} did not answer in time"),
+            text: format!("tcp:{target} did not answer in time"),
         })?
         .and_then(|stream| weft_channel::prepare(&stream, peer_timeout).map(|()| stream));
     stream.map_err(|error| io_failure(&format!("cannot connect to tcp:{target}"), &error))
 }
 
-/// A UDP socket connected to the first of a host's addresses.
-pub(crate) async fn connect_udp(addresses: &[SocketAddr]) -> Result<UdpSocket, RouteFailure> {
+/// A UDP socket that talks to the first of a host's addresses.
+pub(crate) async fn connect_udp(addresses: &[SocketAddr]) -> Result<UdpSocket, RouteError> {
     let Some(address) = addresses.first() else {
         return Err(dns("the host", "it has no address"));
     };
@@ -235,35 +233,35 @@ pub(crate) async fn resolve(
     host: &str,
     port: u16,
     deadline: Instant,
-) -> Result<Vec<SocketAddr>, RouteFailure> {
+) -> Result<Vec<SocketAddr>, RouteError> {
     let found = tokio::time::timeout_at(deadline, weft_channel::resolve(host, port)).await;
     let found = found.map_err(|_| dns(host, "no answer in time"))?;
     let found = found.map_err(|error| dns(host, &error.to_string()))?;
     if found.is_empty() { Err(dns(host, "no such host")) } else { Ok(found) }
 }
 
-fn dns(host: &str, why: &str) -> RouteFailure {
+fn dns(host: &str, why: &str) -> RouteError {
     let message = format!("cannot resolve {host}: {why}");
-    RouteFailure { code: RouteErrorCode::DnsFailed, message }
+    RouteError { code: RouteErrorCode::DnsResolutionFailed, text: message }
 }
 
-pub(crate) fn misconfigured(message: String) -> RouteFailure {
-    RouteFailure { code: RouteErrorCode::MisconfiguredTerminator, message }
+pub(crate) fn misconfigured(message: String) -> RouteError {
+    RouteError { code: RouteErrorCode::MisconfiguredTerminator, text: message }
 }
 
-/// The code for an error of the operating system (docs/protocol/control-plane.md 13.1).
-fn io_failure(what: &str, error: &io::Error) -> RouteFailure {
+/// The class of an error of the operating system (docs/protocol/control-plane.md 13.1).
+fn io_failure(what: &str, error: &io::Error) -> RouteError {
     // EMFILE, ENFILE and ENOBUFS have no kind of their own.
     const EXHAUSTED: [i32; 3] = [24, 23, 105];
     let code = match error.kind() {
         io::ErrorKind::ConnectionRefused => RouteErrorCode::ConnectionRefused,
         io::ErrorKind::TimedOut => RouteErrorCode::DialTimedOut,
         _ if error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code)) => {
-            RouteErrorCode::ResourcesUnavailable
+            RouteErrorCode::ResourcesNotAvailable
         }
         _ => RouteErrorCode::Generic,
     };
-    RouteFailure { code, message: format!("{what}: {error}") }
+    RouteError { code, text: format!("{what}: {error}") }
 }
 
 #[cfg(test)]
@@ -273,7 +271,7 @@ mod tests {
     #[test]
     fn a_binding_dials_the_addresses_that_it_knows() {
         let parse = |binding, text| {
-            let target = Target::parse(binding, text).map_err(|failure| failure.message)?;
+            let target = Target::parse(binding, text).map_err(|failure| failure.text)?;
             Ok::<_, String>((target.protocol, target.host, target.port))
         };
         let udp = |v4| (Protocol::Udp(v4), "::1".to_owned(), 5);
@@ -303,7 +301,7 @@ mod tests {
         // A label is too long: that is known without asking any server.
         let name = format!("{}.invalid", "x".repeat(64));
         let unknown = resolve(&name, 1, deadline).await.unwrap_err();
-        assert_eq!(unknown.code, RouteErrorCode::DnsFailed, "{unknown}");
+        assert_eq!(unknown.code, RouteErrorCode::DnsResolutionFailed, "{unknown}");
     }
 
     #[cfg(target_os = "linux")]

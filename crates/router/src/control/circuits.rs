@@ -18,7 +18,8 @@ use super::Core;
 use crate::{
     controllers::Controller,
     seam::{
-        BindingCircuitRequest, Circuit, CircuitRequest, Refusal, RetryHint, TunnelCircuitRequest,
+        BindingCircuitRequest, CircuitRequest, MadeCircuit, Refusal, RetryHint,
+        TunnelCircuitRequest,
     },
 };
 
@@ -37,23 +38,24 @@ pub(crate) fn refusal(code: ErrorCode, hint: RetryHint, message: impl Into<Strin
 
 /// The hint with this number; the client decides where the number is unknown.
 pub(crate) fn hint(number: u32) -> RetryHint {
-    match number {
-        1 => RetryHint::TooBusy,
-        2 => RetryHint::StartOver,
-        3 => RetryHint::NotRetriable,
-        _ => RetryHint::Default,
+    match RetryHint(number) {
+        hint @ (RetryHint::TOO_BUSY | RetryHint::START_OVER | RetryHint::NOT_RETRIABLE) => hint,
+        _ => RetryHint::DEFAULT,
     }
 }
 
-/// Asks for a circuit for an SDK. An opaque session is known to one controller only.
-pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Circuit, Refusal> {
+/// The controller to ask, if there is one.
+fn there(controller: Option<Arc<Controller>>) -> Result<Arc<Controller>, Refusal> {
+    controller.ok_or_else(|| refusal(ErrorCode::INTERNAL, RetryHint::DEFAULT, NO_CONTROLLER))
+}
+
+/// Has a circuit made for an SDK. A legacy session is known to one controller only.
+pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<MadeCircuit, Refusal> {
     let session = &request.session;
-    let controller = match &session.controller {
+    let controller = there(match &session.controller {
         Some(id) if session.legacy => core.controllers.get(id),
         _ => core.controllers.any(),
-    };
-    let controller = controller
-        .ok_or_else(|| refusal(ErrorCode::INTERNAL, RetryHint::Default, NO_CONTROLLER))?;
+    })?;
     let message = CreateCircuitV2 {
         session_token: request.grant.token,
         api_session_token: session.token.clone(),
@@ -67,7 +69,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Circ
     }
     let reply = ask(&controller, message, request.timeout).await?;
     let created = CreatedCircuit::from_message(&reply).map_err(malformed)?;
-    Ok(Circuit {
+    Ok(MadeCircuit {
         id: created.circuit_id,
         address: created.address,
         peer_data: created.peer_data,
@@ -79,7 +81,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Circ
 pub(crate) async fn for_tunnel(
     core: &Core,
     request: TunnelCircuitRequest,
-) -> Result<Circuit, Refusal> {
+) -> Result<MadeCircuit, Refusal> {
     let mut span = begin(core, &request.service, "tunnel");
     let made = ask_for_tunnel(core, request, &span).await;
     end(&mut span, &made);
@@ -90,11 +92,8 @@ async fn ask_for_tunnel(
     core: &Core,
     request: TunnelCircuitRequest,
     span: &Span,
-) -> Result<Circuit, Refusal> {
-    let controller = core
-        .controllers
-        .any()
-        .ok_or_else(|| refusal(ErrorCode::INTERNAL, RetryHint::Default, NO_CONTROLLER))?;
+) -> Result<MadeCircuit, Refusal> {
+    let controller = there(core.controllers.any())?;
     let message = CreateTunnelCircuitV2Request {
         service_name: request.service,
         terminator_instance_id: request.instance,
@@ -103,7 +102,7 @@ async fn ask_for_tunnel(
     let message = traced(message.to_message(), span);
     let reply = ask(&controller, message, request.timeout).await?;
     let created = CreateTunnelCircuitV2Response::from_message(&reply).map_err(malformed)?;
-    Ok(Circuit {
+    Ok(MadeCircuit {
         id: created.circuit_id,
         address: created.address,
         peer_data: created.peer_data,
@@ -115,7 +114,7 @@ async fn ask_for_tunnel(
 pub(crate) async fn for_binding(
     core: &Core,
     request: BindingCircuitRequest,
-) -> Result<Circuit, Refusal> {
+) -> Result<MadeCircuit, Refusal> {
     let mut span = begin(core, &request.service, "transport");
     let made = ask_for_binding(core, request, &span).await;
     end(&mut span, &made);
@@ -126,11 +125,8 @@ async fn ask_for_binding(
     core: &Core,
     request: BindingCircuitRequest,
     span: &Span,
-) -> Result<Circuit, Refusal> {
-    let controller = core
-        .controllers
-        .any()
-        .ok_or_else(|| refusal(ErrorCode::INTERNAL, RetryHint::Default, NO_CONTROLLER))?;
+) -> Result<MadeCircuit, Refusal> {
+    let controller = there(core.controllers.any())?;
     let message = ctrl::CircuitRequest {
         ingress_id: request.client,
         service: request.service,
@@ -140,10 +136,10 @@ async fn ask_for_binding(
     let reply = ask(&controller, message, request.timeout).await?;
     if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
         let failed = CircuitFailed::from_message(&reply).map_err(malformed)?;
-        return Err(refusal(ErrorCode::INTERNAL, RetryHint::Default, failed.error));
+        return Err(refusal(ErrorCode::INTERNAL, RetryHint::DEFAULT, failed.error));
     }
     let created = CircuitSuccess::from_message(&reply).map_err(malformed)?;
-    Ok(Circuit {
+    Ok(MadeCircuit {
         id: created.circuit_id,
         address: created.address,
         peer_data: created.peer_data,
@@ -160,8 +156,8 @@ fn begin(core: &Core, service: &str, binding: &str) -> Span {
     span
 }
 
-/// Notes the outcome in the span of a dial.
-fn end(span: &mut Span, made: &Result<Circuit, Refusal>) {
+/// Says in the span of a dial what became of it.
+fn end(span: &mut Span, made: &Result<MadeCircuit, Refusal>) {
     match made {
         Ok(circuit) => {
             span.set(attribute::CIRCUIT_ID, &circuit.id);
@@ -214,18 +210,18 @@ fn no_answer(controller: &Controller, problem: &RequestError, timeout: Duration)
         other => format!("controller {}: {other}", controller.id),
     };
     let hint = match problem {
-        RequestError::TooMany => RetryHint::TooBusy,
-        _ => RetryHint::Default,
+        RequestError::TooMany => RetryHint::TOO_BUSY,
+        _ => RetryHint::DEFAULT,
     };
     refusal(ErrorCode::INTERNAL, hint, text)
 }
 
 fn malformed(problem: WireError) -> Refusal {
     let text = format!("the answer of the controller cannot be read: {problem}");
-    refusal(ErrorCode::INTERNAL, RetryHint::Default, text)
+    refusal(ErrorCode::INTERNAL, RetryHint::DEFAULT, text)
 }
 
 fn not_sent(problem: WireError) -> Refusal {
     let text = format!("the request cannot be sent: {problem}");
-    refusal(ErrorCode::INTERNAL, RetryHint::NotRetriable, text)
+    refusal(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text)
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use weft_channel::{
-    Behaviour, ChannelHandle, Flow, Handler, Lane, Parts, UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, Handler, Lane, Parts, Reading, UnderlayInfo, UnderlayWaker,
 };
 use weft_wire::{
     Message, Outcome, ProtoBody, ctrl,
@@ -43,15 +43,15 @@ struct Connection {
 }
 
 impl Handler for Connection {
-    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
         self.held = self.from.dispatch(message, &self.waker).err();
-        if self.held.is_some() { Flow::Pause } else { Flow::Continue }
+        if self.held.is_some() { Reading::Pause } else { Reading::Continue }
     }
 
-    fn on_resume(&mut self, channel: &ChannelHandle) -> Flow {
+    fn on_resume(&mut self, channel: &ChannelHandle) -> Reading {
         match self.held.take() {
             Some(message) => self.on_message(message, channel),
-            None => Flow::Continue,
+            None => Reading::Continue,
         }
     }
 }

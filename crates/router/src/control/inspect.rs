@@ -14,10 +14,7 @@ use super::{
     Core,
     terminators::{Phase, Seen},
 };
-use crate::{
-    controllers::Controller,
-    seam::{ControllerId, Precedence},
-};
+use crate::{controllers::Controller, seam::ControllerId};
 
 /// Most values in one request.
 const MAX_VALUES: usize = 64;
@@ -138,18 +135,13 @@ fn entry(one: &Seen) -> Value {
         Phase::Establishing | Phase::Unconfirmed => "establishing",
         Phase::Established => "established",
     };
-    let precedence = match one.precedence {
-        Precedence::Default => "default",
-        Precedence::Required => "required",
-        Precedence::Failed => "failed",
-    };
     json!({
         "key": one.id,
         "id": one.id,
         "state": state,
         "instance": one.instance,
         "cost": one.cost,
-        "precedence": precedence,
+        "precedence": one.precedence.name(),
         "operationActive": one.phase == Phase::Establishing,
         "createTime": text(Some(one.created)),
         "lastAttempt": text(one.last_attempt),

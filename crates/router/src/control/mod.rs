@@ -60,6 +60,7 @@ use weft_wire::{
     Message, ProtoBody, controller_capability,
     ctrl::{self, CircuitConfirmation, CtrlChanListener, Fault},
 };
+use weft_xgress::Role;
 
 use cluster::Cluster;
 pub(crate) use cluster::first_addresses;
@@ -74,8 +75,8 @@ use crate::{
     controllers::{Controller, Controllers},
     measures::Measures,
     seam::{
-        BindingCircuitRequest, Circuit, CircuitRequest, Control, ControllerId, Data, End,
-        LinkControl, LinkLatency, LinkListener, LinkReport, Refusal, TerminatorRequest,
+        BindingCircuitRequest, CircuitRequest, Control, ControllerId, Data, LinkControl,
+        LinkLatency, LinkListener, LinkReport, MadeCircuit, Refusal, TerminatorRequest,
         TerminatorUpdate, TunnelCircuitRequest, Unverified,
     },
 };
@@ -414,7 +415,7 @@ impl Control for ControlHalf {
     fn create_circuit(
         &self,
         request: CircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_sdk(&core, request).await })
     }
@@ -422,7 +423,7 @@ impl Control for ControlHalf {
     fn create_tunnel_circuit(
         &self,
         request: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_tunnel(&core, request).await })
     }
@@ -430,7 +431,7 @@ impl Control for ControlHalf {
     fn create_binding_circuit(
         &self,
         request: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_binding(&core, request).await })
     }
@@ -454,7 +455,7 @@ impl Control for ControlHalf {
         terminators::health(&self.0, id, healthy);
     }
 
-    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: End) {
+    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: Role) {
         routes::on_ended(&self.0, controller, circuit, end);
     }
 

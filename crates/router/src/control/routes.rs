@@ -32,13 +32,12 @@ use weft_wire::{
         Unroute,
     },
 };
+use weft_xgress::Role;
 
 use super::{Core, faults::Faults};
 use crate::{
     controllers::Controller,
-    seam::{
-        self, ControllerId, Egress, End, Forward, ForwardKind, PeerData, RouteCommand, RouteFailure,
-    },
+    seam::{self, ControllerId, Egress, Forward, ForwardKind, PeerData, RouteCommand},
 };
 
 /// Shortest time for a dial: later attempts arrive with none left.
@@ -250,9 +249,9 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     };
     let mut span = begin(core, &route, &message);
     let Ok(queued) = core.routes.queue.clone().try_acquire_owned() else {
-        let failure = RouteFailure {
-            code: seam::RouteErrorCode::ResourcesUnavailable,
-            message: "too many routes wait to be set up on this router".to_owned(),
+        let failure = RouteError {
+            code: RouteErrorCode::ResourcesNotAvailable,
+            text: "too many routes wait to be set up on this router".to_owned(),
         };
         span.fail(&failure);
         let reply = result(&route, Err(failure)).in_reply_to(&message);
@@ -295,14 +294,14 @@ async fn set_up(
     let Some(data) = core.data.get() else { return };
     let (taken_down, begun) = (&wait.taken_down, std::time::Instant::now());
     let mut done = if taken_down.is_cancelled() {
-        Err(RouteFailure::taken_down())
+        Err(seam::taken_down())
     } else {
         data.route(command(&from.id, route, taken_down, span.context())).await
     };
     drop(worker);
     core.routes.times.took(begun.elapsed());
     if done.is_ok() && !core.routes.keep(&from.id, route.clone(), taken_down) {
-        done = Err(RouteFailure::taken_down());
+        done = Err(seam::taken_down());
     }
     drop(wait);
     let applied = done.is_ok();
@@ -355,9 +354,9 @@ fn begin(core: &Core, route: &Route, message: &Message) -> Span {
     span
 }
 
-/// The name of a failure's code in spans.
-fn class(code: seam::RouteErrorCode) -> &'static str {
-    use seam::RouteErrorCode as Code;
+/// The class of a failure, as spans name it.
+fn class(code: RouteErrorCode) -> &'static str {
+    use RouteErrorCode as Code;
     match code {
         Code::Generic => "generic",
         Code::InvalidTerminator => "invalid_terminator",
@@ -365,10 +364,10 @@ fn class(code: seam::RouteErrorCode) -> &'static str {
         Code::DialTimedOut => "dial_timed_out",
         Code::ConnectionRefused => "connection_refused",
         Code::RejectedByApplication => "rejected_by_application",
-        Code::DnsFailed => "dns_failed",
+        Code::DnsResolutionFailed => "dns_failed",
         Code::PortNotAllowed => "port_not_allowed",
-        Code::InvalidLink => "invalid_link",
-        Code::ResourcesUnavailable => "resources_unavailable",
+        Code::InvalidLinkDestination => "invalid_link",
+        Code::ResourcesNotAvailable => "resources_unavailable",
     }
 }
 
@@ -408,12 +407,8 @@ fn command(
     }
 }
 
-fn result(route: &Route, done: Result<PeerData, RouteFailure>) -> Message {
-    let result = done.map_err(|failure| RouteError {
-        code: RouteErrorCode::from_number(failure.code as u8),
-        text: failure.message,
-    });
-    RouteResult { circuit_id: route.circuit_id.clone(), attempt: route.attempt, result }
+fn result(route: &Route, done: Result<PeerData, RouteError>) -> Message {
+    RouteResult { circuit_id: route.circuit_id.clone(), attempt: route.attempt, result: done }
         .to_message()
 }
 
@@ -452,9 +447,9 @@ fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
     parts
 }
 
-/// Reports that an end of a circuit on this router is gone.
-pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: End) {
-    core.routes.push_to(owner, Fault::circuit(end == End::Initiator, circuit).to_message());
+/// An end of a circuit on this router is gone.
+pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: Role) {
+    core.routes.push_to(owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 
 use std::time::{Duration, Instant};
 
-use weft_xgress::{Delivery, End, PayloadHeaders};
+use weft_wire::payload::PayloadHeaders;
+use weft_xgress::{Delivery, End};
 
 /// How long the end of a direction waits for a close.
 pub(crate) const FIN_HOLD: Duration = Duration::from_millis(20);
@@ -112,8 +113,8 @@ mod tests {
     }
 
     fn pass(from: &mut End, to: &mut End, now: Instant) {
-        while let Some(segment) = from.poll_transmit(now) {
-            to.on_segment(segment, now);
+        while let Some(payload) = from.poll_transmit(now) {
+            to.on_payload(payload, now);
         }
         if let Some(ack) = to.poll_ack() {
             from.on_ack(&ack, now);

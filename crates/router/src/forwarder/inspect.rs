@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use weft_xgress::Standing;
+use weft_xgress::{Role, Standing};
 
 use super::{Destination, Forwarder, LocalEnd, SdkCircuit};
-use crate::seam::End;
 
 impl Forwarder {
     /// The ends of a circuit on this router, by address. An end with flow control is shown with its
@@ -48,14 +47,14 @@ impl Forwarder {
     }
 }
 
-fn of_sdk(end: &SdkCircuit) -> (&std::sync::Arc<super::Circuit>, u32, End, bool) {
+fn of_sdk(end: &SdkCircuit) -> (&std::sync::Arc<super::Circuit>, u32, Role, bool) {
     (end.circuit(), end.conn_id(), end.role(), true)
 }
 
-fn originator(role: End) -> &'static str {
+fn originator(role: Role) -> &'static str {
     match role {
-        End::Initiator => "Initiator",
-        End::Terminator => "Terminator",
+        Role::Initiator => "Initiator",
+        Role::Terminator => "Terminator",
     }
 }
 

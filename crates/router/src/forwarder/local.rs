@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  application -> write -> End -> pull_fabric (SDK connection) or exchange (end on this router)
-//!  application <- read  <- End <- on_segment, on_ack
+//!  application <- read  <- End <- on_payload, on_ack
 //! ```
 //!
 //! An end has one lock, which is held for short computations. Inside it two others are taken, both
@@ -26,11 +26,10 @@ use weft_metrics::usage::Way;
 use weft_wire::{
     Message,
     edge::{Data, StateClosed, data_flags},
-    payload::{Flags, payload_header},
+    payload::{self, Ack, Flags, Payload, payload_header},
 };
 use weft_xgress::{
-    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment, Standing,
-    Tally,
+    Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Standing, Tally,
 };
 
 use super::{
@@ -41,9 +40,9 @@ use super::{
     outlet::{FlowRef, Outlet},
     turn::Turn,
 };
-use crate::{measures::Outstanding, seam};
+use crate::measures::Outstanding;
 
-/// Segments moved at once between two ends of this router.
+/// Payloads moved at once between two ends of this router.
 const EXCHANGE_BATCH: usize = 16;
 /// Batches moved in one turn; the rest waits for the next turn.
 const EXCHANGE_TURN: usize = 128;
@@ -154,8 +153,8 @@ struct Follows {
 /// Segments and an ack on their way to the other end on this router.
 #[derive(Default)]
 struct Parcel {
-    segments: Vec<Segment>,
-    ack: Option<AckList>,
+    payloads: Vec<Payload>,
+    ack: Option<Ack>,
 }
 
 impl LocalEnd {
@@ -216,11 +215,8 @@ impl LocalEnd {
         &self.circuit
     }
 
-    pub(crate) fn role(&self) -> seam::End {
-        match self.role {
-            Role::Initiator => seam::End::Initiator,
-            Role::Terminator => seam::End::Terminator,
-        }
+    pub(crate) fn role(&self) -> Role {
+        self.role
     }
 
     // Of sockets.
@@ -374,7 +370,7 @@ impl LocalEnd {
         let fin = data.is_fin();
         let mut headers = Vec::new();
         if data.flags != 0 {
-            headers.push((payload_header::EDGE_FLAGS, edge_flags(data.flags)));
+            headers.push(Payload::edge_flags_header(data.flags));
         }
         if let Some(uuid) = data.uuid {
             headers.push((payload_header::UUID, uuid));
@@ -430,11 +426,11 @@ impl LocalEnd {
     // Of the circuit.
 
     /// Takes a payload.
-    pub(crate) fn on_segment(&self, segment: Segment) {
+    pub(crate) fn on_payload(&self, payload: Payload) {
         if self.loses() {
             return;
         }
-        let is_repeated = self.change(|inner, now| inner.end.on_segment(segment, now));
+        let is_repeated = self.change(|inner, now| inner.end.on_payload(payload, now));
         if is_repeated {
             self.forwarder.measures().ends.duplicates.one();
         }
@@ -445,7 +441,7 @@ impl LocalEnd {
     }
 
     /// Takes an ack.
-    pub(crate) fn on_ack(&self, ack: &AckList) {
+    pub(crate) fn on_ack(&self, ack: &Ack) {
         self.forwarder.measures().ends.acks_rx.one();
         self.change(|inner, now| inner.end.on_ack(ack, now));
     }
@@ -469,10 +465,10 @@ impl LocalEnd {
                 return None;
             }
             let pulled = match class {
-                Class::Payload => inner.end.poll_transmit(now).map(|segment| {
-                    self.transmits(&segment, target.is_none());
-                    let cost = (segment.data.len() + ITEM_COST) as u64;
-                    (segment.into_message(&self.circuit.id), cost)
+                Class::Payload => inner.end.poll_transmit(now).map(|payload| {
+                    self.transmits(&payload, target.is_none());
+                    let cost = (payload.data.len() + ITEM_COST) as u64;
+                    (payload.into_message(&self.circuit.id), cost)
                 }),
                 Class::Ack => inner.end.poll_ack().map(|ack| {
                     self.forwarder.measures().ends.acks_tx.one();
@@ -504,13 +500,13 @@ impl LocalEnd {
         Some((message, cost))
     }
 
-    /// Counts a payload that leaves for another router or for an SDK.
-    fn transmits(&self, segment: &Segment, to_router: bool) {
-        if segment.flags.has(Flags::RETRANSMIT) {
+    /// A payload leaves, for another router or for an SDK.
+    fn transmits(&self, payload: &Payload, to_router: bool) {
+        if payload.flags.has(Flags::RETRANSMIT) {
             self.forwarder.measures().ends.retransmissions.one();
         }
         if to_router {
-            self.circuit.carried.add(Way::FabricTx, segment.data.len());
+            self.circuit.carried.add(Way::FabricTx, payload.data.len());
         }
     }
 
@@ -696,9 +692,9 @@ impl LocalEnd {
         let (parcel, follows) = {
             let mut inner = self.inner.lock();
             let mut parcel = Parcel { ack: inner.end.poll_ack(), ..Parcel::default() };
-            while parcel.segments.len() < EXCHANGE_BATCH {
-                let Some(segment) = inner.end.poll_transmit(now) else { break };
-                parcel.segments.push(segment);
+            while parcel.payloads.len() < EXCHANGE_BATCH {
+                let Some(payload) = inner.end.poll_transmit(now) else { break };
+                parcel.payloads.push(payload);
             }
             let follows = self.follows(&mut inner, now);
             (parcel, follows)
@@ -714,8 +710,8 @@ impl LocalEnd {
             if let Some(ack) = &parcel.ack {
                 inner.end.on_ack(ack, now);
             }
-            for segment in parcel.segments.into_iter().filter(|_| !self.loses()) {
-                inner.end.on_segment(segment, now);
+            for payload in parcel.payloads.into_iter().filter(|_| !self.loses()) {
+                inner.end.on_payload(payload, now);
             }
             self.follows(&mut inner, now)
         };
@@ -772,7 +768,7 @@ fn exchange_all(one: &LocalEnd, other: &LocalEnd, left: &mut usize) -> bool {
         let Some(less) = left.checked_sub(1) else { return false };
         *left = less;
         let parcel = from.take_parcel();
-        if parcel.segments.is_empty() && parcel.ack.is_none() {
+        if parcel.payloads.is_empty() && parcel.ack.is_none() {
             quiet += 1;
         } else {
             quiet = 0;
@@ -813,18 +809,11 @@ impl std::fmt::Debug for LocalEnd {
     }
 }
 
-fn edge_flags(flags: u32) -> Bytes {
-    Bytes::copy_from_slice(&flags.to_le_bytes())
-}
-
 /// A data message with the flags and the trace id that travelled in payload headers.
 fn data_message(conn_id: u32, headers: &[(u8, Bytes)], data: Bytes, more_flags: u32) -> Message {
-    let value = |key| headers.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| value);
-    let flags = value(payload_header::EDGE_FLAGS)
-        .and_then(|value| value.first_chunk())
-        .map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    let uuid = value(payload_header::UUID).cloned();
-    Data { conn_id, flags: flags | more_flags, uuid, data }.to_message()
+    let uuid = payload::header_value(headers, payload_header::UUID).cloned();
+    let flags = payload::edge_flags(headers) | more_flags;
+    Data { conn_id, flags, uuid, data }.to_message()
 }
 
 /// The text of the close that an SDK is sent when a circuit is over; never empty

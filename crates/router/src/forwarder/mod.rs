@@ -32,7 +32,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use weft_limits::Budget;
-use weft_xgress::CloseReason;
+use weft_xgress::{CloseReason, Role};
 
 pub(crate) use arrivals::Arrivals;
 use circuit::Next;
@@ -51,7 +51,7 @@ pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
 
 use crate::{
     measures::{Measures, Outstanding},
-    seam::{Control, ControllerId, End},
+    seam::{Control, ControllerId},
 };
 
 /// Tables are split into parts with a lock each, so that circuits that begin and end seldom wait
@@ -239,7 +239,7 @@ impl Forwarder {
         circuit: &Circuit,
         address: &str,
         reason: CloseReason,
-        role: End,
+        role: Role,
     ) {
         tracing::debug!(circuit = %circuit.id, ?reason, ?role, "an end of a circuit is closed");
         if reason != CloseReason::Unrouted {
@@ -248,7 +248,7 @@ impl Forwarder {
     }
 
     /// An SDK ended a circuit, or its connection is gone.
-    pub(crate) fn sdk_ended(&self, circuit: &Arc<Circuit>, address: &str, role: End) {
+    pub(crate) fn sdk_ended(&self, circuit: &Arc<Circuit>, address: &str, role: Role) {
         let Some(_) = self.take_destination(address) else { return };
         if circuit.next(address).is_some() {
             for other in self.take_destinations(circuit, &circuit.addresses()) {
@@ -258,10 +258,9 @@ impl Forwarder {
         self.tell_end(circuit, address, role);
     }
 
-    /// Tells the controller that a circuit ended at this address. Without a complete route nothing
-    /// is told: a route that is being set up fails because of the end, and another attempt may
-    /// succeed.
-    fn tell_end(&self, circuit: &Circuit, address: &str, role: End) {
+    /// Tells the controller that a circuit ended at this address. Where no route stands, nothing
+    /// is told: a route that is being set up fails for it, and another attempt may do better.
+    fn tell_end(&self, circuit: &Circuit, address: &str, role: Role) {
         if !circuit.has_ended() && circuit.next(address).is_some() {
             self.control.circuit_ended(&circuit.owner, &circuit.id, role);
         }

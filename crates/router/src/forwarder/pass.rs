@@ -3,9 +3,9 @@
 use weft_metrics::usage::Way;
 use weft_wire::{
     Message, WireError,
-    payload::{self, Control, ControlKind, View},
+    payload::{self, Ack, CircuitControl, ControlKind, Payload, View},
 };
-use weft_xgress::{AckList, Class, Segment};
+use weft_xgress::Class;
 
 use super::{
     Forwarder,
@@ -65,10 +65,10 @@ impl Forwarder {
             Next::Local(end) => {
                 let taken = match message.content_type {
                     payload::content_type::PAYLOAD => {
-                        Segment::from_message(&message).map(|segment| end.on_segment(segment))
+                        Payload::from_message(&message).map(|payload| end.on_payload(payload))
                     }
                     payload::content_type::ACK => {
-                        AckList::from_message(&message).map(|ack| end.on_ack(&ack))
+                        Ack::from_message(&message).map(|ack| end.on_ack(&ack))
                     }
                     // Route tracing ends at an end of this router, which does not answer.
                     _ => Ok(()),
@@ -83,7 +83,7 @@ impl Forwarder {
     /// Counts this router as a hop of a traced route. Returns the answer if the count ends here
     /// (docs/protocol/data-plane.md 9).
     fn count_hop(&self, message: &mut Message) -> Option<Message> {
-        let asked = Control::from_message(message).ok()?;
+        let asked = CircuitControl::from_message(message).ok()?;
         if asked.kind != ControlKind::Traceroute {
             return None;
         }
@@ -92,7 +92,7 @@ impl Forwarder {
             message.headers.set_u32(payload::header::HOP_COUNT, left);
             return None;
         }
-        let answer = Control {
+        let answer = CircuitControl {
             kind: ControlKind::TracerouteResponse,
             hop_count: Some(left),
             hop_type: Some("forwarder".to_owned()),

@@ -22,7 +22,7 @@ use weft_wire::{
     edge::{StateClosed, header},
     payload::NOT_FORWARDED,
 };
-use weft_xgress::{Class, ITEM_COST, Tally, TransitQueue, transit_len};
+use weft_xgress::{Class, ITEM_COST, Role, Tally, TransitQueue, transit_len};
 
 use super::{
     Destination, Forwarder,
@@ -31,7 +31,6 @@ use super::{
     outlet::{FlowRef, Outlet},
     pass::Head,
 };
-use crate::seam;
 
 /// Headers of an SDK's message that are not passed on.
 const STRIP: [i32; 5] = {
@@ -43,7 +42,7 @@ const STRIP: [i32; 5] = {
 pub(crate) struct SdkCircuit {
     circuit: Arc<Circuit>,
     address: Arc<str>,
-    role: seam::End,
+    role: Role,
     conn_id: u32,
     outlet: Arc<Outlet>,
     owner: Weak<dyn ConnOwner>,
@@ -84,7 +83,7 @@ impl SdkCircuit {
         forwarder: &Arc<Forwarder>,
         circuit: Arc<Circuit>,
         address: &str,
-        role: seam::End,
+        role: Role,
         conn_id: u32,
         outlet: Arc<Outlet>,
         owner: Weak<dyn ConnOwner>,
@@ -132,8 +131,8 @@ impl SdkCircuit {
         &self.circuit
     }
 
-    /// Whether this end is the initiator's or the terminator's.
-    pub(crate) fn role(&self) -> seam::End {
+    /// Which end of the circuit it is.
+    pub(crate) fn role(&self) -> Role {
         self.role
     }
 
@@ -187,8 +186,8 @@ impl SdkCircuit {
     fn came(&self, bytes: usize) {
         let measures = self.forwarder.measures();
         let (flow, way) = match self.role {
-            seam::End::Initiator => (&measures.ingress.rx, Way::IngressRx),
-            seam::End::Terminator => (&measures.egress.rx, Way::EgressRx),
+            Role::Initiator => (&measures.ingress.rx, Way::IngressRx),
+            Role::Terminator => (&measures.egress.rx, Way::EgressRx),
         };
         flow.message(bytes);
         self.circuit.carried.add(way, bytes);
@@ -198,8 +197,8 @@ impl SdkCircuit {
     fn goes(&self, bytes: usize) {
         let measures = self.forwarder.measures();
         let (flow, way) = match self.role {
-            seam::End::Initiator => (&measures.ingress.tx, Way::IngressTx),
-            seam::End::Terminator => (&measures.egress.tx, Way::EgressTx),
+            Role::Initiator => (&measures.ingress.tx, Way::IngressTx),
+            Role::Terminator => (&measures.egress.tx, Way::EgressTx),
         };
         flow.message(bytes);
         self.circuit.carried.add_locked(way, bytes);

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::{Circuit, Forwarder, Way, circuit::Ways, shard};
-use crate::seam::{ControllerId, Forward, ForwardKind, RouteErrorCode, RouteFailure};
+use crate::seam::{ControllerId, Forward, ForwardKind, RouteError, RouteErrorCode};
 
 /// A route that is being set up. A circuit without a route is forgotten when its last `SetUp` is
 /// dropped.
@@ -28,7 +28,7 @@ impl Forwarder {
         id: &str,
         owner: &ControllerId,
         attempt: Option<u32>,
-    ) -> Result<SetUp, RouteFailure> {
+    ) -> Result<SetUp, RouteError> {
         let (circuit, older, links_before) = {
             let mut shard = shard(&self.circuits, id).write();
             let circuit = match shard.get(id) {
@@ -58,12 +58,12 @@ impl SetUp {
     }
 
     /// Fails if a newer attempt was begun.
-    pub(crate) fn stands(&self) -> Result<(), RouteFailure> {
+    pub(crate) fn stands(&self) -> Result<(), RouteError> {
         if self.circuit.is_superseded(self.attempt) { Err(superseded()) } else { Ok(()) }
     }
 
     /// Sets the ways of the route, all or none.
-    pub(crate) fn route(&self, forwards: &[Forward]) -> Result<(), RouteFailure> {
+    pub(crate) fn route(&self, forwards: &[Forward]) -> Result<(), RouteError> {
         for forward in forwards {
             let to = &forward.destination;
             let missing = match forward.kind {
@@ -74,15 +74,15 @@ impl SetUp {
                 }
                 ForwardKind::Link => {
                     let known = self.forwarder.link(to);
-                    known.is_none().then_some((RouteErrorCode::InvalidLink, "link"))
+                    known.is_none().then_some((RouteErrorCode::InvalidLinkDestination, "link"))
                 }
             };
             if let Some((code, what)) = missing {
-                if code == RouteErrorCode::InvalidLink {
+                if code == RouteErrorCode::InvalidLinkDestination {
                     self.forwarder.unknown_link(to);
                 }
                 let message = format!("there is no {what} with address {to}");
-                return Err(RouteFailure { code, message });
+                return Err(RouteError { code, text: message });
             }
         }
         let ways: Vec<Way> = forwards
@@ -149,10 +149,10 @@ impl Drop for SetUp {
     }
 }
 
-fn superseded() -> RouteFailure {
+fn superseded() -> RouteError {
     failed("a newer attempt to set the route up took the place of this one")
 }
 
-fn failed(message: &str) -> RouteFailure {
-    RouteFailure { code: RouteErrorCode::Generic, message: message.to_owned() }
+fn failed(message: &str) -> RouteError {
+    RouteError { code: RouteErrorCode::Generic, text: message.to_owned() }
 }

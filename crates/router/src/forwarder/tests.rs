@@ -7,12 +7,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use weft_channel::{Outbox, UnderlayWaker};
 use weft_circuit::{Carries, Timed};
 use weft_wire::{edge::content_type, payload};
-use weft_xgress::{End as XgEnd, Options, Role};
+use weft_xgress::{End, Options, Role};
 
 use super::*;
 use crate::seam::{
-    BindingCircuitRequest, Circuit as MadeCircuit, CircuitRequest, Forward, ForwardKind, Refusal,
-    RouteFailure, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
+    BindingCircuitRequest, CircuitRequest, Forward, ForwardKind, MadeCircuit, Refusal, RouteError,
+    TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 
 /// A controller that only notes which circuits ended.
@@ -48,7 +48,7 @@ impl Control for Listener {
     fn update_terminator(&self, _: &str, _: TerminatorUpdate) {}
     fn remove_terminators(&self, _: Vec<String>) {}
     fn health_event(&self, _: &str, _: bool) {}
-    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: End) {
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: Role) {
         self.0.lock().push(circuit.to_owned());
     }
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
@@ -70,7 +70,7 @@ impl ConnOwner for NoOwner {
 type Armed = UnboundedReceiver<(Instant, std::sync::Weak<LocalEnd>)>;
 
 /// Begins an attempt to set a circuit up.
-fn attempt(forwarder: &Arc<Forwarder>, number: u32) -> Result<SetUp, RouteFailure> {
+fn attempt(forwarder: &Arc<Forwarder>, number: u32) -> Result<SetUp, RouteError> {
     forwarder.set_up("circuit", &"ctrl".into(), Some(number))
 }
 
@@ -79,27 +79,27 @@ fn circuit_of(forwarder: &Arc<Forwarder>) -> Arc<Circuit> {
 }
 
 /// The terminating end before a socket, and its dialer, which writes without waiting for acks.
-pub(crate) fn before_a_socket() -> (XgEnd, Arc<LocalEnd>) {
+pub(crate) fn before_a_socket() -> (End, Arc<LocalEnd>) {
     before_a_socket_with(Options::default())
 }
 
-fn before_a_socket_with(options: Options) -> (XgEnd, Arc<LocalEnd>) {
+fn before_a_socket_with(options: Options) -> (End, Arc<LocalEnd>) {
     let (timers, _) = Timers::observed();
     let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
     let circuit = circuit_of(&forwarder);
     let role = Role::Terminator;
     let end = LocalEnd::start(&forwarder, circuit, "out", role, &options, App::socket());
-    let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
+    let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
     (dialer, end)
 }
 
 /// The terminating end at an old native SDK whose connection writes nothing, and its dialer.
-fn behind_a_full_connection(fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed) {
+fn behind_a_full_connection(fin_hold: Duration) -> (End, Arc<LocalEnd>, Armed) {
     behind(&Outlet::new(Budget::unlimited()), fin_hold)
 }
 
 /// The terminating end at an old native SDK on the connection of this outlet, and its dialer.
-fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed) {
+fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (End, Arc<LocalEnd>, Armed) {
     let (timers, armed) = Timers::observed();
     let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
     let circuit = circuit_of(&forwarder);
@@ -108,14 +108,14 @@ fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Ar
     let app = App::Sdk { outlet, conn_id: 1, fin_hold, owner, backlog };
     let options = Options::default();
     let host = LocalEnd::start(&forwarder, circuit, "out", Role::Terminator, &options, app);
-    let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
+    let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
     (dialer, host, armed)
 }
 
-/// Passes the payloads that the dialer may send now to the other end.
-pub(crate) fn pass(dialer: &mut XgEnd, host: &LocalEnd) {
-    while let Some(segment) = dialer.poll_transmit(Instant::now()) {
-        host.on_segment(segment);
+/// Brings what the dialer may send now to the other end.
+pub(crate) fn pass(dialer: &mut End, host: &LocalEnd) {
+    while let Some(payload) = dialer.poll_transmit(Instant::now()) {
+        host.on_payload(payload);
     }
 }
 
@@ -205,7 +205,7 @@ fn an_sdk_with_flow_control_hears_nothing_before_it_knows_of_the_connection_eith
     let host = dialed(&forwarder, &set_up, "out");
     set_up.route(&hops("in", "out")).unwrap();
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
-    let (circuit, role) = (Arc::clone(set_up.circuit()), End::Initiator);
+    let (circuit, role) = (Arc::clone(set_up.circuit()), Role::Initiator);
     let sdk = SdkCircuit::start(&forwarder, circuit, "in", role, 1, Arc::clone(&outlet), owner);
     // The host's end has a last payload for the dialer; then the route is removed.
     host.abort();
@@ -283,7 +283,7 @@ fn whoever_inspects_a_circuit_sees_how_its_ends_stand() {
     set_up.route(&hops("in", "out")).unwrap();
     drop(set_up);
     let mut dialer =
-        XgEnd::new(Role::Initiator, &Options::default(), &Budget::unlimited(), Instant::now());
+        End::new(Role::Initiator, &Options::default(), &Budget::unlimited(), Instant::now());
     dialer.write(vec![7; 1_000].into()).unwrap();
     pass(&mut dialer, &end);
     end.write(vec![8; 500].into()).unwrap();

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 use weft_channel::{
-    Batch, Behaviour, ChannelHandle, CloseReason, Flow, Handler, Outbox, Parts, UnderlayInfo,
+    Batch, Behaviour, ChannelHandle, CloseReason, Handler, Outbox, Parts, Reading, UnderlayInfo,
     UnderlayWaker,
 };
 use weft_circuit::Carries;
@@ -244,7 +244,7 @@ struct FromPeer {
 }
 
 impl Handler for FromPeer {
-    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
         match message.content_type {
             PAYLOAD | ACK | CONTROL => {
                 for all in [&self.live.measures.traffic, &self.fabric] {
@@ -254,7 +254,7 @@ impl Handler for FromPeer {
             }
             other => tracing::trace!(content_type = other, "ignored a message of a link"),
         }
-        Flow::Continue
+        Reading::Continue
     }
 
     fn on_heartbeat(&mut self, rtt: Duration) {
@@ -297,8 +297,8 @@ impl Outbox for ToPeer {
 struct Deaf;
 
 impl Handler for Deaf {
-    fn on_message(&mut self, _: Message, _: &ChannelHandle) -> Flow {
-        Flow::Continue
+    fn on_message(&mut self, _: Message, _: &ChannelHandle) -> Reading {
+        Reading::Continue
     }
 }
 

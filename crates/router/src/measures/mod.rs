@@ -8,7 +8,9 @@ mod book;
 use std::{ops::AddAssign, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
-use weft_metrics::{Buckets, Counter, Flow, Histogram, Registry, Report, Scope, Ticks, process};
+use weft_metrics::{
+    Buckets, Counter, Histogram, MessageCounter, Registry, Report, Scope, Ticks, process,
+};
 
 pub(crate) use book::{Book, Carried};
 
@@ -42,10 +44,10 @@ pub(crate) struct Measures {
 /// Both directions of one kind of traffic.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Both {
-    /// Received.
-    pub(crate) rx: Arc<Flow>,
-    /// Sent.
-    pub(crate) tx: Arc<Flow>,
+    /// What comes.
+    pub(crate) rx: Arc<MessageCounter>,
+    /// What goes.
+    pub(crate) tx: Arc<MessageCounter>,
 }
 
 /// Ends of circuits on this router.

@@ -22,7 +22,7 @@ use weft_wire::{
 use super::support::{LONG, Network, api_session, events, soon, until};
 use crate::{
     access::AccessHalf,
-    seam::{Access, AccessEvent, Session, Use},
+    seam::{Access, AccessEvent, ApiSession, Use},
 };
 
 fn chain(of: &KeyedChain) -> Vec<Bytes> {
@@ -70,7 +70,7 @@ fn service_claims(service: &str, kind: &str) -> Value {
     })
 }
 
-async fn log_in(network: &Network, access: &AccessHalf) -> (Arc<Session>, KeyedChain) {
+async fn log_in(network: &Network, access: &AccessHalf) -> (Arc<ApiSession>, KeyedChain) {
     let client = network.pki.leaf("alice", &[], Purpose::Client);
     let token = network.pki.tokens().sign(&access_claims(client.leaf().fingerprint())).unwrap();
     let session = soon(access.authenticate(token.into(), chain(&client))).await.unwrap();

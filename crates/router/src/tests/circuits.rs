@@ -13,15 +13,15 @@ use weft_wire::{
         CreatedCircuit, EdgeError, ErrorCode, RetryHint as WireHint, content_type,
     },
 };
+use weft_xgress::Role;
 
 use super::support::{Network, capable, until};
 use crate::seam::{
-    CircuitRequest, Control, ControllerId, End, Grant, RetryHint, Session, TunnelCircuitRequest,
-    Use,
+    ApiSession, CircuitRequest, Control, ControllerId, Grant, RetryHint, TunnelCircuitRequest, Use,
 };
 
 fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
-    let session = Session {
+    let session = ApiSession {
         id: "as1".into(),
         token: "api-token".into(),
         identity: "alice".into(),
@@ -104,7 +104,7 @@ async fn refusals_keep_their_codes_and_silence_is_one() {
     };
     network.peer.reply(&message, error.to_message()).await;
     let refusal = asked.await.unwrap().unwrap_err();
-    assert_eq!((refusal.code, refusal.hint), (11, RetryHint::StartOver));
+    assert_eq!((refusal.code, refusal.hint), (11, RetryHint::START_OVER));
     assert_eq!((refusal.message.as_str(), refusal.circuit.as_deref()), ("no key", Some("c9")));
 
     let asked = tokio::spawn(network.router.control.create_circuit(request(false, LONG)));
@@ -171,7 +171,7 @@ async fn routes_are_carried_out_and_answered() {
 
     let owner: ControllerId = "ctrl1".into();
     let control = &network.router.control;
-    control.circuit_ended(&owner, "c1", End::Terminator);
+    control.circuit_ended(&owner, "c1", Role::Terminator);
     let fault: Fault = network.peer.get().await;
     assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Egress, "c1"));
     control.forward_faults(None, vec!["c2".into(), "c3".into()]);
@@ -238,7 +238,7 @@ async fn what_ended_while_a_controller_was_away_is_told_later() {
     // Wait until the router has noticed. Before that, the fault would be lost with the channel, and
     // only the report of carried circuits would tell the controller.
     until(|| *changes.borrow() != before).await;
-    network.router.control.circuit_ended(&owner, "c1", End::Initiator);
+    network.router.control.circuit_ended(&owner, "c1", Role::Initiator);
     network.peer = network.controller.router().await;
     let fault: Fault = network.peer.get().await;
     assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Ingress, "c1"));
@@ -251,7 +251,7 @@ async fn a_controller_hears_of_every_circuit_that_ends_however_many_end_at_once(
     let owner: ControllerId = "ctrl1".into();
     let ids: Vec<String> = (0..3000).map(|number| format!("c{number}")).collect();
     for id in &ids {
-        network.router.control.circuit_ended(&owner, id, End::Initiator);
+        network.router.control.circuit_ended(&owner, id, Role::Initiator);
     }
     for id in &ids {
         let fault: Fault = network.peer.get().await;

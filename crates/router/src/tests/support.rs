@@ -38,7 +38,7 @@ use crate::{
     access::{AccessHalf, AccessOptions},
     control::{ControlHalf, ControlOptions, EdgeAddresses, Listens, Parts},
     controllers::Controllers,
-    seam::{ControllerId, Data, Dropped, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
+    seam::{ControllerId, Data, Dropped, PeerData, RouteCommand, RouteError, RouteErrorCode},
 };
 
 /// A time limit that no step of a test should reach.
@@ -239,7 +239,7 @@ impl Peer {
     }
 
     pub(crate) async fn reply(&self, request: &Message, reply: Message) {
-        self.channel.reply_to(request, reply).await.unwrap();
+        self.channel.send(reply.in_reply_to(request)).await.unwrap();
     }
 
     /// Sends a full state for the next subscription; the subscription's id.
@@ -293,7 +293,7 @@ impl Data for FakeData {
 
     fn reports_lost(&self, _: u64) {}
 
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>> {
         let refused = command.circuit.starts_with("refused");
         let peer_data: PeerData = [(1110, "local".into())].into();
         if !refused {
@@ -302,10 +302,8 @@ impl Data for FakeData {
         let taken_down = command.taken_down.clone();
         let slow = command.circuit.starts_with("slow");
         self.routes.lock().push(command);
-        let failure = RouteFailure {
-            code: RouteErrorCode::ConnectionRefused,
-            message: "nobody there".into(),
-        };
+        let failure =
+            RouteError { code: RouteErrorCode::ConnectionRefused, text: "nobody there".into() };
         let result = if refused { Err(failure) } else { Ok(peer_data) };
         async move {
             if slow {

@@ -17,11 +17,12 @@ use weft_wire::{
 
 use super::support::{Network, Peer, capable, soon, until};
 use crate::seam::{
-    Control, Grant, Host, Precedence, RetryHint, Session, TerminatorRequest, TerminatorUpdate, Use,
+    ApiSession, Control, Grant, Host, Precedence, RetryHint, TerminatorRequest, TerminatorUpdate,
+    Use,
 };
 
 fn sdk(id: &str) -> TerminatorRequest {
-    let session = Session {
+    let session = ApiSession {
         id: "as1".into(),
         token: "api-token".into(),
         identity: "bob".into(),
@@ -75,7 +76,7 @@ async fn busy_is_retried_and_a_refusal_is_final() {
     let refused = tokio::spawn(control.create_terminator(sdk("t2")));
     answer(&mut network.peer, CreateTerminatorResult::FailedOther, 3, 2).await;
     let refusal = soon(refused).await.unwrap().unwrap_err();
-    assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
+    assert_eq!((refusal.code, refusal.hint), (3, RetryHint::START_OVER));
     assert_eq!(refusal.message, "said so");
     network.router.control.shutdown().await;
 }

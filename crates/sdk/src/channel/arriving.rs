@@ -9,15 +9,16 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use weft_channel::{
-    Behaviour, ChannelHandle, CloseReason, Flow, Handler, Lane, Parts, UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, CloseReason, Handler, Lane, Parts, Reading, UnderlayInfo,
+    UnderlayWaker,
 };
 use weft_wire::edge::{
     BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Data, Dial, StateClosed, StateConnected,
     content_type, header,
 };
-use weft_wire::payload::{self, Flags, View};
+use weft_wire::payload::{self, Ack, Flags, Payload, View};
 use weft_wire::{Message, WireError};
-use weft_xgress::{AckList, Role, Segment};
+use weft_xgress::Role;
 
 /// The interval of messages to a router that sends data of an unknown connection.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(1);
@@ -39,14 +40,14 @@ impl RouterChannel {
 
     fn on_payload(&self, message: &Message) -> Result<(), WireError> {
         if let Some(circuit) = self.circuit_of(message)? {
-            circuit.on_payload(Segment::from_message(message)?);
+            circuit.on_payload(Payload::from_message(message)?);
         }
         Ok(())
     }
 
     fn on_ack(&self, message: &Message) -> Result<(), WireError> {
         if let Some(circuit) = self.circuit_of(message)? {
-            circuit.on_ack(&AckList::from_message(message)?);
+            circuit.on_ack(&Ack::from_message(message)?);
         }
         Ok(())
     }
@@ -275,21 +276,21 @@ struct RouterHandler {
 }
 
 impl RouterHandler {
-    fn flow(channel: &RouterChannel) -> Flow {
-        if channel.is_held_back() { Flow::Pause } else { Flow::Continue }
+    fn flow(channel: &RouterChannel) -> Reading {
+        if channel.is_held_back() { Reading::Pause } else { Reading::Continue }
     }
 }
 
 impl Handler for RouterHandler {
-    fn on_message(&mut self, message: Message, handle: &ChannelHandle) -> Flow {
-        let Some(channel) = self.channel.upgrade() else { return Flow::Continue };
+    fn on_message(&mut self, message: Message, handle: &ChannelHandle) -> Reading {
+        let Some(channel) = self.channel.upgrade() else { return Reading::Continue };
         if let Err(problem) = channel.on_message(message) {
             tracing::debug!(channel = %handle, %problem, "dropped a message of a router");
         }
         Self::flow(&channel)
     }
 
-    fn on_resume(&mut self, _: &ChannelHandle) -> Flow {
-        self.channel.upgrade().map_or(Flow::Continue, |channel| Self::flow(&channel))
+    fn on_resume(&mut self, _: &ChannelHandle) -> Reading {
+        self.channel.upgrade().map_or(Reading::Continue, |channel| Self::flow(&channel))
     }
 }

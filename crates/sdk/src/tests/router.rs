@@ -11,15 +11,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weft_channel::{
     AcceptOptions, Admission, Behaviour, ChannelAcceptor, ChannelHandle, ChannelOptions,
-    CloseReason, Established, Flow, Handler, HelloGate, ListenerLimits, Parts, PeerHello, Refusal,
-    Registration, SharedListener, TlsSource, UnderlayInfo, UnderlayWaker,
+    CloseReason, Established, Handler, HelloGate, ListenerLimits, Parts, PeerHello, Reading,
+    Refusal, Registration, SharedListener, TlsSource, UnderlayInfo, UnderlayWaker,
 };
-use weft_identity::tls::{ALPN_EDGE, ClientAuth, ServerTls, server_config_for};
+use weft_identity::tls::{ClientAuth, ServerTls, server_config_for};
 use weft_wire::edge::{
     Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Data, Dial, DialFailed,
     DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, RetryHint, StateClosed, StateConnected,
     StructuredError, XgressGrant, content_type, data_flags, header,
 };
+use weft_wire::hello::alpn;
 use weft_wire::payload::{self, View};
 use weft_wire::{Headers, Message, TraceContext};
 
@@ -94,7 +95,7 @@ impl Router {
     }
 
     async fn listen(&mut self, pki: &Pki, at: &str) {
-        let tls = ServerTls { alpn: &[ALPN_EDGE], client_auth: ClientAuth::Require };
+        let tls = ServerTls { alpn: &[alpn::EDGE.as_bytes()], client_auth: ClientAuth::Require };
         let config = Arc::new(server_config_for(vec![pki.server(&self.core.name)], &tls).unwrap());
         let source: TlsSource = Arc::new(move || Some(Arc::clone(&config)));
         let acceptor = ChannelAcceptor::new(Gate(Arc::clone(&self.core)), AcceptOptions::default());
@@ -218,7 +219,7 @@ impl Behaviour for Edge {
 }
 
 impl Handler for Edge {
-    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
         match message.content_type {
             content_type::CONNECT => {
                 let (core, port) = (Arc::clone(&self.core), self.port.clone());
@@ -255,7 +256,7 @@ impl Handler for Edge {
             content_type::UPDATE_BIND => self.core.state.lock().log.push("update".to_owned()),
             _ => {}
         }
-        Flow::Continue
+        Reading::Continue
     }
 }
 

@@ -9,10 +9,10 @@ use redb::{Database, ReadableTable, Table, WriteTransaction};
 use weft_model::{Change, ChangeSet, Revision};
 
 use super::{
-    COLD, HEAD, LOG, META, ROWS, TALLIES,
     failure::Failure,
     file::{self, Shared},
     load,
+    tables::{COLD, HEAD, LOG, META, ROWS, TALLIES},
 };
 use crate::{
     BatchId, Damage, Head,

@@ -6,10 +6,10 @@ use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTrans
 use weft_model::Revision;
 
 use super::{
-    COLD, LIVE, LOG, META, NOTES, ROWS, TALLIES,
     failure::{Failure, guarded},
     file::{self, Shared},
     load,
+    tables::{COLD, LIVE, LOG, META, NOTES, ROWS, TALLIES},
 };
 use crate::{
     Damage, Examination, Head, Mend, Place, ReadError, Seen, StoredFault,

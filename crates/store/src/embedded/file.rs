@@ -15,16 +15,13 @@ use tokio::sync::watch;
 use weft_model::{ColdField, Entity, Id, Kind, Revision};
 
 use super::{
-    COLD, HEAD, LIVE, META, NOTES, Options, ROWS, TALLIES,
     backoff::Backoff,
     failure::{Failure, guarded},
     hold::sync_folder_of,
     load, slots,
+    tables::{CHECKING, COLD, HEAD, LIVE, LOG, META, NOTES, Options, ROWS, TALLIES},
 };
 use crate::{BackupError, Head, OpenError, Space, codec, head::Barred};
-
-/// Memory for pages while a file is checked, in bytes.
-pub(super) const CHECKING: usize = 1 << 20;
 
 /// Occasion of opening the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -298,7 +295,7 @@ fn fill(
     work: impl FnOnce(&mut Tables<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     write_head(&mut transaction.open_table(META)?, head)?;
-    transaction.open_table(super::LOG)?;
+    transaction.open_table(LOG)?;
     work(&mut Tables {
         rows: transaction.open_table(ROWS)?,
         tallies: transaction.open_table(TALLIES)?,

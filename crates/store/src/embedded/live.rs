@@ -22,10 +22,10 @@ use tokio::sync::watch;
 use weft_model::{Entity, Id, Kind};
 
 use super::{
-    LIVE, META, NOTES,
     failure::Failure,
     file::{self, Shared},
     journal::{Batch, Journal, JournalFault, Values},
+    tables::{LIVE, META, NOTES},
 };
 use crate::{CommitError, Damage, Live, OpenError, ReadError, Space, codec};
 

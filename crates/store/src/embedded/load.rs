@@ -7,7 +7,11 @@ use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::watch;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-use super::{COLD, LOG, ROWS, TALLIES, failure::Failure, file, file::Shared};
+use super::{
+    failure::Failure,
+    file::{self, Shared},
+    tables::{COLD, LOG, ROWS, TALLIES},
+};
 use crate::{
     BatchId, Committed, Damage, FollowError, Head, ReadError,
     codec::{self, Tally},

@@ -22,6 +22,7 @@ mod journal;
 mod live;
 mod load;
 mod slots;
+mod tables;
 mod thread;
 
 use std::{
@@ -34,7 +35,7 @@ pub use file::restore;
 pub(crate) use file::{Content, write_new};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 pub use hold::{Hold, sync_folder_of};
-use redb::TableDefinition;
+pub use tables::Options;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use self::{
@@ -49,34 +50,6 @@ use crate::{
     BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, Live, Mend,
     OpenError, ReadError, Store, follow,
 };
-
-const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
-const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
-const TALLIES: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("tallies");
-const COLD: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("cold");
-const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
-const LIVE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("live");
-const NOTES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("notes");
-
-/// The key of the head in `meta`.
-const HEAD: &str = "head";
-
-/// Settings of an embedded store.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Number of change sets kept for followers.
-    pub log_limit: usize,
-    /// Cache for the file's pages, in bytes.
-    pub cache_bytes: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        // The cache is for the upper pages only: all rows are in memory, and the system caches the
-        // file.
-        Self { log_limit: 10_000, cache_bytes: 16 << 20 }
-    }
-}
 
 /// A store in one file.
 #[derive(Debug, Clone)]
@@ -119,7 +92,7 @@ impl Embedded {
     ) -> Result<Self, OpenError> {
         let open = move |opening| {
             let mut builder = redb::Database::builder();
-            builder.set_cache_size(file::CHECKING);
+            builder.set_cache_size(tables::CHECKING);
             builder.set_check_integrity_on_open(opening == Opening::First);
             Ok(builder.create_with_backend(backend(opening))?)
         };

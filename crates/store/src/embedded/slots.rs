@@ -25,7 +25,7 @@ use redb::{BackendError, Database, StorageBackend, backends::FileBackend};
 
 use super::{
     failure::{Failure, guarded},
-    file::CHECKING,
+    tables::CHECKING,
 };
 
 /// The header and both slots (redb 4: `docs/design.md`, "Database header").

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ConfigError, Result, part};
+use super::{
+    part,
+    written::{ConfigError, Result},
+};
 
 /// Shortest interval of a check.
 const SHORTEST: Duration = Duration::from_secs(1);

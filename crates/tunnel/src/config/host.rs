@@ -4,11 +4,12 @@
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
 use serde::Deserialize;
+use weft_wire::edge::Precedence;
 
 use super::{
-    Check, ConfigError, Configs, PortRange, Result,
-    check::{self, PortCheck, WrittenHttpCheck},
-    part, written,
+    check::{self, Check, PortCheck, WrittenHttpCheck},
+    part::{self, PortRange},
+    written::{ConfigError, Configs, Result, written},
 };
 use crate::{
     AddressRule, AppData, Cause, Host, Identity, Network, Protocol, Reach, Refusal, Target,
@@ -23,8 +24,6 @@ pub(super) const SERVER_V1: &str = "ziti-tunneler-server.v1";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of routers on which an SDK hosts, unless the config sets one.
 const MAX_CONNECTIONS: usize = 3;
-/// The place for the name of the hosting identity.
-const TEMPLATE_NAME: &str = "$tunneler_id.name";
 
 /// The source of one part of the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,20 +34,7 @@ enum Part<T, Allowed> {
     Forward(Allowed),
 }
 
-/// The precedence of a terminator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precedence {
-    /// After those that are required.
-    #[default]
-    Default,
-    /// Before all others.
-    Required,
-    /// Only if no other one is left.
-    Failed,
-}
-
-/// An HTTP proxy that connects to the application, by the method `CONNECT`.
+/// A program that connects for us, by `CONNECT` of HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpProxy {
     /// Its host.
@@ -246,7 +232,7 @@ impl HostConfig {
             cost: options.cost,
             precedence: options.precedence,
             instance: if options.bind_using_edge_identity.unwrap_or_default() {
-                TEMPLATE_NAME.to_owned()
+                crate::template::NAME.to_owned()
             } else {
                 options.identity.unwrap_or_default()
             },

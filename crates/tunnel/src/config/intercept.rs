@@ -5,7 +5,10 @@ use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 
-use super::{Configs, PortRange, Result, part, written};
+use super::{
+    part::{self, PortRange},
+    written::{Configs, Result, written},
+};
 use crate::{AddressRule, Network, Protocol};
 
 pub(super) const INTERCEPT_V1: &str = "intercept.v1";

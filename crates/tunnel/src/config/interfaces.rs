@@ -8,11 +8,11 @@ pub(super) const INTERFACES_V1: &str = "interfaces.v1";
 /// # Errors
 /// When the config has a mistake.
 #[cfg(target_os = "linux")]
-pub(crate) fn interfaces(configs: &super::Configs) -> super::Result<Option<Vec<String>>> {
+pub(crate) fn interfaces(configs: &super::Configs) -> super::written::Result<Option<Vec<String>>> {
     #[derive(serde::Deserialize)]
     struct Written {
         interfaces: Vec<String>,
     }
-    let written = super::written::<Written>(configs, INTERFACES_V1)?;
+    let written = super::written::written::<Written>(configs, INTERFACES_V1)?;
     Ok(written.map(|written| written.interfaces))
 }

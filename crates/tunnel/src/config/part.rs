@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 
-use super::{ConfigError, Result};
+use super::written::{ConfigError, Result};
 use crate::Network;
 
 /// Ports from `low` to `high`; empty if `high` is less.

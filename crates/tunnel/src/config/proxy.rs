@@ -3,7 +3,10 @@
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{ConfigError, Configs, Result, part, written};
+use super::{
+    part,
+    written::{ConfigError, Configs, Result, written},
+};
 use crate::Protocol;
 
 pub(super) const PROXY_V1: &str = "proxy.v1";

@@ -2,6 +2,7 @@
 
 use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
 use weft_identity::{Identity, IdentitySection};
+use weft_web::identity_section;
 
 use super::{
     Finding, Purpose, add,
@@ -10,7 +11,6 @@ use super::{
     identity::{self, Rules},
     web,
 };
-use crate::compose::identity_section;
 
 /// Keys with addresses to listen at.
 const BINDS: [&str; 2] = ["ctrl.listener", "web[].bindPoints[].interface"];

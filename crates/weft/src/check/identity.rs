@@ -8,9 +8,10 @@ use weft_config::IdentitySection;
 use weft_identity::{
     Certificate, Error, Identity, Location, PrivateKey, TrustBundle, Usage, Verify,
 };
+use weft_web::identity_section;
 
 use super::Finding;
-use crate::{compose::identity_section, failure::chain};
+use crate::failure::chain;
 
 /// Rules for the certificates of a section.
 #[derive(Debug, Clone, Copy)]

@@ -3,6 +3,7 @@
 use weft_config::{EndpointsFile, Examined, Facts, IdentitySection, RouterConfig};
 use weft_identity::{Identity, Location};
 use weft_router::check_advertised;
+use weft_web::identity_section;
 
 use super::{
     Finding, Purpose, add,
@@ -11,7 +12,6 @@ use super::{
     identity::{self, Rules},
     interception, web,
 };
-use crate::compose::identity_section;
 
 /// Checks everything that a router's file refers to.
 pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {

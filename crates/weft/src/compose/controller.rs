@@ -21,10 +21,10 @@ use weft_controller::{
 };
 use weft_identity::{Identity, LiveIdentity};
 use weft_store::{Embedded, Options, Store};
+use weft_web::identity_section;
 
 use super::{
     exchange::{self, Files, Following},
-    identity_section,
     keys::{self, Material},
     session_key, shown, warn,
 };

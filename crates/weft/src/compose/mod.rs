@@ -12,7 +12,6 @@ mod token_key;
 use std::path::Path;
 
 use weft_config::{KeyAt, Loaded};
-use weft_identity::{AltServerCert, IdentitySection};
 
 /// Logs the warnings about a file, once, at start.
 fn warn<T>(loaded: &Loaded<T>) {
@@ -27,21 +26,4 @@ fn warn<T>(loaded: &Loaded<T>) {
 
 fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-}
-
-/// An `identity:` section of a file, for the identity crate.
-pub(crate) fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
-    let alternative = |alternative: &weft_config::AltServerCert| AltServerCert {
-        server_cert: alternative.server_cert.clone(),
-        server_key: alternative.server_key.clone(),
-    };
-    IdentitySection {
-        section: section.section.clone(),
-        cert: section.cert.clone(),
-        server_cert: section.server_cert.clone(),
-        key: section.key.clone(),
-        server_key: section.server_key.clone(),
-        ca: section.ca.clone(),
-        alt_server_certs: section.alt_server_certs.iter().map(alternative).collect(),
-    }
 }

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weft_tunnel::{HostConfig, Protocol, Terms, config};
+use weft_tunnel::{HostConfig, Protocol, Terms};
 use weft_tunneler::{Hosted, Registry};
+use weft_wire::edge::Precedence;
 
 use super::{
     explain::{self, Use},
@@ -41,9 +42,9 @@ async fn begin(args: &HostArgs) -> Result<(weft_sdk::Context, Hosted, Arc<Regist
     let services = context.services().await.map_err(|error| explain::failure(&error))?;
     explain::check(&context, &services, &args.service, Use::Bind)?;
     let precedence = match args.precedence {
-        HostPrecedence::Default => config::Precedence::Default,
-        HostPrecedence::Required => config::Precedence::Required,
-        HostPrecedence::Failed => config::Precedence::Failed,
+        HostPrecedence::Default => Precedence::Default,
+        HostPrecedence::Required => Precedence::Required,
+        HostPrecedence::Failed => Precedence::Failed,
     };
     let traffic = Arc::<Registry>::default();
     let hosted = Hosted::start(

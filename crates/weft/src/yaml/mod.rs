@@ -4,10 +4,9 @@
 //! written so that readers of YAML 1.1 read the same values.
 
 mod read;
-mod write;
 
 pub(crate) use read::{Entry, Node, Value, read};
-pub(crate) use write::write;
+pub(crate) use weft_contract::yaml::write;
 
 #[cfg(test)]
 mod tests {

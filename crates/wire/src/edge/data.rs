@@ -10,8 +10,6 @@ use bytes::Bytes;
 pub mod data_flags {
     /// The sender has ended its direction.
     pub const FIN: u32 = 1;
-    /// Header 128 has a name for the message, for tracing.
-    pub const TRACE_UUID: u32 = 2;
     /// The sender understands [`MULTIPART_MSG`].
     pub const MULTIPART: u32 = 4;
     /// The connection is a stream: data may be joined and split.

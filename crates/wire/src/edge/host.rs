@@ -5,41 +5,10 @@ use super::{content_type, header};
 use crate::error::WireError;
 use crate::headers::Headers;
 use crate::message::Message;
+use crate::precedence::Precedence;
 use bytes::Bytes;
 
-/// The precedence of a terminator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Precedence {
-    /// After those that are required.
-    #[default]
-    Default,
-    /// Before all others.
-    Required,
-    /// Only if no other one is left.
-    Failed,
-}
-
-impl Precedence {
-    /// The number on the wire.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Default => 0,
-            Self::Required => 1,
-            Self::Failed => 2,
-        }
-    }
-
-    /// The value with this number; unknown numbers are the default.
-    pub fn from_number(number: u8) -> Self {
-        match number {
-            1 => Self::Required,
-            2 => Self::Failed,
-            _ => Self::Default,
-        }
-    }
-}
-
-/// Reads the first two bytes, because old C SDKs send four in a bind.
+/// The first two bytes: old C SDKs send four in a bind.
 fn cost(headers: &Headers) -> Option<u16> {
     let value = headers.get(header::COST)?;
     value.first_chunk::<2>().map(|bytes| u16::from_le_bytes(*bytes))

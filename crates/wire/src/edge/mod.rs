@@ -23,12 +23,13 @@ mod host;
 pub mod posture;
 mod token;
 
+pub use crate::precedence::Precedence;
 pub use connect::{Connect, StateClosed, StateConnected, XgressGrant};
 pub use data::{Data, data_flags};
 pub use error::{ErrorCode, RetryHint, StructuredError};
 pub use host::{
     Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Dial, DialFailed, DialSuccess,
-    HealthEvent, Precedence, Unbind, UpdateBind,
+    HealthEvent, Unbind, UpdateBind,
 };
 pub use token::{UpdateToken, UpdateTokenFailure, update_token_success};
 
@@ -59,11 +60,7 @@ pub mod content_type {
     pub const UPDATE_BIND: i32 = 60794;
     /// SDK to router: health of a host.
     pub const HEALTH_EVENT: i32 = 60795;
-    /// Either side: traces the route.
-    pub const TRACE_ROUTE: i32 = 60796;
-    /// The answer to a trace.
-    pub const TRACE_ROUTE_RESPONSE: i32 = 60797;
-    /// Router to SDK: asks if this connection is alive.
+    /// Router to SDK: is this connection alive?
     pub const CONN_INSPECT_REQUEST: i32 = 60798;
     /// The answer to that question.
     pub const CONN_INSPECT_RESPONSE: i32 = 60799;
@@ -79,8 +76,6 @@ pub mod content_type {
     pub const INSPECT_REQUEST: i32 = 60804;
     /// The answer to an inspection.
     pub const INSPECT_RESPONSE: i32 = 60805;
-    /// SDK to router: dial a service without a service session.
-    pub const CONNECT_V2: i32 = 60806;
     /// SDK to router: posture data.
     pub const POSTURE_RESPONSE: i32 = 10800;
     /// SDK to router: subscribes to services and posture state.
@@ -99,8 +94,6 @@ pub mod content_type {
 pub mod header {
     /// Connection id; u32.
     pub const CONN_ID: i32 = 1000;
-    /// Sequence of older SDKs; u32, ignored.
-    pub const SEQ: i32 = 1001;
     /// API session token, in the hello.
     pub const SESSION_TOKEN: i32 = 1002;
     /// Public key for end-to-end encryption.
@@ -147,8 +140,6 @@ pub mod header {
     pub const XGRESS_CTRL_ID: i32 = 1029;
     /// Address of the SDK's end; text.
     pub const XGRESS_ADDRESS: i32 = 1030;
-    /// True if the router takes posture data; bool.
-    pub const SUPPORTS_POSTURE_CHECKS: i32 = 1032;
     /// An error as JSON, see [`StructuredError`](super::StructuredError).
     pub const STRUCTURED_ERROR: i32 = 1033;
     /// Identity id of the dialer; text.
@@ -157,8 +148,6 @@ pub mod header {
     pub const DIALER_IDENTITY_NAME: i32 = 1035;
     /// Service id or name; text.
     pub const SERVICE_ID: i32 = 1036;
-    /// The kind of header 1036: an id (0) or a name (1); byte.
-    pub const SERVICE_IDENTIFIER_TYPE: i32 = 1037;
     /// Capability mask of the router.
     pub const ROUTER_CAPABILITIES: i32 = 1039;
 }

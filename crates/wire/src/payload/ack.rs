@@ -7,18 +7,17 @@ use crate::message::Message;
 /// Most sequence numbers in one ack. Real acks carry one to a few hundred.
 pub const MAX_ACK_SEQUENCES: usize = 65536;
 
-/// An ack for an end of its circuit.
+/// An acknowledgement at an end of its circuit. An end acknowledges all that it took since the last
+/// ack in one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ack {
-    /// The circuit.
-    pub circuit_id: String,
     /// Flags; only [`Flags::ORIGINATOR`] is used, for the sender of the ack.
     pub flags: Flags,
-    /// Bytes that the receiver has buffered.
+    /// Bytes the receiver has buffered, raised while it wants less.
     pub recv_buffer_size: u32,
-    /// Stamp of the acknowledged payload; 0 means none.
-    pub rtt: u16,
-    /// The sequence numbers of payloads that arrived; empty if the ack only reports the buffer.
+    /// Stamp of one of the payloads that are acknowledged; 0 is none.
+    pub stamp: u16,
+    /// The payloads that arrived; none to report a changed buffer only.
     pub sequences: Vec<i32>,
 }
 
@@ -26,23 +25,22 @@ impl Ack {
     /// Reads an ack.
     pub fn from_message(message: &Message) -> Result<Self, WireError> {
         message.expect(content_type::ACK)?;
-        let view = View::of(message)?;
         Ok(Self {
-            circuit_id: view.circuit_id.to_owned(),
-            flags: view.flags,
+            flags: View::of(message)?.flags,
             recv_buffer_size: message.headers.get_u32(header::RECV_BUFFER_SIZE).unwrap_or(u32::MAX),
-            rtt: message.headers.get_u16(header::RTT).unwrap_or(0),
+            stamp: message.headers.get_u16(header::RTT).unwrap_or(0),
             sequences: sequences(message)?.collect(),
         })
     }
 
-    /// The ack as a message.
-    pub fn to_message(&self) -> Message {
+    /// The ack as a message of this circuit.
+    #[must_use]
+    pub fn into_message(self, circuit_id: &str) -> Message {
         let body: Vec<u8> = self.sequences.iter().flat_map(|s| s.to_be_bytes()).collect();
         let mut message = Message::new(content_type::ACK, body);
         let headers = &mut message.headers;
-        headers.set_u16(header::RTT, self.rtt);
-        headers.set_str(header::CIRCUIT_ID, &self.circuit_id);
+        headers.set_u16(header::RTT, self.stamp);
+        headers.set_str(header::CIRCUIT_ID, circuit_id);
         if self.flags != Flags::NONE {
             headers.set_u32(header::FLAGS, self.flags.0);
         }

@@ -36,8 +36,8 @@ impl ControlKind {
 
 /// A control message (docs/protocol/data-plane.md 9).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Control {
-    /// The kind.
+pub struct CircuitControl {
+    /// What it is.
     pub kind: ControlKind,
     /// Id of the circuit.
     pub circuit_id: String,
@@ -55,7 +55,7 @@ pub struct Control {
     pub error: Option<String>,
 }
 
-impl Control {
+impl CircuitControl {
     /// A message of this kind for this circuit.
     pub fn new(kind: ControlKind, circuit_id: impl Into<String>) -> Self {
         Self {

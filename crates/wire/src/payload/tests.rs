@@ -35,15 +35,15 @@ fn circuit_start() {
         d4 08 00 00 02 00 00 00 34 12"));
     let payload = Payload::from_message(&wire).unwrap();
     let expected = Payload {
-        circuit_id: CIRCUIT.into(),
         flags: Flags::CIRCUIT_START,
-        rtt: 0x1234,
+        stamp: 0x1234,
         headers: vec![Payload::capability_header(CAPABILITY_EOF)],
         ..Payload::default()
     };
     assert_eq!(payload, expected);
     assert_eq!(payload.capabilities(), Some(CAPABILITY_EOF));
-    assert_same(&payload.to_message(), &wire);
+    assert_eq!(View::of(&wire).unwrap().circuit_id, CIRCUIT);
+    assert_same(&payload.into_message(CIRCUIT), &wire);
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn data_and_its_ack() {
         d4 08 00 00 02 00 00 00 40 12
         68 65 6c 6c 6f"));
     let payload = Payload::from_message(&wire).unwrap();
-    assert_eq!((payload.sequence, payload.flags, payload.rtt), (3, Flags::ORIGINATOR, 0x1240));
-    assert_eq!(&payload.data[..], b"hello");
-    assert_same(&payload.to_message(), &wire);
+    assert_eq!((payload.sequence, payload.flags, payload.stamp), (3, Flags::ORIGINATOR, 0x1240));
+    assert_eq!((&payload.data[..], payload.is_fin()), (&b"hello"[..], false));
+    assert_same(&payload.into_message(CIRCUIT), &wire);
 
     let wire = decode(&hex("03 06 09 0c 4d 04 00 00 05 00 00 00 27 00 00 00 04 00 00 00
         d4 08 00 00 02 00 00 00 40 12
@@ -67,7 +67,7 @@ fn data_and_its_ack() {
         00 00 00 03"));
     let ack = Ack::from_message(&wire).unwrap();
     assert_eq!((ack.recv_buffer_size, &ack.sequences[..]), (5, &[3][..]));
-    assert_same(&ack.to_message(), &wire);
+    assert_same(&ack.into_message(CIRCUIT), &wire);
     let view = View::of(&wire).unwrap();
     assert_eq!((view.circuit_id, view.flags, view.strip), (CIRCUIT, Flags::NONE, false));
 }
@@ -80,12 +80,12 @@ fn traceroute() {
         17 00 00 00 08 00 00 00 00 00 2a 36 fe 9c 97 17
         18 00 00 00 04 00 00 00 0b 00 00 00
         01 34 51 39 64 58 71 31 61 42"));
-    let control = Control::from_message(&wire).unwrap();
-    let expected = Control {
+    let control = CircuitControl::from_message(&wire).unwrap();
+    let expected = CircuitControl {
         hop_count: Some(3),
         timestamp: Some(1_700_000_000_000_000_000),
         user_value: Some(11),
-        ..Control::new(ControlKind::Traceroute, CIRCUIT)
+        ..CircuitControl::new(ControlKind::Traceroute, CIRCUIT)
     };
     assert_eq!(control, expected);
     assert_same(&control.to_message(), &wire);
@@ -102,10 +102,10 @@ fn payload_and_ack_of_an_sdk() {
         04 00 00 00 04 00 00 00 d4 08 00 00 02 00 00 00
         34 12 d1 07 00 00 04 00 00 00 00 00 01 00"));
     let payload = Payload::from_message(&wire).unwrap();
-    assert_eq!(payload.circuit_id, "crc1");
+    assert_eq!(View::of(&wire).unwrap().circuit_id, "crc1");
     assert!(payload.flags.has(Flags::CIRCUIT_START));
     assert_eq!(payload.capabilities(), Some(CAPABILITY_EOF));
-    let mut built = payload.to_message();
+    let mut built = payload.into_message("crc1");
     built.headers.set_u32(1000, 1);
     assert_same(&built, &wire);
 
@@ -116,7 +116,7 @@ fn payload_and_ack_of_an_sdk() {
         00 00 e8 03 00 00 04 00 00 00 01 00 00 00 00 00
         00 00"));
     let ack = Ack::from_message(&wire).unwrap();
-    assert_eq!((ack.flags, &ack.sequences[..], ack.rtt), (Flags::ORIGINATOR, &[0][..], 0x1234));
+    assert_eq!((ack.flags, &ack.sequences[..], ack.stamp), (Flags::ORIGINATOR, &[0][..], 0x1234));
 }
 
 #[test]
@@ -142,28 +142,27 @@ fn what_cannot_be_forwarded_is_refused() {
 proptest! {
     #[test]
     fn payload_round_trip(
-        sequence in any::<i32>(), flags in any::<u32>(), rtt in any::<u16>(),
+        sequence in any::<i32>(), flags in any::<u32>(), stamp in any::<u16>(),
         headers in prop::collection::btree_map(any::<u8>(), prop::collection::vec(any::<u8>(), 0..9), 0..4),
         data in prop::collection::vec(any::<u8>(), 0..64),
     ) {
         let headers = headers.into_iter().map(|(k, v)| (k, Bytes::from(v))).collect();
-        let payload = Payload {
-            circuit_id: CIRCUIT.into(), sequence, flags: Flags(flags), rtt, headers,
-            data: data.into(),
-        };
-        let message = decode(&encode(&payload.to_message()));
+        let payload =
+            Payload { sequence, flags: Flags(flags), stamp, headers, data: data.into() };
+        let message = decode(&encode(&payload.clone().into_message(CIRCUIT)));
+        prop_assert_eq!(View::of(&message).unwrap().circuit_id, CIRCUIT);
         prop_assert_eq!(Payload::from_message(&message), Ok(payload));
     }
 
     #[test]
     fn ack_round_trip(
         sequences in prop::collection::vec(any::<i32>(), 0..40), flags in any::<u32>(),
-        recv_buffer_size in any::<u32>(), rtt in any::<u16>(),
+        recv_buffer_size in any::<u32>(), stamp in any::<u16>(),
     ) {
-        let ack = Ack {
-            circuit_id: CIRCUIT.into(), flags: Flags(flags), recv_buffer_size, rtt, sequences,
-        };
-        prop_assert_eq!(Ack::from_message(&decode(&encode(&ack.to_message()))), Ok(ack));
+        let ack = Ack { flags: Flags(flags), recv_buffer_size, stamp, sequences };
+        let message = decode(&encode(&ack.clone().into_message(CIRCUIT)));
+        prop_assert_eq!(View::of(&message).unwrap().circuit_id, CIRCUIT);
+        prop_assert_eq!(Ack::from_message(&message), Ok(ack));
     }
 
     #[test]
@@ -183,6 +182,6 @@ proptest! {
             let _ = (payload.capabilities(), payload.edge_flags());
         }
         let _ = Ack::from_message(&message);
-        let _ = Control::from_message(&message);
+        let _ = CircuitControl::from_message(&message);
     }
 }

@@ -1,12 +1,11 @@
 //! From payloads that arrived to deliveries for the application.
 
-use weft_wire::payload::{Flags, payload_header};
+use weft_wire::payload::{Flags, Payload, payload_header};
 
 use super::told::{CloseReason, Delivery};
 use super::{End, Receiving};
-use crate::Segment;
 use crate::chunk::Reassembly;
-use crate::segment::{has_fin, without_fin};
+use crate::fin::{has_fin, without_fin};
 
 impl End {
     /// The next delivery for the application.
@@ -18,9 +17,9 @@ impl End {
             if self.receiving == Receiving::Done {
                 break;
             }
-            let Some(segment) = self.receiver.pop() else { break };
-            let flags = segment.flags;
-            let delivery = self.delivery_of(segment);
+            let Some(payload) = self.receiver.pop() else { break };
+            let flags = payload.flags;
+            let delivery = self.delivery_of(payload);
             self.after_reading(flags);
             if self.fin_read {
                 self.discard();
@@ -46,31 +45,31 @@ impl End {
     /// count as unread.
     pub(super) fn skip_bare(&mut self) {
         let marks = Flags::EOF | Flags::CIRCUIT_END | Flags::CHUNK;
-        while self.receiver.peek().is_some_and(|segment| {
-            let is_mark = segment.flags.without(marks) != segment.flags;
-            let is_control = segment.capabilities().is_some()
-                || segment.flags.has(Flags::CIRCUIT_START)
-                || segment.flags.has(Flags::WRITE_FAILED);
-            segment.is_bare() && is_control && !is_mark
+        while self.receiver.peek().is_some_and(|payload| {
+            let is_mark = payload.flags.without(marks) != payload.flags;
+            let is_control = payload.capabilities().is_some()
+                || payload.flags.has(Flags::CIRCUIT_START)
+                || payload.flags.has(Flags::WRITE_FAILED);
+            is_bare(payload) && is_control && !is_mark
         }) {
             self.receiver.pop();
         }
     }
 
     pub(super) fn discard(&mut self) {
-        while let Some(segment) = self.receiver.pop() {
-            self.after_reading(segment.flags);
+        while let Some(payload) = self.receiver.pop() {
+            self.after_reading(payload.flags);
         }
     }
 
-    /// The delivery of a payload, if it has one.
-    fn delivery_of(&mut self, segment: Segment) -> Option<Delivery> {
-        let flags = segment.flags;
-        let (mut headers, mut data) = (segment.headers, segment.data);
+    /// What a payload means to the application.
+    fn delivery_of(&mut self, payload: Payload) -> Option<Delivery> {
+        let flags = payload.flags;
+        let (mut headers, mut data) = (payload.headers, payload.data);
         if self.chunks.is_some() || flags.has(Flags::CHUNK) {
-            let segment = Segment { flags, headers, data, ..Segment::default() };
+            let payload = Payload { flags, headers, data, ..Payload::default() };
             let budget = self.receiver.budget();
-            (headers, data) = match Reassembly::take(&mut self.chunks, segment, budget) {
+            (headers, data) = match Reassembly::take(&mut self.chunks, payload, budget) {
                 Ok(whole) => whole?,
                 Err(_) => {
                     self.end(CloseReason::Protocol);
@@ -124,4 +123,10 @@ impl End {
     pub(super) fn is_receiving_over(&self) -> bool {
         self.receiving != Receiving::Open || self.fin_read
     }
+}
+
+/// True if a payload has nothing for the application: no data, no headers but capabilities.
+fn is_bare(payload: &Payload) -> bool {
+    let is_control = |(key, _): &(u8, _)| *key == payload_header::CAPABILITIES;
+    payload.data.is_empty() && payload.headers.iter().all(is_control)
 }

@@ -1,8 +1,6 @@
 use super::*;
 use crate::ITEM_COST;
 
-const MS: Duration = Duration::from_millis(1);
-
 fn end(role: Role, now: Instant) -> End {
     End::new(role, &Options::default(), &Budget::unlimited(), now)
 }
@@ -17,8 +15,8 @@ fn exchange(a: &mut End, b: &mut End, now: Instant) -> usize {
                 b.on_ack(&ack, now);
                 handed += 1;
             }
-            while let Some(segment) = a.poll_transmit(now) {
-                b.on_segment(segment, now);
+            while let Some(payload) = a.poll_transmit(now) {
+                b.on_payload(payload, now);
                 handed += 1;
             }
             std::mem::swap(a, b);
@@ -75,14 +73,14 @@ fn the_initiator_starts_and_the_terminator_answers_with_its_capabilities() {
     assert_eq!((start.sequence, start.flags), (0, Flags::CIRCUIT_START));
     assert_eq!(start.capabilities(), Some(0x100));
     assert!(start.data.is_empty());
-    b.on_segment(start, now);
+    b.on_payload(start, now);
     assert!(b.can_write());
     let ack = b.poll_ack().unwrap();
     assert_eq!((ack.sequences, ack.flags), (vec![0], Flags::ORIGINATOR));
     let answer = b.poll_transmit(now).unwrap();
     assert_eq!((answer.sequence, answer.flags), (0, Flags::ORIGINATOR));
     assert_eq!(answer.capabilities(), Some(0x100));
-    a.on_segment(answer, now);
+    a.on_payload(answer, now);
     assert_eq!(a.read(), None);
 }
 
@@ -90,7 +88,7 @@ fn the_initiator_starts_and_the_terminator_answers_with_its_capabilities() {
 fn a_peer_without_capabilities_gets_none_and_a_fin_only() {
     let now = Instant::now();
     let mut b = end(Role::Terminator, now);
-    b.on_segment(Segment { flags: Flags::CIRCUIT_START, ..Segment::default() }, now);
+    b.on_payload(Payload { flags: Flags::CIRCUIT_START, ..Payload::default() }, now);
     assert!(b.poll_transmit(now).is_none());
     write(&mut b, b"bye");
     b.finish(now);
@@ -102,7 +100,7 @@ fn a_peer_without_capabilities_gets_none_and_a_fin_only() {
     assert!(last.flags.has(Flags::CIRCUIT_END), "closed in the old way, acknowledged");
     assert_eq!(b.closed(), None);
     let sequences = vec![0, 1, 2];
-    b.on_ack(&AckList { sequences, ..AckList::default() }, now);
+    b.on_ack(&Ack { sequences, ..Ack::default() }, now);
     assert_eq!(b.closed(), Some(CloseReason::Finished));
 }
 
@@ -180,8 +178,8 @@ fn a_closing_end_throws_away_what_arrives() {
     let (mut a, mut b) = started(now);
     a.close(now);
     write(&mut b, b"too late");
-    let segment = b.poll_transmit(now).unwrap();
-    a.on_segment(segment, now);
+    let payload = b.poll_transmit(now).unwrap();
+    a.on_payload(payload, now);
     assert_eq!((a.unread(), a.poll_ack().unwrap().sequences), (0, vec![1]));
 }
 
@@ -206,7 +204,7 @@ fn an_unacknowledged_mark_alone_is_waited_for_shortly() {
     b.close(now);
     b.poll_transmit(now);
     assert_eq!(b.drain_by(), Some(now + Duration::from_secs(30)), "two marks in flight");
-    b.on_ack(&AckList { sequences: vec![1], ..AckList::default() }, now);
+    b.on_ack(&Ack { sequences: vec![1], ..Ack::default() }, now);
     b.poll_transmit(now);
     assert_eq!(b.drain_by(), Some(now + MARK_WAIT));
     b.on_timeout(now + MARK_WAIT);
@@ -235,10 +233,10 @@ fn write_failed_stops_the_sender_at_once() {
     b.delivery_failed(now);
     let failed = b.poll_transmit(now).unwrap();
     assert!(failed.flags.has(Flags::WRITE_FAILED));
-    a.on_segment(failed, now);
+    a.on_payload(failed, now);
     assert_eq!((a.can_write(), a.unacknowledged(), a.wants_transmit()), (false, 0, false));
     assert_eq!(a.write(Bytes::new()), Err(WriteError::Ended));
-    b.on_segment(lost, now);
+    b.on_payload(lost, now);
     exchange(&mut a, &mut b, now);
     assert_eq!(a.read(), Some(FIN), "the failure itself delivers nothing");
     assert!(matches!(a.read(), Some(Delivery::Closed(_))));
@@ -269,7 +267,7 @@ fn an_aborted_end_says_goodbye_and_gives_everything_back() {
     a.poll_transmit(now);
     write(&mut a, b"not sent");
     let flags = Flags::ORIGINATOR;
-    a.on_segment(Segment { sequence: 5, flags, data: Bytes::from("x"), ..Segment::default() }, now);
+    a.on_payload(Payload { sequence: 5, flags, data: Bytes::from("x"), ..Payload::default() }, now);
     assert!(budget.used() >= 4 * ITEM_COST as u64);
     a.abort();
     assert_eq!(budget.used(), 0);
@@ -284,7 +282,7 @@ fn own_payloads_that_come_back_are_dropped() {
     let now = Instant::now();
     let (mut a, _) = started(now);
     while a.poll_ack().is_some() {}
-    a.on_segment(Segment { sequence: 1, data: Bytes::from("loop"), ..Segment::default() }, now);
+    a.on_payload(Payload { sequence: 1, data: Bytes::from("loop"), ..Payload::default() }, now);
     assert_eq!((a.read(), a.poll_ack()), (None, None));
 }
 
@@ -307,16 +305,16 @@ fn empty_data_is_for_datagrams_only() {
 fn chunks_arrive_as_one_and_lies_close_the_circuit() {
     let now = Instant::now();
     let (_, mut b) = started(now);
-    let chunk = |sequence, data: &'static [u8]| Segment {
+    let chunk = |sequence, data: &'static [u8]| Payload {
         sequence,
         flags: Flags::CHUNK,
         data: Bytes::from_static(data),
-        ..Segment::default()
+        ..Payload::default()
     };
-    b.on_segment(chunk(2, b"lo"), now);
-    b.on_segment(chunk(1, b"\x05hel"), now);
+    b.on_payload(chunk(2, b"lo"), now);
+    b.on_payload(chunk(1, b"\x05hel"), now);
     assert_eq!((b.read(), b.read()), (Some(data(b"hello")), None));
-    b.on_segment(chunk(3, b"\x01too much"), now);
+    b.on_payload(chunk(3, b"\x01too much"), now);
     assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Protocol)));
 }
 
@@ -324,8 +322,8 @@ fn chunks_arrive_as_one_and_lies_close_the_circuit() {
 fn an_old_peer_half_closes_with_the_end_of_the_circuit() {
     let now = Instant::now();
     let mut b = end(Role::Terminator, now);
-    b.on_segment(Segment { flags: Flags::CIRCUIT_START, ..Segment::default() }, now);
-    b.on_segment(Segment { sequence: 1, flags: Flags::CIRCUIT_END, ..Segment::default() }, now);
+    b.on_payload(Payload { flags: Flags::CIRCUIT_START, ..Payload::default() }, now);
+    b.on_payload(Payload { sequence: 1, flags: Flags::CIRCUIT_END, ..Payload::default() }, now);
     assert_eq!((b.read(), b.closed()), (Some(FIN), None));
     write(&mut b, b"still answered");
     assert!(b.poll_transmit(now).is_some());
@@ -336,13 +334,13 @@ fn an_old_peer_half_closes_with_the_end_of_the_circuit() {
 fn an_early_end_of_data_closes_one_direction_only() {
     let now = Instant::now();
     let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
-    b.on_segment(a.poll_transmit(now).unwrap(), now);
-    let over = |sequence| Segment { sequence, flags: Flags::CIRCUIT_END, ..Segment::default() };
-    b.on_segment(over(1), now);
+    b.on_payload(a.poll_transmit(now).unwrap(), now);
+    let over = |sequence| Payload { sequence, flags: Flags::CIRCUIT_END, ..Payload::default() };
+    b.on_payload(over(1), now);
     assert_eq!((b.read(), b.read(), b.closed()), (Some(FIN), None, None));
     write(&mut b, b"the answer");
     assert!(b.poll_transmit(now).is_some());
-    b.on_segment(over(2), now);
+    b.on_payload(over(2), now);
     assert_eq!(
         b.read(),
         Some(Delivery::Closed(CloseReason::PeerClosed)),
@@ -355,22 +353,10 @@ fn an_end_that_gives_up_closes_both_directions() {
     let now = Instant::now();
     let (mut a, mut b) = started(now);
     a.abort();
-    b.on_segment(a.poll_transmit(now).unwrap(), now);
+    b.on_payload(a.poll_transmit(now).unwrap(), now);
     b.read();
     assert_eq!(b.closed(), Some(CloseReason::PeerClosed));
     assert_eq!(b.write(Bytes::new()), Err(WriteError::Ended));
-}
-
-#[test]
-fn an_end_in_one_process_never_waits() {
-    let now = Instant::now();
-    let options = Options { in_process: true, ..Options::default() };
-    let mut a = End::new(Role::Initiator, &options, &Budget::unlimited(), now);
-    write(&mut a, b"x");
-    while a.poll_transmit(now).is_some() {}
-    assert_eq!(a.deadline(), None);
-    a.path_changed(now + MS);
-    assert!(!a.wants_transmit());
 }
 
 #[test]
@@ -379,7 +365,7 @@ fn stamps_are_low_bits_of_milliseconds_and_never_none() {
     let (mut a, _) = started(now);
     for (ms, stamp) in [(0, 1), (5, 5), (65_536 + 7, 7), (65_536, 1)] {
         write(&mut a, b"x");
-        let segment = a.poll_transmit(now + Duration::from_millis(ms)).unwrap();
-        assert_eq!(segment.stamp, stamp);
+        let payload = a.poll_transmit(now + Duration::from_millis(ms)).unwrap();
+        assert_eq!(payload.stamp, stamp);
     }
 }

@@ -1,8 +1,7 @@
 //! The messages of an end to its application.
 
 use bytes::Bytes;
-
-use crate::PayloadHeaders;
+use weft_wire::payload::PayloadHeaders;
 
 /// Why an end is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

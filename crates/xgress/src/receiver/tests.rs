@@ -7,8 +7,8 @@ fn receiver(limit: u64) -> Receiver {
     Receiver::new(&options, &Budget::unlimited())
 }
 
-fn payload(sequence: i32, len: usize) -> Segment {
-    Segment { sequence, data: Bytes::from(vec![sequence as u8; len]), ..Segment::default() }
+fn payload(sequence: i32, len: usize) -> Payload {
+    Payload { sequence, data: Bytes::from(vec![sequence as u8; len]), ..Payload::default() }
 }
 
 /// As in docs/protocol/data-plane.md 13; the original sends three acks where one list says the
@@ -91,10 +91,10 @@ fn a_short_budget_slows_and_never_stops() {
 #[test]
 fn the_stamp_is_of_the_oldest_sent_once() {
     let mut receiver = receiver(4 << 20);
-    let resent = Segment { flags: Flags::RETRANSMIT, stamp: 7, ..payload(0, 1) };
+    let resent = Payload { flags: Flags::RETRANSMIT, stamp: 7, ..payload(0, 1) };
     receiver.take(resent);
-    receiver.take(Segment { stamp: 8, ..payload(1, 1) });
-    receiver.take(Segment { stamp: 9, ..payload(2, 1) });
+    receiver.take(Payload { stamp: 8, ..payload(1, 1) });
+    receiver.take(Payload { stamp: 9, ..payload(2, 1) });
     assert_eq!(receiver.ack(Flags::NONE).unwrap().stamp, 8);
 }
 
@@ -102,7 +102,7 @@ fn the_stamp_is_of_the_oldest_sent_once() {
 fn headers_and_gaps_count_as_what_they_take() {
     let budget = Budget::new(10 << 20);
     let mut receiver = Receiver::new(&Options::default(), &budget);
-    let header = |sequence| Segment {
+    let header = |sequence| Payload {
         headers: vec![(1, Bytes::from(vec![7; 1 << 20]))],
         ..payload(sequence, 1)
     };
@@ -125,7 +125,7 @@ fn headers_and_gaps_count_as_what_they_take() {
 #[test]
 fn payloads_without_data_have_a_limit_too() {
     let mut receiver = receiver(100);
-    let header = |sequence| Segment {
+    let header = |sequence| Payload {
         headers: vec![(1, Bytes::from(vec![7; 1 << 20]))],
         ..payload(sequence, 0)
     };

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_limits::Budget;
-use weft_wire::payload::Flags;
+use weft_wire::payload::{Ack, Flags, Payload};
 
 use crate::{
-    AckList, Alarm, Class, Delivery, End, Options, PAYLOAD_SIZE, Pushed, Role, Scheduler, Segment,
-    Source, Tally, TransitQueue, WindowKind, cost,
+    Alarm, Class, Delivery, End, Options, PAYLOAD_SIZE, Pushed, Role, Scheduler, Source, Tally,
+    TransitQueue, WindowKind, cost,
 };
 
 /// Bytes per second of the link that all share.
@@ -38,7 +38,7 @@ struct Circuit {
 
 struct Hop {
     circuit: usize,
-    queue: TransitQueue<Segment>,
+    queue: TransitQueue<Payload>,
     listed: bool,
     dropped: u64,
     longest: u64,
@@ -48,7 +48,7 @@ struct Hop {
 struct Listed(Rc<RefCell<Hop>>, Rc<Tally>);
 
 impl Source for Listed {
-    type Frame = (usize, Segment);
+    type Frame = (usize, Payload);
 
     fn pull(&self, _: Class, _: Instant) -> Option<(Self::Frame, u64)> {
         let hop = &mut *self.0.borrow_mut();
@@ -63,9 +63,9 @@ impl Source for Listed {
 }
 
 enum Event {
-    AtRouter(usize, Segment),
-    AtReceiver(usize, Segment),
-    AtSender(usize, AckList),
+    AtRouter(usize, Payload),
+    AtReceiver(usize, Payload),
+    AtSender(usize, Ack),
     LinkFree,
     Start(usize),
     Due(usize, Instant),
@@ -150,10 +150,10 @@ impl Crossing {
                 self.circuits[i].sender.on_ack(&ack, now);
                 self.send(i);
             }
-            Event::AtRouter(i, segment) => {
+            Event::AtRouter(i, payload) => {
                 let hop = self.circuits[i].hop.clone();
                 let mut held = hop.borrow_mut();
-                let pushed = held.queue.push(segment.sequence, segment.data.len(), segment);
+                let pushed = held.queue.push(payload.sequence, payload.data.len(), payload);
                 held.dropped += u64::from(pushed == Pushed::Dropped);
                 held.longest = held.longest.max(held.queue.bytes());
                 if held.queue.has_payloads() && !std::mem::replace(&mut held.listed, true) {
@@ -168,9 +168,9 @@ impl Crossing {
                 self.link_busy = false;
                 self.serve_link();
             }
-            Event::AtReceiver(i, segment) => {
+            Event::AtReceiver(i, payload) => {
                 let circuit = &mut self.circuits[i];
-                circuit.receiver.on_segment(segment, now);
+                circuit.receiver.on_payload(payload, now);
                 while let Some(delivery) = circuit.receiver.read() {
                     let Delivery::Data { data, .. } = delivery else { continue };
                     circuit.read += data.len() as u64;
@@ -193,14 +193,14 @@ impl Crossing {
             if !circuit.sender.wants_transmit() {
                 break;
             }
-            let Some(segment) = circuit.sender.poll_transmit(self.now) else { continue };
+            let Some(payload) = circuit.sender.poll_transmit(self.now) else { continue };
             circuit.sent += 1;
-            circuit.resent += u64::from(segment.flags.has(Flags::RETRANSMIT));
-            out.push(segment);
+            circuit.resent += u64::from(payload.flags.has(Flags::RETRANSMIT));
+            out.push(payload);
         }
         let due = circuit.sender.deadline().and_then(|at| circuit.alarm.want(at));
-        for segment in out {
-            self.after(NEAR, Event::AtRouter(i, segment));
+        for payload in out {
+            self.after(NEAR, Event::AtRouter(i, payload));
         }
         if let Some(at) = due {
             self.after(at.saturating_duration_since(self.now), Event::Due(i, at));
@@ -211,12 +211,12 @@ impl Crossing {
         if self.link_busy {
             return;
         }
-        let Some((i, segment)) = self.scheduler.next(self.now) else { return };
+        let Some((i, payload)) = self.scheduler.next(self.now) else { return };
         self.link_busy = true;
-        let busy = cost(segment.data.len()) * 1_000_000_000 / RATE;
+        let busy = cost(payload.data.len()) * 1_000_000_000 / RATE;
         let busy = Duration::from_nanos(busy);
         self.after(busy, Event::LinkFree);
-        self.after(busy + FAR, Event::AtReceiver(i, segment));
+        self.after(busy + FAR, Event::AtReceiver(i, payload));
     }
 
     /// The part of the link's rate that was used, and the smallest rate of a circuit as a part of

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_limits::Budget;
-use weft_wire::payload::Flags;
-use weft_xgress::{AckList, Alarm, Delivery, End, Options, PAYLOAD_SIZE, Role, Segment};
+use weft_wire::payload::{Ack, Flags, Payload};
+use weft_xgress::{Alarm, Delivery, End, Options, PAYLOAD_SIZE, Role};
 
 /// Bytes that a payload takes on the wire beyond its data.
 const HEAD: u64 = 80;
@@ -81,11 +81,11 @@ enum Event {
     Start(usize),
     Change(usize),
     Timer(usize, Instant),
-    Arrive(usize, usize, Segment),
+    Arrive(usize, usize, Payload),
     Served(usize),
-    Read(usize, Segment),
+    Read(usize, Payload),
     Gathered(usize),
-    Acked(usize, AckList),
+    Acked(usize, Ack),
     Look,
 }
 
@@ -106,7 +106,7 @@ struct Flow {
 
 struct Queue {
     hop: Hop,
-    waiting: VecDeque<(usize, Segment)>,
+    waiting: VecDeque<(usize, Payload)>,
     bytes: u64,
     busy: bool,
 }
@@ -249,12 +249,12 @@ impl Net {
                 }
                 self.send(i);
             }
-            Event::Arrive(hop, i, segment) => self.enqueue(hop, i, segment),
+            Event::Arrive(hop, i, payload) => self.enqueue(hop, i, payload),
             Event::Served(hop) => {
                 self.queues[hop].busy = false;
                 self.serve(hop);
             }
-            Event::Read(i, segment) => self.receive(i, segment),
+            Event::Read(i, payload) => self.receive(i, payload),
             Event::Gathered(i) => {
                 self.flows[i].gathering = false;
                 self.acknowledge(i);
@@ -299,25 +299,25 @@ impl Net {
             if !flow.sender.wants_transmit() {
                 break;
             }
-            let Some(segment) = flow.sender.poll_transmit(self.now) else { continue };
+            let Some(payload) = flow.sender.poll_transmit(self.now) else { continue };
             flow.sent += 1;
-            flow.resent += u64::from(segment.flags.has(Flags::RETRANSMIT));
-            out.push(segment);
+            flow.resent += u64::from(payload.flags.has(Flags::RETRANSMIT));
+            out.push(payload);
         }
         if let Some(at) = flow.sender.deadline().and_then(|at| flow.alarm.want(at)) {
             let late = TICK.as_nanos() - (at - self.start).as_nanos() % TICK.as_nanos();
             let delay = at.saturating_duration_since(self.now);
             self.after(delay + Duration::from_nanos(late as u64), Event::Timer(i, at));
         }
-        for segment in out {
-            self.after(Duration::ZERO, Event::Arrive(0, i, segment));
+        for payload in out {
+            self.after(Duration::ZERO, Event::Arrive(0, i, payload));
         }
     }
 
-    fn enqueue(&mut self, hop: usize, i: usize, segment: Segment) {
+    fn enqueue(&mut self, hop: usize, i: usize, payload: Payload) {
         let lost = self.random() % 1000 < self.queues[hop].hop.loss;
         let queue = &mut self.queues[hop];
-        let len = segment.data.len() as u64 + HEAD;
+        let len = payload.data.len() as u64 + HEAD;
         if lost || queue.hop.cut {
             return;
         }
@@ -326,7 +326,7 @@ impl Net {
             return;
         }
         queue.bytes += len;
-        queue.waiting.push_back((i, segment));
+        queue.waiting.push_back((i, payload));
         self.serve(hop);
     }
 
@@ -336,21 +336,21 @@ impl Net {
         if queue.busy {
             return;
         }
-        let Some((i, segment)) = queue.waiting.pop_front() else { return };
-        let len = segment.data.len() as u64 + HEAD;
+        let Some((i, payload)) = queue.waiting.pop_front() else { return };
+        let len = payload.data.len() as u64 + HEAD;
         queue.bytes -= len;
         queue.busy = true;
         let busy = Duration::from_nanos(len * 1_000_000_000 / queue.hop.rate);
         let arrives = busy + queue.hop.delay;
         self.after(busy, Event::Served(hop));
-        let next = if last { Event::Read(i, segment) } else { Event::Arrive(hop + 1, i, segment) };
+        let next = if last { Event::Read(i, payload) } else { Event::Arrive(hop + 1, i, payload) };
         self.after(arrives, next);
     }
 
-    fn receive(&mut self, i: usize, segment: Segment) {
+    fn receive(&mut self, i: usize, payload: Payload) {
         let slice = ((self.now - self.start).as_nanos() / SLICE.as_nanos()) as usize;
         let flow = &mut self.flows[i];
-        flow.receiver.on_segment(segment, self.now);
+        flow.receiver.on_payload(payload, self.now);
         flow.read.resize(flow.read.len().max(slice + 1), 0);
         while let Some(delivery) = flow.receiver.read() {
             let Delivery::Data { data, .. } = delivery else { continue };

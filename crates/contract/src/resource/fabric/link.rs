@@ -55,8 +55,6 @@ pub mod state {
     pub const CONNECTED: &str = "Connected";
     /// It broke.
     pub const FAILED: &str = "Failed";
-    /// It gave way to another one.
-    pub const DUPLICATE: &str = "Duplicate";
     /// Something else.
     pub const UNKNOWN: &str = "Unknown";
 }

@@ -102,7 +102,7 @@ mod tests {
         let bed = Bed::new().await;
         for (accept, media, begin) in [
             ("*/*", "application/json", "{\"swagger\":\"2.0\""),
-            ("text/yaml", "text/yaml", "\"swagger\": \"2.0\"\n"),
+            ("text/yaml", "text/yaml", "swagger: '2.0'\n"),
         ] {
             let mut call = to(Api::Management, "detailSpecBody", &["edge-management"]);
             call.headers.push(("accept".into(), accept.into()));

@@ -60,7 +60,11 @@ pub(super) static PEOPLE: Table<Net, Person> = Table {
     id: |person| person.id,
     columns: &[
         PersonColumn::one("id", Type::String, |_, it| Value::text(it.id)).public(),
-        PersonColumn::one("name", Type::String, |_, it| Value::text_or_null(it.name)).public(),
+        PersonColumn::one("name", Type::String, |_, it| match it.name {
+            "" => Value::Null,
+            name => Value::text(name),
+        })
+        .public(),
         PersonColumn::one("isAdmin", Type::Bool, |_, it| it.admin.map_or(Value::Null, Value::Bool))
             .public(),
         PersonColumn::one("age", Type::Int, |_, it| it.age.map_or(Value::Null, Value::Int))

@@ -28,7 +28,7 @@ use super::{
     revoke::access_lost,
 };
 use crate::seam::{
-    Grant, Host, PeerData, Precedence, Refusal, Session, TerminatorRequest, TerminatorUpdate, Use,
+    ApiSession, Grant, Host, PeerData, Refusal, TerminatorRequest, TerminatorUpdate, Use,
 };
 
 /// The interval at which a host is asked whether it knows its listener, until it answers.
@@ -49,7 +49,7 @@ pub(crate) struct Hosted {
     pub(super) conn_id: u32,
     pub(super) connection: Weak<SdkConnection>,
     pub(super) bind: Bind,
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<ApiSession>,
     pub(super) grant: Grant,
     /// Cancelled when the listener ends; dials that wait for the host then fail.
     pub(super) over: CancellationToken,
@@ -148,7 +148,7 @@ impl SdkConnection {
         self: &Arc<Self>,
         message: &Message,
         bind: Bind,
-        session: Arc<Session>,
+        session: Arc<ApiSession>,
         grant: Grant,
         terminator: String,
         reserved: &CancellationToken,
@@ -291,8 +291,7 @@ impl SdkConnection {
     pub(super) fn update_bind(&self, message: &Message) {
         let Ok(update) = UpdateBind::from_message(message) else { return };
         let Some(hosted) = self.hosted(update.conn_id) else { return };
-        let change =
-            TerminatorUpdate { cost: update.cost, precedence: update.precedence.map(precedence) };
+        let change = TerminatorUpdate { cost: update.cost, precedence: update.precedence };
         self.binding.control.update_terminator(&hosted.terminator, change);
     }
 
@@ -349,8 +348,8 @@ impl EdgeBinding {
         }
     }
 
-    /// Determines the relation of a bind to existing listeners (docs/protocol/sdk.md 8.3).
-    fn place(&self, connection: &SdkConnection, bind: &Bind, session: &Session) -> Placement {
+    /// Where a bind belongs (docs/protocol/sdk.md 8.3).
+    fn place(&self, connection: &SdkConnection, bind: &Bind, session: &ApiSession) -> Placement {
         let new = || Placement::New(Uuid::new_v4().to_string());
         let Some(listener) = &bind.listener_id else { return new() };
         let key = (session.identity.clone(), listener.clone());
@@ -426,7 +425,7 @@ impl Hosted {
             instance_secret: self.bind.instance_secret.clone().unwrap_or_default(),
             peer_data: key.into_iter().collect::<PeerData>(),
             cost: self.bind.cost,
-            precedence: precedence(self.bind.precedence),
+            precedence: self.bind.precedence,
         }
     }
 }
@@ -438,12 +437,4 @@ fn bound(bind: &Bind) -> Message {
         ..StateConnected::default()
     }
     .to_message()
-}
-
-fn precedence(wire: weft_wire::edge::Precedence) -> Precedence {
-    match wire {
-        weft_wire::edge::Precedence::Default => Precedence::Default,
-        weft_wire::edge::Precedence::Required => Precedence::Required,
-        weft_wire::edge::Precedence::Failed => Precedence::Failed,
-    }
 }

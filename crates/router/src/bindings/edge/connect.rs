@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use weft_spans::{Span, attribute};
 use weft_wire::{
     Message,
+    ctrl::peer_data_key::{DIALER_IDENTITY_ID, DIALER_IDENTITY_NAME, STICKINESS_TOKEN},
     edge::{Connect, StateConnected, XgressGrant, header},
 };
 use weft_xgress::Role;
@@ -14,17 +15,10 @@ use weft_xgress::Role;
 use super::{connection::SdkConnection, ids::Conn, revoke::access_lost, spans};
 use crate::{
     forwarder::{App, LocalEnd, SdkCircuit},
-    seam::{Circuit, CircuitRequest, End, Grant, PeerData, Refusal, Session, Use},
+    seam::{ApiSession, CircuitRequest, Grant, MadeCircuit, PeerData, Refusal, Use},
 };
 
-/// Peer data: a token by which a later dial reaches the same host (header 1027 of SDKs).
-const STICKINESS: u32 = 1114;
-/// Peer data: identity id of the dialer.
-const DIALER_ID: u32 = 1115;
-/// Peer data: identity name of the dialer.
-const DIALER_NAME: u32 = 1116;
-
-/// The reason for a dial's failure if its circuit was taken down before it was complete.
+/// Why a dial failed whose circuit was taken down before it was whole.
 const ENDED: &str = "the circuit ended while it was made";
 
 impl SdkConnection {
@@ -74,7 +68,7 @@ impl SdkConnection {
         connect: &Connect,
         conn_id: u32,
         cancel: &CancellationToken,
-        session: Arc<Session>,
+        session: Arc<ApiSession>,
         span: &mut Span,
     ) -> Result<(), Refusal> {
         let binding = &self.binding;
@@ -83,11 +77,11 @@ impl SdkConnection {
         span.set(attribute::SERVICE_ID, &grant.service);
         let mut peer_data = connect.peer_data();
         if let Some(token) = &connect.stickiness {
-            peer_data.insert(STICKINESS, token.clone());
+            peer_data.insert(STICKINESS_TOKEN, token.clone());
         }
-        peer_data.insert(DIALER_ID, Bytes::from(session.identity.clone()));
+        peer_data.insert(DIALER_IDENTITY_ID, Bytes::from(session.identity.clone()));
         if let Some(name) = &session.identity_name {
-            peer_data.insert(DIALER_NAME, Bytes::from(name.clone()));
+            peer_data.insert(DIALER_IDENTITY_NAME, Bytes::from(name.clone()));
         }
         let timeout = self.dialed.timeout;
         let request = CircuitRequest {
@@ -111,12 +105,12 @@ impl SdkConnection {
         connect: &Connect,
         conn_id: u32,
         cancel: &CancellationToken,
-        circuit: Circuit,
+        circuit: MadeCircuit,
         grant: Grant,
     ) -> Result<(), Refusal> {
         let control = &self.binding.control;
         let give_up = |why: &str| {
-            control.circuit_ended(&circuit.controller, &circuit.id, End::Initiator);
+            control.circuit_ended(&circuit.controller, &circuit.id, Role::Initiator);
             Refusal { circuit: Some(circuit.id.clone()), ..plain(why) }
         };
         let Some(outlet) = self.outlet().filter(|_| !cancel.is_cancelled()) else {
@@ -128,7 +122,7 @@ impl SdkConnection {
         let answer = connected(connect, conn_id, &circuit);
         let owner = self.this.clone();
         let end = if connect.use_xgress {
-            let (address, role) = (&circuit.address, End::Initiator);
+            let (address, role) = (&circuit.address, Role::Initiator);
             let end = SdkCircuit::start(
                 forwarder,
                 Arc::clone(&known),
@@ -200,11 +194,11 @@ impl Conn {
 }
 
 /// The answer to a dial that succeeded.
-fn connected(connect: &Connect, conn_id: u32, circuit: &Circuit) -> Message {
+fn connected(connect: &Connect, conn_id: u32, circuit: &MadeCircuit) -> Message {
     let mut peer_data: PeerData = circuit.peer_data.clone();
     let public_key = peer_data.remove(&header::PUBLIC_KEY.cast_unsigned());
-    let stickiness = peer_data.remove(&STICKINESS);
-    // The headers for the method of encryption differ between SDKs, and each refuses the other's.
+    let stickiness = peer_data.remove(&STICKINESS_TOKEN);
+    // Each SDK spells the method of encryption in its own way and refuses the other's.
     peer_data.remove(&header::CRYPTO_METHOD.cast_unsigned());
     // Lower header numbers belong to the channel.
     peer_data.retain(|key, _| *key >= header::CONN_ID.cast_unsigned());
@@ -228,7 +222,7 @@ fn connected(connect: &Connect, conn_id: u32, circuit: &Circuit) -> Message {
 pub(super) fn plain(message: &str) -> Refusal {
     Refusal {
         code: 0,
-        hint: crate::seam::RetryHint::Default,
+        hint: crate::seam::RetryHint::DEFAULT,
         message: message.to_owned(),
         failing_checks: Vec::new(),
         circuit: None,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use weft_channel::{
-    Behaviour, ChannelHandle, CloseReason, Flow, Handler, Lane, Parts, SendError, UnderlayInfo,
+    Behaviour, ChannelHandle, CloseReason, Handler, Lane, Parts, Reading, SendError, UnderlayInfo,
     UnderlayWaker,
 };
 use weft_circuit::Carries;
@@ -17,13 +17,13 @@ use weft_limits::Budget;
 use weft_wire::{
     Message, WireError,
     edge::{
-        Data, DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, RetryHint, StateClosed,
-        StructuredError, UpdateToken, UpdateTokenFailure, content_type, header,
-        update_token_success,
+        Data, DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, StateClosed, StructuredError,
+        UpdateToken, UpdateTokenFailure, content_type, header, update_token_success,
     },
     hello::underlay,
     payload::{self, Flags, View},
 };
+use weft_xgress::Role;
 
 use super::{
     CONNECTION_BUDGET, Dialed, EdgeBinding,
@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     forwarder::{ConnOwner, Outlet, SdkOutbox},
-    seam::{End, Refusal, Session},
+    seam::{ApiSession, Refusal},
 };
 
 /// Most requests of one SDK in work at the same time; more are refused.
@@ -81,7 +81,7 @@ pub(crate) struct SdkConnection {
     /// The budget of data that waits for circuits without room.
     pub(super) backlog: Budget,
     outlet: OnceLock<Arc<Outlet>>,
-    session: watch::Sender<Option<Arc<Session>>>,
+    session: watch::Sender<Option<Arc<ApiSession>>>,
     pub(super) conns: Mutex<Conns>,
     /// The pause in reading while circuits have no room for the SDK's data.
     pub(super) pause: Pause,
@@ -143,8 +143,8 @@ impl SdkConnection {
         });
     }
 
-    /// Takes note of the accepted session.
-    fn is_of(&self, session: Arc<Session>) {
+    /// The session was found good.
+    fn is_of(&self, session: Arc<ApiSession>) {
         self.channel.judged();
         self.binding.forwarder.measures().edge.let_in.one();
         if let Early::Full = std::mem::replace(&mut *self.early.lock(), Early::Over) {
@@ -172,13 +172,13 @@ impl SdkConnection {
         }
     }
 
-    /// The session, once it is judged.
-    pub(super) fn session(&self) -> Option<Arc<Session>> {
+    /// The session, once judged.
+    pub(super) fn session(&self) -> Option<Arc<ApiSession>> {
         self.session.borrow().clone()
     }
 
     /// Waits for the session to be judged; `None` if the channel closed.
-    pub(super) async fn judged_session(&self) -> Option<Arc<Session>> {
+    pub(super) async fn judged_session(&self) -> Option<Arc<ApiSession>> {
         let mut session = self.session.subscribe();
         tokio::select! {
             known = session.wait_for(Option::is_some) => known.ok()?.clone(),
@@ -279,11 +279,11 @@ impl SdkConnection {
         let circuit = match View::of(&message) {
             Ok(view) => {
                 let hosts = view.flags.has(Flags::ORIGINATOR);
-                let role = if hosts { End::Terminator } else { End::Initiator };
+                let role = if hosts { Role::Terminator } else { Role::Initiator };
                 let mut conns = self.conns.lock();
                 let circuit = conns.circuits(role).get(view.circuit_id).cloned();
-                // Control messages do not name the end that they come from.
-                circuit.or_else(|| conns.circuits(End::Terminator).get(view.circuit_id).cloned())
+                // Control messages do not say which end they come from.
+                circuit.or_else(|| conns.circuits(Role::Terminator).get(view.circuit_id).cloned())
             }
             Err(problem) => return self.malformed(&problem),
         };
@@ -297,11 +297,11 @@ impl SdkConnection {
         let Ok(id) = message.body_str() else { return };
         let ends = {
             let mut conns = self.conns.lock();
-            [End::Initiator, End::Terminator].map(|role| conns.circuits(role).get(id).cloned())
+            [Role::Initiator, Role::Terminator].map(|role| conns.circuits(role).get(id).cloned())
         };
         let this: Weak<dyn ConnOwner> = self.this.clone();
         for circuit in ends.into_iter().flatten() {
-            if circuit.role() == End::Terminator && circuit.circuit().expected_close(&this) {
+            if circuit.role() == Role::Terminator && circuit.circuit().expected_close(&this) {
                 continue;
             }
             self.release(circuit.conn_id());
@@ -339,7 +339,7 @@ impl SdkConnection {
         if let Ok(late) = DialSuccess::from_message(message) {
             let mut conns = self.conns.lock();
             if let Some(id) = conns.given_up.remove(&late.new_conn_id)
-                && let Some(circuit) = conns.circuits(End::Terminator).get(&id)
+                && let Some(circuit) = conns.circuits(Role::Terminator).get(&id)
             {
                 // Another attempt at the circuit may have led to the same host.
                 circuit.circuit().expect_close(self.this.clone());
@@ -546,7 +546,7 @@ struct EdgeHandler {
 }
 
 impl Handler for EdgeHandler {
-    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
         let connection = &self.connection;
         match message.content_type {
             payload::content_type::PAYLOAD
@@ -568,7 +568,7 @@ impl Handler for EdgeHandler {
         connection.pause.flow(&self.waker)
     }
 
-    fn on_resume(&mut self, _: &ChannelHandle) -> Flow {
+    fn on_resume(&mut self, _: &ChannelHandle) -> Reading {
         self.connection.pause.flow(&self.waker)
     }
 
@@ -593,8 +593,8 @@ impl Handler for EdgeHandler {
 struct Deaf;
 
 impl Handler for Deaf {
-    fn on_message(&mut self, _: Message, _: &ChannelHandle) -> Flow {
-        Flow::Continue
+    fn on_message(&mut self, _: Message, _: &ChannelHandle) -> Reading {
+        Reading::Continue
     }
 }
 
@@ -609,7 +609,7 @@ pub(super) fn structured(refusal: &Refusal) -> StructuredError {
     StructuredError {
         message: refusal.message.clone(),
         code: ErrorCode(refusal.code),
-        retry_hint: RetryHint(refusal.hint as u32),
+        retry_hint: refusal.hint,
         failing_posture_check_ids: refusal.failing_checks.clone(),
     }
 }

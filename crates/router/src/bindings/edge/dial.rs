@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     forwarder::{App, Circuit, LocalEnd, SdkCircuit},
-    seam::{Egress, End, PeerData, RouteErrorCode, RouteFailure},
+    seam::{Egress, PeerData, RouteError, RouteErrorCode},
 };
 
 /// How long a host may take to answer, unless the route sets a shorter time.
@@ -42,7 +42,7 @@ impl EdgeBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
+    ) -> Result<PeerData, RouteError> {
         let id = egress.destination.strip_prefix(OLD_PREFIX).unwrap_or(&egress.destination);
         let host = self.host_of(id);
         let unknown = || {
@@ -70,7 +70,7 @@ impl EdgeBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
+    ) -> Result<PeerData, RouteError> {
         let conn_id = connection.new_conn_id();
         let end = self.attach_host(hosted, connection, circuit, egress, conn_id)?;
         end.begin();
@@ -102,7 +102,7 @@ impl EdgeBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
+    ) -> Result<PeerData, RouteError> {
         let dial = dial_message(hosted, circuit, egress, None);
         let asked = ask(hosted, connection, dial, timeout).await;
         let (success, answer) = asked.map_err(|unanswered| unanswered.failure)?;
@@ -110,7 +110,7 @@ impl EdgeBinding {
         let end = match self.attach_host(hosted, connection, circuit, egress, conn_id) {
             Ok(end) => end,
             Err(error) => {
-                let closed = StateClosed::new(conn_id, error.message.clone()).to_message();
+                let closed = StateClosed::new(conn_id, error.text.clone()).to_message();
                 connection.send(closed.in_reply_to(&answer)).await;
                 return Err(error);
             }
@@ -134,7 +134,7 @@ impl EdgeBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         conn_id: u32,
-    ) -> Result<Conn, RouteFailure> {
+    ) -> Result<Conn, RouteError> {
         let refused = |why: &str| failure(RouteErrorCode::Generic, why.to_owned());
         let outlet = connection.outlet().ok_or_else(|| refused("the host's channel is closed"))?;
         let reserved = connection.reserve(conn_id).map_err(refused)?;
@@ -142,7 +142,7 @@ impl EdgeBinding {
         let (forwarder, address) = (&self.forwarder, &egress.address);
         let circuit = Arc::clone(circuit);
         let end = if hosted.bind.use_xgress {
-            let role = End::Terminator;
+            let role = Role::Terminator;
             Conn::Sdk(SdkCircuit::start(forwarder, circuit, address, role, conn_id, outlet, owner))
         } else {
             let (fin_hold, backlog) = (connection.fin_hold(), connection.backlog.clone());
@@ -165,13 +165,13 @@ impl EdgeBinding {
 /// Why a host did not accept a dial.
 #[derive(Debug)]
 pub(super) struct Unanswered {
-    pub(super) failure: RouteFailure,
-    /// True if the host gave no answer, and may still accept.
+    pub(super) failure: RouteError,
+    /// The host gave no answer, and may still accept the dial.
     may_accept: bool,
 }
 
-impl From<RouteFailure> for Unanswered {
-    fn from(failure: RouteFailure) -> Self {
+impl From<RouteError> for Unanswered {
+    fn from(failure: RouteError) -> Self {
         Self { failure, may_accept: false }
     }
 }
@@ -218,9 +218,9 @@ pub(super) async fn ask(
     Ok(verdict(answer)?)
 }
 
-/// The failure of a dial whose listener has ended. If another listener has the terminator, the code
-/// must not make the controller delete it.
-fn is_over(hosted: &Hosted) -> RouteFailure {
+/// The listener is over. Where another one has its terminator the controller must not take that
+/// for gone.
+fn is_over(hosted: &Hosted) -> RouteError {
     let code = match hosted.is_replaced() {
         true => RouteErrorCode::Generic,
         false => RouteErrorCode::InvalidTerminator,
@@ -228,7 +228,7 @@ fn is_over(hosted: &Hosted) -> RouteFailure {
     failure(code, format!("the listener of terminator {} is over", hosted.terminator))
 }
 
-fn verdict(answer: Message) -> Result<(DialSuccess, Message), RouteFailure> {
+fn verdict(answer: Message) -> Result<(DialSuccess, Message), RouteError> {
     match answer.content_type {
         content_type::DIAL_SUCCESS => DialSuccess::from_message(&answer)
             .map(|success| (success, answer))
@@ -281,6 +281,6 @@ fn public_key(key: bytes::Bytes) -> (u32, bytes::Bytes) {
     (header::PUBLIC_KEY.cast_unsigned(), key)
 }
 
-fn failure(code: RouteErrorCode, message: String) -> RouteFailure {
-    RouteFailure { code, message }
+fn failure(code: RouteErrorCode, message: String) -> RouteError {
+    RouteError { code, text: message }
 }

@@ -11,11 +11,12 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 use weft_wire::edge::FIRST_ROUTER_CONN_ID;
+use weft_xgress::Role;
 
 use super::{bind::Hosted, connection::SdkConnection};
 use crate::{
     forwarder::{LocalEnd, SdkCircuit},
-    seam::{End, Grant, Use},
+    seam::{Grant, Use},
 };
 
 /// Most connections and listeners of one SDK channel.
@@ -42,11 +43,11 @@ pub(super) struct Entry {
 }
 
 impl Conns {
-    pub(super) fn circuits(&mut self, role: End) -> &mut HashMap<Arc<str>, Arc<SdkCircuit>> {
+    pub(super) fn circuits(&mut self, role: Role) -> &mut HashMap<Arc<str>, Arc<SdkCircuit>> {
         let [dialed, hosted] = &mut self.circuits;
         match role {
-            End::Initiator => dialed,
-            End::Terminator => hosted,
+            Role::Initiator => dialed,
+            Role::Terminator => hosted,
         }
     }
 }

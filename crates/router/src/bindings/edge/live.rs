@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use crate::seam::Session;
+use crate::seam::ApiSession;
 
 /// The open channels.
 pub(super) struct Live<T> {
@@ -37,18 +37,16 @@ impl<T> Live<T> {
         connection
     }
 
-    /// Notes that a channel belongs to this session. Returns the number of channels of the
-    /// identity.
-    pub(super) fn is_of(&mut self, number: u64, session: &Session) -> usize {
+    /// A connection is of this session from now on: how many its identity has.
+    pub(super) fn is_of(&mut self, number: u64, session: &ApiSession) -> usize {
         self.by_session.entry(session.id.clone()).or_default().insert(number);
         let of_identity = self.by_identity.entry(session.identity.clone()).or_default();
         of_identity.insert(number);
         of_identity.len()
     }
 
-    /// Notes that a channel no longer belongs to this session. Returns the number of channels of
-    /// the identity.
-    pub(super) fn was_of(&mut self, number: u64, session: &Session) -> usize {
+    /// A connection is not of this session any more: how many its identity has.
+    pub(super) fn was_of(&mut self, number: u64, session: &ApiSession) -> usize {
         take(&mut self.by_session, &session.id, number);
         take(&mut self.by_identity, &session.identity, number)
     }
@@ -99,8 +97,8 @@ fn take(of: &mut HashMap<String, HashSet<u64>>, key: &str, number: u64) -> usize
 mod tests {
     use super::*;
 
-    fn session(id: usize, identity: usize) -> Session {
-        Session {
+    fn session(id: usize, identity: usize) -> ApiSession {
+        ApiSession {
             id: format!("s{id}"),
             token: String::new(),
             identity: format!("i{identity}"),

@@ -50,7 +50,7 @@ pub(crate) use self::nudge::Nudge;
 use self::{bind::Hosted, connection::SdkConnection, live::Live, spans::Trust};
 use crate::{
     forwarder::Forwarder,
-    seam::{Access, AccessEvent, Control, ControllerId, Session},
+    seam::{Access, AccessEvent, ApiSession, Control, ControllerId},
 };
 
 /// The reason that SDKs are sent when the router stops.
@@ -263,8 +263,8 @@ impl EdgeBinding {
         }
     }
 
-    /// Changes the session of a channel and reports how many channels the identity has.
-    fn count(&self, change: impl FnOnce(&mut Live<SdkConnection>) -> usize, session: &Session) {
+    /// A connection is of a session, or is not any more: tells how many its identity has.
+    fn count(&self, change: impl FnOnce(&mut Live<SdkConnection>) -> usize, session: &ApiSession) {
         let _turn = self.counting.lock();
         let count = change(&mut self.connections.lock());
         self.control.identity_connections(&session.identity, count);

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 use parking_lot::Mutex;
-use weft_channel::{Flow, UnderlayWaker};
+use weft_channel::{Reading, UnderlayWaker};
 
 /// Whether the connections of a channel are read.
 #[derive(Debug, Default)]
@@ -38,19 +38,19 @@ impl Pause {
         }
     }
 
-    /// Tells a connection whether it goes on reading; a connection that stops is woken later.
-    pub(super) fn flow(&self, connection: &UnderlayWaker) -> Flow {
+    /// Whether a connection goes on reading; if not it is resumed in time.
+    pub(super) fn flow(&self, connection: &UnderlayWaker) -> Reading {
         if !self.is_on() {
-            return Flow::Continue;
+            return Reading::Continue;
         }
         let mut waiting = self.waiting.lock();
         // The pause may just have ended: the thread that ended it wakes those that are listed after
         // this check.
         if !self.is_on() {
-            return Flow::Continue;
+            return Reading::Continue;
         }
         waiting.push(connection.clone());
-        Flow::Pause
+        Reading::Pause
     }
 
     /// True while the channel is not read.
@@ -95,13 +95,13 @@ mod tests {
     #[test]
     fn connections_wait_while_it_is_on_and_no_longer() {
         let (pause, connection) = (Pause::default(), UnderlayWaker::default());
-        assert_eq!(pause.flow(&connection), Flow::Continue);
+        assert_eq!(pause.flow(&connection), Reading::Continue);
         let _ = pause.went_over();
-        assert_eq!(pause.flow(&connection), Flow::Pause);
+        assert_eq!(pause.flow(&connection), Reading::Pause);
         assert_eq!(pause.waiting.lock().len(), 1);
         pause.came_back();
         assert!(pause.waiting.lock().is_empty());
-        assert_eq!(pause.flow(&connection), Flow::Continue);
+        assert_eq!(pause.flow(&connection), Reading::Continue);
         assert!(pause.waiting.lock().is_empty());
     }
 

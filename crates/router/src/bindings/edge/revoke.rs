@@ -13,14 +13,14 @@ use super::{
     connection::{SdkConnection, closed_message},
     ids::Conn,
 };
-use crate::seam::{Grant, Refusal, RetryHint, Session, Use};
+use crate::seam::{ApiSession, Grant, Refusal, RetryHint, Use};
 
 impl SdkConnection {
     /// Judges a service token for a connection id that is being made.
     pub(super) fn judge(
         &self,
         id: u32,
-        session: &Session,
+        session: &ApiSession,
         token: &[u8],
         purpose: Use,
     ) -> Result<Grant, Refusal> {
@@ -77,9 +77,9 @@ impl SdkConnection {
         self.judge_again(&session, granted);
     }
 
-    /// Closes the grants that would not be given again. Many connections may be made with one token,
-    /// which is judged once.
-    fn judge_again(&self, session: &Session, mut granted: Vec<(u32, Grant)>) {
+    /// Closes those of the grants that would not be given again. Many connections may be made with
+    /// one token: it is judged once.
+    fn judge_again(&self, session: &ApiSession, mut granted: Vec<(u32, Grant)>) {
         let access = &self.binding.access;
         let mut judged: HashMap<(String, Use), bool> = HashMap::new();
         granted.retain(|(_, grant)| {
@@ -136,7 +136,7 @@ pub(super) fn access_lost() -> Refusal {
 fn refusal(code: ErrorCode, message: &str) -> Refusal {
     Refusal {
         code: code.0,
-        hint: RetryHint::StartOver,
+        hint: RetryHint::START_OVER,
         message: message.to_owned(),
         failing_checks: Vec::new(),
         circuit: None,

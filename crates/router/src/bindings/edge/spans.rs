@@ -13,7 +13,7 @@ use weft_spans::{Kind, Span, Start, attribute};
 use weft_wire::{Message, TraceContext};
 
 use super::EdgeBinding;
-use crate::seam::{Circuit, Refusal, Session};
+use crate::seam::{ApiSession, MadeCircuit, Refusal};
 
 /// Dials per second, and at once, that all SDKs together may have recorded by their claims.
 const ALL: u32 = 100;
@@ -32,7 +32,7 @@ impl EdgeBinding {
     pub(super) fn dial_span(
         &self,
         message: &Message,
-        session: &Session,
+        session: &ApiSession,
         since: Option<SystemTime>,
     ) -> Span {
         let spans = &self.options.spans;
@@ -50,8 +50,8 @@ impl EdgeBinding {
     }
 }
 
-/// Notes the circuit in the span of a dial.
-pub(super) fn made(span: &mut Span, circuit: &Circuit) {
+/// Says in the span of a dial what became of it.
+pub(super) fn made(span: &mut Span, circuit: &MadeCircuit) {
     span.event("circuit made");
     span.set(attribute::CIRCUIT_ID, &circuit.id);
     span.set(attribute::CONTROLLER_ID, &*circuit.controller);

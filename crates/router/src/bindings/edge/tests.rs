@@ -36,17 +36,18 @@ use weft_wire::{
         StateConnected, Unbind, content_type, data_flags, header,
     },
     hello::{Hello, alpn},
-    payload,
+    payload::{self, Ack, Payload},
 };
-use weft_xgress::{AckList, Delivery, End as XgEnd, Options, Role, Segment};
+use weft_xgress::{Delivery, End, Options, Role};
 
 use crate::{
     data::{DataHalf, DataOptions, EdgeLimits},
     forwarder::FIN_HOLD,
     seam::{
-        Access, AccessEvent, BindingCircuitRequest, Circuit, CircuitRequest, Control, ControllerId,
-        Data as _, Egress, End, Forward, ForwardKind, Grant, Refusal, RouteCommand, Session,
-        TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, TunnelService, Use,
+        Access, AccessEvent, ApiSession, BindingCircuitRequest, CircuitRequest, Control,
+        ControllerId, Data as _, Egress, Forward, ForwardKind, Grant, MadeCircuit, Refusal,
+        RouteCommand, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, TunnelService,
+        Use,
     },
 };
 
@@ -70,7 +71,7 @@ struct Table {
     terminators: Mutex<HashMap<String, TerminatorRequest>>,
     /// Services that are an address.
     addresses: Mutex<HashMap<String, String>>,
-    ended: Mutex<Vec<(String, End)>>,
+    ended: Mutex<Vec<(String, Role)>>,
     removed: Mutex<Vec<String>>,
     /// Service sessions that were asked about.
     validated: Mutex<Vec<(ControllerId, Vec<String>)>>,
@@ -84,7 +85,7 @@ struct Table {
 }
 
 impl Table {
-    async fn circuit(self: Arc<Self>, request: CircuitRequest) -> Result<Circuit, Refusal> {
+    async fn circuit(self: Arc<Self>, request: CircuitRequest) -> Result<MadeCircuit, Refusal> {
         let meanwhile = self.meanwhile.lock().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile.await;
@@ -126,13 +127,13 @@ impl Table {
         };
         let id = command.circuit.clone();
         let data = self.data.get().and_then(Weak::upgrade).unwrap();
-        let dialed = data.route(command).await.map_err(|failure| refusal(&failure.message))?;
+        let dialed = data.route(command).await.map_err(|failure| refusal(&failure.text))?;
         if self.short_lived.load(Ordering::Relaxed) {
             data.unroute(&id, true);
         }
         let mut peer_data = terminator.map(|terminator| terminator.peer_data).unwrap_or_default();
         peer_data.extend(dialed);
-        Ok(Circuit { id, address: ingress, peer_data, controller })
+        Ok(MadeCircuit { id, address: ingress, peer_data, controller })
     }
 }
 
@@ -142,21 +143,21 @@ impl Control for FakeControl {
     fn create_circuit(
         &self,
         request: CircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         Arc::clone(&self.0).circuit(request).boxed()
     }
 
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         async { Err(refusal("not here")) }.boxed()
     }
 
     fn create_binding_circuit(
         &self,
         _: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         async { Err(refusal("not here")) }.boxed()
     }
 
@@ -182,7 +183,7 @@ impl Control for FakeControl {
 
     fn health_event(&self, _: &str, _: bool) {}
 
-    fn circuit_ended(&self, _: &ControllerId, circuit: &str, end: End) {
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, end: Role) {
         self.0.ended.lock().push((circuit.to_owned(), end));
         // The test may be over.
         if let Some(data) = self.0.data.get().and_then(Weak::upgrade) {
@@ -227,7 +228,7 @@ impl Access for Believer {
         &self,
         token: Bytes,
         _: Vec<Bytes>,
-    ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>> {
+    ) -> BoxFuture<'static, Result<Arc<ApiSession>, Refusal>> {
         let id = String::from_utf8_lossy(&token).into_owned();
         let judge_slow = self.judge_slow.clone();
         async move {
@@ -237,7 +238,7 @@ impl Access for Believer {
             if id == "bad" {
                 return Err(refusal("who are you?"));
             }
-            Ok(Arc::new(Session {
+            Ok(Arc::new(ApiSession {
                 token: id.clone(),
                 identity: format!("identity of {id}"),
                 id,
@@ -250,11 +251,11 @@ impl Access for Believer {
         .boxed()
     }
 
-    fn stands(&self, session: &Session) -> bool {
+    fn stands(&self, session: &ApiSession) -> bool {
         !self.ended.lock().contains(&session.id)
     }
 
-    fn judge(&self, _: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
+    fn judge(&self, _: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
         let token = String::from_utf8_lossy(token).into_owned();
         if token == "forbidden" {
             return Err(Refusal { code: 14, ..refusal("access denied") });
@@ -263,7 +264,7 @@ impl Access for Believer {
         Ok(Grant { service: token.clone(), service_session, token, purpose })
     }
 
-    fn renew(&self, _: &Session, _: Bytes) -> Result<Arc<Session>, Refusal> {
+    fn renew(&self, _: &ApiSession, _: Bytes) -> Result<Arc<ApiSession>, Refusal> {
         Err(refusal("not a bearer session"))
     }
 

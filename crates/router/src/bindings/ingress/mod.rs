@@ -33,7 +33,7 @@ use self::shares::{Share, Shares};
 use super::{keys::Offer, socket::Crypto};
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
-    seam::{BindingCircuitRequest, Circuit, Control, End, Refusal, RetryHint},
+    seam::{BindingCircuitRequest, Control, MadeCircuit, Refusal, RetryHint},
 };
 
 pub(crate) use datagrams::{DatagramEnds, DatagramLimits, serve_datagrams};
@@ -166,7 +166,7 @@ impl Ingress {
         let made = tokio::time::timeout(timeout, self.control.create_binding_circuit(request));
         let made = made.await.map_err(|_| refusal("no circuit was made in time"))??;
         let given_up = |why: String| {
-            self.control.circuit_ended(&made.controller, &made.id, End::Initiator);
+            self.control.circuit_ended(&made.controller, &made.id, Role::Initiator);
             Refusal { circuit: Some(made.id.clone()), ..refusal(&why) }
         };
         let crypto = offer.accepted(&made.peer_data);
@@ -177,10 +177,9 @@ impl Ingress {
         Ok(Opened { id: made.id, end, crypto })
     }
 
-    /// Registers an end at the address that the controller gave. `None` if the circuit was taken down
-    /// meanwhile.
-    fn attach(&self, made: &Circuit, datagrams: bool) -> Option<Arc<LocalEnd>> {
-        // The route was complete before the controller answered.
+    /// Puts an end at the address that the controller gave. None if the circuit is down again.
+    fn attach(&self, made: &MadeCircuit, datagrams: bool) -> Option<Arc<LocalEnd>> {
+        // Its route stood before the controller answered.
         let circuit = self.forwarder.circuit(&made.id)?;
         let options = Options { datagrams, ..self.options.end.clone() };
         let end = LocalEnd::start(
@@ -222,7 +221,7 @@ impl Ingress {
 fn refusal(message: &str) -> Refusal {
     Refusal {
         code: 0,
-        hint: RetryHint::Default,
+        hint: RetryHint::DEFAULT,
         message: message.to_owned(),
         failing_checks: Vec::new(),
         circuit: None,

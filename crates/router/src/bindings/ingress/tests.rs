@@ -55,7 +55,7 @@ struct Table {
 }
 
 impl Table {
-    async fn circuit(&self, request: BindingCircuitRequest) -> Result<Circuit, Refusal> {
+    async fn circuit(&self, request: BindingCircuitRequest) -> Result<MadeCircuit, Refusal> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let service = self.services.lock().get(&request.service).cloned();
         if request.service == "silent" {
@@ -78,7 +78,7 @@ impl Table {
             trace: None,
         };
         let dialed = transport::dial(&forwarder, set_up.circuit(), &egress, LONG, &dialer).await;
-        let peer_data = dialed.map_err(|failure| refusal(&failure.message))?;
+        let peer_data = dialed.map_err(|failure| refusal(&failure.text))?;
         let forward = |source: &str, destination: &str, kind| Forward {
             source: source.to_owned(),
             destination: destination.to_owned(),
@@ -89,26 +89,29 @@ impl Table {
             forward(&egress.address, &ingress, ForwardKind::Start),
         ];
         set_up.route(&forwards).unwrap();
-        Ok(Circuit { id, address: ingress, peer_data, controller })
+        Ok(MadeCircuit { id, address: ingress, peer_data, controller })
     }
 }
 
 impl Control for Table {
-    fn create_circuit(&self, _: CircuitRequest) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    fn create_circuit(
+        &self,
+        _: CircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         async { Err(refusal("not here")) }.boxed()
     }
 
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         async { Err(refusal("not here")) }.boxed()
     }
 
     fn create_binding_circuit(
         &self,
         request: BindingCircuitRequest,
-    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         let this = self.this.get().and_then(Weak::upgrade).unwrap();
         async move { this.circuit(request).await }.boxed()
     }
@@ -120,7 +123,7 @@ impl Control for Table {
     fn update_terminator(&self, _: &str, _: TerminatorUpdate) {}
     fn remove_terminators(&self, _: Vec<String>) {}
     fn health_event(&self, _: &str, _: bool) {}
-    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: End) {
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: Role) {
         if let Some(forwarder) = self.forwarder.get().and_then(Weak::upgrade) {
             forwarder.unroute(circuit);
         }

@@ -6,7 +6,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use weft_tunnel::{Call, Carrier, Client, Refusal};
-use weft_wire::edge::header;
+use weft_wire::{
+    ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS},
+    edge::header,
+};
 use weft_xgress::{Options, Role};
 
 use super::super::{
@@ -15,15 +18,11 @@ use super::super::{
 };
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
-    seam::{Circuit, Control, End, PeerData, TunnelCircuitRequest},
+    seam::{Control, MadeCircuit, PeerData, TunnelCircuitRequest},
 };
 
 /// Time limit for a dial, unless the service's config sets one.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Peer data: the address at which the client was accepted, as `host:port`.
-const LOCAL_ADDRESS: u32 = 1112;
-/// Peer data: the client's address, as `host:port`.
-const REMOTE_ADDRESS: u32 = 1113;
 const APP_DATA: u32 = header::APP_DATA.cast_unsigned();
 
 /// Carries clients over circuits of the router's own identity.
@@ -89,7 +88,7 @@ async fn dial(
     let made = made.map_err(|_| Refusal::other("no circuit was made in time"))?;
     let circuit = made.map_err(|refusal| Refusal::other(refusal.to_string()))?;
     let give_up = |why: String| {
-        control.circuit_ended(&circuit.controller, &circuit.id, End::Initiator);
+        control.circuit_ended(&circuit.controller, &circuit.id, Role::Initiator);
         Refusal::other(why)
     };
     let crypto = keys.map(|keys| encryption(&keys, &circuit)).transpose().map_err(give_up)?;
@@ -111,8 +110,8 @@ async fn dial(
 /// The headers for the host.
 fn peer_data(call: &Call, keys: Option<&Offer>) -> PeerData {
     let mut data = PeerData::from([
-        (LOCAL_ADDRESS, Bytes::from(call.local.to_string())),
-        (REMOTE_ADDRESS, Bytes::from(call.remote.to_string())),
+        (INITIATOR_LOCAL_ADDRESS, Bytes::from(call.local.to_string())),
+        (INITIATOR_REMOTE_ADDRESS, Bytes::from(call.remote.to_string())),
         (APP_DATA, call.app_data.clone()),
     ]);
     if let Some(keys) = keys {
@@ -121,7 +120,7 @@ fn peer_data(call: &Call, keys: Option<&Offer>) -> PeerData {
     data
 }
 
-fn encryption(keys: &Offer, circuit: &Circuit) -> Result<Crypto, String> {
+fn encryption(keys: &Offer, circuit: &MadeCircuit) -> Result<Crypto, String> {
     let accepted = keys.accepted(&circuit.peer_data).map_err(|error| error.to_string())?;
     accepted.ok_or_else(|| "the service is encrypted, but the host sent no key".to_owned())
 }

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use weft_tunnel::{
     AppData, Cause, Connected, HostConfig, Outcome, Refusal, SourceAddresses, Terms,
-    config::Precedence as Preference,
 };
 use weft_wire::edge::header;
 use weft_xgress::Options;
@@ -18,8 +17,8 @@ use super::super::{keys, transport};
 use crate::{
     forwarder::{Circuit, Forwarder},
     seam::{
-        Control, Egress, Host, PeerData, Precedence, RouteErrorCode, RouteFailure,
-        TerminatorRequest, TerminatorUpdate, TunnelService,
+        Control, Egress, Host, PeerData, RouteError, RouteErrorCode, TerminatorRequest,
+        TerminatorUpdate, TunnelService,
     },
 };
 
@@ -127,7 +126,7 @@ impl Hosting {
                 instance_secret: Bytes::new(),
                 peer_data: PeerData::new(),
                 cost: terms.cost,
-                precedence: precedence(terms.precedence),
+                precedence: terms.precedence,
             };
             if let Err(refusal) = self.control.create_terminator(request).await {
                 tracing::warn!(
@@ -155,7 +154,7 @@ impl Hosting {
     /// Applies the outcome of a health check.
     fn follow(&self, id: &str, service: &TunnelService, outcome: Outcome, passed: bool) {
         if let Some(terms) = outcome.terms {
-            let (cost, precedence) = (terms.cost, precedence(terms.precedence));
+            let (cost, precedence) = (terms.cost, terms.precedence);
             tracing::info!(service = %service.name, terminator = %id, cost, ?precedence, "health");
             let update = TerminatorUpdate { cost: Some(cost), precedence: Some(precedence) };
             self.control.update_terminator(id, update);
@@ -171,17 +170,18 @@ impl Hosting {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
+    ) -> Result<PeerData, RouteError> {
         let terminator = self.hosted.lock().get(&egress.destination).cloned();
-        let terminator = terminator.ok_or_else(|| RouteFailure {
+        let terminator = terminator.ok_or_else(|| RouteError {
             code: RouteErrorCode::InvalidTerminator,
-            message: format!("terminator {} is not hosted here", egress.destination),
+            text: format!("terminator {} is not hosted here", egress.destination),
         })?;
         let data = egress.peer_data.get(&header::APP_DATA.cast_unsigned());
-        let app_data = AppData::parse(data.map_or(&[][..], |data| &data[..]))?;
+        let app_data =
+            AppData::parse(data.map_or(&[][..], |data| &data[..])).map_err(not_connected)?;
         let keys = encryption(&terminator.service, egress)?;
         let connecting = terminator.config.connect(&app_data, timeout, self.peer_timeout);
-        let connected = match connecting.await? {
+        let connected = match connecting.await.map_err(not_connected)? {
             Connected::Tcp(stream) => transport::Connected::Tcp(stream),
             Connected::Udp(socket) => transport::Connected::Udp(socket),
             Connected::Resolver(names) => transport::Connected::Resolver(names),
@@ -203,10 +203,10 @@ impl Hosted {
     /// config, or else the identity's for all services (docs/protocol/tunnel.md 9.3).
     fn terms(&self) -> Terms {
         let (hosting, config) = (&self.service.hosting, &self.config);
-        let said = hosting.precedence.map(preference).or(config.precedence);
+        let said = hosting.precedence.or(config.precedence);
         Terms {
             cost: hosting.cost.or(config.cost).unwrap_or(hosting.default_cost),
-            precedence: said.unwrap_or_else(|| preference(hosting.default_precedence)),
+            precedence: said.unwrap_or(hosting.default_precedence),
         }
     }
 }
@@ -240,51 +240,34 @@ impl Read {
 fn encryption(
     service: &TunnelService,
     egress: &Egress,
-) -> Result<Option<keys::Answer>, RouteFailure> {
+) -> Result<Option<keys::Answer>, RouteError> {
     let keys = keys::answer(&egress.peer_data)?;
     if keys.is_none() && service.encryption_required {
-        return Err(RouteFailure {
+        return Err(RouteError {
             code: RouteErrorCode::Generic,
-            message: "the service is encrypted, but the dialer sent no key".into(),
+            text: "the service is encrypted, but the dialer sent no key".into(),
         });
     }
     Ok(keys)
 }
 
-fn precedence(of: Preference) -> Precedence {
-    match of {
-        Preference::Default => Precedence::Default,
-        Preference::Required => Precedence::Required,
-        Preference::Failed => Precedence::Failed,
-    }
-}
-
-fn preference(of: Precedence) -> Preference {
-    match of {
-        Precedence::Default => Preference::Default,
-        Precedence::Required => Preference::Required,
-        Precedence::Failed => Preference::Failed,
-    }
-}
-
-impl From<Refusal> for RouteFailure {
-    fn from(refusal: Refusal) -> Self {
-        let code = match refusal.cause {
-            Cause::Other => RouteErrorCode::Generic,
-            Cause::TimedOut => RouteErrorCode::DialTimedOut,
-            Cause::Refused => RouteErrorCode::ConnectionRefused,
-            Cause::Unresolved => RouteErrorCode::DnsFailed,
-            Cause::PortNotAllowed => RouteErrorCode::PortNotAllowed,
-            Cause::Exhausted => RouteErrorCode::ResourcesUnavailable,
-        };
-        Self { code, message: refusal.message }
-    }
+/// What the controller is told of a connection that was refused.
+fn not_connected(refusal: Refusal) -> RouteError {
+    let code = match refusal.cause {
+        Cause::Other => RouteErrorCode::Generic,
+        Cause::TimedOut => RouteErrorCode::DialTimedOut,
+        Cause::Refused => RouteErrorCode::ConnectionRefused,
+        Cause::Unresolved => RouteErrorCode::DnsResolutionFailed,
+        Cause::PortNotAllowed => RouteErrorCode::PortNotAllowed,
+        Cause::Exhausted => RouteErrorCode::ResourcesNotAvailable,
+    };
+    RouteError { code, text: refusal.message }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seam;
+    use crate::seam::{self, Precedence};
 
     #[test]
     fn the_identity_has_the_last_word_on_terms() {
@@ -304,10 +287,10 @@ mod tests {
             let (config, _) = Read::new(Arc::clone(&service)).terminators.remove(0);
             Hosted { service, config, over: CancellationToken::new() }.terms()
         };
-        assert_eq!(terms(&service), Terms { cost: 10, precedence: Preference::Required });
+        assert_eq!(terms(&service), Terms { cost: 10, precedence: Precedence::Required });
         service.hosting.cost = Some(4);
-        service.hosting.precedence = Some(seam::Precedence::Failed);
-        assert_eq!(terms(&service), Terms { cost: 4, precedence: Preference::Failed });
+        service.hosting.precedence = Some(Precedence::Failed);
+        assert_eq!(terms(&service), Terms { cost: 4, precedence: Precedence::Failed });
         service.hosting = seam::Hosting { default_cost: 3, ..seam::Hosting::default() };
         let plain = r#"{"protocol":"tcp","address":"a","port":1}"#;
         service.configs.insert("host.v1".to_owned(), plain.to_owned());

@@ -24,7 +24,7 @@ pub(crate) use self::takes::interception;
 use self::{carry::CircuitCarrier, hosting::Hosting};
 use crate::{
     forwarder::{Circuit, Forwarder},
-    seam::{Access, Control, Egress, PeerData, RouteFailure},
+    seam::{Access, Control, Egress, PeerData, RouteError},
 };
 
 /// The interval at which listening on ports that were in use is tried again.
@@ -111,7 +111,7 @@ impl TunnelBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
-    ) -> Result<PeerData, RouteFailure> {
+    ) -> Result<PeerData, RouteError> {
         self.hosting.dial(circuit, egress, timeout).await
     }
 }

@@ -94,19 +94,19 @@ impl Answer {
         let refusal = refusal(code, hint(self.hint), text);
         match (self.result, refusal.hint) {
             (CreateTerminatorResult::Success, _) => Verdict::Established,
-            (CreateTerminatorResult::FailedBusy, _) | (_, RetryHint::TooBusy) => Verdict::Busy,
-            // Controllers of release 1.x give no hint.
-            (CreateTerminatorResult::FailedInvalidSession, RetryHint::Default) => {
+            (CreateTerminatorResult::FailedBusy, _) | (_, RetryHint::TOO_BUSY) => Verdict::Busy,
+            // Of 1.x controllers, which give no hint.
+            (CreateTerminatorResult::FailedInvalidSession, RetryHint::DEFAULT) => {
                 Verdict::Refused(Refusal {
                     code: ErrorCode::INVALID_SESSION.0,
-                    hint: RetryHint::StartOver,
+                    hint: RetryHint::START_OVER,
                     ..refusal
                 })
             }
-            (CreateTerminatorResult::FailedIdConflict, RetryHint::Default) => {
-                Verdict::Refused(Refusal { hint: RetryHint::NotRetriable, ..refusal })
+            (CreateTerminatorResult::FailedIdConflict, RetryHint::DEFAULT) => {
+                Verdict::Refused(Refusal { hint: RetryHint::NOT_RETRIABLE, ..refusal })
             }
-            (_, RetryHint::Default) => Verdict::Failed(refusal),
+            (_, RetryHint::DEFAULT) => Verdict::Failed(refusal),
             _ => Verdict::Refused(refusal),
         }
     }
@@ -128,10 +128,10 @@ mod tests {
         assert_eq!(verdict(R::FailedOther, 1, 1), Verdict::Busy);
         assert!(matches!(verdict(R::FailedOther, 1, 0), Verdict::Failed(_)));
         let Verdict::Refused(refusal) = verdict(R::FailedOther, 3, 2) else { panic!() };
-        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
+        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::START_OVER));
         assert_eq!(refusal.message, "said");
         let Verdict::Refused(refusal) = verdict(R::FailedInvalidSession, 0, 0) else { panic!() };
-        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
+        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::START_OVER));
         assert!(matches!(verdict(R::FailedIdConflict, 0, 0), Verdict::Refused(_)));
     }
 }

@@ -312,7 +312,7 @@ pub(crate) fn create(
         let result = receiver.await;
         unfinished.done = true;
         let stopped = || {
-            refusal(ErrorCode::INTERNAL, RetryHint::Default, "the terminator is no longer wanted")
+            refusal(ErrorCode::INTERNAL, RetryHint::DEFAULT, "the terminator is no longer wanted")
         };
         result.unwrap_or_else(|_| Err(stopped()))
     })

@@ -12,11 +12,11 @@ use weft_wire::{
     },
 };
 
-use crate::seam::{Host, Precedence, TerminatorRequest, TerminatorUpdate};
+use crate::seam::{Host, TerminatorRequest, TerminatorUpdate};
 
 /// The request to make a terminator.
 pub(super) fn creation(request: &TerminatorRequest) -> Message {
-    let precedence = precedence(request.precedence).into();
+    let precedence = TerminatorPrecedence::from(request.precedence).into();
     match &request.host {
         Host::Sdk { session, grant } => CreateTerminatorV2Request {
             address: request.id.clone(),
@@ -44,14 +44,6 @@ pub(super) fn creation(request: &TerminatorRequest) -> Message {
     }
 }
 
-fn precedence(of: Precedence) -> TerminatorPrecedence {
-    match of {
-        Precedence::Default => TerminatorPrecedence::Default,
-        Precedence::Required => TerminatorPrecedence::Required,
-        Precedence::Failed => TerminatorPrecedence::Failed,
-    }
-}
-
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -60,7 +52,8 @@ fn now_ms() -> i64 {
 /// The request to change cost and precedence to their present values; `which` says which of the
 /// two.
 pub(super) fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Message {
-    let (cost, precedence) = (u32::from(request.cost), precedence(request.precedence).into());
+    let (cost, precedence) =
+        (u32::from(request.cost), TerminatorPrecedence::from(request.precedence).into());
     let (update_cost, update_precedence) = (which.cost.is_some(), which.precedence.is_some());
     match &request.host {
         Host::Sdk { session, grant } => UpdateTerminatorRequest {

@@ -1,7 +1,7 @@
 //! Attempts to set circuits up that fail, and those that are overtaken.
 
 use super::*;
-use crate::seam::{PeerData, RouteFailure};
+use crate::seam::{PeerData, RouteError};
 
 /// The circuit that is attempted.
 const CIRCUIT: &str = "circuit";
@@ -13,11 +13,8 @@ impl Router {
         self.host_with("sdk", "echo", bind).await
     }
 
-    /// Sets the circuit up, as a controller does in its attempt of this number.
-    pub(super) fn attempt(
-        &self,
-        number: u32,
-    ) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
+    /// Sets the circuit up, as a controller does that tries for this time.
+    pub(super) fn attempt(&self, number: u32) -> BoxFuture<'static, Result<PeerData, RouteError>> {
         self.data.route(self.command(number))
     }
 
@@ -98,7 +95,7 @@ async fn a_dial_that_the_host_refuses_is_no_fault() {
             host.channel.send(failed.to_message().in_reply_to(&message)).await.unwrap();
         };
         let (made, ()) = tokio::join!(router.attempt(0), refuse);
-        assert!(made.unwrap_err().message.contains("busy"));
+        assert!(made.unwrap_err().text.contains("busy"));
         router.nothing_is_left().await;
     }
 }
@@ -130,7 +127,7 @@ async fn a_route_that_fails_after_the_dial_is_no_fault() {
             host.accept_dial(&dial).await
         };
         let (made, there) = tokio::join!(router.data.route(command), accept);
-        assert!(made.unwrap_err().message.contains("no link"));
+        assert!(made.unwrap_err().text.contains("no link"));
         assert_eq!(StateClosed::from_message(&host.next().await).unwrap().conn_id, there);
         router.nothing_is_left().await;
     }
@@ -148,7 +145,7 @@ async fn an_attempt_that_was_overtaken_takes_nothing_with_it() {
         let live = host.accept_dial(&dial).await;
         second.await.unwrap().unwrap();
         let gone = host.accept_dial(&late).await;
-        assert!(first.await.unwrap().unwrap_err().message.contains("newer attempt"));
+        assert!(first.await.unwrap().unwrap_err().text.contains("newer attempt"));
         assert_eq!(StateClosed::from_message(&host.next().await).unwrap().conn_id, gone);
         assert_eq!(router.data.counts(), (1, 1));
         if use_xgress {
@@ -161,7 +158,7 @@ async fn an_attempt_that_was_overtaken_takes_nothing_with_it() {
         } else {
             host.channel.close("gone");
         }
-        let ended = [(CIRCUIT.to_owned(), End::Terminator)];
+        let ended = [(CIRCUIT.to_owned(), Role::Terminator)];
         router.until("the circuit to end", || *router.table.ended.lock() == ended).await;
         assert_ne!(live, gone);
     }

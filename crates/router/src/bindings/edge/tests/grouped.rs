@@ -6,8 +6,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
     task::AbortHandle,
 };
-
-use weft_channel::{Behaviour as _, CloseReason, UnderlayWaker};
+use weft_channel::{Behaviour as _, CloseReason, RedialPolicy, TypePolicy, UnderlayWaker};
+use weft_wire::hello::underlay;
 
 use super::*;
 use crate::bindings::edge::{Dialed, connection::SdkConnection};
@@ -15,7 +15,14 @@ use crate::bindings::edge::{Dialed, connection::SdkConnection};
 impl Router {
     /// An SDK that wants so many connections of each kind.
     pub(super) async fn grouped_sdk(&self, at: SocketAddr, default: usize, control: usize) -> Sdk {
-        let group = GroupPolicy::edge_dialer(default, control);
+        let kinds = [(underlay::EDGE_DEFAULT, default, 1), (underlay::EDGE_CONTROL, control, 0)];
+        let types = kinds.map(|(kind, desired, min)| TypePolicy::new(kind, desired, min)).into();
+        let redial = RedialPolicy {
+            start_delay: Duration::ZERO,
+            min_interval: Duration::from_millis(250),
+            ..RedialPolicy::LINK
+        };
+        let group = GroupPolicy { types, redial: Some(redial), ..GroupPolicy::edge_listener() };
         let sdk = self.sdk_of(at, "sdk", "dialer", Some(group)).await;
         let wanted = default + control;
         self.until("its connections", || sdk.channel.underlays().len() == wanted).await;

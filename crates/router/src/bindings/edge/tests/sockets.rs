@@ -92,7 +92,7 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
 /// The end of a circuit as an SDK with flow control of its own has it.
 struct SdkEnd<'a> {
     sdk: &'a mut Sdk,
-    end: XgEnd,
+    end: End,
     circuit: String,
 }
 
@@ -102,8 +102,8 @@ impl SdkEnd<'_> {
         while let Some(ack) = self.end.poll_ack() {
             self.sdk.channel.send(ack.into_message(&self.circuit)).await.unwrap();
         }
-        while let Some(segment) = self.end.poll_transmit(now) {
-            self.sdk.channel.send(segment.into_message(&self.circuit)).await.unwrap();
+        while let Some(payload) = self.end.poll_transmit(now) {
+            self.sdk.channel.send(payload.into_message(&self.circuit)).await.unwrap();
         }
     }
 
@@ -117,10 +117,10 @@ impl SdkEnd<'_> {
             match message.content_type {
                 payload::content_type::PAYLOAD => {
                     assert_eq!(message.headers.get_u32(header::CONN_ID), Some(9));
-                    self.end.on_segment(Segment::from_message(&message).unwrap(), Instant::now());
+                    self.end.on_payload(Payload::from_message(&message).unwrap(), Instant::now());
                 }
                 payload::content_type::ACK => {
-                    self.end.on_ack(&AckList::from_message(&message).unwrap(), Instant::now());
+                    self.end.on_ack(&Ack::from_message(&message).unwrap(), Instant::now());
                 }
                 other => panic!("unexpected {other}: {}", message.text()),
             }
@@ -140,8 +140,7 @@ async fn an_sdk_with_flow_control_of_its_own_reaches_a_tcp_server() {
     let connected = StateConnected::from_message(&answer).unwrap();
     assert_eq!(connected.xgress.unwrap().controller, "ctrl");
     let circuit = connected.circuit_id.unwrap();
-    let end =
-        XgEnd::new(Role::Initiator, &Options::default(), &Budget::unlimited(), Instant::now());
+    let end = End::new(Role::Initiator, &Options::default(), &Budget::unlimited(), Instant::now());
     let mut end = SdkEnd { sdk: &mut dialer, end, circuit };
     let sent = vec![42; 500_000];
     let mut parts = sent.chunks(30_000).peekable();

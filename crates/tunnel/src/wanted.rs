@@ -45,8 +45,8 @@ impl FromStr for Protocol {
 
 /// The source and the destination of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// The protocol.
+pub struct Wanted {
+    /// What it speaks.
     pub protocol: Protocol,
     /// The address of the client.
     pub source: SocketAddr,

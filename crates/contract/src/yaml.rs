@@ -1,4 +1,4 @@
-//! Values as YAML text.
+//! Values as YAML text, written so that readers of YAML 1.1 and of 1.2 read the same.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 const INDENT: usize = 2;
 
 /// A value as a YAML document: block style, two spaces, members in their order.
-pub(crate) fn write(value: &Value) -> String {
+#[must_use]
+pub fn write(value: &Value) -> String {
     let mut text = String::new();
     match value {
         Value::Array(items) if !items.is_empty() => list(items, 0, &mut text),

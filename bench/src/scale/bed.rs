@@ -1,0 +1,29 @@
+//! What a run has.
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+
+use super::{fill::Network, options::Options, server::Home};
+
+/// What a run has.
+pub(crate) struct Bed {
+    pub(crate) options: Options,
+    pub(crate) network: Network,
+    pub(crate) home: Home,
+    /// What the controller held before the network was filled.
+    pub(crate) empty: u64,
+    pub(crate) progress: ProgressBar,
+}
+
+impl Bed {
+    pub(super) fn wants(&self, name: &str) -> bool {
+        self.options.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+}
+
+/// A percentile of sorted times, in milliseconds.
+pub(crate) fn millis(times: &[Duration], percent: usize) -> f64 {
+    let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
+    times.get(place).copied().unwrap_or_default().as_secs_f64() * 1e3
+}

@@ -1,0 +1,41 @@
+//! Records besides addresses, as they are put into answers.
+
+use hickory_proto::rr::{
+    Name, RData,
+    rdata::{MX, SRV, TXT},
+};
+
+use crate::records::{Record, RecordData, RecordKind};
+
+/// Records of one answer that count.
+pub(super) const MOST_RECORDS: usize = 64;
+/// Longest that a record is believed, in seconds: a day.
+pub(super) const MOST_TTL: u32 = 86_400;
+/// The longest string of a text.
+const STRING: usize = 255;
+
+/// A record as it is put into an answer; none for one that has no form there, or is of another kind.
+pub(super) fn data_of(kind: RecordKind, record: &Record) -> Option<(u32, RData)> {
+    let host = |text: &str| {
+        let mut name = Name::from_ascii(text).ok()?;
+        name.set_fqdn(true);
+        Some(name)
+    };
+    let data = match (&record.data, kind) {
+        (RecordData::Mx { preference, host: to }, RecordKind::Mx) => {
+            RData::MX(MX::new(*preference, host(to)?))
+        }
+        (RecordData::Srv { priority, weight, port, host: to }, RecordKind::Srv) => {
+            RData::SRV(SRV::new(*priority, *weight, *port, host(to)?))
+        }
+        (RecordData::Txt(text), RecordKind::Txt) => {
+            let mut strings: Vec<&[u8]> = text.chunks(STRING).collect();
+            if strings.is_empty() {
+                strings.push(&[]);
+            }
+            RData::TXT(TXT::from_bytes(strings))
+        }
+        _ => return None,
+    };
+    Some((record.ttl.min(MOST_TTL), data))
+}

@@ -1,0 +1,264 @@
+//! Sessions of intercepted datagrams: a client's address and the destination that it sends to.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{io::Interest, net::UdpSocket, sync::mpsc};
+use weft_limits::TokenBucket;
+
+use crate::{
+    options::Options,
+    rates::Rates,
+    seats::{Patience, Seat, Seats},
+    socket,
+};
+
+/// Largest datagram.
+pub(crate) const MAX_DATAGRAM: usize = 65_507;
+/// Datagrams that came before the session had its socket; more are dropped.
+const QUEUE: usize = 16;
+/// Sessions that may begin in a second, and at once. Each costs whoever carries it a circuit, and
+/// senders may lie about who they are.
+const RATE: (f64, u32) = (1_000.0, 2_000);
+/// The same of one client.
+const RATE_OF_ONE: (f64, u32) = (500.0, 1_000);
+/// Where all places are taken, sessions make room that were silent for so long. Those of clients that
+/// have not answered to an answer come first.
+const PATIENCE: Patience = Patience {
+    own: Duration::from_secs(1),
+    many: Duration::from_millis(100),
+    unproven: Duration::from_secs(5),
+    proven: Duration::from_secs(30),
+};
+
+/// The client, and where it sends to.
+pub(crate) type Key = (SocketAddr, SocketAddr);
+
+/// The sessions there are.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    live: Mutex<HashMap<Key, Arc<Live>>>,
+    seats: Arc<Seats>,
+    rate: Mutex<TokenBucket>,
+    rates: Rates,
+}
+
+/// A session, as all who have to do with it know it.
+#[derive(Debug)]
+pub(crate) struct Live {
+    key: Key,
+    service: Arc<str>,
+    socket: UdpSocket,
+    early: mpsc::Sender<Bytes>,
+    answered: AtomicBool,
+    seat: Seat,
+    sessions: Weak<Sessions>,
+}
+
+/// A session, as it is carried.
+#[derive(Debug)]
+pub(crate) struct Session {
+    live: Arc<Live>,
+    early: mpsc::Receiver<Bytes>,
+}
+
+impl Sessions {
+    pub(crate) fn new(options: &Options) -> Arc<Self> {
+        let now = Instant::now();
+        let limits = &options.limits;
+        let rate = Mutex::new(TokenBucket::new(RATE.0, RATE.1, now));
+        let seats = Seats::new(limits.sessions, limits.sessions_per_source, PATIENCE);
+        Arc::new(Self { live: Mutex::default(), seats, rate, rates: Rates::new(RATE_OF_ONE) })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.live.lock().values().filter(|live| !live.is_over()).count()
+    }
+
+    /// The session of a client with a destination, if it is not over; a datagram of the client has
+    /// come.
+    pub(crate) fn heard(&self, key: &Key) -> Option<Arc<Live>> {
+        let live = self.live.lock().get(key).cloned()?;
+        live.heard();
+        (!live.is_over()).then_some(live)
+    }
+
+    /// Begins a session for a service, with the first datagram of its client.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        key: Key,
+        service: &Arc<str>,
+        first: &[u8],
+    ) -> io::Result<Session> {
+        let (source, destination) = key;
+        let seat = self.seat(source, Instant::now());
+        let seat = seat.ok_or_else(|| io::Error::other("there are too many"))?;
+        let socket = socket::udp_session(destination, source)?;
+        let (sender, early) = mpsc::channel(QUEUE);
+        let _ = sender.try_send(Bytes::copy_from_slice(first));
+        let live = Arc::new(Live {
+            key,
+            service: Arc::clone(service),
+            socket,
+            early: sender,
+            answered: AtomicBool::new(false),
+            seat,
+            sessions: Arc::downgrade(self),
+        });
+        let before = self.live.lock().insert(key, Arc::clone(&live));
+        if let Some(old) = before {
+            old.seat.end();
+        }
+        Ok(Session { live, early })
+    }
+
+    /// A seat for a client's next session.
+    fn seat(&self, client: SocketAddr, now: Instant) -> Option<Seat> {
+        let may = self.rates.may(client.ip(), now) && self.rate.lock().try_take(1, now);
+        if may { self.seats.take(client.ip(), now) } else { None }
+    }
+
+    /// Ends those that nobody used for so long.
+    pub(crate) fn expire(&self, idle: Duration) {
+        self.end(|live| live.seat.silence() >= idle);
+    }
+
+    /// Ends those of services.
+    pub(crate) fn end_services(&self, ids: &HashSet<Arc<str>>) {
+        if !ids.is_empty() {
+            self.end(|live| ids.contains(&live.service));
+        }
+    }
+
+    /// Ends all.
+    pub(crate) fn end_all(&self) {
+        self.end(|_| true);
+    }
+
+    fn end(&self, which: impl Fn(&Live) -> bool) {
+        self.live.lock().retain(|_, live| {
+            let over = which(live);
+            if over {
+                live.seat.end();
+            }
+            !over
+        });
+    }
+
+    /// Takes a session out, if it is this one that is in.
+    fn forget(&self, session: &Live) {
+        let mut live = self.live.lock();
+        if live.get(&session.key).is_some_and(|live| std::ptr::eq(&**live, session)) {
+            live.remove(&session.key);
+        }
+    }
+}
+
+impl Live {
+    fn is_over(&self) -> bool {
+        self.seat.over().is_cancelled()
+    }
+
+    /// The client sent something. If it was answered before, it is where it says it is.
+    fn heard(&self) {
+        self.seat.touch();
+        if self.answered.load(Ordering::Relaxed) {
+            self.seat.prove();
+        }
+    }
+
+    /// Takes a datagram that came before the session had its socket; without room it is lost.
+    pub(crate) fn early(&self, datagram: &[u8]) {
+        let _ = self.early.try_send(Bytes::copy_from_slice(datagram));
+    }
+
+    pub(crate) async fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        if self.is_over() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        self.seat.touch();
+        self.answered.store(true, Ordering::Relaxed);
+        let sent = tokio::select! {
+            sent = self.socket.send(datagram) => sent,
+            () = self.seat.over().cancelled() => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        match sent {
+            Ok(_) => Ok(()),
+            // The client's socket is gone: nobody waits for more.
+            Err(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => {
+                self.end();
+                Err(problem)
+            }
+            // Datagrams may be lost; this one is too large, or the system has no room now.
+            Err(problem) => {
+                tracing::debug!(%problem, "a datagram to an intercepted client is lost");
+                Ok(())
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.seat.end();
+        if let Some(sessions) = self.sessions.upgrade() {
+            sessions.forget(self);
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live)
+    }
+
+    pub(crate) async fn recv(&mut self) -> Option<Bytes> {
+        loop {
+            let live = &self.live;
+            tokio::select! {
+                biased;
+                () = live.seat.over().cancelled() => return None,
+                Some(datagram) = self.early.recv() => return Some(datagram),
+                ready = live.socket.ready(Interest::READABLE) => {
+                    ready.ok()?;
+                    match read(&live.socket) {
+                        Ok(datagram) => {
+                            live.heard();
+                            return Some(datagram);
+                        }
+                        Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(_) => {
+                            live.end();
+                            return None;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.live.end();
+    }
+}
+
+fn read(socket: &UdpSocket) -> io::Result<Bytes> {
+    thread_local! {
+        /// Datagrams are read into this and copied out in their size.
+        static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; MAX_DATAGRAM]);
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        let length = socket.try_recv(scratch)?;
+        Ok(Bytes::copy_from_slice(scratch.get(..length).unwrap_or_default()))
+    })
+}
