@@ -16,7 +16,6 @@ const EXCEPTIONS: &[(&str, &[usize])] = &[
     ("bench", &[6, 3]),
     ("crates/api", &[3, 3]),
     ("crates/config", &[3]),
-    ("crates/controller", &[118, 4, 3]),
     ("crates/identity", &[10]),
     ("crates/intercept", &[5, 5, 3]),
     ("crates/model", &[3, 3]),
