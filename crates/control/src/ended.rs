@@ -84,7 +84,7 @@ async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
         // Decided by the model alone: what was changed since is looked at again another time.
         let pick = move |it: &Terminator| seen.get(&it.base.id).is_some_and(|seen| **seen == *it);
         let caller = Caller::own("terminators whose sessions have ended");
-        Terminators::of(&auth).remove_if(caller, router, &ids, pick).await?;
+        Terminators::of(auth).remove_if(caller, router, &ids, pick).await?;
         put_back(auth, batch).await?;
         let snapshot = auth.snapshot();
         let removed = ids.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());

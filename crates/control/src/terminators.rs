@@ -277,7 +277,7 @@ async fn change(
 /// The session may be gone already: only router and binding count.
 async fn remove_one(session: &Session, id: &str, binding: &'static str) -> Result<(), EdgeError> {
     let (auth, owned) = (&session.plane.auth, owned(session, binding));
-    let done = Terminators::of(&auth).remove_owned(owned, &Id::new(id)).await;
+    let done = Terminators::of(auth).remove_owned(owned, &Id::new(id)).await;
     done.map_err(|refused| of_refused(&refused))
 }
 
@@ -310,7 +310,7 @@ async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<S
         precedence: precedence(request.precedence).map_err(refused)?,
         host: Id::default(),
     };
-    Terminators::of(&auth).put(reported).await?;
+    Terminators::of(auth).put(reported).await?;
     Ok(id.to_string())
 }
 
@@ -334,7 +334,7 @@ async fn update(
 
 async fn remove_owned(session: &Session, id: &str) -> Result<String, Refused> {
     let (auth, owned) = (&session.plane.auth, Owned::by(&session.router.id));
-    Terminators::of(&auth).remove_owned(owned, &Id::new(id)).await?;
+    Terminators::of(auth).remove_owned(owned, &Id::new(id)).await?;
     Ok(String::new())
 }
 

@@ -340,10 +340,11 @@ mod tests {
     /// A model with a short log.
     async fn model(auth: &Auth) -> (Arc<Model>, Subscription) {
         let limits = LogLimits { entries: 2, ..LogLimits::default() };
+        put(auth, "first").await;
         Model::load(auth.clone(), limits).await.unwrap()
     }
 
-    async fn make(auth: &Auth, model: &Model, subscription: &mut Subscription, name: &str) {
+    async fn put(auth: &Auth, name: &str) {
         let base = Base::new(auth.ids().entity(), auth.now());
         let service = Service { base, name: name.into(), ..Service::default() };
         let system = Caller::system();
@@ -352,6 +353,10 @@ mod tests {
             Ok(())
         });
         made.await.unwrap();
+    }
+
+    async fn make(auth: &Auth, model: &Model, subscription: &mut Subscription, name: &str) {
+        put(auth, name).await;
         while model.state.read().snapshot.revision() < auth.snapshot().revision() {
             let Some(Notice::Change(published)) = subscription.next().await else { panic!() };
             model.change(&published);

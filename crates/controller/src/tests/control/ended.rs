@@ -126,7 +126,7 @@ async fn a_host_that_was_back_in_time_keeps_its_terminator() {
     let hosted = || controller.snapshot().get::<Terminator>(&Id::new("hosted")).cloned();
     let removed = vec![hosted().unwrap()];
     let remove = async || {
-        Terminators::of(&controller).remove(&router.id, &[Id::new("hosted")]).await.unwrap();
+        Terminators::of(controller).remove(&router.id, &[Id::new("hosted")]).await.unwrap();
         assert!(hosted().is_none());
     };
     remove().await;
