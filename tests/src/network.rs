@@ -19,13 +19,14 @@ use weft_config::{
     AddressKind, BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer,
 };
 use weft_contract::{Kind, resource};
-use weft_controller::control::{ControlOptions, ControlPlane, DialerOptions};
-use weft_controller::network::{Network as Circuits, NetworkOptions};
+use weft_control::ControlPlane;
+use weft_control::{ControlOptions, DialerOptions};
 use weft_controller::{Addresses, Controller, Keys, Settings};
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
     Purpose, San, SealKey, SpiffeId, Subject, TrustBundle,
 };
+use weft_network::{Network as Circuits, NetworkOptions};
 use weft_router::{Router, Runtimes};
 use weft_sdk::{Context, IdentityFile};
 use weft_store::{Memory, Store};
@@ -475,9 +476,10 @@ impl Seed {
             ..Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses)
         };
         let controller = Controller::start(settings).await.unwrap();
-        let circuits = Circuits::start(controller.clone(), NetworkOptions::default());
-        let control =
-            ControlPlane::start(circuits.clone(), ControlOptions::default()).await.unwrap();
+        let circuits = controller.start_network(NetworkOptions::default());
+        let options = ControlOptions::default();
+        let control = ControlPlane::start(&controller, circuits.clone(), options);
+        let control = control.await.unwrap();
         let listeners = Arc::new(Listeners::new());
         let tls = ControlPlane::tls(&self.identity).unwrap();
         let bind = format!("127.0.0.1:{}", self.port);

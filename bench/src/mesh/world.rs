@@ -1,37 +1,28 @@
 //! A controller in this process, with a network of simulated routers.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, Instant, SystemTime},
-};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use weft_channel::{ListenerLimits, Listeners, Registration};
-use weft_controller::{
-    Addresses, Controller, Keys, Settings,
-    control::{ControlOptions, ControlPlane},
-    network::{Network, NetworkOptions},
-};
+use weft_control::ControlOptions;
+use weft_control::ControlPlane;
+use weft_controller::{Addresses, Controller, Keys, Settings};
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
     Purpose, San, SealKey, Subject, TrustBundle,
 };
-use weft_model::{
-    Base, ChangeSet, Id, Timestamp,
-    entity::{Router, Service, Terminator},
-};
+use weft_model::entity::{Router, Service, Terminator};
+use weft_model::{Base, ChangeSet, Id, Timestamp};
+use weft_network::{Network, NetworkOptions};
 use weft_store::Memory;
-use weft_wire::{
-    ProtoBody as _,
-    ctrl::{RouterLink, RouterLinks},
-    metrics::{Histogram, MetricsMessage, link_latency_name},
-};
+use weft_wire::ProtoBody as _;
+use weft_wire::ctrl::{RouterLink, RouterLinks};
+use weft_wire::metrics::{Histogram, MetricsMessage, link_latency_name};
 
-use super::{
-    plan::Plan,
-    router::{Done, SimulatedRouter},
-};
+use super::plan::Plan;
+use super::router::{Done, SimulatedRouter};
 use crate::router::Credentials;
 
 /// Changes in one change set, and routers that connect at the same time.
@@ -101,8 +92,9 @@ impl World {
         };
         let controller = Controller::start(settings).await.map_err(io::Error::other)?;
         let options = NetworkOptions { churn_limit: Duration::ZERO, ..NetworkOptions::default() };
-        let network = Network::start(controller.clone(), options);
-        let plane = ControlPlane::start(network.clone(), ControlOptions::default()).await;
+        let network = controller.start_network(options);
+        let options = ControlOptions::default();
+        let plane = ControlPlane::start(&controller, network.clone(), options).await;
         let plane = plane.map_err(io::Error::other)?;
         let tls = ControlPlane::tls(&LiveIdentity::fixed(identity)).map_err(io::Error::other)?;
         let limits = ListenerLimits { pending_per_source: 512, ..ListenerLimits::default() };

@@ -1,20 +1,23 @@
 //! The network that is measured: every entity follows from the seed and its number, so that what
 //! was written is known again without being kept.
 
-use std::{io, path::Path, sync::Arc, time::Instant};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::executor::block_on;
 use indicatif::ProgressBar;
 use tokio::runtime::Handle;
+use weft_auth::sessions::Told;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
-use weft_controller::auth::sessions::Told;
+use weft_model::entity::{
+    AuthPolicy, Authenticator, CertCredential, Config, EdgeRouterPolicy, Identity, PolicyType,
+    Router, Service, ServiceEdgeRouterPolicy, ServicePolicy,
+};
 use weft_model::{
     Base, ChangeSet, Entity, Id, JsonMap, Kind, Revision, Roles, Semantic, Timestamp,
-    entity::{
-        AuthPolicy, Authenticator, CertCredential, Config, EdgeRouterPolicy, Identity, PolicyType,
-        Router, Service, ServiceEdgeRouterPolicy, ServicePolicy,
-    },
 };
 use weft_store::{Embedded, Store};
 

@@ -105,7 +105,7 @@ impl Home {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .env("NO_COLOR", "1")
-            .env("RUST_LOG", "warn,weft_controller::control::data_model=debug")
+            .env("RUST_LOG", "warn,weft_control::data_model=debug")
             .stderr(File::create(self.root.join("controller.log"))?)
             .spawn()?;
         let running = Running { child, port: self.port };

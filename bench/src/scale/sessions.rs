@@ -1,26 +1,21 @@
 //! Sessions: 100,000 of them that SDKs use over 1,000 routers, and what happens when those come back,
 //! when SDKs go, and when service sessions are asked for.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::future::try_join_all;
 use serde_json::Value;
-use weft_controller::auth::sessions::{CERTIFICATE, lock_in};
+use weft_auth::sessions::CERTIFICATE;
+use weft_auth::sessions::lock_in;
 use weft_identity::SealKey;
-use weft_model::{
-    Base, ChangeSet, Id, Kind, Timestamp,
-    entity::{ApiSession, SessionCertificate, Terminator},
-};
+use weft_model::entity::{ApiSession, SessionCertificate, Terminator};
+use weft_model::{Base, ChangeSet, Id, Kind, Timestamp};
 use weft_store::{Embedded, Store};
-use weft_wire::{
-    ProtoBody as _, content_type,
-    ctrl::RemoveTerminatorsRequest,
-    edge_ctrl::{ApiSessionHeartbeat, ConnectEvents, IdentityConnectEvents},
-};
+use weft_wire::ctrl::RemoveTerminatorsRequest;
+use weft_wire::edge_ctrl::{ApiSessionHeartbeat, ConnectEvents, IdentityConnectEvents};
+use weft_wire::{ProtoBody as _, content_type};
 
 use super::{
     asks::API,

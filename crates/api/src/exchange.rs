@@ -15,20 +15,19 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response};
+use weft_auth::resolve::Credentials;
 use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_contract::{Api, ErrorCode, Load, Operation, headers, paths as apis};
-use weft_controller::auth::resolve::Credentials;
 use weft_controller::{Call, Caller, Failure, Origin, Query, Reply};
+use weft_web::{Peer, Place, Terms};
 
 use crate::answer::{self, Answer, Outgoing, Refused};
-use crate::body::Held;
+use crate::body::{self, Held};
 use crate::compress::Manner;
 use crate::encodings::Encodings;
 use crate::routes::Found;
 use crate::site::Site;
-use crate::{accept, body, cors, description, health, paths};
-use weft_web::Place;
-use weft_web::{Peer, Terms};
+use crate::{accept, cors, description, health, paths};
 
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =

@@ -1,42 +1,26 @@
 //! Starting a controller: load and check the rows, seed what every network has, load the sessions
 //! of before, and only then be there for routers and clients.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
+use weft_auth::{Auth, housekeeping, keyring};
 use weft_contract::ErrorCode;
-use weft_identity::SealKey;
+use weft_kernel::Kernel;
 use weft_model::entity::{AuthPolicy, Authenticator, Identity, UpdbCredential};
 use weft_model::{ApplyError, Base, Entity, Id, Revision, Snapshot, Timeline};
 use weft_store::{OpenError, ReadError};
 
-use crate::auth::keyring::{self, Keyring};
-use crate::auth::password::Hasher;
-use crate::auth::router_texts::RouterTexts;
-use crate::auth::sessions::{Sessions, stands};
-use crate::auth::tickets::Tickets;
-use crate::domain::integrity::Integrity;
-use crate::domain::registry::Registry;
-use crate::domain::resources::database::Snapshots;
-use crate::domain::seeds;
-use crate::domain::upgrade;
-use crate::domain::writer::{Deadlines, Writer};
-use crate::online::Online;
-use crate::random::Ids;
-use crate::turns::Turns;
-use crate::{Caller, Controller, Core, Failure, Settings};
+use crate::controller::Core;
+use crate::domain::integrity::run::Integrity;
+use crate::domain::operations::registry;
+use crate::domain::resources::router_texts::RouterTexts;
+use crate::domain::resources::snapshot_turns::Snapshots;
+use crate::domain::{seeds, upgrade};
+use crate::{Caller, Controller, Failure, Settings};
 
 /// Rows that go from the reading thread to the other together, and how many such batches may wait.
 const LOAD_BATCH: usize = 1024;
 const LOAD_AHEAD: usize = 16;
-/// Lists that look at much, and slow signatures, at a time for each processor.
-const SCANS: usize = 2;
-const SIGNINGS: usize = 1;
-/// How often sessions are looked at for their end (docs/protocol/auth.md 10.3).
-const ENDS: Duration = Duration::from_secs(1);
-/// Of those times, how often the rest is done.
-const SWEEP: u32 = 5;
-
 /// Why a controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -77,60 +61,22 @@ impl Controller {
             .await
             .map_err(|_| StartError::Stopped)??;
         let is_new = snapshot.get::<AuthPolicy>(&Id::new(AuthPolicy::DEFAULT_ID)).is_none();
-        let now = settings.clock.now();
-        let key = match &settings.session_key {
-            Some(key) => Arc::clone(key),
-            None => Arc::new(SealKey::random()?),
-        };
-        let store = Arc::clone(&settings.store);
-        let sessions = Sessions::load(store, key, &settings.durations, now)?;
-        let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
-        let keyring = Keyring::load(store, keys, &settings.durations, now)?;
+        let auth = Auth::load(Kernel::start(settings, snapshot))?;
         let controller = Self(Arc::new(Core {
-            writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
-            registry: Registry::new(),
-            ids: Ids::new(Arc::clone(&settings.random)),
-            online: Online::default(),
-            sessions,
-            hasher: Hasher::default(),
-            scans: Turns::per_processor(SCANS),
-            signing: Turns::per_processor(SIGNINGS),
-            admission: crate::auth::admission::Admission::new(&settings.login_limiter),
-            lockouts: crate::auth::lockout::Lockouts::default(),
-            guesses: crate::auth::guesses::Guesses::new(settings.guess_limits),
-            attempts: crate::auth::attempts::Attempts::default(),
-            spent: crate::auth::spent::Spent::default(),
-            postures: crate::auth::posture::Postures::default(),
-            traces: crate::traces::Traces::default(),
-            measures: crate::measures::Measures::default(),
-            tickets: Tickets::default(),
+            auth,
+            registry: registry(),
             router_texts: RouterTexts::default(),
-            keyring,
-            service_changes: crate::auth::service_changes::ServiceChanges::default(),
             network: arc_swap::ArcSwapOption::empty(),
             snapshots: Snapshots::default(),
             integrity: Integrity::default(),
-            started: now,
-            settings,
         }));
         if is_new {
             controller.seed().await.map_err(StartError::Seed)?;
         } else {
             controller.upgrade().await;
         }
-        controller.sessions().upgrade(&controller.snapshot());
-        crate::auth::router_certificate::warn_of_old_names(&controller, &controller.snapshot());
-        controller.drop_orphaned_sessions();
-        tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
-        tokio::spawn(sweep(controller.clone().weak()));
-        tokio::spawn(crate::auth::revocations::purge(controller.clone().weak()));
-        tokio::spawn(crate::auth::lapsed::enable(controller.clone().weak()));
+        housekeeping::begin(&controller);
         Ok(controller)
-    }
-
-    /// A handle that does not keep the controller alive.
-    pub(crate) fn weak(self) -> Weak<Core> {
-        Arc::downgrade(&self.0)
     }
 
     /// The default auth policy and the built-in config types (docs/protocol/management-api.md 8).
@@ -216,13 +162,6 @@ impl Controller {
         .await?;
         Ok(id)
     }
-
-    /// Ends sessions that rest on what is gone: the last run may have ended between the two.
-    fn drop_orphaned_sessions(&self) {
-        let snapshot = self.snapshot();
-        let now = self.now();
-        self.sessions().retain(|session| stands(&snapshot, session, now));
-    }
 }
 
 /// Loads the model: rows are read and checked on one thread while their indexes grow on another.
@@ -260,23 +199,4 @@ fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
         );
     }
     Ok(snapshot)
-}
-
-/// Ends sessions without activity, and stores the activity of the others now and then.
-async fn sweep(core: Weak<Core>) {
-    let mut ticks = tokio::time::interval(ENDS);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for tick in (0..SWEEP).cycle() {
-        ticks.tick().await;
-        let Some(core) = core.upgrade() else { return };
-        core.sessions.end_due(&core.writer.snapshot(), core.settings.clock.now());
-        if tick > 0 {
-            continue;
-        }
-        core.sessions.sweep(core.settings.clock.now());
-        core.traces.sweep(core.settings.clock.now());
-        let controller = Controller(core);
-        controller.sweep_postures();
-        controller.sweep_keys();
-    }
 }

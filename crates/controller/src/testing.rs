@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
+use weft_auth::resolve::Credentials;
 use weft_contract::Api;
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, KeyedChain, Leaf,
     PrivateKey, Purpose, San, SealKey, Subject, TrustBundle,
 };
+use weft_kernel::clock::{Clock, ManualClock, system_time};
+use weft_kernel::random::SeededRandom;
 use weft_model::{Id, Timestamp};
 use weft_store::{Faulty, Memory, Store};
 
-use crate::auth::resolve::Credentials;
-use crate::clock::{Clock, ManualClock, system_time};
-use crate::random::SeededRandom;
 use crate::{Addresses, Call, Caller, Controller, Failure, Keys, Origin, Reply, Settings};
 
 /// 2026-01-02T03:04:05Z.

@@ -1,7 +1,7 @@
 //! Why a dial takes the way it takes, over HTTP.
 
 use serde_json::{Value, json};
-use weft_controller::network::{Network, NetworkOptions};
+use weft_network::NetworkOptions;
 
 use super::{Bed, MANAGEMENT};
 
@@ -32,7 +32,7 @@ async fn a_path_is_explained_by_names_and_ids() {
     // While the network is not there nothing can be said of it.
     let path = format!("{WHY}/laptop/a%2Fb%20c");
     assert_eq!(admin.get(&path).await.status, 503);
-    let network = Network::start(bed.controller.clone(), NetworkOptions::default());
+    let network = bed.controller.start_network(NetworkOptions::default());
     for (from, to) in [("laptop", "a%2Fb%20c"), ("laptop", &*service)] {
         let seen = admin.get(&format!("{WHY}/{from}/{to}")).await;
         assert_eq!(seen.status, 200, "{seen:?}");

@@ -13,75 +13,25 @@
 //! One run at a time. What it has found can be read while it runs.
 
 mod model;
+pub(crate) mod run;
 mod sessions;
 mod stored;
-mod together;
-
 #[cfg(test)]
 mod tests;
+mod together;
 
-use std::sync::Arc;
+use weft_kernel::Failure;
 
-use parking_lot::Mutex;
-use weft_contract::ErrorCode;
-use weft_contract::resource::database::MAX_RESULTS;
-use weft_model::Timestamp;
-
-use crate::failure::Failure;
+use crate::domain::integrity::run::Report;
 use crate::{Caller, Controller};
 
-/// The last run, also while it goes on. Clones are the same.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Integrity(Arc<Mutex<Run>>);
-
-/// A run.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Run {
-    /// Whether it goes on.
-    pub(crate) in_progress: bool,
-    /// Whether it mends what it finds.
-    pub(crate) fixing: bool,
-    /// When it began; there was none if it did not.
-    pub(crate) started: Option<Timestamp>,
-    /// When it ended.
-    pub(crate) ended: Option<Timestamp>,
-    /// Why it did not come to its end.
-    pub(crate) error: Option<String>,
-    /// What it found.
-    pub(crate) results: Vec<Found>,
-    /// Whether it found more than are kept.
-    pub(crate) too_many: bool,
-}
-
-/// Something that is not in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// What is wrong.
-    pub(crate) description: String,
-    /// Whether it was mended.
-    pub(crate) fixed: bool,
-}
-
-impl Integrity {
-    /// The last run.
-    pub(crate) fn last(&self) -> Run {
-        self.0.lock().clone()
-    }
-
-    /// Begins a run; refused while another goes on.
-    pub(crate) fn start(&self, controller: &Controller, fixing: bool) -> Result<(), Failure> {
-        {
-            let mut run = self.0.lock();
-            if run.in_progress {
-                let reason = "a check of the database is running; its results say when it is done";
-                return Err(Failure::because(ErrorCode::RateLimited, reason));
-            }
-            let started = Some(controller.now());
-            *run = Run { in_progress: true, fixing, started, ..Run::default() };
-        }
-        let (work, report) = (controller.clone(), Report(self.clone()));
+impl Controller {
+    /// Begins to look at everything; refused while that goes on already.
+    pub(crate) fn check_integrity(&self, fixing: bool) -> Result<(), Failure> {
+        let report = self.integrity().begin(fixing, self.now())?;
+        let work = self.clone();
         let own = tokio::spawn(async move { work.examine(fixing, &report).await });
-        let (integrity, controller) = (self.clone(), controller.clone());
+        let controller = self.clone();
         tokio::spawn(async move {
             let error = match own.await {
                 Ok(Ok(())) => None,
@@ -91,33 +41,11 @@ impl Integrity {
             if let Some(error) = &error {
                 tracing::error!(error, "the database could not be checked");
             }
-            let mut run = integrity.0.lock();
-            run.in_progress = false;
-            run.ended = Some(controller.now());
-            run.error = error;
+            controller.integrity().end(error, controller.now());
         });
         Ok(())
     }
-}
 
-/// Takes up what is found.
-#[derive(Debug, Clone)]
-struct Report(Integrity);
-
-impl Report {
-    fn found(&self, description: impl Into<String>, fixed: bool) {
-        let description = description.into();
-        tracing::warn!(description, fixed, "the database is not in order");
-        let mut run = self.0.0.lock();
-        if run.results.len() < MAX_RESULTS {
-            run.results.push(Found { description, fixed });
-        } else {
-            run.too_many = true;
-        }
-    }
-}
-
-impl Controller {
     /// Looks at everything. Faults are reported, what keeps it from looking is an error.
     async fn examine(&self, fix: bool, report: &Report) -> Result<(), String> {
         self.examine_stored(fix, report).await?;
@@ -132,7 +60,7 @@ impl Controller {
     async fn mends(
         &self,
         fix: bool,
-        decide: impl Fn(&mut super::decision::Decision<'_>) -> Result<(), Failure>
+        decide: impl Fn(&mut weft_kernel::decision::Decision<'_>) -> Result<(), Failure>
         + Send
         + Sync
         + 'static,

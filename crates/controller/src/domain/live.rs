@@ -6,14 +6,12 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
+use weft_kernel::call::Answer;
+use weft_kernel::{Call, Caller, Failure, Query, Reply, list};
 use weft_model::filter::{PageRules, Table};
 
-use super::call::{Answer, Call, Query, Reply};
-use super::caller::Caller;
-use super::list;
-use super::view::Context;
+use super::context::Context;
 use crate::Controller;
-use crate::failure::Failure;
 
 /// A kind that lives in memory.
 pub(crate) trait Live: Sized + 'static {

@@ -12,18 +12,17 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use weft_contract::{Api, Body, ErrorCode, Kind as ContractKind, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::view::View;
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Id;
 use weft_model::entity::{Base, Record};
 use weft_model::filter::Table;
 
-use super::call::{Answer, Call, Handler, Reply};
-use super::caller::Caller;
-use super::convert;
-use super::decision::Decision;
-use super::list;
-use super::view::{Context, View};
+use super::collection;
+use super::context::Context;
 use crate::Controller;
-use crate::failure::Failure;
 
 /// The members of a [`Resource`] that has nothing slow or random to do before its operations.
 macro_rules! nothing_prepared {
@@ -32,11 +31,11 @@ macro_rules! nothing_prepared {
 
         fn prepare<'a>(
             _controller: &'a $crate::Controller,
-            _caller: &'a $crate::domain::caller::Caller,
+            _caller: &'a weft_kernel::Caller,
             _body: &'a Self::Body,
             _verb: weft_contract::Verb,
             _id: &'a weft_model::Id,
-        ) -> futures::future::BoxFuture<'a, Result<(), $crate::failure::Failure>> {
+        ) -> futures::future::BoxFuture<'a, Result<(), weft_kernel::Failure>> {
             Box::pin(async { Ok(()) })
         }
     };
@@ -280,13 +279,13 @@ pub(crate) fn detail<R: Readable>(controller: Controller, caller: Caller, call: 
 
 /// GET of the collection.
 pub(crate) fn list<R: Readable>(controller: Controller, caller: Caller, call: Call) -> Answer {
-    async move { list::collection::<R>(controller, caller, call).await }.boxed()
+    async move { collection::collection::<R>(controller, caller, call).await }.boxed()
 }
 
 /// The operations of a resource, ready for the table of handlers.
 pub(crate) trait AnyResource: Send + Sync {
     /// API, operation and handler of everything that is generic.
-    fn handlers(&self) -> Vec<(Api, &'static str, Handler)>;
+    fn handlers(&self) -> Vec<(Api, &'static str, Handler<Controller>)>;
 }
 
 /// [`AnyResource`] out of a [`Resource`] of an API.
@@ -303,17 +302,17 @@ type Row = Option<&'static weft_contract::Operation>;
 
 fn rows(
     api: Api,
-    rows: impl IntoIterator<Item = (Row, Handler)>,
-) -> Vec<(Api, &'static str, Handler)> {
+    rows: impl IntoIterator<Item = (Row, Handler<Controller>)>,
+) -> Vec<(Api, &'static str, Handler<Controller>)> {
     let known = rows.into_iter().filter_map(|(row, handler)| Some((row?, handler)));
     known.map(|(row, handler)| (api, row.id, handler)).collect()
 }
 
 impl<R: Resource> AnyResource for Of<R> {
-    fn handlers(&self) -> Vec<(Api, &'static str, Handler)> {
+    fn handlers(&self) -> Vec<(Api, &'static str, Handler<Controller>)> {
         let kind = R::KIND;
         let generic = [
-            (kind.list(), list::<R> as Handler),
+            (kind.list(), list::<R> as Handler<Controller>),
             (kind.create(), create::<R>),
             (kind.detail(), detail::<R>),
             (kind.replace(), replace::<R>),

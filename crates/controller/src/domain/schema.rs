@@ -7,8 +7,7 @@
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
-
-use crate::failure::Failure;
+use weft_kernel::Failure;
 
 /// Largest compiled pattern, bytes.
 const MAX_PATTERN: usize = 10 << 20;

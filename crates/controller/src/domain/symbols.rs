@@ -53,7 +53,7 @@ macro_rules! symbols {
         // The columns are written without their types.
         #[allow(dead_code)]
         type Column =
-            weft_model::filter::Column<$crate::domain::view::Context, $record>;
+            weft_model::filter::Column<$crate::domain::context::Context, $record>;
         weft_model::filter::Table {
             kind: $kind,
             id: |record: &$record| record.base.id.as_str(),

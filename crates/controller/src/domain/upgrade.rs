@@ -4,13 +4,13 @@
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use weft_kernel::Failure;
+use weft_kernel::decision::Decision;
 use weft_model::entity::{ConfigType, MfaCheck, PostureCheck, PostureCheckType};
 use weft_model::posture::plain_hex;
 use weft_model::{Id, JsonMap};
 
-use super::decision::Decision;
 use super::seeds::{self, ConfigTypeSeed};
-use crate::failure::Failure;
 
 /// Schemas that were seeded before lists were made of `allOf`, which consoles look for: the id of
 /// the config type, and the fingerprint of the schema.

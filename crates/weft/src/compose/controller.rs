@@ -4,22 +4,20 @@
 //! sockets. It stops in the reverse order. The APIs and the control plane may share one socket:
 //! ALPN tells them apart.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration, TraceFile};
-use weft_config::{ControllerConfig, Loaded, controller::Storage};
-use weft_controller::{
-    Addresses, Controller, Durations, GuessLimits, Settings,
-    control::{ControlOptions, ControlPlane, DialerOptions},
-    network::{Network, NetworkOptions},
-};
+use weft_config::controller::Storage;
+use weft_config::{ControllerConfig, Loaded};
+use weft_control::ControlPlane;
+use weft_control::{ControlOptions, DialerOptions};
+use weft_controller::{Addresses, Controller, Durations, GuessLimits, Settings};
 use weft_identity::{Identity, LiveIdentity};
+use weft_network::{Network, NetworkOptions};
 use weft_store::{Embedded, Options, Store};
 use weft_web::identity_section;
 
@@ -104,8 +102,8 @@ impl Core {
         let controller = self.controller.clone();
         let export = Export::start("weft-controller");
         let options = NetworkOptions::from(&self.config.network);
-        let network =
-            Network::start(controller.clone(), NetworkOptions { spans: export.spans(), ..options });
+        let options = NetworkOptions { spans: export.spans(), ..options };
+        let network = controller.start_network(options);
         let mut options = ControlOptions::from(&self.config);
         if let Some(path) = &self.config.debugging.trace {
             let file = TraceFile::create(path, &controller.settings().id);
@@ -113,7 +111,7 @@ impl Core {
             options.trace = Some(file.map_err(|error| error.during("trace.path"))?);
         }
         let trace = options.trace.clone();
-        let control = ControlPlane::start(network.clone(), options)
+        let control = ControlPlane::start(&controller, network.clone(), options)
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
         let listeners = Arc::new(Listeners::new());

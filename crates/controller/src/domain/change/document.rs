@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use weft_contract::json::JsonMap;
 use weft_contract::resource::change::{ChangeBody, MAX_ENTITIES, MAX_PROBLEMS, Problem};
 use weft_contract::{Cause, ErrorCode};
+use weft_kernel::Failure;
 
 use super::section::{self, SECTIONS, Section};
-use crate::failure::Failure;
 
 /// A document. Cheap to clone.
 #[derive(Clone)]

@@ -3,16 +3,14 @@
 use futures::FutureExt as _;
 use serde_json::{Map, Value};
 use weft_contract::resource::change::{MAX_PAGE, NetworkExport};
+use weft_kernel::call::Answer;
+use weft_kernel::{Call, Caller, Failure, Query, Reply, gate};
 use weft_model::filter::parse_param;
 
 use super::form::Writer;
 use super::section::{self, SECTIONS};
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Query, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::gate;
-use crate::domain::view::Context;
-use crate::failure::Failure;
+use crate::domain::context::Context;
 
 /// Entities of a page when nobody says how many.
 const PAGE: usize = 1000;

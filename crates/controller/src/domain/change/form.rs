@@ -11,7 +11,7 @@ use weft_model::{Entity, Id, Kind, Snapshot};
 
 use super::document::Document;
 use super::section::{self, SECTIONS};
-use crate::domain::view::Context;
+use crate::domain::context::Context;
 
 /// Members of bodies that say how an entity is made, not what it is.
 const NOT_KEPT: &[(Kind, &str)] = &[(Kind::Identity, "enrollment")];

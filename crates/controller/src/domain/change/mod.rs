@@ -19,6 +19,7 @@
 mod document;
 mod export;
 mod form;
+mod moved;
 mod plan;
 mod report;
 mod section;
@@ -31,18 +32,18 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME};
 use weft_contract::{Api, ErrorCode, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Snapshot;
 
-use super::call::{Answer, Call, Handler, Reply};
-use super::caller::Caller;
 use crate::Controller;
-use crate::failure::Failure;
+use crate::domain::change::moved::moved;
 use document::Document;
 use plan::{Planned, Prepared};
 use report::Report;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Weft, "exportNetwork", export::handler),
     (Api::Weft, "planChange", plan_change),
     (Api::Weft, "applyChange", apply_change),
@@ -216,11 +217,6 @@ async fn submit(
     };
     let revision = i64::try_from(done.revision.0).unwrap_or(i64::MAX);
     Ok(Some(ChangePlan { applied: true, revision, ..report.plan }))
-}
-
-/// The network is not any more what the plan was made on. Seen by nobody but [`submit`].
-fn moved() -> Failure {
-    Failure::new(ErrorCode::PlanHasChanged)
 }
 
 #[cfg(test)]

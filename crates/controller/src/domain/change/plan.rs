@@ -13,19 +13,17 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use serde_json::{Map, Value};
 use weft_contract::{ErrorCode, Kind as ContractKind, Operation, Verb, defaults};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure, gate};
 use weft_model::entity::Identity;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Rare, Snapshot, Timestamp};
 
 use super::document::{Document, Problems};
 use super::form::{self, Reader};
-use super::moved;
 use super::section::{self, SECTIONS, Step};
 use crate::Controller;
-use crate::domain::caller::Caller;
-use crate::domain::decision::Decision;
-use crate::domain::gate;
+use crate::domain::change::moved::moved;
 use crate::domain::resources::overrides;
-use crate::failure::Failure;
 
 /// What was decided.
 pub(super) struct Planned {

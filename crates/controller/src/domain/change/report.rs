@@ -12,6 +12,7 @@ use weft_contract::resource::change::{
     MAX_SERVICES, ServiceAccess,
 };
 use weft_contract::{Action, Subject};
+use weft_kernel::Caller;
 use weft_model::entity::{Identity, PolicyType, Service};
 use weft_model::policy::{AccessChange as ServiceChange, access_changes};
 use weft_model::{Change, Entity, Snapshot};
@@ -21,8 +22,7 @@ use super::form::{self, Writer};
 use super::plan::Planned;
 use super::section::{self, SECTIONS};
 use crate::Controller;
-use crate::domain::caller::Caller;
-use crate::domain::view::Context;
+use crate::domain::context::Context;
 
 /// Longer texts are cut in what is shown.
 const MAX_TEXT: usize = 4096;

@@ -7,21 +7,25 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use weft_contract::{ErrorCode, Kind as ContractKind, Verb, body};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure};
 use weft_model::entity::{AuthPolicy, ConfigType, IdentityType, Record};
 use weft_model::{Base, Entity, Id, Kind, Timestamp};
 
 use crate::Controller;
-use crate::domain::caller::Caller;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::Resource;
-use crate::domain::resources::{
-    auth_policy::AuthPolicies, ca::Cas, config::Configs, config_type::ConfigTypes,
-    edge_router::EdgeRouters, external_jwt_signer::Signers, identity::Identities, policies,
-    posture_check::PostureChecks, service::Services,
-};
+use crate::domain::resources::auth_policy::AuthPolicies;
+use crate::domain::resources::ca::Cas;
+use crate::domain::resources::config::Configs;
+use crate::domain::resources::config_type::ConfigTypes;
+use crate::domain::resources::edge_router::EdgeRouters;
+use crate::domain::resources::external_jwt_signer::Signers;
+use crate::domain::resources::identity::Identities;
+use crate::domain::resources::policies;
+use crate::domain::resources::posture_check::PostureChecks;
+use crate::domain::resources::service::Services;
 use crate::domain::seeds;
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// A kind of entity in documents.
 pub(super) trait Section: Send + Sync {

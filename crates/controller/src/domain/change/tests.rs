@@ -368,7 +368,7 @@ async fn a_plan_is_decided_again_on_another_tip() {
     bed.create(&admin, "createService", body).await;
     let tip = snapshot(&bed);
     let refused = super::plan::again(&admin, &document, &tip, &made.prepared, now);
-    assert_eq!(refused.err(), Some(super::moved()));
+    assert_eq!(refused.err(), Some(crate::domain::change::moved::moved()));
 }
 
 #[tokio::test]

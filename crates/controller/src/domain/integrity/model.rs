@@ -2,14 +2,14 @@
 
 use futures::FutureExt as _;
 use weft_contract::resource::config::CONFIG_TYPE_COLLECTION;
+use weft_kernel::Failure;
+use weft_kernel::decision::Decision;
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
 use weft_model::integrity::{self, Dangling};
 use weft_model::{Base, Change, Id, Kind, Snapshot};
 
-use super::Report;
 use crate::Controller;
-use crate::domain::decision::Decision;
-use crate::failure::Failure;
+use crate::domain::integrity::run::Report;
 
 impl Controller {
     /// Indexes live in memory: mended are all of them at once, made anew from the entities.

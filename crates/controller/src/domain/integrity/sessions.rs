@@ -3,12 +3,12 @@
 //! Sessions come and go while they are looked at, and a snapshot is soon older than the youngest of
 //! them: who seems to hang on nothing is looked at again before anything is said.
 
+use weft_auth::sessions::Sessions;
 use weft_model::entity::{ApiSession, Identity, Service, Session};
 use weft_model::{Id, Snapshot};
 
-use super::Report;
 use crate::Controller;
-use crate::auth::sessions::Sessions;
+use crate::domain::integrity::run::Report;
 
 /// A session that seems to hang on nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use roaring::RoaringBitmap;
 use weft_model::{Id, Kind, Revision, Snapshot};
 use weft_store::{Examination, Mend, Place, ReadError, Seen, StoredFault};
 
-use super::Report;
+use crate::domain::integrity::run::Report;
 use crate::{Controller, Notice, Subscription};
 
 /// A fault on the disk, and where it is mended.

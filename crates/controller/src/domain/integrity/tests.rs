@@ -17,8 +17,8 @@ use weft_model::{Base, Change, ChangeSet, Entity, Id, Kind, Snapshot};
 use weft_store::{Embedded, Mend, Options, Place, Store, restore};
 
 use super::sessions::suspects;
-use super::{Integrity, Report};
 use crate::Controller;
+use crate::domain::integrity::run::{Integrity, Report};
 use crate::testing::{Bed, NOW, bare_settings, to};
 
 /// Longer than a check should take anywhere.
@@ -37,7 +37,7 @@ async fn results(bed: &Bed) -> Value {
 
 /// Runs to the end, and answers what was found: each text, and whether it was mended.
 async fn run(controller: &Controller, fixing: bool) -> Vec<(String, bool)> {
-    controller.integrity().start(controller, fixing).unwrap();
+    controller.check_integrity(fixing).unwrap();
     let done = async {
         loop {
             let run = controller.integrity().last();
@@ -77,8 +77,8 @@ async fn one_check_at_a_time_and_its_results_are_read_while_it_runs() {
             "results": null, "startTime": null, "tooManyErrors": false})
     );
     let integrity = bed.controller.integrity();
-    integrity.start(&bed.controller, true).unwrap();
-    let second = integrity.start(&bed.controller, false).unwrap_err();
+    bed.controller.check_integrity(true).unwrap();
+    let second = bed.controller.check_integrity(false).unwrap_err();
     assert_eq!((second.status(), second.code()), (429, ErrorCode::RateLimited));
     assert!(second.retry_after().is_some());
     assert!(integrity.last().in_progress && integrity.last().fixing);
@@ -390,7 +390,7 @@ async fn on_file(path: &Path) -> Controller {
 
 fn service(
     name: &str,
-) -> impl Fn(&mut crate::domain::decision::Decision<'_>) -> Result<(), crate::Failure> + use<> {
+) -> impl Fn(&mut weft_kernel::decision::Decision<'_>) -> Result<(), crate::Failure> + use<> {
     let service = Service { base: base(name), name: name.into(), ..Service::default() };
     move |decision| {
         decision.put(service.clone());

@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
+use weft_kernel::Failure;
+use weft_kernel::decision::Decision;
 use weft_model::entity::{
     AuthPolicy, ConfigType, EdgeRouterPolicy, Enrollment, Identity, IdentityType, Router, Service,
 };
 use weft_model::{Entity, Id, Kind, Snapshot};
 
-use super::Report;
 use crate::Controller;
-use crate::domain::decision::Decision;
+use crate::domain::integrity::run::Report;
 use crate::domain::resources::edge_router::put_tunneler;
 use crate::domain::seeds;
-use crate::failure::Failure;
 
 /// Something that is not as it belongs, and how it becomes so.
 struct Wrong {
@@ -218,7 +218,7 @@ mod tests {
     use weft_model::{Base, Change, Timestamp};
 
     use super::*;
-    use crate::domain::caller::Caller;
+    use weft_kernel::Caller;
 
     const NOW: Timestamp = Timestamp(1_000);
     const LATER: Timestamp = Timestamp(2_000);

@@ -6,17 +6,17 @@ use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
 use weft_contract::resource::identity::{COLLECTION as IDENTITIES, PolicyAdvice, RouterRef};
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, EntityRef};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Reply};
 use weft_model::entity::Router;
 
 use super::identity::Identities;
 use super::service::Services;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
 use crate::domain::resource::require;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "getIdentityPolicyAdvice", advice)];
 
 fn advice(controller: Controller, caller: Caller, call: Call) -> Answer {

@@ -4,20 +4,18 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use weft_auth::current::shown;
 use weft_contract::Api;
 use weft_contract::resource::session::ApiSessionDetail;
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, rank};
 use weft_model::entity::ApiSession;
 use weft_model::filter::{Table, Type, Value};
 
 use crate::Controller;
-use crate::auth::current::shown;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
+use crate::domain::context::Context;
 use crate::domain::live::{self, Live};
-use crate::domain::rank;
 use crate::domain::symbols::{at, symbols};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct ApiSessions;
@@ -67,7 +65,7 @@ impl Live for ApiSessions {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listAPISessions", live::list::<ApiSessions>),
     (Api::Management, "detailAPISessions", live::detail::<ApiSessions>),
     (Api::Management, "deleteAPISessions", delete),

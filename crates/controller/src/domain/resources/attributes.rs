@@ -3,14 +3,12 @@
 
 use futures::FutureExt as _;
 use weft_contract::Api;
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::Kind;
 use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::list;
-use crate::failure::Failure;
 
 /// Attributes by themselves.
 pub(crate) static SYMBOLS: Table<(), String> = Table {
@@ -20,7 +18,7 @@ pub(crate) static SYMBOLS: Table<(), String> = Table {
 };
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listEdgeRouterRoleAttributes", |controller, caller, call| {
         answer(controller, caller, call, Kind::Router)
     }),

@@ -1,21 +1,21 @@
 //! Authentication policies (docs/protocol/auth.md 8; docs/protocol/management-api.md 7.7). The
 //! default one is seeded; it can be changed, and is never deleted.
 
+use weft_contract::resource::auth_policy as contract;
 use weft_contract::resource::auth_policy::{
-    self as contract, AuthPolicyBody, AuthPolicyDetail, Primary, PrimaryBody, PrimaryCert,
-    PrimaryExtJwt, PrimaryUpdb, PrimaryUpdbBody, Secondary, SecondaryBody,
+    AuthPolicyBody, AuthPolicyDetail, Primary, PrimaryBody, PrimaryCert, PrimaryExtJwt,
+    PrimaryUpdb, PrimaryUpdbBody, Secondary, SecondaryBody,
 };
 use weft_contract::{ErrorCode, Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{AuthPolicy, ExtJwtSigner, Record, SecondaryRules, UpdbRules};
 use weft_model::filter::{Table, Type, Value};
 
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
 use crate::domain::symbols::{each, maybe, symbols};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct AuthPolicies;

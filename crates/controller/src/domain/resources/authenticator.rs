@@ -5,30 +5,30 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use weft_auth::credentials::{check_password, credential, hash};
+use weft_auth::password::Hashed;
+use weft_contract::resource::authenticator as contract;
 use weft_contract::resource::authenticator::{
-    self as contract, AuthenticatorBody, AuthenticatorDetail, ReEnrollBody, RequestExtendBody,
-    method,
+    AuthenticatorBody, AuthenticatorDetail, ReEnrollBody, RequestExtendBody, method,
 };
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_identity::{Certificate, TrustBundle, Usage, Verify};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::view::View;
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{
-    AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, EnrollmentMethod, Identity,
-    IdentityType, UpdbCredential, UpdbRules,
+    Authenticator, Ca, CertCredential, Enrollment, EnrollmentMethod, Identity, IdentityType,
+    UpdbCredential,
 };
 use weft_model::filter::{Index, Table, Type, Value};
-use weft_model::{ColdField, Id, Kind, Snapshot};
+use weft_model::{ColdField, Id, Kind};
 
 use crate::Controller;
-use crate::auth::password::Hashed;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
 use crate::domain::symbols::{at, symbols};
-use crate::domain::view::{Context, View};
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Authenticators;
@@ -256,15 +256,6 @@ impl Resource for Authenticators {
     }
 }
 
-/// Hashes a new password; the text goes along for the rules of the policy.
-pub(crate) async fn hash(
-    controller: &Controller,
-    password: &str,
-) -> Result<(Hashed, String), Failure> {
-    let hashed = controller.hasher().hash(password, controller.ids().bytes()).await?;
-    Ok((hashed, password.to_owned()))
-}
-
 /// Changes name and password of a password authenticator; others have none.
 pub(crate) fn set_password(
     record: &mut Authenticator,
@@ -290,38 +281,6 @@ pub(crate) fn set_password(
         updb.unlock();
     }
     Ok(())
-}
-
-/// Checks a new password against the policy of its identity (docs/protocol/auth.md 7.3).
-pub(crate) fn check_password(
-    snapshot: &Snapshot,
-    identity: &Identity,
-    password: &str,
-) -> Result<(), Failure> {
-    let policy = snapshot.get::<AuthPolicy>(&identity.auth_policy_id);
-    let rules = policy.map(|policy| policy.updb.clone()).unwrap_or_default();
-    match broken_rule(&rules, password) {
-        Some(reason) => Err(Failure::field("password", reason, "")),
-        None => Ok(()),
-    }
-}
-
-fn broken_rule(rules: &UpdbRules, password: &str) -> Option<String> {
-    let least = rules.min_password_length.max(AuthPolicy::MIN_PASSWORD_LENGTH);
-    let has = |test: fn(char) -> bool| password.chars().any(test);
-    if password.chars().count() < least as usize {
-        return Some(format!("must be at least {least} characters long"));
-    }
-    if rules.require_mixed_case && !(has(char::is_uppercase) && has(char::is_lowercase)) {
-        return Some("must have upper and lower case letters".into());
-    }
-    if rules.require_number_char && !has(char::is_numeric) {
-        return Some("must have a digit".into());
-    }
-    if rules.require_special_char && !has(|c| !c.is_alphanumeric()) {
-        return Some("must have a special character".into());
-    }
-    None
 }
 
 /// Exactly one certificate that leads to the CA bundle or to a verified third-party CA, at the
@@ -356,23 +315,8 @@ fn one_certificate(
     }
 }
 
-/// A certificate as an authenticator keeps it.
-pub(crate) fn credential(
-    certificate: &Certificate,
-    pem: &str,
-    is_issued_by_network: bool,
-) -> CertCredential {
-    CertCredential {
-        fingerprint: certificate.fingerprint().into(),
-        cert_pem: pem.to_owned(),
-        is_issued_by_network,
-        public_key_print: certificate.public_key().map(|key| key.print()).unwrap_or_default(),
-        ..CertCredential::default()
-    }
-}
-
 /// The actions on authenticators.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "reEnrollAuthenticator", re_enroll),
     (Api::Management, "requestExtendAuthenticator", request_extend),
 ];

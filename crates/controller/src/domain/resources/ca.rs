@@ -8,28 +8,27 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use weft_auth::external_id;
 use weft_contract::entity::Link;
+use weft_contract::resource::ca as contract;
 use weft_contract::resource::ca::{
-    self as contract, CaBody, CaDetail, ClaimLocation as LocationWord, ClaimMatcher as MatcherWord,
+    CaBody, CaDetail, ClaimLocation as LocationWord, ClaimMatcher as MatcherWord,
     ClaimParser as ParserWord, ExternalIdClaimBody, ExternalIdClaimDetail,
 };
 use weft_contract::{Api, Body as _, ErrorCode, Kind as ContractKind, Verb, headers};
 use weft_identity::{Certificate, TrustBundle, Usage, Verify};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::clock::system_time;
+use weft_kernel::decision::Decision;
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Id;
 use weft_model::entity::{Ca, ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
 use weft_model::filter::{Table, Type, Value};
 
 use crate::Controller;
-use crate::auth::external_id;
-use crate::clock::system_time;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base, require};
 use crate::domain::symbols::{each, symbols};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Cas;
@@ -265,14 +264,14 @@ fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<
 }
 
 /// The actions on CAs.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "getCaJwt", jwt), (Api::Management, "verifyCa", verify)];
 
 /// The ticket with which certificates of a CA enroll; it is the same for all of them.
 fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         let snapshot = controller.snapshot();
-        let view = crate::domain::view::View::of(&snapshot);
+        let view = weft_kernel::view::View::of(&snapshot);
         let ca = require::<Cas>(view, call.id(0))?;
         Ok(Reply::raw(headers::JWT, controller.ca_jwt(ca.base.id.as_str())))
     }
@@ -283,7 +282,7 @@ fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
 fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let snapshot = controller.snapshot();
-        let view = crate::domain::view::View::of(&snapshot);
+        let view = weft_kernel::view::View::of(&snapshot);
         let seen = Arc::clone(require::<Cas>(view, call.id(0))?);
         if seen.is_verified {
             return Err(ErrorCode::CaAlreadyVerified.into());

@@ -8,20 +8,18 @@ use weft_contract::resource::config::{
     CONFIG_KIND, CONFIG_TYPE_COLLECTION, ConfigBody, ConfigDetail,
 };
 use weft_contract::{Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::view::View;
+use weft_kernel::{Caller, Failure, Query, convert};
 use weft_model::entity::{Config, ConfigType};
 use weft_model::filter::{Index, Table, Type, Value};
 use weft_model::{Id, JsonMap, Kind};
 
 use crate::Controller;
-use crate::domain::call::Query;
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base};
 use crate::domain::schema::Schema;
 use crate::domain::symbols::symbols;
-use crate::domain::view::{Context, View};
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Configs;

@@ -5,19 +5,17 @@ use futures::future::BoxFuture;
 use serde_json::Value as Json;
 use weft_contract::resource::config::{CONFIG_TYPE_KIND, ConfigTypeBody, ConfigTypeDetail, Target};
 use weft_contract::{Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
 use weft_model::filter::{Table, Type, Value};
 
 use crate::Controller;
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base};
 use crate::domain::schema::Schema;
 use crate::domain::symbols::symbols;
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct ConfigTypes;

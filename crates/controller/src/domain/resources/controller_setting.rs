@@ -5,24 +5,23 @@
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use url::Url;
+use weft_contract::resource::controller_setting as contract;
 use weft_contract::resource::controller_setting::{
-    self as contract, ControllerSettingBody, ControllerSettingDetail, ControllerSettingEffective,
+    ControllerSettingBody, ControllerSettingDetail, ControllerSettingEffective,
     ControllerSettings as Settings, GLOBAL, OidcBody, OidcDetail,
 };
 use weft_contract::{Api, Kind as ContractKind, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{ControllerSetting, UriList};
 use weft_model::filter::{Table, Type, Value};
 use weft_model::{Base, Id};
 
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{self, Readable, Resource, detail_base, find};
 use crate::domain::symbols::symbols;
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct ControllerSettings;
@@ -133,7 +132,7 @@ fn uris_of(field: &str, uris: &[String]) -> Result<UriList, Failure> {
 }
 
 /// The operations that have paths of their own.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "detailControllerSettingEffective", effective),
     (Api::Management, "updateControllerSetting", resource::replace::<ControllerSettings>),
     (Api::Management, "patchControllerSetting", resource::patch::<ControllerSettings>),

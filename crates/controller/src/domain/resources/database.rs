@@ -3,33 +3,27 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt as _;
-use parking_lot::Mutex;
 use weft_contract::envelope::Pagination;
 use weft_contract::resource::database::{
     IntegrityDetail, IntegrityResult, SnapshotBody, SnapshotDetail,
 };
-use weft_contract::{Api, ErrorCode, Meta, Verb};
+use weft_contract::{Api, Meta, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Timestamp;
 
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::integrity::Run;
-use crate::failure::Failure;
+use crate::domain::integrity::run::Run;
 
-/// Time between two snapshots.
-const PAUSE: Duration = Duration::from_secs(60);
 /// Where a snapshot goes when nobody says where.
 const DEFAULT_PATH: &str = "__DB_DIR__/__DB_FILE__-__DATE__-__TIME__";
 /// Longest path.
 const MAX_PATH: usize = 4096;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "createDatabaseSnapshot", snapshot),
     (Api::Fabric, "createDatabaseSnapshot", snapshot),
     (Api::Fabric, "createDatabaseSnapshotWithPath", snapshot_at),
@@ -40,50 +34,6 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Management, "dataIntegrityResults", results),
     (Api::Fabric, "dataIntegrityResults", results),
 ];
-
-/// Whether a snapshot is being written, and when one was.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Snapshots(Arc<Mutex<State>>);
-
-#[derive(Debug, Default)]
-struct State {
-    writing: bool,
-    last: Option<Timestamp>,
-}
-
-/// The turn to write a snapshot; over when dropped.
-struct Turn(Snapshots);
-
-impl Snapshots {
-    /// One at a time, and a while apart.
-    fn turn(&self, now: Timestamp) -> Result<Turn, Failure> {
-        let mut state = self.0.lock();
-        if state.writing {
-            let reason = "a snapshot is being written";
-            return Err(Failure::because(ErrorCode::RateLimited, reason));
-        }
-        let left = state.last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)));
-        if !left.is_zero() {
-            let reason = format!("the last snapshot is less than {} s old", PAUSE.as_secs());
-            let failure = Failure::because(ErrorCode::RateLimited, reason);
-            return Err(failure.with_retry_after(left));
-        }
-        state.writing = true;
-        Ok(Turn(self.clone()))
-    }
-}
-
-impl Turn {
-    fn written(&self, now: Timestamp) {
-        self.0.0.lock().last = Some(now);
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.0.lock().writing = false;
-    }
-}
 
 impl Controller {
     /// Writes a snapshot of the database while everything goes on. Answers where it lies.
@@ -228,7 +178,7 @@ fn fix(controller: Controller, _caller: Caller, _call: Call) -> Answer {
 }
 
 fn start(controller: &Controller, fixing: bool) -> Result<Reply, Failure> {
-    controller.integrity().start(controller, fixing)?;
+    controller.check_integrity(fixing)?;
     Ok(Reply::empty()?.with_status(202))
 }
 

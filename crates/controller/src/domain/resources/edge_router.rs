@@ -1,15 +1,17 @@
 //! Edge routers (docs/protocol/management-api.md 7.5). A router with a tunneler has an identity and
 //! a system policy of the same id, made, renamed and deleted with it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use weft_contract::resource::edge_router::{
-    self as contract, EdgeRouterBody, EdgeRouterCommon, EdgeRouterDetail, VersionInfo,
-};
+use weft_contract::resource::edge_router as contract;
+use weft_contract::resource::edge_router::{EdgeRouterBody, EdgeRouterDetail, VersionInfo};
 use weft_contract::{Api, Kind as ContractKind, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::view::View;
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{
     AuthPolicy, ConfigTarget, EdgeRouterPolicy, Enrollment, EnrollmentMethod, Identity,
     IdentityType, Router,
@@ -20,14 +22,10 @@ use weft_model::{Base, Id, Kind, Roles, Semantic};
 use super::config_type::check_configs;
 use super::router::{from_listeners, keep_certificate, listeners, may_enroll};
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
+use crate::domain::resources::known_routers::common;
 use crate::domain::symbols::{each, maybe, symbols};
-use crate::domain::view::{Context, View};
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct EdgeRouters;
@@ -75,7 +73,7 @@ impl Readable for EdgeRouters {
     }
 
     fn detail(context: &Context, record: &Router) -> EdgeRouterDetail {
-        let common = common(context, record);
+        let common = common(context.online(), record);
         let facts = context.online().router(record.base.id.as_str());
         let enrollment = match record.is_verified {
             true => None,
@@ -213,36 +211,6 @@ impl Resource for EdgeRouters {
     }
 }
 
-/// Names of capability bits in bit order (docs/protocol/management-api.md 6).
-pub(crate) const CAPABILITIES: &[(u32, &str)] = &[
-    (1, "MULTI_CHANNEL"),
-    (2, "CONNECT_V2"),
-    (4, "SERVICE_SUBSCRIPTIONS"),
-    (5, "POSTURE_CHECKS"),
-    (6, "BIND_SUCCESS"),
-];
-
-/// What everybody may know of a router.
-pub(crate) fn common(context: &Context, record: &Router) -> EdgeRouterCommon {
-    let id = record.base.id.as_str();
-    let facts = context.online().router(id);
-    let bits = facts.as_ref().map_or(0, |facts| facts.capabilities);
-    let capabilities = CAPABILITIES.iter().filter(|(bit, _)| bits & (1 << bit) != 0);
-    EdgeRouterCommon {
-        app_data: convert::json(&record.app_data),
-        capabilities: capabilities.map(|(_, name)| (*name).to_owned()).collect(),
-        cost: record.cost,
-        disabled: record.disabled,
-        hostname: facts.as_ref().map(|it| it.hostname.clone()).unwrap_or_default(),
-        is_online: facts.is_some(),
-        name: record.name.to_string(),
-        no_traversal: record.no_traversal,
-        supported_protocols: facts.as_ref().map_or_else(BTreeMap::new, |it| it.protocols.clone()),
-        sync_status: context.online().sync_status(id),
-        version: facts.as_ref().map(|it| it.version.version.clone()).unwrap_or_default(),
-    }
-}
-
 /// The outstanding enrollment of a router.
 pub(crate) fn outstanding<'v>(view: View<'v>, router: &Id) -> Option<&'v Arc<Enrollment>> {
     view.referring::<Enrollment>(1, router.as_str()).into_iter().next()
@@ -292,7 +260,7 @@ pub(crate) fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<()
 }
 
 /// The actions on edge routers.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "reEnrollEdgeRouter", re_enroll)];
 
 /// The certificate is refused from now on, and a new

@@ -1,30 +1,28 @@
 //! Enrollments: made, read, refreshed and deleted
 //! (docs/protocol/auth.md 4.3; docs/protocol/management-api.md 7.7). How they are used is the
-//! subject of [`crate::auth::enroll`].
+//! subject of [`weft_auth::enroll`].
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::resource::edge_router::COLLECTION as EDGE_ROUTERS;
-pub(crate) use weft_contract::resource::enrollment::COLLECTION;
-use weft_contract::resource::enrollment::{
-    self as contract, EnrollmentBody, EnrollmentDetail, RefreshBody,
-};
+use weft_contract::resource::enrollment as contract;
+use weft_contract::resource::enrollment::{EnrollmentBody, EnrollmentDetail, RefreshBody};
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, EntityRef, ErrorCode, Kind as ContractKind, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::view::View;
+use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
 use weft_model::Id;
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
 use weft_model::filter::{Index, Table, Type, Value};
 
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
-use crate::domain::rank;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
 use crate::domain::symbols::{maybe, symbols};
-use crate::domain::view::{Context, View};
-use crate::failure::Failure;
+
+pub(crate) use weft_contract::resource::enrollment::COLLECTION;
 
 /// The resource.
 pub(crate) struct Enrollments;
@@ -223,7 +221,7 @@ pub(crate) fn check_outstanding(
 }
 
 /// The actions on enrollments.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "refreshEnrollment", refresh)];
 
 /// A new token and more time; the id stays (docs/protocol/management-api.md 5, notes).

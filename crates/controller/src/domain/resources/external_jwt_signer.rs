@@ -4,28 +4,26 @@
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use url::Url;
+use weft_auth::fetch_policy::check_url;
 use weft_config::controller::JwksFetch;
+use weft_contract::resource::external_jwt_signer as contract;
 use weft_contract::resource::external_jwt_signer::{
-    self as contract, ClientSignerDetail, SignerBody, SignerDetail, TargetToken as TargetWord,
+    ClientSignerDetail, SignerBody, SignerDetail, TargetToken as TargetWord,
 };
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_identity::Certificate;
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::clock::timestamp;
+use weft_kernel::decision::Decision;
+use weft_kernel::{Call, Caller, Failure, convert, list};
 use weft_model::entity::{AuthPolicy, ExtJwtSigner, TargetToken};
 use weft_model::filter::{PageRules, Table, Type, Value};
 use weft_model::{Id, Timestamp};
 
 use crate::Controller;
-use crate::auth::fetch_policy::check_url;
-use crate::clock::timestamp;
-use crate::domain::call::{Answer, Call, Handler};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
-use crate::domain::list;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base};
 use crate::domain::symbols::{at, each, maybe, symbols};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Signers;
@@ -344,7 +342,7 @@ fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Fa
 }
 
 /// The operations of the client API.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Client, "listExternalJwtSigners", list_for_clients)];
 
 /// What a client may know of a signer, for filters too: nobody is logged in yet.

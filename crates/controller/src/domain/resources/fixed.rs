@@ -9,14 +9,12 @@ use weft_contract::resource::posture_check::{
     OperatingSystemDetail, PostureCheckTypeDetail, TYPE_COLLECTION as CHECK_TYPES,
 };
 use weft_contract::{Api, Timestamp};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, convert, list};
 use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::seeds::PostureCheckTypeSeed;
-use crate::domain::{convert, list, seeds};
-use crate::failure::Failure;
+use crate::domain::seeds::{self, PostureCheckTypeSeed};
 
 /// What lists can filter by: the same for every kind of constant.
 pub(super) struct Constant {
@@ -40,7 +38,7 @@ static SYMBOLS: Table<Timestamp, Constant> = Table {
 };
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listIdentityTypes", |controller, caller, call| {
         list_of(controller, caller, call, identity_types(), identity_type)
     }),

@@ -6,13 +6,17 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::resource::auth_policy::COLLECTION as AUTH_POLICIES;
 use weft_contract::resource::ca::COLLECTION as CAS;
+use weft_contract::resource::identity as contract;
 use weft_contract::resource::identity::{
-    self as contract, IdentityAuthenticators, IdentityBody, IdentityCert, IdentityDetail,
-    IdentityEnrollment, IdentityEnrollments, IdentityPassword, IdentityType as TypeWord,
+    IdentityAuthenticators, IdentityBody, IdentityCert, IdentityDetail, IdentityEnrollment,
+    IdentityEnrollments, IdentityPassword, IdentityType as TypeWord,
 };
 use weft_contract::{
     Action, EntityRef, ErrorCode, Kind as ContractKind, Permission, Subject, Verb,
 };
+use weft_kernel::decision::Decision;
+use weft_kernel::view::View;
+use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{
     AuthPolicy, Authenticator, Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Mfa,
 };
@@ -20,13 +24,9 @@ use weft_model::filter::{Index, Table, Type, Value};
 use weft_model::{Id, Timestamp};
 
 use crate::Controller;
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base};
 use crate::domain::symbols::{each, maybe, symbols};
-use crate::domain::view::{Context, View};
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Identities;

@@ -3,18 +3,18 @@
 use futures::FutureExt as _;
 use weft_contract::resource::identity::DisableBody;
 use weft_contract::{Api, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Call, Caller, Reply};
 use weft_model::entity::{Authenticator, Identity, Revocation, RevocationType};
 use weft_model::{Base, Id};
 
 use super::identity::{Identities, disabled};
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::decision::Decision;
 use crate::domain::resource::require;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "disableIdentity", disable), (Api::Management, "enableIdentity", enable)];
 
 fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {

@@ -5,6 +5,8 @@ use roaring::RoaringBitmap;
 use weft_contract::Api;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::identity::policy_type;
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Query};
 use weft_model::entity::{
     Authenticator, Config, EdgeRouterPolicy, Enrollment, PolicyType, Record,
     ServiceEdgeRouterPolicy, ServicePolicy, Terminator,
@@ -22,18 +24,15 @@ use super::posture_check::PostureChecks;
 use super::service::Services;
 use super::terminator::Terminators;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Query};
-use crate::domain::caller::Caller;
-use crate::domain::list;
-use crate::domain::view::Context;
-use crate::failure::Failure;
+use crate::domain::collection;
+use crate::domain::context::Context;
 
 /// A row of the table below: `P` is the kind of the parent, `C` that of the members.
 macro_rules! nested {
     ($id:literal, $parent:ident => $child:ident, $members:expr) => {
         (Api::Management, $id, {
             fn handler(controller: Controller, caller: Caller, call: Call) -> Answer {
-                list::nested::<$parent, $child>(controller, caller, call, $members).boxed()
+                collection::nested::<$parent, $child>(controller, caller, call, $members).boxed()
             }
             handler
         })
@@ -41,7 +40,7 @@ macro_rules! nested {
 }
 
 /// The nested lists of the management API.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     nested!("getIdentityAuthenticators", Identities => Authenticators, |context, parent, _| {
         Ok(referring::<Authenticator>(context, 0, &parent.base.id))
     }),

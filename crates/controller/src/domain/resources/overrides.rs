@@ -6,20 +6,18 @@ use weft_contract::resource::config::CONFIG_COLLECTION;
 use weft_contract::resource::identity::{ServiceConfigBody, ServiceConfigDetail};
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, Body as _, EntityRef, Method, Verb, body};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType, Identity, Service};
 
 use super::identity::Identities;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
 use crate::domain::resource::require;
-use crate::failure::Failure;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listIdentitysServiceConfigs", list),
     (Api::Management, "associateIdentitysServiceConfigs", |controller, caller, call| {
         change(controller, caller, call, |decision, identity, pair| {

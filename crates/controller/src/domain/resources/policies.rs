@@ -4,16 +4,18 @@
 use std::ops::ControlFlow;
 
 use weft_contract::entity::DialBind;
-use weft_contract::resource::edge_router_policy::{
-    self as er_contract, EdgeRouterPolicyBody, EdgeRouterPolicyDetail,
-};
+use weft_contract::resource::edge_router_policy::{EdgeRouterPolicyBody, EdgeRouterPolicyDetail};
 use weft_contract::resource::service_edge_router_policy::{
-    self as ser_contract, ServiceEdgeRouterPolicyBody, ServiceEdgeRouterPolicyDetail,
+    ServiceEdgeRouterPolicyBody, ServiceEdgeRouterPolicyDetail,
 };
-use weft_contract::resource::service_policy::{
-    self as sp_contract, ServicePolicyBody, ServicePolicyDetail,
+use weft_contract::resource::service_policy::{ServicePolicyBody, ServicePolicyDetail};
+use weft_contract::resource::{
+    edge_router_policy as er_contract, service_edge_router_policy as ser_contract,
+    service_policy as sp_contract,
 };
 use weft_contract::{Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, PolicyType, PostureCheck, Record, Router, Service,
     ServiceEdgeRouterPolicy, ServicePolicy,
@@ -23,13 +25,9 @@ use weft_model::{Id, Roles};
 
 use super::identity::Identities;
 use super::service::Services;
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
 use crate::domain::symbols::{each_role, symbols};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// Service policies.
 pub(crate) struct ServicePolicies;

@@ -3,12 +3,15 @@
 //! A body may have members of every type; those of the check's own type count, and the others are
 //! not looked at. The type is chosen when the check is made.
 
+use weft_auth::posture::wanted::{process, process_of_many, systems};
 use weft_contract::body::Unread;
+use weft_contract::resource::posture_check as contract;
 use weft_contract::resource::posture_check::{
-    self as contract, OperatingSystem, OperatingSystemDetail, OsType, PostureCheckBody,
-    PostureCheckDetail, Process, ProcessDetail, ProcessMulti, ProcessMultiDetail,
+    OperatingSystem, OsType, PostureCheckBody, PostureCheckDetail, Process, ProcessMulti,
 };
 use weft_contract::{Cause, ErrorCode, Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Failure, convert};
 use weft_model::Semantic;
 use weft_model::entity::{
     MfaCheck, OsSpec, PostureCheck, PostureCheckType, ProcessSpec, ProcessesCheck,
@@ -16,12 +19,9 @@ use weft_model::entity::{
 use weft_model::filter::{Table, Type, Value};
 use weft_model::posture::{is_version_range, plain_hex};
 
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
 use crate::domain::symbols::{each, symbols};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct PostureChecks;
@@ -85,35 +85,6 @@ impl Readable for PostureChecks {
             }
         }
         detail
-    }
-}
-
-/// Operating systems as the API shows them.
-pub(crate) fn systems(specs: &[OsSpec]) -> Vec<OperatingSystemDetail> {
-    let shown = |spec: &OsSpec| OperatingSystemDetail {
-        r#type: spec.os_type.clone(),
-        versions: spec.versions.clone(),
-    };
-    specs.iter().map(shown).collect()
-}
-
-/// The process of a check of one.
-pub(crate) fn process(spec: &ProcessSpec) -> ProcessDetail {
-    ProcessDetail {
-        hashes: spec.hashes.clone(),
-        os_type: spec.os_type.clone(),
-        path: spec.path.clone(),
-        signer_fingerprint: spec.signer_fingerprints.first().cloned().unwrap_or_default(),
-    }
-}
-
-/// A process of a check of several.
-pub(crate) fn process_of_many(spec: &ProcessSpec) -> ProcessMultiDetail {
-    ProcessMultiDetail {
-        hashes: spec.hashes.clone(),
-        os_type: spec.os_type.clone(),
-        path: spec.path.clone(),
-        signer_fingerprints: spec.signer_fingerprints.clone(),
     }
 }
 

@@ -5,26 +5,25 @@
 use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
+use weft_auth::mfa;
+use weft_auth::posture::Told;
 use weft_contract::resource::identity::SdkInfo;
 use weft_contract::resource::posture_data::{
     ApiSessionPosture, DomainPosture, EndpointState, MacPosture, MfaPosture, OsPosture,
     PostureDataDetail, ProcessPosture,
 };
 use weft_contract::{Api, Timestamp as TimeWord};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Reply, convert};
 use weft_model::Timestamp;
 use weft_model::entity::{ApiSession, Mfa, Record as _};
 
 use super::identity::Identities;
 use crate::Controller;
-use crate::auth::mfa;
-use crate::auth::posture::Told;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
 use crate::domain::resource::require;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "getIdentityPostureData", posture_data),
     (Api::Management, "getIdentityFailedServiceRequests", failed_requests),
     (Api::Management, "removeIdentityMfa", remove_mfa),

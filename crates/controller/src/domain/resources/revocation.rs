@@ -6,22 +6,21 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use weft_contract::resource::revocation as contract;
 use weft_contract::resource::revocation::{
-    self as contract, RevocationBody, RevocationDetail, RevocationType as TypeWord,
+    RevocationBody, RevocationDetail, RevocationType as TypeWord,
 };
 use weft_contract::{Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{Identity, Revocation, RevocationType};
 use weft_model::filter::{Table, Type, Value};
 
 use crate::Controller;
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base};
 use crate::domain::symbols::{at, symbols};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Revocations;

@@ -8,6 +8,8 @@ use futures::FutureExt as _;
 use roaring::RoaringBitmap;
 use weft_contract::Api;
 use weft_contract::resource::role_attribute::{RoleAttributeUsage, RoleAttributeUsers};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, PostureCheck, Record, Router, Service, ServiceEdgeRouterPolicy,
     ServicePolicy,
@@ -17,10 +19,6 @@ use weft_model::{Kind, Snapshot};
 
 use super::attributes::SYMBOLS;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::list;
-use crate::failure::Failure;
 
 /// One kind of bearer: its entities, and the sides of policies that select them.
 struct Bearer {
@@ -94,7 +92,7 @@ const POSTURE_CHECKS: Bearer = Bearer {
 };
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listEdgeRouterRoleAttributeUsage", |controller, caller, call| {
         answer(controller, caller, call, &EDGE_ROUTERS)
     }),

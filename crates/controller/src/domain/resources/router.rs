@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use weft_contract::resource::router::{self as contract, RouterBody, RouterDetail};
+use weft_contract::resource::router as contract;
+use weft_contract::resource::router::{RouterBody, RouterDetail};
 use weft_contract::{Action, Api, ErrorCode, Kind as ContractKind, Subject, Verb};
+use weft_kernel::call::Handler;
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, CtrlListener, Enrollment, EnrollmentMethod, Router};
 use weft_model::filter::{Table, Type, Value};
@@ -14,14 +18,9 @@ use weft_model::filter::{Table, Type, Value};
 use super::config_type::check_configs;
 use super::edge_router::{connected, delete_tunneler, outstanding};
 use crate::Controller;
-use crate::domain::call::Handler;
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{self, Readable, Resource, detail_base};
 use crate::domain::symbols::{each, maybe, symbols};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Routers;
@@ -193,7 +192,7 @@ impl Resource for Routers {
 }
 
 /// The operations under the other path.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listRouters", resource::list::<Routers>),
     (Api::Management, "createRouter", resource::create::<Routers>),
     (Api::Management, "detailRouter", resource::detail::<Routers>),

@@ -5,29 +5,26 @@
 use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
-use weft_contract::entity::{Base, links};
-use weft_contract::resource::controller::{ApiAddress, COLLECTION, ControllerDetail};
+use weft_auth::this_controller;
+use weft_contract::resource::controller::ControllerDetail;
 use weft_contract::resource::server::{
     ApiVersion, ApiVersions, CAPABILITIES, NetworkJwt, OIDC_AUTH, OIDC_AUTH_WITH_CSR, Protocol,
     Protocols, Summary, Version,
 };
 use weft_contract::{Action, Api, Subject, TagValue, headers};
-use weft_identity::{to_pem, write_ca_store};
+use weft_identity::write_ca_store;
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::Kind;
 use weft_model::entity::Router;
 use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::list;
-use crate::domain::resources::edge_router;
+use crate::domain::resources::known_routers;
 use crate::domain::symbols::maybe;
-use crate::failure::Failure;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listRoot", version),
     (Api::Client, "listRoot", version),
     (Api::Management, "listVersion", version),
@@ -86,7 +83,7 @@ fn capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Answer
 }
 
 fn router_capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Answer {
-    let names: Vec<_> = edge_router::CAPABILITIES.iter().map(|(_, name)| *name).collect();
+    let names: Vec<_> = known_routers::CAPABILITIES.iter().map(|(_, name)| *name).collect();
     ready(Reply::detail(&names))
 }
 
@@ -148,38 +145,9 @@ fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
         let reason = "the operation needs the permission controllers.read";
         return ready(Err(Failure::unauthorized(reason)));
     }
-    let own = shown(&controller, call.api);
+    let own = this_controller::shown(&controller, call.api);
     let rows = std::iter::once(CONTROLLERS.row(&(), &own));
     ready(list::answer(&call.query, &CONTROLLERS, &PageRules::LIST, rows, Clone::clone))
-}
-
-/// This controller, as the list of controllers shows it.
-pub(crate) fn shown(controller: &Controller, api: Api) -> ControllerDetail {
-    let settings = controller.settings();
-    let at = convert::time(controller.started());
-    let keys = controller.keys();
-    let leaf = keys.session.leaf();
-    let addresses = settings.addresses.apis.iter().map(|(api, urls)| {
-        let address = |url: &String| ApiAddress { url: url.clone(), version: "v1".into() };
-        (api.as_str().to_owned(), urls.iter().map(address).collect())
-    });
-    ControllerDetail {
-        base: Base {
-            links: links(COLLECTION, &settings.id, &[]),
-            created_at: at,
-            id: settings.id.clone(),
-            updated_at: at,
-            ..Base::default()
-        },
-        api_addresses: addresses.collect(),
-        cert_pem: to_pem([leaf]),
-        ctrl_address: settings.addresses.ctrl.first().filter(|_| api != Api::Client).cloned(),
-        fingerprint: leaf.fingerprint().to_owned(),
-        is_online: true,
-        is_preferred_leader: None,
-        last_joined_at: at,
-        name: settings.id.clone(),
-    }
 }
 
 fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {

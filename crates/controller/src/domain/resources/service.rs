@@ -1,28 +1,25 @@
 //! Services (docs/protocol/management-api.md 7.2; docs/protocol/auth.md 17.6).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use weft_auth::posture::queries;
+use weft_auth::posture::viewer::Viewer;
+use weft_auth::wanted_configs::WantedConfigs;
 use weft_contract::entity::DialBind;
-use weft_contract::resource::service::{
-    self as contract, ALL_CONFIG_TYPES, DEFAULT_STRATEGY, STRATEGIES, ServiceBody, ServiceDetail,
-};
+use weft_contract::resource::service as contract;
+use weft_contract::resource::service::{DEFAULT_STRATEGY, STRATEGIES, ServiceBody, ServiceDetail};
 use weft_contract::{JsonMap, Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::view::View;
+use weft_kernel::{Caller, Failure, Query, convert};
 use weft_model::Id;
-use weft_model::entity::{
-    Config, ConfigTarget, ConfigType, Identity, PolicyType, Service, TerminatorStrategy,
-};
+use weft_model::entity::{ConfigTarget, PolicyType, Service, TerminatorStrategy};
 use weft_model::filter::{Index, Table, Type, Value};
 
 use super::config_type::check_configs;
-use crate::auth::posture::{Viewer, queries};
-use crate::domain::call::Query;
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
 use crate::domain::symbols::{each, symbols};
-use crate::domain::view::{Context, View};
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Services;
@@ -57,7 +54,7 @@ impl Readable for Services {
     }
 
     fn detail(context: &Context, record: &Service) -> ServiceDetail {
-        shown(context, record, &Viewer::of_caller(context), BTreeMap::new())
+        shown(context, record, &viewer(context), BTreeMap::new())
     }
 }
 
@@ -167,86 +164,20 @@ pub(crate) fn shown(
     }
 }
 
-/// Config types that are asked for by name; more are ignored.
-const MAX_CONFIG_TYPES: usize = 256;
-/// Names that are looked at for that, known or not.
-const MAX_CONFIG_WORDS: usize = 4096;
-
-/// Config types that a request or session asks for.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct WantedConfigs {
-    all: bool,
-    types: BTreeSet<Id>,
+/// The config types that the query asks for, or else the session.
+pub(crate) fn wanted_configs(context: &Context, query: &Query) -> WantedConfigs {
+    if query.get("configTypes").is_some() {
+        return WantedConfigs::of(context.view(), query.all("configTypes"));
+    }
+    let session = context.caller().login().map(|login| login.session.id.as_str());
+    let types = session.and_then(|id| context.sessions().config_types(id)).unwrap_or_default();
+    WantedConfigs::kept(types)
 }
 
-impl WantedConfigs {
-    /// From ids and names; unknown ones are ignored, `all` is every type
-    /// (docs/protocol/auth.md 9.1). Each counts once, and so does not grow with what a client
-    /// repeats.
-    pub(crate) fn of<'t>(view: View<'_>, texts: impl IntoIterator<Item = &'t str>) -> Self {
-        let mut wanted = Self::default();
-        let texts = texts.into_iter().flat_map(|text| text.split(',')).map(str::trim);
-        for text in texts.take(MAX_CONFIG_WORDS) {
-            if text == ALL_CONFIG_TYPES {
-                return Self { all: true, types: BTreeSet::new() };
-            }
-            if wanted.types.len() < MAX_CONFIG_TYPES
-                && let Some(found) = view.snapshot().by_id_or_name::<ConfigType>(text)
-            {
-                wanted.types.insert(found.base.id.clone());
-            }
-        }
-        wanted
-    }
-
-    /// From the query, or else from the session.
-    pub(crate) fn of_request(context: &Context, query: &Query) -> Self {
-        if query.get("configTypes").is_some() {
-            return Self::of(context.view(), query.all("configTypes"));
-        }
-        let session = context.caller().login().map(|login| login.session.id.as_str());
-        let types = session.and_then(|id| context.sessions().config_types(id)).unwrap_or_default();
-        let all = types.iter().any(|id| *id == ALL_CONFIG_TYPES);
-        Self { all, types: types.into_iter().take(MAX_CONFIG_TYPES).collect() }
-    }
-
-    fn wants(&self, of: &Id) -> bool {
-        self.all || self.types.contains(of)
-    }
-
-    /// The ids, as a session keeps them; `all` stays a word.
-    pub(crate) fn into_ids(self) -> Vec<Id> {
-        match self.all {
-            true => vec![Id::new(ALL_CONFIG_TYPES)],
-            false => self.types.into_iter().collect(),
-        }
-    }
-
-    /// The config data that an identity sees of a service, by name of the config type: the
-    /// service's own, replaced type by type by the identity's overrides.
-    pub(crate) fn data(
-        &self,
-        view: View<'_>,
-        identity: Option<&Identity>,
-        service: &Service,
-    ) -> BTreeMap<String, JsonMap> {
-        if !self.all && self.types.is_empty() {
-            return BTreeMap::new();
-        }
-        let overrides = identity.and_then(|identity| {
-            identity.service_configs.get(service.base.id.as_str()).map(|own| &own.configs)
-        });
-        let overrides = overrides.into_iter().flat_map(|configs| configs.values());
-        let mut found = BTreeMap::new();
-        for id in service.configs.iter().chain(overrides) {
-            let Some(config) = view.get::<Config>(id.as_str()) else { continue };
-            if !self.wants(&config.config_type_id) {
-                continue;
-            }
-            if let Some(of_type) = view.get::<ConfigType>(config.config_type_id.as_str()) {
-                found.insert(of_type.name.to_string(), convert::json(&config.data));
-            }
-        }
-        found
-    }
+/// Whoever asks, in the session that is used.
+pub(crate) fn viewer(context: &Context) -> Viewer {
+    let login = context.caller().login();
+    let identity = login.map(|login| Id::new(&login.identity)).unwrap_or_default();
+    let session = login.and_then(|login| context.sessions().by_id(&login.session.id));
+    Viewer::new(context.controller(), &identity, session.as_deref())
 }

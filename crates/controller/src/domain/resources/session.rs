@@ -1,5 +1,5 @@
 //! Service sessions, as administrators see them (docs/protocol/management-api.md 7.8). Clients make
-//! them and see their own by [`crate::auth::service_session`].
+//! them and see their own by [`crate::domain::resources::service_session`].
 
 use std::sync::Arc;
 
@@ -7,17 +7,15 @@ use futures::FutureExt as _;
 use weft_contract::resource::service_policy::COLLECTION as SERVICE_POLICIES;
 use weft_contract::resource::service_session::{SessionManagementDetail, SessionRoutePath};
 use weft_contract::{Api, EntityRef};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, rank};
 use weft_model::entity::Session;
 use weft_model::filter::Table;
 
 use crate::Controller;
-use crate::auth::service_session::{self, SYMBOLS};
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
+use crate::domain::context::Context;
 use crate::domain::live::{self, Live};
-use crate::domain::rank;
-use crate::domain::view::Context;
-use crate::failure::Failure;
+use crate::domain::resources::service_session::{self, SYMBOLS};
 
 /// The resource.
 pub(crate) struct Sessions;
@@ -59,7 +57,7 @@ fn policies(context: &Context, session: &Session) -> Vec<EntityRef> {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listSessions", live::list::<Sessions>),
     (Api::Management, "detailSession", live::detail::<Sessions>),
     (Api::Management, "deleteSession", delete),

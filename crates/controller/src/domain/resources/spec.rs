@@ -5,15 +5,14 @@ use weft_contract::entity::{Base, links};
 use weft_contract::openapi::{SPECS, Spec};
 use weft_contract::resource::spec::{COLLECTION, KIND, SpecDetail};
 use weft_contract::{Api, Timestamp, headers};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply};
 
 use super::fixed::{Constant, detail_of, list_of};
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::failure::Failure;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "listSpecs", list),
     (Api::Client, "listSpecs", list),
     (Api::Management, "detailSpec", detail),
@@ -67,10 +66,10 @@ mod tests {
     use weft_contract::ErrorCode;
 
     use crate::Origin;
-    use crate::domain::call::Content;
-    use crate::domain::caller::Caller;
     use crate::testing::{Bed, to};
     use weft_contract::Api;
+    use weft_kernel::Caller;
+    use weft_kernel::Content;
 
     #[tokio::test]
     async fn anybody_lists_and_fetches_descriptions() {

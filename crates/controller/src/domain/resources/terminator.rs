@@ -1,23 +1,22 @@
 //! Terminators made through the API (docs/protocol/management-api.md 7.8). Those that routers
-//! report come by [`crate::domain::terminators`].
+//! report come by [`weft_network::terminators`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use weft_contract::resource::edge_router::ROUTER_COLLECTION;
 use weft_contract::resource::service::COLLECTION as SERVICES;
-use weft_contract::resource::terminator::{self as contract, TerminatorBody, TerminatorDetail};
+use weft_contract::resource::terminator as contract;
+use weft_contract::resource::terminator::{TerminatorBody, TerminatorDetail};
 use weft_contract::{Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{Router, Service, Terminator};
 use weft_model::filter::{Index, Table, Type, Value};
 
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
 use crate::domain::symbols::symbols;
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Terminators;

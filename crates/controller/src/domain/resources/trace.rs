@@ -6,20 +6,17 @@ use futures::FutureExt as _;
 use weft_config::parse_duration;
 use weft_contract::resource::identity::{TraceBody, TraceDetail};
 use weft_contract::{Api, Timestamp as TimeWord, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::traces::{Channel, Trace};
+use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
 use weft_model::Id;
 
 use super::identity::Identities;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::rank;
 use crate::domain::resource::require;
-use crate::failure::Failure;
-use crate::traces::{Channel, Trace};
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "updateIdentityTracing", update)];
 
 /// Longest name of a trace.

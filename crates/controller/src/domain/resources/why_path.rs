@@ -1,4 +1,4 @@
-//! Why a dial takes the way it takes: [`explain`](crate::network::explain) over the network as it is
+//! Why a dial takes the way it takes: [`explain`](weft_paths::explain) over the network as it is
 //! now, and what policies say about it.
 
 use std::sync::Arc;
@@ -13,22 +13,20 @@ use weft_contract::resource::why_path::{
     PathExplanation, PathStep, PathTerminator, Verdict as Word,
 };
 use weft_contract::{Api, EntityRef};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Record, Router, Service};
 use weft_model::{Id, Snapshot, Timestamp};
+use weft_paths::explain::mesh::{Mesh, Obstacle, Way, Work};
+use weft_paths::explain::{Explained, Offer, Question, Verdict, explain};
 
 use super::fabric::network;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::failure::Failure;
-use crate::network::explain::{
-    Explained, Mesh, Obstacle, Offer, Question, Verdict, Way, Work, explain,
-};
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[(Api::Weft, "explainPath", explain_path)];
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+    &[(Api::Weft, "explainPath", explain_path)];
 
 /// Links that are looked at for other paths, in all.
 const WORK: usize = 5_000_000;

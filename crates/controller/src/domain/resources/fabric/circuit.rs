@@ -11,19 +11,17 @@ use weft_contract::resource::fabric::circuit::{
 use weft_contract::resource::fabric::link::COLLECTION as LINKS;
 use weft_contract::resource::fabric::terminator::COLLECTION as TERMINATORS;
 use weft_contract::{Api, EntityRef, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::Service;
 use weft_model::filter::{Column, Table, Type, Value};
+use weft_network::circuits::Circuit;
 
 use super::{network, router_ref, service_ref};
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
+use crate::domain::context::Context;
 use crate::domain::live::{self, Live};
 use crate::domain::symbols::{at, each};
-use crate::domain::view::Context;
-use crate::failure::Failure;
-use crate::network::circuits::Circuit;
 
 /// The resource.
 pub(crate) struct Circuits;
@@ -100,7 +98,7 @@ impl Live for Circuits {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Fabric, "listCircuits", live::list::<Circuits>),
     (Api::Fabric, "detailCircuit", live::detail::<Circuits>),
     (Api::Fabric, "deleteCircuit", delete),

@@ -2,13 +2,13 @@
 
 use futures::FutureExt as _;
 use weft_contract::{Api, ErrorCode};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller};
 
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler};
-use crate::domain::caller::Caller;
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Fabric, "clusterListMembers", alone),
     (Api::Fabric, "clusterMemberAdd", alone),
     (Api::Fabric, "clusterMemberRemove", alone),

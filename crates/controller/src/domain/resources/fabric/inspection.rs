@@ -3,15 +3,15 @@
 use futures::FutureExt as _;
 use weft_contract::resource::fabric::inspection::{InspectBody, Inspected};
 use weft_contract::{Api, Verb, headers};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply};
 
 use super::network;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
-use crate::failure::Failure;
 
 /// The operation.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[(Api::Fabric, "inspect", inspect)];
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
+    &[(Api::Fabric, "inspect", inspect)];
 
 /// Answers without envelope; what could not be asked is said in the answer.
 fn inspect(controller: Controller, _caller: Caller, call: Call) -> Answer {

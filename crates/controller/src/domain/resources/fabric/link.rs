@@ -5,18 +5,17 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use weft_contract::resource::fabric::link::{LinkBody, LinkConnection, LinkDetail, state};
 use weft_contract::{Api, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_model::filter::{Column, Table, Type, Value};
+use weft_paths::links::Link;
 
 use super::{network, router_ref};
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::caller::Caller;
+use crate::domain::context::Context;
 use crate::domain::live::{self, Live};
-use crate::domain::view::Context;
-use crate::failure::Failure;
-use crate::network::links::Link;
 
 /// The resource.
 pub(crate) struct Links;
@@ -102,7 +101,7 @@ impl Live for Links {
 }
 
 /// The operations.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Fabric, "listLinks", live::list::<Links>),
     (Api::Fabric, "detailLink", live::detail::<Links>),
     (Api::Fabric, "deleteLink", delete),

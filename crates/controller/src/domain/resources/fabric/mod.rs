@@ -14,13 +14,13 @@ use weft_contract::EntityRef;
 use weft_contract::entity::links;
 use weft_contract::resource::fabric::router::COLLECTION as ROUTERS;
 use weft_contract::resource::fabric::service::COLLECTION as SERVICES;
+use weft_kernel::Failure;
+use weft_kernel::view::View;
 use weft_model::Id;
 use weft_model::entity::{Record, Router, Service};
+use weft_network::Network;
 
 use crate::Controller;
-use crate::domain::view::View;
-use crate::failure::Failure;
-use crate::network::Network;
 
 /// What an entity that is gone is called.
 const DELETED: &str = "<deleted>";

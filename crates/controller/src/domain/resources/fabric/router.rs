@@ -3,27 +3,24 @@
 
 use futures::FutureExt as _;
 use weft_contract::resource::edge_router::VersionInfo;
-use weft_contract::resource::fabric::router::{
-    self as contract, RouterBody, RouterDetail, RouterListener,
-};
+use weft_contract::resource::fabric::router as contract;
+use weft_contract::resource::fabric::router::{RouterBody, RouterDetail, RouterListener};
 use weft_contract::{Api, Kind as ContractKind, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Call, Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, Router, Terminator};
 use weft_model::filter::Table;
 
 use super::terminator::Terminators;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
-use crate::domain::list;
+use crate::domain::collection;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
 use crate::domain::resources::config_type::check_configs;
 use crate::domain::resources::edge_router::{delete_tunneler, put_tunneler};
 use crate::domain::resources::router::{SYMBOLS, from_listeners, listeners};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// Digits of a fingerprint: SHA-1 in hex.
 const FINGERPRINT: usize = 40;
@@ -167,11 +164,11 @@ fn set_fingerprint(record: &mut Router, text: &str) -> Result<(), Failure> {
 }
 
 /// The operations beside the generic ones.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Fabric, "listRouterTerminators", terminators)];
 
 fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
-    list::nested::<Routers, Terminators>(controller, caller, call, |context, parent, _| {
+    collection::nested::<Routers, Terminators>(controller, caller, call, |context, parent, _| {
         let table = context.snapshot().table(weft_model::Kind::Terminator);
         Ok(table.referrers(Terminator::ROUTER, &parent.base.id))
     })

@@ -1,23 +1,22 @@
 //! Services, as the fabric sees them.
 
 use futures::FutureExt as _;
-use weft_contract::resource::fabric::service::{self as contract, ServiceBody, ServiceDetail};
+use weft_contract::resource::fabric::service as contract;
+use weft_contract::resource::fabric::service::{ServiceBody, ServiceDetail};
 use weft_contract::{Api, Kind as ContractKind, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Call, Caller, Failure, convert};
 use weft_model::entity::{Service, Terminator};
 use weft_model::filter::{Table, Type, Value};
 
 use super::terminator::Terminators;
 use crate::Controller;
-use crate::domain::call::{Answer, Call, Handler};
-use crate::domain::caller::Caller;
-use crate::domain::convert;
-use crate::domain::decision::Decision;
-use crate::domain::list;
+use crate::domain::collection;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
 use crate::domain::resources::service::{idle_millis, strategy};
 use crate::domain::symbols::symbols;
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Services;
@@ -95,11 +94,11 @@ impl Resource for Services {
 }
 
 /// The operations beside the generic ones.
-pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Fabric, "listServiceTerminators", terminators)];
 
 fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
-    list::nested::<Services, Terminators>(controller, caller, call, |context, parent, _| {
+    collection::nested::<Services, Terminators>(controller, caller, call, |context, parent, _| {
         let table = context.snapshot().table(weft_model::Kind::Terminator);
         Ok(table.referrers(Terminator::SERVICE, &parent.base.id))
     })

@@ -1,20 +1,18 @@
 //! Terminators, as the fabric sees them.
 
-use weft_contract::resource::fabric::terminator::{
-    self as contract, TerminatorBody, TerminatorDetail,
-};
+use weft_contract::resource::fabric::terminator as contract;
+use weft_contract::resource::fabric::terminator::{TerminatorBody, TerminatorDetail};
 use weft_contract::{Kind as ContractKind, Verb};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{Router, Service, Terminator};
 use weft_model::filter::Table;
 
 use super::{router_ref, service_ref};
-use crate::domain::convert;
-use crate::domain::decision::Decision;
+use crate::domain::context::Context;
 use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
 use crate::domain::resources::terminator::{SYMBOLS, secret_bytes};
-use crate::domain::view::Context;
-use crate::failure::Failure;
 
 /// The resource.
 pub(crate) struct Terminators;

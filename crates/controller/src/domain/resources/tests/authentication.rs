@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
 use weft_identity::{Authority, AuthoritySpec};
+use weft_kernel::clock::system_time;
 
 use super::{NONE, refusal, refuses, with};
-use crate::clock::system_time;
 use crate::testing::{Bed, to};
 use crate::{Caller, Origin};
 

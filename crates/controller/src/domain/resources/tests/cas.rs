@@ -3,12 +3,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
 use weft_identity::{Authority, AuthoritySpec, Certificate, CertificateRequest, Leaf, SpiffeId};
+use weft_kernel::clock::system_time;
 
 use super::{NONE, refusal, refuses, with};
-use crate::Content;
-use crate::clock::system_time;
 use crate::testing::{Bed, csr, to, until};
-use crate::{Caller, Failure};
+use crate::{Caller, Content, Failure};
 
 pub(super) fn authority(bed: &Bed, name: &str) -> Authority {
     let now = system_time(bed.controller.now()) - Duration::from_secs(60);

@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use totp_rs::{Algorithm, Builder, Secret};
+use weft_auth::resolve::is_complete;
+use weft_auth::sessions::SessionNotice;
 use weft_contract::{Api, ErrorCode, headers};
 
 use super::NONE;
-use crate::auth::resolve::is_complete;
-use crate::auth::sessions::SessionNotice;
 use crate::testing::{Bed, PASSWORD, USERNAME, to};
 use crate::{Caller, Content, Failure};
 

@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
+use weft_kernel::online::RouterFacts;
 use weft_model::Timestamp;
 
 use super::NONE;
-use crate::online::RouterFacts;
 use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
 
@@ -374,7 +374,7 @@ async fn traces_are_begun_and_ended() {
         on,
         json!({"enabled": true, "traceId": "mine", "until": "2026-01-02T04:34:05.000Z"})
     );
-    let channel = crate::traces::Channel::SelectPath;
+    let channel = weft_kernel::traces::Channel::SelectPath;
     let traced = |now: Timestamp| bed.controller.traces().of(&id.as_str().into(), channel, now);
     assert_eq!(traced(bed.controller.now()).as_deref(), Some("mine"));
     let off = bed.manage(&admin, "updateIdentityTracing", &[&id], json!({"enabled": false})).await;

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, headers};
 use weft_identity::token::TokenSigner;
 use weft_identity::{Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject};
+use weft_kernel::clock::system_time;
 
 use super::{NONE, with};
-use crate::clock::system_time;
 use crate::testing::{Bed, NOW, csr, to};
 use crate::{Call, Caller, Failure, Origin};
 

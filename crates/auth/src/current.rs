@@ -1,0 +1,289 @@
+//! The caller's own session and identity (docs/protocol/auth.md 9.5, 12.3, 17.3, 17.4).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use weft_contract::entity::{Base, Link, links};
+use weft_contract::resource::identity::COLLECTION as IDENTITIES;
+use weft_contract::resource::session::{
+    ApiSessionDetail, AuthQuery, COLLECTION, ServiceUpdates, SessionCertificateBody,
+    SessionCertificateCreated, SessionCertificateDetail,
+};
+use weft_contract::{Api, ErrorCode, Verb};
+use weft_identity::{CertificateRequest, Leaf, SpiffeId, to_pem};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::clock::system_time;
+use weft_kernel::view::View;
+use weft_kernel::{Call, Caller, Failure, Login, Reply, convert, list};
+use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, SessionCertificate};
+use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::{Id, Snapshot};
+
+use super::signing::aside;
+use super::{login, resolve};
+use crate::handle::Auth;
+
+const CERTIFICATES: &str = "current-api-session/certificates";
+/// Life of a certificate of a session (docs/protocol/auth.md 2.4).
+const CERTIFICATE_LIFE: Duration = Duration::from_secs(12 * 3600);
+
+/// The operations.
+pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
+    (Api::Management, "getCurrentAPISession", session),
+    (Api::Client, "getCurrentAPISession", session),
+    (Api::Management, "deleteCurrentAPISession", end_session),
+    (Api::Client, "deleteCurrentAPISession", end_session),
+    (Api::Client, "listCurrentApiSessionCertificates", list_certificates),
+    (Api::Client, "createCurrentApiSessionCertificate", create_certificate),
+    (Api::Client, "detailCurrentApiSessionCertificate", detail_certificate),
+    (Api::Client, "deleteCurrentApiSessionCertificate", delete_certificate),
+    (Api::Client, "listServiceUpdates", service_updates),
+];
+
+/// The login of a caller that passed the gate.
+pub fn login_of(caller: &Caller) -> Result<&Login, Failure> {
+    caller.login().ok_or_else(|| Failure::unauthorized("the operation needs a session"))
+}
+
+/// The stored session of a caller.
+pub fn session_of(auth: &Auth, caller: &Caller) -> Result<Arc<ApiSession>, Failure> {
+    let login = login_of(caller)?;
+    let session = auth.sessions().by_id(&login.session.id);
+    session.ok_or_else(|| Failure::unauthorized("the session has ended"))
+}
+
+/// A session as the API shows it: who has its token sees that, and when it ends.
+pub fn shown(auth: &Auth, session: &ApiSession, token: Option<&str>) -> ApiSessionDetail {
+    let own = token.is_some();
+    let snapshot = auth.snapshot();
+    let view = View::of(&snapshot);
+    let last = auth.sessions().last_activity(session);
+    let end = auth.sessions().expires_at(session);
+    let authenticator = view.get::<Authenticator>(session.authenticator_id.as_str());
+    let cert = authenticator.and_then(|it| it.cert.as_ref());
+    let seconds = end.secs() - last.secs();
+    ApiSessionDetail {
+        base: Base {
+            links: links(COLLECTION, session.base.id.as_str(), &["sessions"]),
+            ..convert::base(COLLECTION, &session.base, &["sessions"])
+        },
+        auth_queries: auth_queries(&snapshot, session),
+        authenticator_id: session.authenticator_id.to_string(),
+        cached_last_activity_at: convert::time(last),
+        config_types: convert::ids(&session.config_types),
+        identity: convert::mention::<Identity>(view, IDENTITIES, &session.identity_id),
+        identity_id: session.identity_id.to_string(),
+        improper_client_cert_chain: session.improper_client_cert_chain,
+        ip_address: session.ip_address.clone(),
+        is_cert_extend_requested: cert.is_some_and(|cert| cert.is_extend_requested),
+        is_cert_extendable: session.is_cert_extendable,
+        is_cert_key_roll_requested: cert.is_some_and(|cert| cert.is_key_roll_requested),
+        is_mfa_complete: session.is_mfa_complete,
+        is_mfa_required: session.is_mfa_required,
+        last_activity_at: convert::time(last),
+        token: token.unwrap_or_default().to_owned(),
+        expiration_seconds: own.then_some(seconds),
+        expires_at: own.then(|| convert::time(end)),
+    }
+}
+
+/// What is still asked of the client: the code first, then the token (docs/protocol/auth.md 9.5).
+fn auth_queries(snapshot: &Snapshot, session: &ApiSession) -> Vec<AuthQuery> {
+    let outstanding = resolve::outstanding(snapshot, session);
+    let totp = outstanding.totp.then(|| AuthQuery {
+        type_id: "MFA".into(),
+        provider: "ziti".into(),
+        http_method: "POST".into(),
+        http_url: "./authenticate/mfa".into(),
+        format: "alphaNumeric".into(),
+        min_length: Some(4),
+        max_length: Some(6),
+        is_totp_enrolled: Some(session.is_mfa_required),
+        ..AuthQuery::default()
+    });
+    let token = outstanding.signer.as_ref().map(|id| token_query(snapshot, id));
+    totp.into_iter().chain(token).collect()
+}
+
+/// Where and as whom the client gets the token that is asked for.
+fn token_query(snapshot: &Snapshot, id: &Id) -> AuthQuery {
+    let query = AuthQuery {
+        type_id: "EXT-JWT".into(),
+        provider: "url".into(),
+        id: id.to_string(),
+        ..AuthQuery::default()
+    };
+    match snapshot.get::<ExtJwtSigner>(id) {
+        Some(signer) => AuthQuery {
+            http_url: signer.external_auth_url.clone().unwrap_or_default(),
+            client_id: signer.client_id.clone().unwrap_or_default(),
+            scopes: (!signer.scopes.is_empty()).then(|| signer.scopes.clone()),
+            ..query
+        },
+        None => query,
+    }
+}
+
+fn session(auth: Auth, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let session = session_of(&auth, &caller)?;
+        let token = login_of(&caller)?.session.token.as_str();
+        let mut detail = shown(&auth, &session, Some(token));
+        detail.base.links = BTreeMap::from([
+            ("self".to_owned(), Link::to("current-api-session")),
+            ("current-identity".to_owned(), Link::to("current-identity")),
+        ]);
+        Reply::detail(&detail)
+    }
+    .boxed()
+}
+
+fn end_session(auth: Auth, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let session = session_of(&auth, &caller)?;
+        auth.sessions().end(std::slice::from_ref(&session.base.id));
+        auth.sessions().kept().await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+fn shown_certificate(certificate: &SessionCertificate) -> SessionCertificateDetail {
+    SessionCertificateDetail {
+        base: Base {
+            links: links(CERTIFICATES, certificate.id.as_str(), &[]),
+            created_at: convert::time(certificate.created_at),
+            id: certificate.id.to_string(),
+            updated_at: convert::time(certificate.created_at),
+            ..Base::default()
+        },
+        certificate: certificate.cert_pem.clone(),
+        fingerprint: certificate.fingerprint.to_string(),
+        subject: certificate.subject.clone(),
+        valid_from: convert::time(certificate.not_before),
+        valid_to: convert::time(certificate.not_after),
+    }
+}
+
+static CERTIFICATE_SYMBOLS: Table<(), SessionCertificate> = Table {
+    kind: "api-session-certificates",
+    id: |it| it.id.as_str(),
+    columns: &[
+        CertificateColumn::one("id", Type::String, |(), it| Value::text(it.id.as_str())).public(),
+        CertificateColumn::one("createdAt", Type::Time, |(), it| {
+            Value::unix_millis(it.created_at.0)
+        })
+        .public(),
+        CertificateColumn::one("fingerprint", Type::String, |(), it| Value::text(&it.fingerprint))
+            .public(),
+        CertificateColumn::one("subject", Type::String, |(), it| Value::text(&it.subject)).public(),
+        CertificateColumn::one("validFrom", Type::Time, |(), it| {
+            Value::unix_millis(it.not_before.0)
+        })
+        .public(),
+        CertificateColumn::one("validTo", Type::Time, |(), it| Value::unix_millis(it.not_after.0))
+            .public(),
+    ],
+};
+
+type CertificateColumn = Column<(), SessionCertificate>;
+
+fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = session_of(&auth, &caller)?;
+        let mut found: Vec<_> = session.certificates.iter().collect();
+        found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        let rows = found.into_iter().map(|it| CERTIFICATE_SYMBOLS.row(&(), it));
+        let rules = &PageRules::LIST;
+        list::answer(&call.query, &CERTIFICATE_SYMBOLS, rules, rows, shown_certificate)
+    }
+    .boxed()
+}
+
+fn detail_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = session_of(&auth, &caller)?;
+        let found = session.certificates.iter().find(|it| it.id == call.id(0));
+        let found =
+            found.ok_or_else(|| Failure::not_found("API session certificate", call.id(0)))?;
+        Reply::detail(&shown_certificate(found))
+    }
+    .boxed()
+}
+
+/// A certificate that proves the session to routers for twelve hours (docs/protocol/auth.md 12.3).
+fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: SessionCertificateBody = call.decode(Verb::Create)?;
+        let session = session_of(&auth, &caller)?;
+        let csr = body.csr.unwrap_or_default();
+        let now = auth.now();
+        let keys = auth.keys();
+        let refused = |error: weft_identity::Error| {
+            Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
+        };
+        let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
+        let id = auth.ids().entity();
+        let identity = session.identity_id.as_str();
+        let name = SpiffeId::api_session(
+            &keys.trust_domain,
+            identity,
+            session.base.id.as_str(),
+            id.as_str(),
+        );
+        let at = system_time(now);
+        let leaf = Leaf::for_session(&request, identity, &name, CERTIFICATE_LIFE, at);
+        let leaf = leaf.and_then(|leaf| {
+            aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf))
+        });
+        let leaf = leaf.map_err(refused)?;
+        let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
+        let kept = SessionCertificate {
+            id: id.clone(),
+            cert_pem: chain.clone(),
+            ..login::certificate(&auth, &leaf, now)
+        };
+        auth.sessions().add_certificate(&session.base.id, kept, now);
+        auth.sessions().begun().await;
+        Reply::created_with(&SessionCertificateCreated {
+            links: links(CERTIFICATES, id.as_str(), &[]),
+            id: id.to_string(),
+            certificate: chain,
+            cas: keys.bundle.to_pem(),
+        })
+    }
+    .boxed()
+}
+
+fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = session_of(&auth, &caller)?;
+        let id = Id::new(call.id(0));
+        if !session.certificates.iter().any(|it| it.id == id) {
+            return Err(Failure::not_found("API session certificate", call.id(0)));
+        }
+        auth.sessions().change(&session.base.id, auth.now(), |session| {
+            session.certificates.retain(|it| it.id != id);
+        });
+        auth.sessions().kept().await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// When the services of the caller last changed (docs/protocol/auth.md 17.3).
+fn service_updates(auth: Auth, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let login = login_of(&caller)?;
+        let created = auth.sessions().by_id(&login.session.id);
+        let created = created.map_or(auth.started(), |it| it.base.created_at);
+        let snapshot = auth.snapshot();
+        let ordinal = snapshot.ordinal_of::<Identity>(&Id::new(&login.identity));
+        let changed = ordinal.and_then(|ordinal| auth.service_changes().last(ordinal));
+        let at = changed.unwrap_or_else(|| created.max(auth.started()));
+        Reply::detail(&ServiceUpdates { last_change_at: convert::time(at) })
+    }
+    .boxed()
+}

@@ -1,0 +1,82 @@
+//! Sessions that end by themselves, and their grants: nobody uses them, a certificate expires, a
+//! second factor or an unlocked device times out.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+use weft_model::{Id, Timestamp};
+
+/// Sessions and when they are to be judged again: each one once, however often it is judged.
+#[derive(Default)]
+pub struct Ending {
+    by_time: BTreeSet<(Timestamp, Id)>,
+    by_id: HashMap<Id, Timestamp>,
+}
+
+impl Ending {
+    /// Remembers an end. Of several the first counts: then the session is judged again, and the
+    /// next one is known.
+    pub fn put(&mut self, session: &Id, at: Timestamp) {
+        if self.by_id.get(session).is_some_and(|known| *known <= at) {
+            return;
+        }
+        self.remove(session);
+        self.by_id.insert(session.clone(), at);
+        self.by_time.insert((at, session.clone()));
+    }
+
+    /// The session is gone.
+    pub fn remove(&mut self, session: &Id) {
+        if let Some(at) = self.by_id.remove(session) {
+            self.by_time.remove(&(at, session.clone()));
+        }
+    }
+
+    /// Takes those out that are over, in order.
+    pub fn take(&mut self, now: Timestamp) -> Vec<Id> {
+        let later = self.by_time.split_off(&(now, Id::default()));
+        let over = std::mem::replace(&mut self.by_time, later);
+        let over: Vec<Id> = over.into_iter().map(|(_, id)| id).collect();
+        for id in &over {
+            self.by_id.remove(id);
+        }
+        over
+    }
+
+    /// All sessions in here.
+    pub fn sessions(&self) -> impl Iterator<Item = &Id> {
+        self.by_id.keys()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_end_in_order() {
+        let mut ending = Ending::default();
+        let at = Timestamp::from_secs;
+        for (id, secs) in [("a", 30), ("b", 10), ("c", 20)] {
+            ending.put(&Id::new(id), at(secs));
+        }
+        assert_eq!(ending.take(at(10)), Vec::<Id>::new());
+        assert_eq!(ending.take(at(21)), [Id::new("b"), Id::new("c")]);
+        assert_eq!(ending.take(at(21)), Vec::<Id>::new());
+    }
+
+    #[test]
+    fn a_session_is_in_it_once_and_ends_at_first() {
+        let mut ending = Ending::default();
+        let (one, other) = (Id::new("one"), Id::new("other"));
+        ending.put(&other, Timestamp(5_000));
+        (0..1000).rev().for_each(|later| ending.put(&one, Timestamp(2_000 + later)));
+        (0..1000).for_each(|later| ending.put(&one, Timestamp(2_000 + later)));
+        let counts = |ending: &Ending| (ending.by_time.len(), ending.by_id.len());
+        assert_eq!(counts(&ending), (2, 2));
+        assert_eq!(ending.take(Timestamp(2_001)), [one]);
+        assert_eq!(counts(&ending), (1, 1));
+        ending.remove(&other);
+        assert_eq!(counts(&ending), (0, 0));
+    }
+}

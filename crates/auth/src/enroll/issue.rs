@@ -1,0 +1,92 @@
+//! What all ways to enroll have in common: tickets are taken, requests are read, certificates issued.
+
+use std::time::SystemTime;
+
+use weft_contract::{Cause, ErrorCode};
+use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, to_pem};
+use weft_kernel::Failure;
+use weft_kernel::clock::system_time;
+use weft_kernel::decision::Decision;
+use weft_model::entity::{Authenticator, Enrollment, Identity, Router};
+use weft_model::{Base, Id, Kind};
+
+use crate::credentials::credential;
+use crate::handle::Auth;
+use crate::router_certificate;
+use crate::signing::aside;
+
+/// The ticket, if nobody used or changed it since it was looked at, and if whom it enrolls is not
+/// disabled.
+pub(crate) fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
+    let current = decision.tip().get::<Enrollment>(&enrollment.base.id);
+    if current.is_none_or(|current| current.token != enrollment.token) {
+        return Err(ErrorCode::InvalidEnrollmentToken.into());
+    }
+    let identity = enrollment.identity_id.as_ref();
+    let identity = identity.and_then(|id| decision.tip().get::<Identity>(id));
+    if identity.is_some_and(|identity| identity.is_disabled(decision.now())) {
+        let reason = "the identity is disabled";
+        return Err(Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason));
+    }
+    decision.delete(Kind::Enrollment, &enrollment.base.id)
+}
+
+/// The request for a certificate.
+pub fn parse_csr(text: &str) -> Result<CertificateRequest, Failure> {
+    CertificateRequest::from_pem(text)
+        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
+}
+
+/// A certificate of the edge signer, with its chain in PEM.
+pub fn issue(auth: &Auth, leaf: &Leaf) -> Result<(Certificate, String), Failure> {
+    let keys = auth.keys();
+    let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(leaf))
+        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))?;
+    let chain = to_pem(keys.bundle.chain_of(&issued).iter());
+    Ok((issued, chain))
+}
+
+/// A certificate of the network for an identity, with its chain in PEM.
+pub(crate) fn certificate(
+    auth: &Auth,
+    identity: &Id,
+    csr: &str,
+) -> Result<(Authenticator, String), Failure> {
+    let request = parse_csr(csr)?;
+    let name = SpiffeId::identity(&auth.keys().trust_domain, identity.as_str());
+    let now: SystemTime = system_time(auth.now());
+    let (issued, chain) = issue(auth, &Leaf::for_identity(&request, &name, now))?;
+    let authenticator = Authenticator {
+        base: Base::new(auth.ids().entity(), auth.now()),
+        identity_id: identity.clone(),
+        updb: None,
+        cert: Some(credential(&issued, &chain, true)),
+    };
+    Ok((authenticator, chain))
+}
+
+/// The client certificate of a router. An edge router asks for its id as common name; one without
+/// edge need not know its id, and is given it (docs/protocol/auth.md 2.4).
+pub fn client_leaf(
+    auth: &Auth,
+    request: &CertificateRequest,
+    id: &Id,
+    is_edge: bool,
+    now: SystemTime,
+) -> Result<Leaf, Failure> {
+    if is_edge && request.common_name() != Some(id.as_str()) {
+        let reason = format!("the common name of the request must be the id of the router, {id}");
+        let cause = Cause::error(ErrorCode::EdgeRouterEnrollCommonNameInvalid, reason);
+        return Err(Failure::new(ErrorCode::CouldNotProcessCsr).with_cause(cause));
+    }
+    router_certificate::leaf(auth, request, id.as_str(), Purpose::Client, now)
+}
+
+/// A router that is disabled gets no certificate.
+pub fn check_enabled(router: &Router) -> Result<(), Failure> {
+    if router.disabled {
+        let reason = "the router is disabled";
+        return Err(Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason));
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Which addresses key sets of external signers may be fetched from (docs/protocol/auth.md 13.3).
+//!
+//! Whoever may make a signer says where the controller connects to, so some places are out of
+//! bounds: link-local addresses, where clouds keep the credentials of machines, always; others
+//! when the configuration says so. A text is checked when a signer is made, and every address
+//! that a name leads to once more when it is connected to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use url::{Host, Url};
+use weft_config::controller::{JwksFetch, Network};
+
+/// Longest address of a key set.
+const MAX_URL: usize = 2048;
+
+/// Addresses that nothing is fetched from, whatever the configuration says.
+const NEVER: &[(IpAddr, u8)] = &[
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
+    (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
+    (IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)), 128),
+    (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 24),
+    (IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0)), 16),
+    (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 32),
+    (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 128),
+];
+
+/// Private and loopback addresses.
+const PRIVATE: &[(IpAddr, u8)] = &[
+    (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
+    (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12),
+    (IpAddr::V4(Ipv4Addr::new(192, 168, 0, 0)), 16),
+    (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+    (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+    (IpAddr::V6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0)), 7),
+];
+
+/// Whether the first `prefix` bits of two addresses of one kind are the same.
+fn is_within(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
+    let same = |a: u128, b: u128, bits: u32| {
+        let prefix = u32::from(prefix).min(bits);
+        prefix == 0 || (a ^ b) >> (bits - prefix) == 0
+    };
+    match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
+        _ => false,
+    }
+}
+
+fn is_in(address: IpAddr, networks: &[Network]) -> bool {
+    networks.iter().any(|it| is_within(address, it.address, it.prefix))
+}
+
+/// Whether a key set may be fetched from an address. An IPv4 address in an IPv6 one counts as
+/// itself.
+pub(crate) fn allows_address(rules: &JwksFetch, address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let among = |of: &[(IpAddr, u8)]| of.iter().any(|(at, bits)| is_within(address, *at, *bits));
+    if among(NEVER) || is_in(address, &rules.denied_ips) {
+        return false;
+    }
+    is_in(address, &rules.allowed_ips) || !rules.block_private_addresses || !among(PRIVATE)
+}
+
+/// Whether a host is the one that a rule names, or below `*.suffix`.
+fn is_named(host: &str, rules: &[String]) -> bool {
+    rules.iter().any(|rule| match rule.strip_prefix("*.") {
+        Some(suffix) => {
+            host.strip_suffix(suffix).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+        }
+        None => host == rule,
+    })
+}
+
+/// Reads the address of a key set and checks what can be seen of it; says why it is refused.
+pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
+    if text.len() > MAX_URL {
+        return Err(format!("must be at most {MAX_URL} characters long"));
+    }
+    let url = Url::parse(text).map_err(|error| format!("must be a URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("must be an address of http or https".into());
+    }
+    let refused = || "nothing may be fetched from this address".to_owned();
+    match url.host() {
+        None => return Err("must have a host".into()),
+        Some(Host::Ipv4(address)) if !allows_address(rules, address.into()) => {
+            return Err(refused());
+        }
+        Some(Host::Ipv6(address)) if !allows_address(rules, address.into()) => {
+            return Err(refused());
+        }
+        Some(Host::Domain(host)) => {
+            let host = host.trim_end_matches('.').to_ascii_lowercase();
+            let is_listed =
+                rules.allowed_hostnames.is_empty() || is_named(&host, &rules.allowed_hostnames);
+            if is_named(&host, &rules.denied_hostnames) || !is_listed {
+                return Err("nothing may be fetched from this host".into());
+            }
+        }
+        Some(_) => {}
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_kernel::settings::open_fetch;
+
+    fn allows(rules: &JwksFetch, address: &str) -> bool {
+        allows_address(rules, address.parse().unwrap())
+    }
+
+    #[test]
+    fn metadata_addresses_are_never_fetched_from() {
+        let open = open_fetch();
+        for never in [
+            "169.254.169.254",
+            "::ffff:169.254.169.254",
+            "fe80::1",
+            "fd00:ec2::254",
+            "224.0.0.1",
+            "ff02::1",
+            "0.0.0.0",
+            "::",
+        ] {
+            assert!(!allows(&open, never), "{never}");
+        }
+        for fine in ["10.0.0.1", "127.0.0.1", "::1", "8.8.8.8", "224.0.1.1", "fd00:ec2::253"] {
+            assert!(allows(&open, fine), "{fine}");
+        }
+        assert!(check_url(&open, "http://169.254.169.254/latest").is_err());
+        assert!(check_url(&open, "http://[fe80::1]/").is_err());
+        assert!(check_url(&open, "https://idp.example/keys").is_ok());
+        for wrong in ["idp.example/keys", "file:///etc/passwd", "https://", "x", ""] {
+            assert!(check_url(&open, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_says_what_else() {
+        let rules = JwksFetch {
+            block_private_addresses: true,
+            allowed_ips: vec!["10.1.0.0/16".parse().unwrap()],
+            denied_ips: vec!["10.1.2.0/24".parse().unwrap(), "1.2.3.4".parse().unwrap()],
+            denied_hostnames: vec!["*.internal".into(), "bad.example".into()],
+            ..open_fetch()
+        };
+        assert!(allows(&rules, "10.1.0.1"));
+        for refused in ["10.1.2.3", "10.2.0.1", "127.0.0.1", "::1", "fc00::1", "1.2.3.4"] {
+            assert!(!allows(&rules, refused), "{refused}");
+        }
+        assert!(check_url(&rules, "https://keys.internal./x").is_err());
+        assert!(check_url(&rules, "https://BAD.example/x").is_err());
+        assert!(check_url(&rules, "https://internal/x").is_ok());
+        let only = JwksFetch { allowed_hostnames: vec!["idp.example".into()], ..open_fetch() };
+        assert!(check_url(&only, "https://idp.example/x").is_ok());
+        assert!(check_url(&only, "https://other.example/x").is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! What somebody has left.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weft_limits::TokenBucket;
+
+use crate::guesses::verdict::Verdict;
+
+/// Wrong passwords that somebody has left, and passwords of his that are being looked at.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// None if there is no limit.
+    tokens: Option<TokenBucket>,
+    /// From one to the next.
+    interval: Duration,
+    pub(super) pending: u32,
+}
+
+impl Left {
+    /// As many in any minute: some at once, and the others one by one.
+    pub(super) fn new(per_minute: u32, now: Instant) -> Self {
+        let burst = (per_minute.saturating_mul(2) / 5).max(1);
+        let rate = f64::from(per_minute.saturating_sub(burst) + 1) / 60.0;
+        let tokens = (per_minute > 0).then(|| TokenBucket::new(rate, burst, now.into_std()));
+        Self { tokens, interval: Duration::from_secs_f64(1.0 / rate), pending: 0 }
+    }
+
+    fn available(&mut self, now: Instant) -> u32 {
+        self.tokens.as_mut().map_or(u32::MAX, |tokens| tokens.available(now.into_std()))
+    }
+
+    /// Whether one more may be looked at; all that are might be wrong.
+    pub(super) fn has_room(&mut self, now: Instant) -> bool {
+        self.available(now) > self.pending
+    }
+
+    /// When there is something left again; zero if there is.
+    pub(super) fn wait(&mut self, now: Instant) -> Duration {
+        let wait = self.tokens.as_mut().and_then(|tokens| tokens.wait_for(1, now.into_std()));
+        wait.unwrap_or_default()
+    }
+
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    pub(super) fn end(&mut self, verdict: Verdict, now: Instant) {
+        self.pending = self.pending.saturating_sub(1);
+        if let Some(tokens) = self.tokens.as_mut().filter(|_| verdict == Verdict::Wrong) {
+            tokens.try_take(1, now.into_std());
+        }
+    }
+
+    pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
+        let is_full = self.tokens.as_mut().is_none_or(|tokens| tokens.is_full(now.into_std()));
+        self.pending == 0 && is_full
+    }
+}

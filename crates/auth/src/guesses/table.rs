@@ -1,0 +1,270 @@
+//! Names and addresses with what they have left, and who waits for which name. Pure: the time is an
+//! argument.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use weft_kernel::GuessLimits;
+
+use super::left::Left;
+use super::line::{Lane, Line};
+use crate::guesses::source::Source;
+use crate::guesses::verdict::Verdict;
+
+/// Longest wait for a turn; the API answers every request within 10 s.
+pub(super) const PATIENCE: Duration = Duration::from_secs(8);
+/// Names, and addresses, that are kept.
+const KEPT: usize = 100_000;
+/// Passwords of a name that may wait for others that are being looked at, in each lane.
+const IN_LINE: usize = 256;
+/// Passwords of a name that may wait when it has nothing left, one of each address.
+const LATE: usize = 8;
+/// Passwords of all names that may wait: strangers' and as many of known addresses.
+const ALL_WAITING: usize = 1024;
+/// The shortest wait that is asked of somebody.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// Whoever comes back when he was told to is there so long before the next turn.
+const AHEAD: Duration = Duration::from_secs(4);
+/// How soon it is looked again whether an address that is busy has something left.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What somebody who waits has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is his turn, and this is what he draws on.
+    Go(Lane),
+    /// It may be his turn at this time, unless something changes.
+    At(Instant),
+    /// Others come before him.
+    Behind,
+    /// His place was given to somebody else.
+    Displaced,
+}
+
+/// Why somebody has to come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// There was no turn while he waited, or there will be none.
+    Later,
+    /// Others have drawn better for the next turn.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    limits: GuessLimits,
+    names: HashMap<Arc<str>, Line>,
+    sources: HashMap<Source, Left>,
+    waiting: Waiting,
+    tickets: u64,
+    /// Nobody knows what an address draws.
+    seed: RandomState,
+}
+
+/// How many wait.
+#[derive(Debug, Default)]
+struct Waiting {
+    known: usize,
+    strangers: usize,
+}
+
+impl Waiting {
+    fn of(&mut self, lane: Lane) -> &mut usize {
+        match lane {
+            Lane::Known => &mut self.known,
+            Lane::Strangers => &mut self.strangers,
+        }
+    }
+}
+
+impl Table {
+    pub(super) fn new(limits: GuessLimits) -> Self {
+        Self {
+            limits,
+            names: HashMap::new(),
+            sources: HashMap::new(),
+            waiting: Waiting::default(),
+            tickets: 0,
+            seed: RandomState::new(),
+        }
+    }
+
+    /// Takes a place in the line of a name: its number, and what is told when something changes;
+    /// or says when to try again.
+    pub(super) fn join(
+        &mut self,
+        name: &str,
+        source: Option<Source>,
+        now: Instant,
+    ) -> Result<(u64, Arc<Notify>), Duration> {
+        self.make_room(now);
+        self.tickets += 1;
+        let ticket = self.tickets;
+        let of_source = source.map_or(Duration::ZERO, |source| self.source(source, now).wait(now));
+        let limit = self.limits.per_name;
+        let line = self.names.entry(name.into());
+        let line = line.or_insert_with(|| Line::new(ticket, limit, now));
+        let lane = line.lane(source);
+        let wait = line.wait(lane, now).max(of_source);
+        if wait > PATIENCE {
+            return Err(self.again(name, source, Again::Later, now));
+        }
+        let mut place = line.place(&self.seed, ticket, source);
+        let queue = line.queue(lane);
+        let is_late = !wait.is_zero();
+        let of_source = |it: &&mut super::line::Place| source.is_some() && it.source == source;
+        let rival = queue.places.iter_mut().find(of_source).filter(|_| is_late);
+        let goes = match rival {
+            // Of those that one address sends each has the same chance.
+            Some(rival) => {
+                rival.rivals = rival.rivals.saturating_add(1);
+                place.rivals = rival.rivals;
+                let chance = u64::from(rival.rivals) + 1;
+                let hash = self.seed.hash_one((ticket, "rivals"));
+                hash.is_multiple_of(chance).then_some(rival.ticket)
+            }
+            None => {
+                let places = if is_late { LATE } else { IN_LINE };
+                let is_full = queue.places.len() >= places || *self.waiting.of(lane) >= ALL_WAITING;
+                let last = queue.last().filter(|last| place.is_before(last));
+                match (is_full, last.map(|last| last.ticket)) {
+                    (true, Some(last)) => Some(last),
+                    (true, None) => None,
+                    (false, _) => Some(ticket),
+                }
+            }
+        };
+        let Some(goes) = goes else { return Err(self.again(name, source, Again::Lost, now)) };
+        *self.waiting.of(lane) += 1;
+        if queue.remove(goes).is_some() {
+            *self.waiting.of(lane) -= 1;
+        }
+        queue.places.push(place);
+        line.changed.notify_waiters();
+        Ok((ticket, Arc::clone(&line.changed)))
+    }
+
+    fn source(&mut self, source: Source, now: Instant) -> &mut Left {
+        let limit = self.limits.per_address;
+        self.sources.entry(source).or_insert_with(|| Left::new(limit, now))
+    }
+
+    /// What the holder of a place has to do now.
+    pub(super) fn step(&mut self, name: &str, ticket: u64, now: Instant) -> Step {
+        let Some(line) = self.names.get_mut(name) else { return Step::Displaced };
+        let Some(lane) = line.lane_of(ticket) else { return Step::Displaced };
+        let Some(from) = line.room(lane, now) else {
+            let next = line.next(lane, now);
+            return next.map_or(Step::Behind, |next| Step::At(now + next.max(LOOK_AGAIN)));
+        };
+        let sources = &mut self.sources;
+        let mut has_room = |source: Option<Source>| {
+            source.and_then(|it| sources.get_mut(&it)).is_none_or(|left| left.has_room(now))
+        };
+        let mut known = line.queue(Lane::Known).places.iter();
+        if lane == Lane::Strangers && known.any(|it| has_room(it.source)) {
+            return Step::Behind;
+        }
+        let queue = line.queue(lane);
+        let Some(own) = queue.places.iter().find(|place| place.ticket == ticket) else {
+            return Step::Displaced;
+        };
+        let mut before = queue.places.iter().filter(|place| place.is_before(own));
+        if before.any(|place| has_room(place.source)) {
+            return Step::Behind;
+        }
+        let source = own.source;
+        if !has_room(source) {
+            let left = source.and_then(|source| self.sources.get_mut(&source));
+            let wait = left.map_or(LOOK_AGAIN, |left| left.wait(now).max(LOOK_AGAIN));
+            return Step::At(now + wait);
+        }
+        queue.remove(ticket);
+        *self.waiting.of(lane) -= 1;
+        line.draw_again(&self.seed, lane);
+        line.queue(from).left.pending += 1;
+        line.changed.notify_waiters();
+        if let Some(source) = source {
+            self.source(source, now).pending += 1;
+        }
+        Step::Go(from)
+    }
+
+    /// Gives up a place.
+    pub(super) fn leave(&mut self, name: &str, ticket: u64) {
+        let Some(line) = self.names.get_mut(name) else { return };
+        let Some(lane) = line.lane_of(ticket) else { return };
+        line.queue(lane).remove(ticket);
+        *self.waiting.of(lane) -= 1;
+        line.changed.notify_waiters();
+    }
+
+    /// A password was looked at.
+    pub(super) fn end(
+        &mut self,
+        name: &str,
+        (source, from): (Option<Source>, Lane),
+        verdict: Verdict,
+        now: Instant,
+    ) {
+        if let Some(line) = self.names.get_mut(name) {
+            line.queue(from).left.end(verdict, now);
+            line.changed.notify_waiters();
+            match (verdict, source) {
+                (Verdict::Right, Some(source)) => line.know(source),
+                (Verdict::Wrong, Some(source)) => line.count(source, now),
+                _ => {}
+            }
+        }
+        if let Some(left) = source.and_then(|source| self.sources.get_mut(&source)) {
+            left.end(verdict, now);
+        }
+    }
+
+    /// When to try again: so that whoever does waits when there is a turn the next time, which is
+    /// after this one for who has lost it.
+    pub(super) fn again(
+        &mut self,
+        name: &str,
+        source: Option<Source>,
+        why: Again,
+        now: Instant,
+    ) -> Duration {
+        let of_source = source.and_then(|source| self.sources.get_mut(&source));
+        let of_source = of_source.map_or(Duration::ZERO, |left| left.wait(now));
+        let of_name = self.names.get_mut(name).map_or((Duration::ZERO, Duration::ZERO), |line| {
+            let lane = line.lane(source);
+            (line.wait(lane, now), line.interval())
+        });
+        let next = of_name.0.max(of_source);
+        let wait = match why {
+            Again::Later => next.saturating_sub(AHEAD),
+            Again::Lost => next + of_name.1.saturating_sub(AHEAD),
+        };
+        wait.max(LEAST_WAIT)
+    }
+
+    /// Forgets those of whom there is nothing to remember, and if that is not enough those whom
+    /// nobody waits for: first those that were never right.
+    fn make_room(&mut self, now: Instant) {
+        if self.names.len() >= KEPT {
+            self.names.retain(|_, it| it.is_used() || !it.is_like_new(now));
+        }
+        if self.names.len() >= KEPT {
+            self.names.retain(|_, it| it.is_used() || it.is_somebodys());
+        }
+        if self.names.len() >= KEPT {
+            self.names.retain(|_, it| it.is_used());
+        }
+        if self.sources.len() >= KEPT {
+            self.sources.retain(|_, it| !it.is_like_new(now));
+        }
+        if self.sources.len() >= KEPT {
+            self.sources.retain(|_, it| it.pending > 0);
+        }
+    }
+}

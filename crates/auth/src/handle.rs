@@ -1,0 +1,151 @@
+//! The handle of all that logins rest on.
+
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+use weft_identity::SealKey;
+use weft_kernel::Kernel;
+
+use super::admission::Admission;
+use super::attempts::Attempts;
+use super::guesses::Guesses;
+use super::keyring::{Keyring, LoadError};
+use super::password::Hasher;
+use super::posture::Postures;
+use super::service_changes::ServiceChanges;
+use super::sessions::Sessions;
+use super::spent::Spent;
+use super::tickets::Tickets;
+use crate::lockouts::Lockouts;
+
+/// Who may log in, who is logged in, and the keys for it. Clones are the same.
+#[derive(Clone)]
+pub struct Auth(pub(crate) Arc<Core>);
+
+pub(crate) struct Core {
+    pub(crate) kernel: Kernel,
+    pub(crate) sessions: Sessions,
+    pub(crate) hasher: Hasher,
+    pub(crate) admission: Admission,
+    pub(crate) lockouts: Lockouts,
+    pub(crate) guesses: Guesses,
+    pub(crate) attempts: Attempts,
+    pub(crate) spent: Spent,
+    pub(crate) postures: Postures,
+    pub(crate) keyring: Keyring,
+    pub(crate) service_changes: ServiceChanges,
+    pub(crate) tickets: Tickets,
+}
+
+/// The same, as long as somebody else keeps it.
+#[derive(Clone)]
+pub struct WeakAuth(Weak<Core>);
+
+impl WeakAuth {
+    /// What it is of, if that is still there.
+    pub fn upgrade(&self) -> Option<Auth> {
+        self.0.upgrade().map(Auth)
+    }
+}
+
+/// Whoever knows who is logged in has what that stands on.
+impl Deref for Auth {
+    type Target = Kernel;
+
+    fn deref(&self) -> &Kernel {
+        &self.0.kernel
+    }
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Auth({:?})", self.0.kernel)
+    }
+}
+
+impl Auth {
+    /// Loads the sessions and keys of before.
+    ///
+    /// # Errors
+    /// When they cannot be read, or a key cannot sign.
+    pub fn load(kernel: Kernel) -> Result<Self, LoadError> {
+        let (settings, now) = (kernel.settings(), kernel.now());
+        let key = match &settings.session_key {
+            Some(key) => Arc::clone(key),
+            None => Arc::new(SealKey::random()?),
+        };
+        let store = Arc::clone(&settings.store);
+        let sessions = Sessions::load(store, key, &settings.durations, now)?;
+        let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
+        let keyring = Keyring::load(store, keys, &settings.durations, now)?;
+        Ok(Self(Arc::new(Core {
+            sessions,
+            hasher: Hasher::default(),
+            admission: Admission::new(&settings.login_limiter),
+            lockouts: Lockouts::default(),
+            guesses: Guesses::new(settings.guess_limits),
+            attempts: Attempts::default(),
+            spent: Spent::default(),
+            postures: Postures::default(),
+            keyring,
+            service_changes: ServiceChanges::default(),
+            tickets: Tickets::default(),
+            kernel,
+        })))
+    }
+
+    /// The same, without keeping it.
+    pub fn weak(&self) -> WeakAuth {
+        WeakAuth(Arc::downgrade(&self.0))
+    }
+
+    /// Who is logged in with an opaque token.
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    /// Hashes passwords, some at a time.
+    pub fn hasher(&self) -> &Hasher {
+        &self.0.hasher
+    }
+
+    /// How many logins are worked on at once.
+    pub fn admission(&self) -> &Admission {
+        &self.0.admission
+    }
+
+    /// Wrong passwords in a row.
+    pub fn lockouts(&self) -> &Lockouts {
+        &self.0.lockouts
+    }
+
+    /// How fast passwords may be guessed.
+    pub fn guesses(&self) -> &Guesses {
+        &self.0.guesses
+    }
+
+    /// How fast codes may be tried.
+    pub fn attempts(&self) -> &Attempts {
+        &self.0.attempts
+    }
+
+    /// Codes that were used.
+    pub fn spent(&self) -> &Spent {
+        &self.0.spent
+    }
+
+    /// What clients said of their devices.
+    pub fn postures(&self) -> &Postures {
+        &self.0.postures
+    }
+
+    /// The keys that are in use, and those of before.
+    pub fn keyring(&self) -> &Keyring {
+        &self.0.keyring
+    }
+
+    /// When services of identities last changed.
+    pub fn service_changes(&self) -> &ServiceChanges {
+        &self.0.service_changes
+    }
+}

@@ -1,0 +1,45 @@
+//! What goes on by itself: sessions and grants end, and what nobody needs is forgotten.
+
+use std::time::Duration;
+
+use super::handle::{Auth, WeakAuth};
+use super::sessions::follow::follow_model;
+use super::sessions::stands::stands;
+use super::{lapsed, revocations, router_certificate};
+
+/// How often sessions are looked at for their end (docs/protocol/auth.md 10.3).
+const ENDS: Duration = Duration::from_secs(1);
+/// Of those times, how often the rest is done.
+const SWEEP: u32 = 5;
+
+/// Brings what was loaded up to date with the model, and follows the model from now on.
+pub fn begin(auth: &Auth) {
+    let snapshot = auth.snapshot();
+    auth.sessions().upgrade(&snapshot);
+    router_certificate::warn_of_old_names(auth, &snapshot);
+    // The last run may have ended between the end of something and that of the sessions on it.
+    let now = auth.now();
+    auth.sessions().retain(|session| stands(&snapshot, session, now));
+    tokio::spawn(follow_model(auth.weak()));
+    tokio::spawn(sweep(auth.weak()));
+    tokio::spawn(revocations::purge(auth.weak()));
+    tokio::spawn(lapsed::enable(auth.weak()));
+}
+
+/// Ends sessions without activity, and stores the activity of the others now and then.
+async fn sweep(weak: WeakAuth) {
+    let mut ticks = tokio::time::interval(ENDS);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for tick in (0..SWEEP).cycle() {
+        ticks.tick().await;
+        let Some(auth) = weak.upgrade() else { return };
+        auth.sessions().end_due(&auth.snapshot(), auth.now());
+        if tick > 0 {
+            continue;
+        }
+        auth.sessions().sweep(auth.now());
+        auth.traces().sweep(auth.now());
+        auth.sweep_postures();
+        auth.sweep_keys();
+    }
+}

@@ -1,0 +1,327 @@
+//! The keys in use, and those of before for as long as something they signed may be shown.
+//!
+//! Keys and certificates are exchanged while the controller runs: [`Controller::exchange_keys`] puts
+//! all of them in place at once, for everything that signs. What the former ones signed goes on:
+//!
+//! - tokens of service sessions, until the last session that is as old has ended;
+//! - enrollment tickets, for as long as a ticket lasts: their key stays in the published key set;
+//! - certificates of a former signer, for as long as it leads to a root that is believed.
+//!
+//! Public halves alone are kept, in the notes of the store, so that an exchange with a restart is
+//! the same. A root that is no longer in the bundle ends at once: it was taken out on purpose.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use weft_identity::token::TokenSigner;
+use weft_identity::{Certificate, TrustBundle, chain_up};
+use weft_kernel::clock::system_time;
+use weft_kernel::{Durations, Keys};
+use weft_model::Timestamp;
+use weft_store::{ReadError, Space, Store};
+
+/// Where certificates are noted.
+pub const NOTES: Space = Space(24);
+/// Former certificates of one use that are kept; the oldest make room.
+pub const FORMER: usize = 8;
+/// Names of keys that routers are told to forget; the oldest make room.
+pub const FORGOTTEN: usize = 64;
+/// A token that was signed just before an exchange may belong to a session made just after it.
+const OVERLAP: Duration = Duration::from_secs(60);
+
+/// What a certificate is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Use {
+    /// Its key signs tokens of service sessions, if none is there for them alone.
+    Session,
+    /// Its key signs tokens of service sessions and nothing else.
+    Token,
+    /// Its key signs enrollment tickets.
+    Enrollment,
+    /// It issues certificates.
+    Authority,
+    /// It is a root of the bundle.
+    Root,
+}
+
+impl Use {
+    /// Whether routers verify tokens of service sessions with it.
+    pub(crate) fn is_of_sessions(self) -> bool {
+        matches!(self, Self::Session | Self::Token)
+    }
+}
+
+/// A certificate that is or was in use.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) certificate: Certificate,
+    /// Since when it is no longer used; none if it is.
+    pub(crate) until: Option<Timestamp>,
+    /// It counts no more; what is left is its name, to be forgotten by others.
+    pub(crate) is_forgotten: bool,
+}
+
+/// [`Known`] as it is noted.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Note {
+    used_for: Use,
+    certificate: String,
+    until: Option<i64>,
+    is_forgotten: bool,
+}
+
+type Table = BTreeMap<(Use, String), Known>;
+
+/// What is in force at one moment.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    pub(crate) keys: Arc<Keys>,
+    /// The same without what is added to the bundle.
+    pub(crate) given: Arc<Keys>,
+    pub(crate) known: Table,
+}
+
+/// The keys of a controller.
+pub struct Keyring {
+    store: Arc<dyn Store>,
+    /// How long a ticket lasts at most.
+    ticket_life: Duration,
+    pub(crate) ring: ArcSwap<Ring>,
+    /// One exchange at a time.
+    exchange: Mutex<()>,
+    /// Counts what routers have to hear of.
+    pub(crate) changes: watch::Sender<u64>,
+}
+
+impl Keyring {
+    /// The keys of a start, with those that earlier runs have noted.
+    pub fn load(
+        store: Arc<dyn Store>,
+        keys: Keys,
+        durations: &Durations,
+        now: Timestamp,
+    ) -> Result<Self, LoadError> {
+        can_sign(&keys)?;
+        let mut noted = Table::new();
+        for (name, note) in store.live().notes(NOTES)? {
+            match read_note(&note) {
+                Some((used_for, known)) => {
+                    let print = known.certificate.fingerprint().to_owned();
+                    noted.insert((used_for, print), known);
+                }
+                None => tracing::warn!(name, "a noted certificate cannot be read and is left out"),
+            }
+        }
+        let given = Arc::new(keys.clone());
+        let ring = Ring { keys: Arc::clone(&given), given, known: noted };
+        let keyring = Self {
+            store,
+            ticket_life: durations.identity_enrollment.max(durations.router_enrollment),
+            ring: ArcSwap::from_pointee(ring),
+            exchange: Mutex::default(),
+            changes: watch::Sender::new(0),
+        };
+        keyring.put(keys, now);
+        Ok(keyring)
+    }
+
+    /// Puts keys in the place of those in use.
+    pub(crate) fn put(&self, keys: Keys, now: Timestamp) {
+        let _one = self.exchange.lock();
+        let mut known = self.ring.load().known.clone();
+        for known in known.values_mut().filter(|known| known.until.is_none()) {
+            known.until = Some(now);
+        }
+        for (used_for, certificate) in used(&keys) {
+            let name = (used_for, certificate.fingerprint().to_owned());
+            let certificate = certificate.clone();
+            known.insert(name, Known { certificate, until: None, is_forgotten: false });
+        }
+        for ((used_for, _), known) in &mut known {
+            known.is_forgotten |= *used_for == Use::Root && known.until.is_some();
+        }
+        self.keep(Arc::new(keys), known, now);
+    }
+
+    /// Lets former keys go whose tokens have ended. `oldest` is when the oldest service session
+    /// was made that there is.
+    pub fn sweep(&self, oldest: impl FnOnce() -> Option<Timestamp>, now: Timestamp) {
+        let is_former = |known: &Known| known.until.is_some() && !known.is_forgotten;
+        if !self.ring.load().known.values().any(is_former) {
+            return;
+        }
+        let is_due = |((used_for, _), known): (&(Use, String), &Known)| {
+            let end = known.until.filter(|_| is_former(known)).map(|until| until.plus(OVERLAP));
+            used_for.is_of_sessions() && end.is_some_and(|end| now >= end)
+        };
+        // Looked at before the table is held, and only where it matters: sessions may be many.
+        let is_due = self.ring.load().known.iter().any(is_due);
+        let oldest = is_due.then(oldest).flatten();
+        let _one = self.exchange.lock();
+        let ring = self.ring.load_full();
+        let mut known = ring.known.clone();
+        let mut changed = false;
+        for ((used_for, _), known) in &mut known {
+            let Some(until) = known.until.filter(|_| !known.is_forgotten) else { continue };
+            known.is_forgotten = match used_for {
+                Use::Session | Use::Token => {
+                    let end = until.plus(OVERLAP);
+                    now >= end && oldest.is_none_or(|oldest| oldest >= end)
+                }
+                Use::Enrollment => now >= until.plus(self.ticket_life),
+                Use::Authority => !known.certificate.is_valid_at(system_time(now)),
+                Use::Root => true,
+            };
+            changed |= known.is_forgotten;
+        }
+        if changed {
+            self.keep(Arc::clone(&ring.given), known, now);
+        }
+    }
+
+    /// Takes over a table, within its limits, and notes what became different.
+    fn keep(&self, given: Arc<Keys>, mut known: Table, now: Timestamp) {
+        limit(&mut known);
+        let former = known.iter().filter_map(|((used_for, _), known)| {
+            let counts = *used_for == Use::Authority && !known.is_forgotten;
+            counts.then(|| known.certificate.clone())
+        });
+        let bundle = with_former(&given, former.collect(), now);
+        let keys = Arc::new(Keys { bundle, ..(*given).clone() });
+        let before = self.ring.load_full();
+        for (name, known) in &known {
+            let same = before.known.get(name).is_some_and(|old| {
+                (old.until, old.is_forgotten) == (known.until, known.is_forgotten)
+            });
+            if !same {
+                self.store.live().put_note(NOTES, &note_name(name), write_note(name.0, known));
+            }
+        }
+        for name in before.known.keys().filter(|name| !known.contains_key(*name)) {
+            self.store.live().put_note(NOTES, &note_name(name), None);
+        }
+        self.ring.store(Arc::new(Ring { keys, given, known }));
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// The keys in use; the bundle holds former signers too.
+    pub fn keys(&self) -> Arc<Keys> {
+        Arc::clone(&self.ring.load().keys)
+    }
+
+    /// Whether a certificate has the key of an authority of the network, present or former: one of
+    /// the bundle, the signer, or one that stands above the controller's own certificates.
+    pub fn is_of_authority(&self, certificate: &Certificate) -> bool {
+        let ring = self.ring.load();
+        let keys = &ring.keys;
+        let former = ring.known.iter().filter_map(|((used_for, _), known)| {
+            matches!(used_for, Use::Authority | Use::Root).then_some(&known.certificate)
+        });
+        let own = [&keys.session, &keys.enrollment].into_iter().flat_map(|it| it.chain());
+        let mut known = keys.bundle.certificates().iter().chain(own).chain(former);
+        known.any(|it| match (it.public_key(), certificate.public_key()) {
+            (Ok(known), Ok(shown)) => known.spki() == shown.spki(),
+            _ => it == certificate,
+        })
+    }
+
+    /// Certificates of one use that count, those in use first.
+    pub(crate) fn counting(&self, used_for: Use) -> Vec<Certificate> {
+        let ring = self.ring.load();
+        let counts = ring.known.iter().filter(|((of, _), it)| *of == used_for && !it.is_forgotten);
+        let mut found: Vec<&Known> = counts.map(|(_, known)| known).collect();
+        found.sort_by_key(|known| known.until.is_some());
+        found.into_iter().map(|known| known.certificate.clone()).collect()
+    }
+}
+
+/// Why keys cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// What was noted cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A key cannot sign.
+    #[error(transparent)]
+    Key(#[from] weft_identity::Error),
+}
+
+/// Whether tokens can be signed with these keys.
+pub(crate) fn can_sign(keys: &Keys) -> weft_identity::Result<()> {
+    TokenSigner::new(keys.of_tokens())?;
+    TokenSigner::new(&keys.enrollment).map(drop)
+}
+
+/// The certificates of keys, with what each is used for.
+fn used(keys: &Keys) -> impl Iterator<Item = (Use, &Certificate)> {
+    let own = [
+        (Use::Session, keys.session.leaf()),
+        (Use::Enrollment, keys.enrollment.leaf()),
+        (Use::Authority, keys.authority.certificate()),
+    ];
+    let of_tokens = keys.tokens.iter().map(|chain| (Use::Token, chain.leaf()));
+    own.into_iter().chain(of_tokens).chain(keys.bundle.roots().map(|root| (Use::Root, root)))
+}
+
+/// The bundle with the former signers that lead to a root of it.
+fn with_former(keys: &Keys, former: Vec<Certificate>, now: Timestamp) -> TrustBundle {
+    let known = keys.bundle.certificates().iter().cloned();
+    let above: Vec<Certificate> = known.clone().chain(former.iter().cloned()).collect();
+    let leads = |signer: &&Certificate| {
+        let chain = chain_up(signer, &above);
+        let is_valid = chain.iter().all(|it| it.is_valid_at(system_time(now)));
+        is_valid && chain.last().is_some_and(|last| keys.bundle.roots().any(|root| root == last))
+    };
+    TrustBundle::new(known.chain(former.iter().filter(leads).cloned()))
+}
+
+/// Lets the oldest go where there are too many.
+fn limit(known: &mut Table) {
+    // Routers are told the keys of sessions and the roots, and nothing else.
+    let told = |used_for: Use| used_for.is_of_sessions() || used_for == Use::Root;
+    let over = |known: &Table, of: &dyn Fn(Use, &Known) -> bool, most: usize| {
+        let mut found: Vec<_> = known.iter().filter(|((used, _), it)| of(*used, it)).collect();
+        found.sort_by_key(|(_, it)| std::cmp::Reverse(it.until));
+        found.into_iter().skip(most).map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    for used_for in [Use::Session, Use::Token, Use::Enrollment, Use::Authority] {
+        let former = |used, it: &Known| used == used_for && it.until.is_some() && !it.is_forgotten;
+        for name in over(known, &former, FORMER) {
+            known.entry(name).and_modify(|it| it.is_forgotten = true);
+        }
+    }
+    known.retain(|(used_for, _), it| !it.is_forgotten || told(*used_for));
+    for name in over(known, &|_, it| it.is_forgotten, FORGOTTEN) {
+        known.remove(&name);
+    }
+}
+
+fn note_name((used_for, print): &(Use, String)) -> String {
+    format!("{used_for:?}/{print}")
+}
+
+fn write_note(used_for: Use, known: &Known) -> Option<Bytes> {
+    let note = Note {
+        used_for,
+        certificate: known.certificate.to_pem(),
+        until: known.until.map(|until| until.0),
+        is_forgotten: known.is_forgotten,
+    };
+    serde_json::to_vec(&note).ok().map(Bytes::from)
+}
+
+fn read_note(note: &[u8]) -> Option<(Use, Known)> {
+    let note: Note = serde_json::from_slice(note).ok()?;
+    let certificate = Certificate::from_pem(note.certificate.as_bytes()).ok()?;
+    let until = note.until.map(Timestamp);
+    let certificate = certificate.into_iter().next()?;
+    Some((note.used_for, Known { certificate, until, is_forgotten: note.is_forgotten }))
+}

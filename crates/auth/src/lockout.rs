@@ -1,0 +1,80 @@
+//! How often a password was wrong in a row, and what follows when the policy says so
+//! (docs/protocol/auth.md 7.4): the password is refused for a while, right or wrong. Sessions that
+//! are up go on, other ways to log in stay, and the last administrator who can log in is not locked
+//! out: how fast his password can be guessed is limited all the same ([`super::guesses`]).
+//!
+//! The counts are class Memory, bounded; what is locked is a part of the model.
+
+use weft_kernel::Caller;
+use weft_model::entity::{AuthPolicy, Authenticator, Identity};
+use weft_model::{Id, Snapshot, Timestamp};
+
+use crate::handle::Auth;
+
+/// The policy of an identity.
+pub(crate) fn policy_of(snapshot: &Snapshot, identity: &Identity) -> AuthPolicy {
+    let policy = snapshot.get::<AuthPolicy>(&identity.auth_policy_id);
+    policy.map(|policy| (**policy).clone()).unwrap_or_default()
+}
+
+/// Counts a wrong password, at a login or in a change of it, as the policy of the identity says.
+pub async fn wrong_password(auth: &Auth, authenticator: &Authenticator) {
+    let snapshot = auth.snapshot();
+    let Some(identity) = snapshot.get::<Identity>(&authenticator.identity_id) else { return };
+    let policy = policy_of(&snapshot, identity).updb;
+    if auth.lockouts().wrong(&authenticator.base.id, policy.max_attempts) {
+        let minutes = u64::from(policy.lockout_duration_minutes);
+        lock(auth, &authenticator.base.id, minutes).await;
+    }
+}
+
+/// Refuses a password from now on; 0 minutes are "until somebody enables the identity".
+async fn lock(auth: &Auth, authenticator: &Id, minutes: u64) {
+    let id = authenticator.clone();
+    let own = Caller::own("lockout");
+    let done = auth.decide(&own, move |decision| {
+        let (tip, now) = (decision.tip(), decision.now());
+        let Some(current) = tip.get::<Authenticator>(&id) else { return Ok(()) };
+        if is_last_administrator(tip, &current.identity_id, now) {
+            return Ok(());
+        }
+        let mut locked = (**current).clone();
+        if let Some(updb) = &mut locked.updb {
+            updb.locked_at = Some(now);
+            let span = std::time::Duration::from_secs(minutes.saturating_mul(60));
+            updb.locked_until = (minutes > 0).then(|| now.plus(span));
+        }
+        locked.base.updated_at = now;
+        decision.put(locked);
+        Ok(())
+    });
+    let done = done.await;
+    let is_locked = |snapshot: &Snapshot| {
+        let updb = snapshot.get::<Authenticator>(authenticator).and_then(|it| it.updb.as_ref());
+        updb.is_some_and(|updb| updb.is_locked(auth.now()))
+    };
+    match done {
+        Ok(_) if is_locked(&auth.snapshot()) => {
+            tracing::warn!(%authenticator, minutes, "too many wrong passwords: it is refused now");
+        }
+        Ok(_) => tracing::warn!(
+            %authenticator,
+            "too many wrong passwords for the last administrator: it is not locked"
+        ),
+        Err(error) => tracing::error!(%authenticator, %error, "it could not be locked"),
+    }
+}
+
+/// Whether an identity is an administrator, and no other one could log in.
+fn is_last_administrator(tip: &Snapshot, identity: &Id, now: Timestamp) -> bool {
+    let is_admin = |it: &Identity| it.is_admin || it.is_default_admin;
+    let can_log_in = |it: &Identity| {
+        let mut own = tip.referring::<Authenticator>(0, &it.base.id);
+        let is_open = |own: &Authenticator| {
+            own.cert.is_some() || own.updb.as_ref().is_some_and(|updb| !updb.is_locked(now))
+        };
+        !it.is_disabled(now) && own.any(|own| is_open(own))
+    };
+    let mut others = tip.list::<Identity>().filter(|it| it.base.id != *identity && is_admin(it));
+    tip.get::<Identity>(identity).is_some_and(|it| is_admin(it)) && !others.any(|it| can_log_in(it))
+}

@@ -1,0 +1,393 @@
+//! `POST /authenticate`: sessions with opaque tokens, by password or certificate
+//! (docs/protocol/auth.md 8, 9).
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use futures::FutureExt as _;
+use rustls_pki_types::CertificateDer;
+use weft_contract::resource::session::{AuthenticateBody, method};
+use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
+use weft_identity::{Certificate, TrustBundle, Usage, Verify};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::clock::system_time;
+use weft_kernel::view::View;
+use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_model::entity::{
+    ApiSession, Authenticator, Ca, EnvInfo, Identity, SdkInfo, SessionCertificate,
+};
+use weft_model::{Base, Id, Snapshot, Timestamp};
+
+use super::guesses::Turn;
+use super::password::{self, Hashed};
+use super::sessions::{Told, stands};
+use super::{external_id, lockout};
+use crate::handle::Auth;
+use crate::lockout::policy_of;
+use crate::sessions::VIRTUAL;
+use crate::sessions::stands::print_of;
+use crate::wanted_configs::WantedConfigs;
+
+/// The operation.
+pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
+    &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
+
+/// A first factor that was shown.
+struct Shown {
+    authenticator: Id,
+    identity: Arc<Identity>,
+    is_cert_extendable: bool,
+    extend_requested: bool,
+    improper_chain: bool,
+    leaf: Option<Certificate>,
+    /// The third-party CA that vouches for the leaf.
+    ca: Option<Id>,
+    /// By which it is known whether that is still so.
+    print: Arc<str>,
+}
+
+fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
+        let enter = || auth.admission().enter(|| names_admin(&auth, &caller, &body));
+        let (shown, _place) = match call.query.get("method") {
+            Some(method::PASSWORD) => {
+                // Whoever waits to guess takes no place.
+                let turn = turn_to_guess(&auth, &caller, &body).await?;
+                match enter() {
+                    Ok(place) => (by_password(&auth, &body, turn).await?, place),
+                    Err(busy) => {
+                        turn.neither();
+                        return Err(busy);
+                    }
+                }
+            }
+            Some(method::CERT) => {
+                let place = enter()?;
+                (by_certificate(&auth, &caller).await?, place)
+            }
+            // There are no external signers whose tokens could be believed.
+            Some(method::EXT_JWT) => return Err(ErrorCode::InvalidAuth.into()),
+            Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
+            None => return Err(Failure::field("method", "method in query is required", "")),
+        };
+        let token = auth.ids().token();
+        let session = open(&auth, &caller, &body, &shown, (call.api, token.as_str()));
+        // What was shown may have gone before there was a session that could end with it.
+        if !stands(&auth.snapshot(), &session, auth.now()) {
+            auth.sessions().end(std::slice::from_ref(&session.base.id));
+            return Err(refused());
+        }
+        remember_chain(&auth, &shown).await;
+        auth.sessions().begun().await;
+        let detail = super::current::shown(&auth, &session, Some(token.as_str()));
+        let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
+        if shown.extend_requested {
+            reply = reply.with_header(headers::EXTEND_REQUESTED, "true");
+        }
+        Ok(reply)
+    }
+    .boxed()
+}
+
+/// Whether somebody would log in as an administrator, without any proof of it.
+fn names_admin(auth: &Auth, caller: &Caller, body: &AuthenticateBody) -> bool {
+    let snapshot = auth.snapshot();
+    let by_name = body.username.as_ref();
+    let named = by_name.and_then(|name| snapshot.authenticator_by_username(name.as_str()));
+    let shown = || snapshot.authenticator_by_fingerprint(caller.leaf()?.fingerprint());
+    let authenticator = named.or_else(shown);
+    let identity = authenticator.and_then(|it| snapshot.get::<Identity>(&it.identity_id));
+    identity.is_some_and(|identity| identity.is_admin || identity.is_default_admin)
+}
+
+/// 401, the same for an unknown name, a wrong password, a disabled identity.
+fn refused() -> Failure {
+    ErrorCode::InvalidAuth.into()
+}
+
+impl From<password::Error> for Failure {
+    fn from(error: password::Error) -> Self {
+        match error {
+            password::Error::Busy => ErrorCode::ServerTooManyRequests.into(),
+            password::Error::Failed => Failure::unhandled(error.to_string()),
+        }
+    }
+}
+
+fn name_and_password(body: &AuthenticateBody) -> Result<(&str, &str), Failure> {
+    let required = |field: &str| Failure::field(field, format!("{field} in body is required"), "");
+    let username = body.username.as_ref().ok_or_else(|| required("username"))?;
+    let password = body.password.as_ref().ok_or_else(|| required("password"))?;
+    Ok((username.as_str(), password.expose()))
+}
+
+/// Waits until the password of a login may be looked at.
+async fn turn_to_guess(
+    auth: &Auth,
+    caller: &Caller,
+    body: &AuthenticateBody,
+) -> Result<Turn, Failure> {
+    let (username, _) = name_and_password(body)?;
+    turn_for(auth, caller, username).await
+}
+
+/// Waits until a password for a name may be looked at.
+pub async fn turn_for(auth: &Auth, caller: &Caller, username: &str) -> Result<Turn, Failure> {
+    let from = caller.origin.remote.map(|remote| remote.ip());
+    auth.guesses().turn(username, from).await.map_err(|wait| {
+        Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong passwords")
+            .with_retry_after(wait)
+    })
+}
+
+async fn by_password(auth: &Auth, body: &AuthenticateBody, turn: Turn) -> Result<Shown, Failure> {
+    let (username, password) = name_and_password(body)?;
+    let snapshot = auth.snapshot();
+    let found = snapshot.authenticator_by_username(username).cloned();
+    let stored = found
+        .as_ref()
+        .and_then(|it| it.updb.as_ref())
+        .map(|updb| Hashed { password: updb.password.clone(), salt: updb.salt.clone() });
+    let is_right = match auth.hasher().verify(password, stored.as_ref()).await {
+        Ok(is_right) => is_right,
+        Err(error) => {
+            turn.neither();
+            return Err(error.into());
+        }
+    };
+    // What was read before the hash may have changed meanwhile. A right password that is refused
+    // costs as much as a wrong one, or the difference would tell that it is right.
+    let (snapshot, now) = (auth.snapshot(), auth.now());
+    let authenticator = found
+        .and_then(|it| snapshot.get::<Authenticator>(&it.base.id).cloned().filter(|now| *now == it))
+        .ok_or_else(refused)?;
+    let identity = snapshot.get::<Identity>(&authenticator.identity_id).ok_or_else(refused)?;
+    let policy = policy_of(&snapshot, identity);
+    let is_locked = authenticator.updb.as_ref().is_some_and(|updb| updb.is_locked(now));
+    if identity.is_disabled(now) || !policy.updb.allowed || is_locked {
+        return Err(refused());
+    }
+    if !is_right {
+        drop(turn);
+        lockout::wrong_password(auth, &authenticator).await;
+        return Err(refused());
+    }
+    turn.right();
+    auth.lockouts().right(&authenticator.base.id);
+    let print = |id: &Id| print_of(&snapshot, &identity.base.id, id).ok_or_else(refused);
+    Ok(Shown {
+        authenticator: authenticator.base.id.clone(),
+        identity: Arc::clone(identity),
+        is_cert_extendable: false,
+        extend_requested: false,
+        improper_chain: false,
+        leaf: None,
+        ca: None,
+        print: print(&authenticator.base.id)?,
+    })
+}
+
+async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> {
+    let chain = &caller.origin.certificates;
+    let leaf = chain.first().ok_or_else(refused)?;
+    let (looking, shown) = (auth.clone(), chain.clone());
+    let vouched =
+        auth.hasher().work(move || vouched_for(&looking, &looking.snapshot(), &shown)).await?;
+    let now = auth.now();
+    let snapshot = auth.snapshot();
+    let Some(vouched) = vouched else {
+        tracing::debug!(
+            fingerprint = leaf.fingerprint(),
+            "login with a certificate of nobody known"
+        );
+        return Err(refused());
+    };
+    let claimed = vouched.ca.as_ref().and_then(|ca| claimed_id(ca, leaf));
+    // Whoever is known by a claim of his certificate has no authenticator.
+    let (identity, authenticator) = match claimed {
+        Some(external) => {
+            let found = snapshot.by_unique::<Identity>(Identity::EXTERNAL_ID, &external);
+            (found.ok_or_else(refused)?, None)
+        }
+        None => {
+            let found = snapshot.authenticator_by_fingerprint(leaf.fingerprint());
+            let found = found.ok_or_else(refused)?;
+            (snapshot.get::<Identity>(&found.identity_id).ok_or_else(refused)?, Some(found))
+        }
+    };
+    let policy = policy_of(&snapshot, identity);
+    let expired = !leaf.is_valid_at(system_time(now));
+    if identity.is_disabled(now)
+        || !policy.cert.allowed
+        || (expired && !policy.cert.allow_expired_certs)
+    {
+        return Err(refused());
+    }
+    let cert = authenticator.and_then(|it| it.cert.as_ref());
+    let authenticator = authenticator.map_or(Id::new(VIRTUAL), |it| it.base.id.clone());
+    Ok(Shown {
+        print: print_of(&snapshot, &identity.base.id, &authenticator).ok_or_else(refused)?,
+        authenticator,
+        identity: Arc::clone(identity),
+        is_cert_extendable: cert.is_some_and(|cert| cert.is_issued_by_network),
+        extend_requested: cert.is_some_and(|cert| cert.is_extend_requested),
+        improper_chain: vouched.is_improper,
+        leaf: Some(leaf.clone()),
+        ca: vouched.ca.as_ref().map(|ca| ca.base.id.clone()),
+    })
+}
+
+/// Notes with the authenticator whether its certificate came with all that leads to a root; of
+/// certificates of other issuers nobody asks (docs/protocol/auth.md 9.6). A login does not fail for
+/// it.
+async fn remember_chain(auth: &Auth, shown: &Shown) {
+    let (id, is_complete) = (shown.authenticator.clone(), !shown.improper_chain);
+    let noted = move |snapshot: &Snapshot| {
+        let known = snapshot.get::<Authenticator>(&id)?;
+        let mut noted = (**known).clone();
+        let cert = noted.cert.as_mut().filter(|cert| cert.is_issued_by_network)?;
+        let was_complete = std::mem::replace(&mut cert.last_auth_resolved_to_root, is_complete);
+        (was_complete != is_complete).then_some(noted)
+    };
+    if noted(&auth.snapshot()).is_none() {
+        return;
+    }
+    let own = Caller::own("login");
+    let done = auth.decide(&own, move |decision| {
+        if let Some(mut noted) = noted(decision.tip()) {
+            noted.base.updated_at = decision.now();
+            decision.put(noted);
+        }
+        Ok(())
+    });
+    if let Err(error) = done.await {
+        tracing::warn!(authenticator = %shown.authenticator, %error, "not noted how its chain was");
+    }
+}
+
+/// The external id that a certificate claims, if its CA says how; what cannot be read counts as
+/// no claim.
+fn claimed_id(ca: &Ca, leaf: &Certificate) -> Option<String> {
+    let claim = ca.external_id_claim.as_ref()?;
+    external_id::of(claim, leaf)
+        .inspect_err(|error| tracing::debug!(ca = %ca.name, %error, "no external id"))
+        .ok()
+}
+
+/// Who vouches for a certificate.
+struct Vouched {
+    /// The client left the intermediates out.
+    is_improper: bool,
+    /// The third-party CA, if it is one.
+    ca: Option<Arc<Ca>>,
+}
+
+/// Whether the leaf leads to somebody we believe, the dates of the leaf aside
+/// (docs/protocol/auth.md 9.2): the roots of the CA bundle; its intermediates, when the client left
+/// them out; or a verified third-party CA.
+fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Option<Vouched> {
+    let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
+    let how = Verify { usage: Usage::Any, ignore_leaf_validity: true, intermediates: &[] };
+    let now = system_time(auth.now());
+    let bundle = auth.keys().bundle.clone();
+    let leads_to = |trusted: &TrustBundle| trusted.verify(&der, how, now).is_ok();
+    if leads_to(&TrustBundle::new(bundle.roots().cloned())) {
+        return Some(Vouched { is_improper: false, ca: None });
+    }
+    if leads_to(&bundle) {
+        return Some(Vouched { is_improper: true, ca: None });
+    }
+    let mut enabled = snapshot.list::<Ca>().filter(|ca| ca.is_verified && ca.is_auth_enabled);
+    let ca = enabled.find(|ca| {
+        let first = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
+        let first = first.into_iter().take(1);
+        let foreign = first.filter(|it| !auth.keyring().is_of_authority(it));
+        leads_to(&TrustBundle::new(foreign))
+    })?;
+    Some(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) })
+}
+
+/// Opens the session of a login.
+fn open(
+    auth: &Auth,
+    caller: &Caller,
+    body: &AuthenticateBody,
+    shown: &Shown,
+    (api, token): (Api, &str),
+) -> Arc<ApiSession> {
+    let now = auth.now();
+    let snapshot = auth.snapshot();
+    let wanted = body.config_types.iter().flatten().map(String::as_str);
+    let told = Told {
+        sdk: body.sdk_info.clone().unwrap_or_default(),
+        env: body.env_info.clone().unwrap_or_default(),
+    };
+    let certificates = shown.leaf.iter().map(|leaf| certificate(auth, leaf, now)).collect();
+    let session = ApiSession {
+        base: Base::new(auth.ids().ordered(now), now),
+        identity_id: shown.identity.base.id.clone(),
+        authenticator_id: shown.authenticator.clone(),
+        config_types: WantedConfigs::of(View::of(&snapshot), wanted).into_ids(),
+        ip_address: caller.origin.remote.map(|it| it.ip().to_string()).unwrap_or_default(),
+        is_mfa_required: super::resolve::has_mfa(&snapshot, &shown.identity.base.id),
+        is_mfa_complete: false,
+        mfa_passed_at: None,
+        is_cert_extendable: shown.is_cert_extendable,
+        improper_client_cert_chain: shown.improper_chain,
+        last_activity_at: now,
+        sdk_info: body.sdk_info.as_ref().map(|_| sdk_info(&told)),
+        env_info: body.env_info.as_ref().map(|_| env_info(&told)),
+        certificates,
+        ca_id: shown.ca.clone(),
+        is_of_client: api == Api::Client,
+        credential: shown.print.clone(),
+        ..ApiSession::default()
+    };
+    auth.sessions().put_told(&shown.identity.base.id, told);
+    let is_complete = super::resolve::is_complete(&snapshot, &session);
+    auth.sessions().open(session, token, is_complete)
+}
+
+/// A certificate as a session keeps it.
+pub fn certificate(auth: &Auth, leaf: &Certificate, now: Timestamp) -> SessionCertificate {
+    let at = |time: std::time::SystemTime| {
+        Timestamp(0).plus(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+    };
+    SessionCertificate {
+        id: auth.ids().entity(),
+        fingerprint: leaf.fingerprint().into(),
+        cert_pem: leaf.to_pem(),
+        created_at: now,
+        not_before: at(leaf.not_before()),
+        not_after: at(leaf.not_after()),
+        subject: leaf.subject().to_owned(),
+    }
+}
+
+fn sdk_info(told: &Told) -> SdkInfo {
+    SdkInfo {
+        app_id: told.sdk.app_id.clone(),
+        app_version: told.sdk.app_version.clone(),
+        branch: told.sdk.branch.clone(),
+        revision: told.sdk.revision.clone(),
+        kind: told.sdk.r#type.clone(),
+        version: told.sdk.version.clone(),
+    }
+}
+
+fn env_info(told: &Told) -> EnvInfo {
+    EnvInfo {
+        arch: told.env.arch.clone(),
+        domain: told.env.domain.clone(),
+        hostname: told.env.hostname.clone(),
+        os: told.env.os.clone(),
+        os_release: told.env.os_release.clone(),
+        os_version: told.env.os_version.clone(),
+    }
+}
+
+/// A refused certificate, for operations that name the reason.
+pub fn certificate_refused(reason: &str) -> Failure {
+    Failure::new(ErrorCode::Unauthorized).with_cause(Cause::error(ErrorCode::Unhandled, reason))
+}

@@ -1,0 +1,438 @@
+//! The second factor of the caller: begun, verified, used at login, removed
+//! (docs/protocol/auth.md 11).
+//!
+//! A code is checked where the change is decided, against the last step that was used: of two
+//! requests with the same code one is refused. What a used code still does is in [`super::spent`],
+//! how fast codes may be tried in [`super::attempts`].
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use weft_contract::entity::{Base as BaseDetail, Link, Links};
+use weft_contract::envelope::Created;
+use weft_contract::resource::mfa::{CodeBody, MfaDetail, PATH, RecoveryCodes, TotpToken};
+use weft_contract::{Api, ErrorCode, Verb, headers};
+use weft_identity::token::TokenSigner;
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::decision::Decision;
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_model::entity::{Identity, Mfa, Record as _};
+use weft_model::token::{AUDIENCE, TokenKind, TotpClaims};
+use weft_model::{Base, Id, Snapshot};
+
+use super::attempts::{CodeKind, Guesser};
+use super::current::{login_of, session_of};
+use super::signing::aside;
+use super::totp::{self, PictureError, Takes};
+use crate::handle::Auth;
+
+/// The operations, the same in both APIs.
+pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
+    (Api::Management, "authenticateMfa", authenticate),
+    (Api::Client, "authenticateMfa", authenticate),
+    (Api::Management, "createTotpToken", totp_token),
+    (Api::Client, "createTotpToken", totp_token),
+    (Api::Management, "detailMfa", detail),
+    (Api::Client, "detailMfa", detail),
+    (Api::Management, "enrollMfa", enroll),
+    (Api::Client, "enrollMfa", enroll),
+    (Api::Management, "deleteMfa", remove),
+    (Api::Client, "deleteMfa", remove),
+    (Api::Management, "detailMfaQrCode", qr_code),
+    (Api::Client, "detailMfaQrCode", qr_code),
+    (Api::Management, "detailMfaRecoveryCodes", recovery_codes),
+    (Api::Client, "detailMfaRecoveryCodes", recovery_codes),
+    (Api::Management, "createMfaRecoveryCodes", new_recovery_codes),
+    (Api::Client, "createMfaRecoveryCodes", new_recovery_codes),
+    (Api::Management, "verifyMfa", verify),
+    (Api::Client, "verifyMfa", verify),
+];
+
+/// The second factor of an identity.
+pub fn of<'s>(snapshot: &'s Snapshot, identity: &str) -> Option<&'s Arc<Mfa>> {
+    snapshot.by_unique::<Mfa>(Mfa::IDENTITY, identity)
+}
+
+fn not_found(identity: &str) -> Failure {
+    Failure::not_found("MFA of identity", identity)
+}
+
+/// A wrong code: 401 here, with the code that clients know (it is 400 elsewhere).
+fn wrong_code() -> Failure {
+    Failure::new(ErrorCode::MfaInvalidToken).with_status(401)
+}
+
+/// The code of a body.
+fn code_of(call: &Call) -> Result<String, Failure> {
+    let body: CodeBody = call.decode(Verb::Create)?;
+    Ok(body.code.unwrap_or_default())
+}
+
+/// What a code is given for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Enroll,
+    Authenticate,
+    /// Like a login, for the routers.
+    Prove,
+    ReadRecoveryCodes,
+    NewRecoveryCodes,
+    Remove,
+}
+
+impl Purpose {
+    fn takes(self) -> Takes {
+        match self {
+            Self::Enroll | Self::Prove | Self::ReadRecoveryCodes => Takes::Totp,
+            Self::Authenticate | Self::NewRecoveryCodes | Self::Remove => Takes::TotpOrRecovery,
+        }
+    }
+
+    /// The second factor that it is about: one that was begun to enroll, else one in use.
+    fn finds(self, snapshot: &Snapshot, identity: &str) -> Result<Arc<Mfa>, Failure> {
+        let is_verified = self != Self::Enroll;
+        let found = of(snapshot, identity).filter(|mfa| mfa.is_verified == is_verified);
+        found.cloned().ok_or_else(|| not_found(identity))
+    }
+}
+
+/// Checks a code and changes the second factor with it, in one decision, when its turn has come.
+async fn with_code(
+    auth: &Auth,
+    caller: &Caller,
+    code: String,
+    purpose: Purpose,
+    change: impl Fn(&mut Decision<'_>, Mfa) -> Result<(), Failure> + Send + Sync + 'static,
+) -> Result<(), Failure> {
+    let login = login_of(caller)?;
+    let (identity, session) = (Id::new(&login.identity), Id::new(&login.session.id));
+    purpose.finds(&auth.snapshot(), identity.as_str())?;
+    let known = auth.sessions().by_id(&login.session.id);
+    let guesser = Guesser {
+        is_proven: known.is_some_and(|session| session.is_mfa_complete),
+        source: caller.origin.remote.map(|remote| remote.ip()),
+        identity: identity.clone(),
+        session: session.clone(),
+    };
+    let turn = auth.attempts().turn(guesser, CodeKind::of(&code)).await.map_err(|wait| {
+        Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong codes")
+            .with_retry_after(wait)
+    })?;
+    if let Err(ended) = session_of(auth, caller) {
+        turn.neither();
+        return Err(ended);
+    }
+    let (spent, now) = (auth.spent(), auth.now());
+    let serves_again = match purpose {
+        Purpose::ReadRecoveryCodes => spent.reads(&identity, &session, &code, now),
+        Purpose::Authenticate | Purpose::Prove => spent.authenticates(&identity, &code, now),
+        _ => false,
+    };
+    if serves_again {
+        turn.neither();
+        return Ok(());
+    }
+    let takes = purpose.takes();
+    let is_doubted = purpose.finds(&auth.snapshot(), identity.as_str()).is_ok_and(|mfa| {
+        totp::accept(&mut (*mfa).clone(), &code, takes, now) && !turn.believes(&code)
+    });
+    if is_doubted {
+        return Err(wrong_code());
+    }
+    let (owner, given) = (identity.clone(), code.clone());
+    let done = auth
+        .decide(caller, move |decision| {
+            let mut mfa = (*purpose.finds(decision.tip(), owner.as_str())?).clone();
+            if !totp::accept(&mut mfa, &given, takes, decision.now()) {
+                return Err(wrong_code());
+            }
+            mfa.base.updated_at = decision.now();
+            change(decision, mfa)
+        })
+        .await;
+    match &done {
+        Ok(_) => {
+            // A recovery code is read with only after it made new ones.
+            if CodeKind::of(&code) == CodeKind::Totp || purpose == Purpose::NewRecoveryCodes {
+                spent.put(&identity, &session, &code, purpose == Purpose::Enroll, now);
+            }
+            turn.right();
+        }
+        Err(failure) if failure.code() == ErrorCode::MfaInvalidToken => drop(turn),
+        Err(_) => turn.neither(),
+    }
+    done.map(drop)
+}
+
+/// `POST /authenticate/mfa`: the code that a login still needs (docs/protocol/auth.md 9.7).
+fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let code = code_of(&call)?;
+        let identity = login_of(&caller)?.identity.clone();
+        if of(&auth.snapshot(), &identity).is_none_or(|mfa| !mfa.is_verified) {
+            return Err(Failure::new(ErrorCode::MfaNotEnrolled).with_status(401));
+        }
+        let session = session_of(&auth, &caller)?;
+        let put = |decision: &mut Decision<'_>, mfa| {
+            decision.put(mfa);
+            Ok(())
+        };
+        with_code(&auth, &caller, code, Purpose::Authenticate, put).await?;
+        auth.mfa_passed(&session.base.id).await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// A signed proof for routers that a code was given; for sessions that routers judge themselves
+/// (docs/protocol/auth.md 11.5).
+fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let code = code_of(&call)?;
+        let login = login_of(&caller)?;
+        if login.session.legacy {
+            return Err(ErrorCode::InvalidBackingTokenType.into());
+        }
+        if of(&auth.snapshot(), &login.identity).is_none_or(|mfa| !mfa.is_verified) {
+            return Err(ErrorCode::MfaNotEnrolled.into());
+        }
+        let put = |decision: &mut Decision<'_>, mfa| {
+            decision.put(mfa);
+            Ok(())
+        };
+        with_code(&auth, &caller, code, Purpose::Prove, put).await?;
+        let now = auth.now();
+        let claims = TotpClaims {
+            iss: auth.issuer(),
+            sub: login.identity.clone(),
+            aud: vec![AUDIENCE.to_owned()],
+            iat: now.secs(),
+            jti: auth.ids().token().to_string(),
+            z_asid: login.session.id.clone(),
+            z_t: TokenKind::Totp,
+        };
+        let key = &auth.keys().enrollment;
+        let signed = aside(key.key().algorithm(), || TokenSigner::new(key)?.sign(&claims));
+        let token = signed
+            .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))?;
+        Reply::detail(&TotpToken { issued_at: convert::time(now), token })
+    }
+    .boxed()
+}
+
+/// Begins a second factor, anew if one was begun and not verified.
+fn enroll(auth: Auth, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let identity = Id::new(&login_of(&caller)?.identity);
+        let id = auth.ids().entity();
+        let secret = totp::secret(auth.ids().bytes());
+        let codes = totp::recovery_codes(auth.ids().bytes());
+        let answer = Created { links: self_link(), id: id.to_string() };
+        auth.decide(&caller, move |decision| {
+            decision.require::<Identity>("identityId", &identity)?;
+            if let Some(old) = of(decision.tip(), identity.as_str()) {
+                if old.is_verified {
+                    return Err(ErrorCode::MfaExists.into());
+                }
+                decision.delete(Mfa::KIND, &old.base.id)?;
+            }
+            decision.put(Mfa {
+                base: Base::new(id.clone(), decision.now()),
+                identity_id: identity.clone(),
+                is_verified: false,
+                secret: secret.clone(),
+                recovery_codes: codes.clone(),
+                last_step: 0,
+            });
+            Ok(())
+        })
+        .await?;
+        Reply::created_with(&answer)
+    }
+    .boxed()
+}
+
+fn self_link() -> Links {
+    Links::from([("self".to_owned(), Link::to(PATH))])
+}
+
+/// Links of a second factor (docs/protocol/management-api.md 2.1).
+fn links(mfa: &Mfa) -> Links {
+    let mut links = self_link();
+    let mut link = |name: &str, path: &str| links.insert(name.to_owned(), Link::to(path));
+    link("current-identity", "current-identity");
+    if mfa.is_verified {
+        link("recovery-codes", &format!("{PATH}/recovery-codes"));
+    } else {
+        link("verify", &format!("{PATH}/verify"));
+        link("qr", &format!("{PATH}/qr-code"));
+    }
+    links
+}
+
+fn base(mfa: &Mfa) -> BaseDetail {
+    BaseDetail { links: links(mfa), ..convert::base("mfas", &mfa.base, &[]) }
+}
+
+fn provisioning_url(auth: &Auth, caller: &Caller, mfa: &Mfa) -> Result<String, Failure> {
+    let name = &login_of(caller)?.name;
+    Ok(totp::provisioning_url(&auth.settings().totp_issuer, name, &mfa.secret))
+}
+
+/// The second factor of the caller, if there is one.
+fn own(auth: &Auth, caller: &Caller) -> Result<Arc<Mfa>, Failure> {
+    let identity = &login_of(caller)?.identity;
+    of(&auth.snapshot(), identity).cloned().ok_or_else(|| not_found(identity))
+}
+
+fn detail(auth: Auth, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let mfa = own(&auth, &caller)?;
+        let mut detail =
+            MfaDetail { base: base(&mfa), is_verified: mfa.is_verified, ..MfaDetail::default() };
+        if !mfa.is_verified {
+            detail.provisioning_url = Some(provisioning_url(&auth, &caller, &mfa)?);
+            detail.recovery_codes = Some(mfa.recovery_codes.clone());
+        }
+        Reply::detail(&detail)
+    }
+    .boxed()
+}
+
+/// The provisioning address as a picture, until the first code was given.
+fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let mfa = own(&auth, &caller)?;
+        if mfa.is_verified {
+            return Err(not_found(mfa.identity_id.as_str()));
+        }
+        let url = provisioning_url(&auth, &caller, &mfa)?;
+        let picture = match totp::qr_png(&url) {
+            // The name is only what the app shows: without it there is always room.
+            Err(PictureError::TooLong) => {
+                let issuer = &auth.settings().totp_issuer;
+                totp::qr_png(&totp::provisioning_url(issuer, "", &mfa.secret))
+            }
+            picture => picture,
+        };
+        let picture = picture.map_err(|error| Failure::unhandled(error.to_string()))?;
+        Ok(Reply::raw(headers::PNG, picture))
+    }
+    .boxed()
+}
+
+/// The first code: from now on one is needed at every login, and this login has given it.
+fn verify(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let code = code_of(&call)?;
+        let put = |decision: &mut Decision<'_>, mut mfa: Mfa| {
+            mfa.is_verified = true;
+            decision.put(mfa);
+            Ok(())
+        };
+        with_code(&auth, &caller, code, Purpose::Enroll, put).await?;
+        let login = login_of(&caller)?;
+        if login.session.legacy {
+            auth.mfa_passed(&Id::new(&login.session.id)).await?;
+        }
+        // The other logins need a code from now on.
+        auth.sessions().changed_around(&Id::new(&login.identity));
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// Removes the second factor; one that was never verified needs no code.
+fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let mfa = own(&auth, &caller)?;
+        let delete =
+            |decision: &mut Decision<'_>, mfa: Mfa| decision.delete(Mfa::KIND, &mfa.base.id);
+        if mfa.is_verified {
+            let code = call.header(headers::MFA_CODE).unwrap_or_default().to_owned();
+            with_code(&auth, &caller, code, Purpose::Remove, delete).await?;
+        } else {
+            let seen = (*mfa).clone();
+            auth.decide(&caller, move |decision| {
+                let now = decision.tip().get::<Mfa>(&seen.base.id);
+                match now {
+                    Some(now) if !now.is_verified => delete(decision, (**now).clone()),
+                    _ => Err(not_found(seen.identity_id.as_str())),
+                }
+            })
+            .await?;
+        }
+        auth.mfa_removed(&mfa.identity_id);
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// The recovery codes that are left. The code of the body wins over that of the header.
+fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: CodeBody = call.decode_optional(Verb::Patch)?;
+        let header = || call.header(headers::MFA_CODE).map(str::to_owned);
+        let code = body.code.or_else(header).unwrap_or_default();
+        let put = |decision: &mut Decision<'_>, mfa| {
+            decision.put(mfa);
+            Ok(())
+        };
+        with_code(&auth, &caller, code, Purpose::ReadRecoveryCodes, put).await?;
+        let mfa = own(&auth, &caller)?;
+        Reply::detail(&RecoveryCodes {
+            base: base(&mfa),
+            recovery_codes: mfa.recovery_codes.clone(),
+        })
+    }
+    .boxed()
+}
+
+/// New recovery codes in place of the old ones.
+fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let code = code_of(&call)?;
+        let fresh = totp::recovery_codes(auth.ids().bytes());
+        let put = move |decision: &mut Decision<'_>, mut mfa: Mfa| {
+            mfa.recovery_codes.clone_from(&fresh);
+            decision.put(mfa);
+            Ok(())
+        };
+        with_code(&auth, &caller, code, Purpose::NewRecoveryCodes, put).await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+impl Auth {
+    /// A session has given a code: it may be complete now, and posture checks may pass.
+    pub async fn mfa_passed(&self, session: &Id) -> Result<(), Failure> {
+        let now = self.now();
+        let passed = self.sessions().change(session, now, |session| {
+            session.is_mfa_required = true;
+            session.is_mfa_complete = true;
+            session.mfa_passed_at = Some(now);
+        });
+        let passed = passed.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
+        self.sessions().begun().await;
+        if super::resolve::is_complete(&self.snapshot(), &passed) {
+            self.sessions().completed(&passed.base.id);
+        }
+        self.posture_changed(&passed.identity_id);
+        Ok(())
+    }
+
+    /// The second factor of an identity is gone, and what its sessions had given of it.
+    pub fn mfa_removed(&self, identity: &Id) {
+        let now = self.now();
+        self.spent().forget(identity);
+        for session in self.sessions().of_identity(identity) {
+            self.sessions().change(&session.base.id, now, |session| {
+                session.is_mfa_required = false;
+                session.is_mfa_complete = false;
+                session.mfa_passed_at = None;
+            });
+        }
+        self.posture_changed(identity);
+    }
+}

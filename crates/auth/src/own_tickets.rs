@@ -1,0 +1,24 @@
+//! The tickets of this network.
+
+use weft_model::entity::Enrollment;
+
+use crate::handle::Auth;
+use crate::tickets::Tickets;
+
+impl Auth {
+    /// The signed ticket of an enrollment.
+    pub fn enrollment_jwt(&self, enrollment: &Enrollment) -> String {
+        self.0.tickets.of(enrollment, &self.settings().addresses, &self.keys())
+    }
+
+    /// The ticket that lets anybody trust this network.
+    pub fn network_jwt(&self) -> String {
+        let address = &self.settings().addresses.api;
+        self.0.tickets.of_network(address, &self.keys(), || self.ids().token().to_string())
+    }
+
+    /// The ticket with which the certificates of a CA enroll.
+    pub fn ca_jwt(&self, ca: &str) -> String {
+        Tickets::of_ca(&self.settings().addresses.api, ca, &self.keys())
+    }
+}

@@ -1,0 +1,245 @@
+//! How clients say what their devices are like: `POST /posture-response`, one or many at once
+//! (docs/protocol/auth.md 18).
+
+use std::collections::BTreeSet;
+
+use futures::FutureExt as _;
+use weft_contract::resource::posture_check::{
+    PostureResponseBody, PostureResponseDetail, PostureResponseService, response,
+};
+use weft_contract::{Api, Body as _, Cause, ErrorCode, Verb, body};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_model::entity::{ApiSession, PolicyType, PostureCheck, PostureCheckType, Service};
+use weft_model::posture::{Check, GRACE, OsReport, ProcessReport, plain_hex};
+use weft_model::{Id, Snapshot, Timestamp};
+
+use super::Report;
+use crate::current::session_of;
+use crate::handle::Auth;
+
+/// The operations.
+pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
+    (Api::Client, "createPostureResponse", one),
+    (Api::Client, "createPostureResponseBulk", many),
+];
+
+/// Things that may be said at once.
+const MAX_RESPONSES: usize = 1000;
+/// Longest name, version, domain, address, hash or fingerprint.
+const MAX_WORD: usize = 512;
+/// Longest path.
+const MAX_PATH: usize = 4096;
+/// Most hardware addresses, and signers of a file.
+const MAX_ITEMS: usize = 128;
+
+fn one(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: PostureResponseBody = call.decode(Verb::Create)?;
+        let session = session_of(&auth, &caller)?;
+        let snapshot = auth.snapshot();
+        let report = report(&snapshot, &body, "")?;
+        let reports =
+            report.into_iter().map(|report| (body.id.clone().unwrap_or_default(), report));
+        Reply::created_with(&take(&auth, &snapshot, &session, reports.collect()))
+    }
+    .boxed()
+}
+
+fn many(auth: Auth, caller: Caller, call: Call) -> Answer {
+    async move {
+        let bodies: Vec<PostureResponseBody> = body::read(&call.body)?;
+        if bodies.len() > MAX_RESPONSES {
+            let reason = format!("takes at most {MAX_RESPONSES} items");
+            return Err(Failure::field("body", reason, bodies.len().to_string()));
+        }
+        let session = session_of(&auth, &caller)?;
+        let snapshot = auth.snapshot();
+        let mut reports = Vec::with_capacity(bodies.len());
+        for (at, body) in bodies.iter().enumerate() {
+            let at = format!("[{at}].");
+            if let Some(field) = body.missing(Verb::Create).into_iter().next() {
+                let field = format!("{at}{field}");
+                return Err(Failure::field(&field, format!("{field} in body is required"), ""));
+            }
+            let id = body.id.clone().unwrap_or_default();
+            reports.extend(report(&snapshot, body, &at)?.map(|report| (id, report)));
+        }
+        Reply::created_with(&take(&auth, &snapshot, &session, reports))
+    }
+    .boxed()
+}
+
+/// What a body says; nothing, if it is about a process that no check asks for.
+fn report(
+    snapshot: &Snapshot,
+    body: &PostureResponseBody,
+    at: &str,
+) -> Result<Option<Report>, Failure> {
+    let text = |name: &str, text: &Option<String>, most: usize| {
+        let text = text.clone().unwrap_or_default();
+        short(&format!("{at}{name}"), &text, most).map(|()| text)
+    };
+    let required = |name: &str, given: &Option<String>| match given {
+        Some(_) => text(name, given, MAX_WORD),
+        None => Err(missing(at, name)),
+    };
+    let texts = |name: &str, texts: &[String]| {
+        let field = format!("{at}{name}");
+        if texts.len() > MAX_ITEMS {
+            let reason = format!("takes at most {MAX_ITEMS} items");
+            return Err(Failure::field(&field, reason, texts.len().to_string()));
+        }
+        let mut all = texts.iter().enumerate();
+        all.try_for_each(|(at, text)| short(&format!("{field}[{at}]"), text, MAX_WORD))?;
+        Ok(texts.to_vec())
+    };
+    let word = body.type_id.as_deref().unwrap_or_default();
+    text("id", &body.id, MAX_WORD)?;
+    Ok(Some(match word {
+        response::OS => Report::Os(OsReport {
+            os_type: required("type", &body.os_type)?,
+            version: required("version", &body.version)?,
+            build: text("build", &body.build, MAX_WORD)?,
+        }),
+        response::MAC => {
+            let addresses = body.mac_addresses.as_ref();
+            let addresses = addresses.ok_or_else(|| missing(at, "macAddresses"))?;
+            Report::Mac(plain(texts("macAddresses", addresses)?))
+        }
+        response::DOMAIN => Report::Domain(required("domain", &body.domain)?),
+        response::PROCESS => {
+            let said = text("path", &body.path, MAX_PATH)?;
+            let report = ProcessReport {
+                is_running: body.is_running.unwrap_or(false),
+                hash: plain_hex(&text("hash", &body.hash, MAX_WORD)?),
+                signer_fingerprints: plain(texts(
+                    "signerFingerprints",
+                    body.signer_fingerprints.as_deref().unwrap_or_default(),
+                )?),
+            };
+            let check = Id::new(body.id.as_deref().unwrap_or_default());
+            match path(snapshot, &check, said) {
+                Some(path) => Report::Process(path, report),
+                None => return Ok(None),
+            }
+        }
+        response::ENDPOINT_STATE => Report::EndpointState {
+            woken: body.woken.unwrap_or(false),
+            unlocked: body.unlocked.unwrap_or(false),
+        },
+        other => {
+            let reason = format!("must be one of {}", response::ALL.join(", "));
+            let cause = Cause::field(&format!("{at}typeId"), reason, other);
+            return Err(Failure::new(ErrorCode::CouldNotParseBody).with_cause(cause));
+        }
+    }))
+}
+
+/// Addresses or fingerprints in the spelling that is kept, without those that have none.
+fn plain(texts: Vec<String>) -> Vec<String> {
+    texts.iter().map(|text| plain_hex(text)).filter(|text| !text.is_empty()).collect()
+}
+
+fn missing(at: &str, name: &str) -> Failure {
+    let field = format!("{at}{name}");
+    Failure::field(&field, format!("{field} in body is required"), "")
+}
+
+fn short(field: &str, text: &str, most: usize) -> Result<(), Failure> {
+    if text.len() <= most {
+        return Ok(());
+    }
+    let reason = format!("must be at most {most} bytes long");
+    Err(Failure::field(field, reason, text.len().to_string()))
+}
+
+/// The path that a report of a process is about. Old clients name only the check; what no check
+/// asks for is not kept.
+fn path(snapshot: &Snapshot, check: &Id, said: String) -> Option<String> {
+    let answered = snapshot.get::<PostureCheck>(check);
+    if said.is_empty() {
+        let only = answered.filter(|check| check.check_type == PostureCheckType::Process)?;
+        return only.processes.processes.first().map(|process| process.path.clone());
+    }
+    let asks = |check: &PostureCheck| check.processes.processes.iter().any(|it| it.path == said);
+    let is_asked = answered.is_some_and(|check| asks(check))
+        || snapshot.list::<PostureCheck>().any(|check| asks(check));
+    is_asked.then_some(said)
+}
+
+/// Keeps what was said, acts upon it, and answers which services ask for a code after it.
+fn take(
+    auth: &Auth,
+    snapshot: &Snapshot,
+    session: &ApiSession,
+    reports: Vec<(String, Report)>,
+) -> PostureResponseDetail {
+    let now = auth.now();
+    let states = reports.iter().filter_map(|(_, report)| match report {
+        Report::EndpointState { woken, unlocked } => Some((*woken, *unlocked)),
+        _ => None,
+    });
+    let (woken, unlocked) = states.fold((false, false), |all, it| (all.0 | it.0, all.1 | it.1));
+    // Clients say the same again and again; that concerns nobody.
+    if auth.postures().record(session, reports, now) {
+        auth.posture_changed(&session.identity_id);
+    }
+    let services = match woken || unlocked {
+        true => asking(auth, snapshot, session, (woken, unlocked), now),
+        false => Vec::new(),
+    };
+    PostureResponseDetail { services }
+}
+
+/// The services whose checks ask for a code because the device woke or was unlocked.
+fn asking(
+    auth: &Auth,
+    snapshot: &Snapshot,
+    session: &ApiSession,
+    (woken, unlocked): (bool, bool),
+    now: Timestamp,
+) -> Vec<PostureResponseService> {
+    let viewer = auth.viewer(session);
+    let mut seen = BTreeSet::new();
+    let mut services = Vec::new();
+    for action in [PolicyType::Dial, PolicyType::Bind] {
+        let of_identity = snapshot.services_of(&session.identity_id, action);
+        for service in snapshot.entities::<Service>(&of_identity) {
+            let between = snapshot.service_policies_between(&session.identity_id, &service.base.id);
+            let checks = between
+                .iter()
+                .flat_map(|(ordinal, _)| super::queries::checks_of(snapshot, *ordinal));
+            let asking = checks.filter(|check| {
+                matches!(viewer.check(check), Check::Mfa { prompt_on_wake, prompt_on_unlock, .. }
+                    if (woken && prompt_on_wake) || (unlocked && prompt_on_unlock))
+            });
+            let left = asking.filter_map(|check| left(&viewer, check, now)).min();
+            let Some((left, timeout)) = left else { continue };
+            if seen.insert(service.base.id.clone()) {
+                services.push(PostureResponseService {
+                    id: service.base.id.to_string(),
+                    name: service.name.to_string(),
+                    posture_query_type: PostureCheckType::Mfa.as_str().to_owned(),
+                    timeout,
+                    timeout_remaining: left,
+                });
+            }
+        }
+    }
+    services.sort_by(|one, other| one.id.cmp(&other.id));
+    services
+}
+
+/// Seconds left to give a code, and seconds that one lasts, for a check that passes so far.
+fn left(
+    viewer: &crate::posture::viewer::Viewer,
+    check: &PostureCheck,
+    now: Timestamp,
+) -> Option<(i64, i64)> {
+    let until = viewer.check(check).evaluate(viewer.data(), now).ok()?;
+    let seconds = |span: std::time::Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+    let left = until.map_or(GRACE, |until| until.since(now).min(GRACE));
+    let timeout = check.mfa_timeout().map_or(-1, seconds);
+    Some((seconds(left), timeout))
+}

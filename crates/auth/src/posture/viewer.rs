@@ -1,0 +1,234 @@
+//! Whose access is judged, and what that means for who uses a service.
+
+use std::sync::Arc;
+
+use weft_model::access::{self, Decision, Facts, PolicyFacts, Posture, Standing};
+use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, Session};
+use weft_model::posture::{Check, PostureData};
+use weft_model::{Id, Snapshot, Timestamp};
+
+use crate::handle::Auth;
+
+/// The C SDK and its first version that can ask for codes (docs/protocol/management-api.md 7.6).
+const ASKING_SDK: (&str, [u64; 3]) = ("ziti-sdk-c", [0, 25, 0]);
+
+/// Whose access is judged, and what is known of the device.
+#[derive(Debug, Clone)]
+pub struct Viewer {
+    /// The identity.
+    pub identity: Id,
+    pub(super) data: PostureData,
+    /// When something of it last changed.
+    pub(super) changed_at: Option<Timestamp>,
+    /// The client cannot ask for codes.
+    pub(super) is_old: bool,
+    /// Posture checks take part at all.
+    pub(super) is_judged: bool,
+}
+
+impl Viewer {
+    /// An identity in one of its sessions; without one it has given no code.
+    pub fn new(auth: &Auth, identity: &Id, session: Option<&ApiSession>) -> Self {
+        let is_judged = auth.settings().posture_checks;
+        let has_checks = !auth.snapshot().table(weft_model::Kind::PostureCheck).is_empty();
+        if !is_judged || !has_checks {
+            return Self {
+                identity: identity.clone(),
+                data: PostureData::default(),
+                changed_at: None,
+                is_old: false,
+                is_judged,
+            };
+        }
+        let device = auth.postures().device(identity);
+        let mut changed_at = device.changed_at();
+        let mut data = PostureData::default();
+        data.mac_addresses = device.mac.map(|told| told.value).unwrap_or_default();
+        data.os = device.os.map(|told| told.value);
+        data.domain = device.domain.map(|told| told.value);
+        let processes = device.processes.into_iter();
+        data.processes = processes.map(|(path, told)| (path, told.value)).collect();
+        if let Some(session) = session {
+            let state = auth.postures().endpoint(&session.base.id);
+            state.woken_at.into_iter().for_each(|at| data.woken(at));
+            state.unlocked_at.into_iter().for_each(|at| data.unlocked(at));
+            session.mfa_passed_at.into_iter().for_each(|at| data.mfa_passed(at));
+            let times = [state.woken_at, state.unlocked_at, session.mfa_passed_at];
+            changed_at = changed_at.max(times.into_iter().flatten().max());
+        }
+        let sdk = session.and_then(|session| session.sdk_info.as_ref());
+        let is_old = !sdk.is_some_and(can_ask);
+        Self { identity: identity.clone(), data, changed_at, is_old, is_judged }
+    }
+
+    /// What is known of the device.
+    pub fn data(&self) -> &PostureData {
+        &self.data
+    }
+
+    /// A check as it counts for this client.
+    pub(super) fn check<'c>(&self, check: &'c PostureCheck) -> Check<'c> {
+        let mut ready = check.check();
+        if let Check::Mfa { timeout, .. } = &mut ready
+            && self.is_old
+            && check.mfa.ignore_legacy_endpoints
+        {
+            *timeout = None;
+        }
+        ready
+    }
+
+    /// Whether it may dial or host a service, and why not.
+    pub fn decide(
+        &self,
+        snapshot: &Snapshot,
+        service: &str,
+        action: PolicyType,
+        now: Timestamp,
+    ) -> Decision {
+        let posture = match self.is_judged {
+            true => Posture::Known(&self.data),
+            false => Posture::Ignored,
+        };
+        let facts = Seen { snapshot, viewer: self };
+        access::decide(&facts, self.identity.as_str(), service, action, posture, now)
+    }
+}
+
+/// Whether a client can ask for codes when they time out.
+fn can_ask(sdk: &SdkInfo) -> bool {
+    let (name, least) = ASKING_SDK;
+    if sdk.kind != name {
+        return false;
+    }
+    let text = sdk.version.trim_start_matches('v');
+    let text = text.split(['-', '+']).next().unwrap_or_default();
+    let mut parts = text.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
+    let found: [u64; 3] = std::array::from_fn(|_| parts.next().unwrap_or(0));
+    found >= least
+}
+
+/// A snapshot with the checks as they count for one client.
+struct Seen<'a> {
+    snapshot: &'a Snapshot,
+    viewer: &'a Viewer,
+}
+
+impl Facts for Seen<'_> {
+    fn standing(&self, identity: &str, now: Timestamp) -> Standing {
+        self.snapshot.standing(identity, now)
+    }
+
+    fn has_service(&self, service: &str) -> bool {
+        self.snapshot.has_service(service)
+    }
+
+    fn policies(&self, identity: &str, service: &str, action: PolicyType) -> Vec<PolicyFacts<'_>> {
+        let mut policies = self.snapshot.policies(identity, service, action);
+        let checks = policies.iter_mut().flat_map(|policy| &mut policy.checks);
+        for (id, check) in checks {
+            if let Some(stored) = self.snapshot.get::<PostureCheck>(&Id::new(id)) {
+                *check = Some(self.viewer.check(stored));
+            }
+        }
+        policies
+    }
+}
+
+impl Auth {
+    /// Whoever is logged in with a session.
+    pub fn viewer(&self, session: &ApiSession) -> Viewer {
+        Viewer::new(self, &session.identity_id, Some(session))
+    }
+
+    /// Whether a login may go on using a service; remembers when that ends by itself.
+    fn is_still_granted(
+        &self,
+        snapshot: &Snapshot,
+        login: &ApiSession,
+        session: &Session,
+        now: Timestamp,
+    ) -> bool {
+        let service = session.service_id.as_str();
+        let decision = self.viewer(login).decide(snapshot, service, session.session_type, now);
+        self.remember_end(&session.base.id, &decision);
+        decision.is_granted()
+    }
+
+    /// Remembers when the grant of a service session ends by itself.
+    pub fn remember_end(&self, session: &Id, decision: &Decision) {
+        if let Decision::Granted { until: Some(until), .. } = decision {
+            self.postures().ends(session, *until);
+        }
+    }
+
+    /// Ends the service sessions among these that are granted no more. Routers leave those of
+    /// opaque logins to the controller (docs/protocol/edge-control-plane.md 12.1).
+    pub fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<Session>]) {
+        let now = self.now();
+        let ungranted = picked.iter().filter(|session| {
+            let login = self.sessions().by_id(session.api_session_id.as_str());
+            login.is_none_or(|login| !self.is_still_granted(snapshot, &login, session, now))
+        });
+        let ended: Vec<Id> = ungranted.map(|session| session.base.id.clone()).collect();
+        self.sessions().remove_services(&ended);
+    }
+
+    /// What is known of the devices of an identity has changed.
+    pub(crate) fn posture_changed(&self, identity: &Id) {
+        let snapshot = self.snapshot();
+        if snapshot.table(weft_model::Kind::PostureCheck).is_empty() {
+            return;
+        }
+        if let Some(ordinal) = snapshot.ordinal_of::<Identity>(identity) {
+            self.service_changes().one(ordinal, self.now());
+        }
+        self.end_ungranted(&snapshot, &self.sessions().services_of_identity(identity));
+    }
+
+    /// Ends what has timed out, and forgets the devices of who is gone.
+    pub fn sweep_postures(&self) {
+        let now = self.now();
+        let ended = self.postures().take_ended(now);
+        if !ended.is_empty() {
+            let snapshot = self.snapshot();
+            let sessions = ended.iter().filter_map(|id| self.sessions().service(id.as_str()));
+            let sessions: Vec<Arc<Session>> = sessions.collect();
+            for session in &sessions {
+                if let Some(ordinal) = snapshot.ordinal_of::<Identity>(&session.identity_id) {
+                    self.service_changes().one(ordinal, now);
+                }
+            }
+            self.end_ungranted(&snapshot, &sessions);
+        }
+        let sessions = self.sessions();
+        self.postures().retain(
+            |identity| sessions.is_logged_in(identity),
+            |session| sessions.by_id(session.as_str()).is_some(),
+            |session| sessions.service(session.as_str()).is_some(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_can_ask_are_told_by_their_sdk() {
+        let sdk = |kind: &str, version: &str| SdkInfo {
+            kind: kind.into(),
+            version: version.into(),
+            ..SdkInfo::default()
+        };
+        for (kind, version, can) in [
+            ("ziti-sdk-c", "0.25.0", true),
+            ("ziti-sdk-c", "v1.2.3-rc1", true),
+            ("ziti-sdk-c", "0.24.9", false),
+            ("ziti-sdk-c", "", false),
+            ("ziti-sdk-golang", "1.0.0", false),
+        ] {
+            assert_eq!(can_ask(&sdk(kind, version)), can, "{kind} {version}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The public keys that routers are given (docs/protocol/edge-control-plane.md 7.2).
+
+use weft_identity::Certificate;
+use weft_model::entity::Ca;
+
+use crate::handle::Auth;
+
+/// A public key of the data model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    /// Its name: lowercase hex SHA-1 of `data`.
+    pub kid: String,
+    /// The certificate in DER.
+    pub data: Vec<u8>,
+    /// Whether tokens are verified with it.
+    pub for_tokens: bool,
+    /// Whether client certificates are verified with it.
+    pub for_clients: bool,
+}
+
+impl PublicKey {
+    fn of(certificate: &Certificate, for_tokens: bool) -> Self {
+        Self {
+            kid: certificate.fingerprint().to_owned(),
+            data: certificate.der().to_vec(),
+            for_tokens,
+            for_clients: true,
+        }
+    }
+}
+
+impl Auth {
+    /// This controller's certificate and those that sign tokens of service sessions, with those of
+    /// before whose tokens are in use; the roots of the CA bundle; verified third-party CAs.
+    pub fn public_keys(&self) -> Vec<PublicKey> {
+        let keys = self.keys();
+        let signing = self.session_certificates();
+        let mut found: Vec<_> = signing.iter().map(|it| PublicKey::of(it, true)).collect();
+        let of_tokens = self.token_certificates();
+        let alone = |it| PublicKey { for_clients: false, ..PublicKey::of(it, true) };
+        found.extend(of_tokens.iter().map(alone));
+        found.extend(keys.bundle.roots().map(|root| PublicKey::of(root, false)));
+        let snapshot = self.snapshot();
+        for ca in snapshot.list::<Ca>().filter(|ca| ca.is_verified) {
+            let parsed = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
+            found.extend(parsed.first().map(|certificate| PublicKey::of(certificate, false)));
+        }
+        found
+    }
+}

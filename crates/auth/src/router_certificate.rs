@@ -1,0 +1,171 @@
+//! Certificates of routers: at enrollment, extension and renewal the same ones.
+//!
+//! A router is named by the controller: its id as common name, its SPIFFE id. Of what its request
+//! asks for it gets DNS names and addresses, so that clients find it where it listens; a name of
+//! the controller would let it take the controller's place, and is refused, as is what the
+//! configuration refuses. Other names (URIs, mail addresses) mean something to nobody who meets a
+//! router and are left out.
+
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use url::Url;
+use weft_config::controller::{NameRule, RouterNames};
+use weft_contract::ErrorCode;
+use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, San, SpiffeId};
+use weft_kernel::Failure;
+use weft_model::Snapshot;
+use weft_model::entity::Router;
+
+use crate::handle::Auth;
+
+/// The certificate of a router, to be issued.
+pub fn leaf(
+    auth: &Auth,
+    request: &CertificateRequest,
+    id: &str,
+    purpose: Purpose,
+    now: SystemTime,
+) -> Result<Leaf, Failure> {
+    let granted = granted(auth, request.sans())?;
+    let own = SpiffeId::router(&auth.keys().trust_domain, id);
+    Leaf::for_router(request, id, &own, granted, purpose, now)
+        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
+}
+
+/// The names out of a request that a router gets.
+fn granted(auth: &Auth, wanted: &[San]) -> Result<Vec<San>, Failure> {
+    let mut granted = Vec::new();
+    for san in wanted {
+        let Some(host) = Host::of(san) else {
+            tracing::debug!(?san, "not put into the certificate of a router");
+            continue;
+        };
+        if let Err(reason) = check(auth, &host) {
+            return Err(Failure::because(ErrorCode::CouldNotProcessCsr, reason));
+        }
+        granted.push(san.clone());
+    }
+    Ok(granted)
+}
+
+/// Says at start which routers have a name that they will not get again.
+pub(crate) fn warn_of_old_names(auth: &Auth, snapshot: &Snapshot) {
+    for router in snapshot.list::<Router>() {
+        let chain = Certificate::from_pem(router.cert_pem.as_bytes()).unwrap_or_default();
+        let names = chain.first().map(Certificate::sans).unwrap_or_default();
+        let refused = names.iter().filter_map(Host::of).find_map(|host| {
+            let reason = check(auth, &host).err()?;
+            Some((router.name.clone(), reason))
+        });
+        if let Some((router, reason)) = refused {
+            tracing::warn!(%router, reason, "the certificate of the router cannot be renewed");
+        }
+    }
+}
+
+/// Whether a router may have a name; says why not.
+fn check(auth: &Auth, host: &Host) -> Result<(), String> {
+    let RouterNames { refused, shared } = &auth.settings().router_names;
+    if let Host::Name(name) = host
+        && !is_dns_name(name)
+    {
+        return Err(format!("{name:?} is no DNS name"));
+    }
+    if refused.iter().any(|rule| host.is_meant_by(rule)) {
+        let key = "edge.enrollment.edgeRouter.refusedNames";
+        return Err(format!("no router gets the name {host}: it is refused by {key}"));
+    }
+    if host.is_loopback() || shared.iter().any(|rule| host.is_meant_by(rule)) {
+        return Ok(());
+    }
+    match controllers(auth).iter().any(|own| own.meets(host)) {
+        true => Err(format!(
+            "no router gets the name {host}: it is one of the controller; a router beside it \
+             needs edge.enrollment.edgeRouter.sharedNames"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The names under which the controller is known: those in its certificates and those that clients
+/// and routers are told.
+fn controllers(auth: &Auth) -> Vec<Host> {
+    let (keys, addresses) = (auth.keys(), &auth.settings().addresses);
+    let leaves = [keys.session.leaf(), keys.enrollment.leaf()];
+    let certified = leaves.into_iter().flat_map(Certificate::sans).filter_map(Host::of);
+    let ctrl = addresses.ctrl.iter().filter_map(|it| Some(it.split_once(':')?.1));
+    let ends = std::iter::once(addresses.api.as_str()).chain(ctrl);
+    let ends = ends.filter_map(|end| end.rsplit_once(':').map(|(host, _)| Host::read(host)));
+    let urls = addresses.apis.values().flatten().filter_map(|url| Url::parse(url).ok());
+    let urls = urls.filter_map(|url| url.host_str().map(Host::read));
+    certified.chain(ends).chain(urls).collect()
+}
+
+/// A name or address, in one form of all that mean the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Host {
+    Name(String),
+    Address(IpAddr),
+}
+
+impl Host {
+    /// A name that clients find a host by.
+    fn of(san: &San) -> Option<Self> {
+        match san {
+            San::Dns(name) => Some(Self::read(name)),
+            San::Ip(address) => Some(Self::Address(address.to_canonical())),
+            San::Email(_) | San::Uri(_) => None,
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        let bare = text.trim_start_matches('[').trim_end_matches(']');
+        match bare.parse::<IpAddr>() {
+            Ok(address) => Self::Address(address.to_canonical()),
+            Err(_) => Self::Name(text.trim_end_matches('.').to_ascii_lowercase()),
+        }
+    }
+
+    fn is_loopback(&self) -> bool {
+        match self {
+            Self::Name(name) => name == "localhost",
+            Self::Address(address) => address.is_loopback(),
+        }
+    }
+
+    fn is_meant_by(&self, rule: &NameRule) -> bool {
+        match self {
+            Self::Name(name) => rule.meets(name),
+            Self::Address(address) => rule.covers(*address),
+        }
+    }
+
+    /// Whether both can mean the same host.
+    fn meets(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Name(own), Self::Name(_)) => other.is_meant_by(&NameRule::Host(own.clone())),
+            _ => self == other,
+        }
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+/// Whether every client reads a name alike: letters, digits, `-`, `_` and `.`, and `*` only as the
+/// whole first label.
+fn is_dns_name(name: &str) -> bool {
+    let rest = name.strip_prefix("*.").unwrap_or(name);
+    let is_letter = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');
+    name.len() <= 253
+        && rest
+            .split('.')
+            .all(|label| (1..=63).contains(&label.len()) && label.bytes().all(is_letter))
+}

@@ -1,0 +1,191 @@
+//! Leave to dial or host one service within a login, as a stored record and a signed token, and its
+//! check for routers (docs/protocol/auth.md 17.7; docs/protocol/edge-control-plane.md 11.5, 13.2, 14.3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_kernel::Failure;
+use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, Session};
+use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
+use weft_model::{Base, Id, Snapshot, Timestamp};
+
+use super::resolve::is_complete;
+use crate::handle::Auth;
+
+/// Longest life of a service token; it ends with the login in any case.
+const TOKEN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The stored session: one for each login, type and service; asked for again it is the same.
+pub fn record(
+    controller: &Auth,
+    login: &ApiSession,
+    service: &Id,
+    session_type: PolicyType,
+) -> Result<Arc<Session>, Failure> {
+    let now = controller.now();
+    let id = controller.ids().ordered(now);
+    let session = Session {
+        token: id.as_str().into(),
+        base: Base::new(id, now),
+        api_session_id: login.base.id.clone(),
+        identity_id: login.identity_id.clone(),
+        service_id: service.clone(),
+        session_type,
+    };
+    let kept = controller.sessions().service_or(session);
+    kept.ok_or_else(|| Failure::unauthorized("the session has ended"))
+}
+
+/// Codes of refusals towards routers (docs/protocol/edge-control-plane.md 18.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum RefusalCode {
+    Internal = 1,
+    InvalidApiSession = 2,
+    InvalidSession = 3,
+    WrongSessionType = 4,
+    InvalidEdgeRouterForSession = 5,
+    InvalidService = 6,
+}
+
+impl RefusalCode {
+    /// What the client should do: 0 try again, 2 start over, 3 give up.
+    pub fn retry_hint(self) -> u32 {
+        match self {
+            Self::Internal => 0,
+            Self::InvalidService => 3,
+            _ => 2,
+        }
+    }
+}
+
+/// Why a router's request on behalf of a client is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// The code.
+    pub code: RefusalCode,
+    /// For a person.
+    pub reason: String,
+}
+
+impl Refusal {
+    fn new(code: RefusalCode, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+}
+
+/// A service session that was checked.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The snapshot it was checked on.
+    pub snapshot: Arc<Snapshot>,
+    /// Who uses it.
+    pub identity: Arc<Identity>,
+    /// The service.
+    pub service: Arc<Service>,
+    /// Id of the API session.
+    pub api_session: Id,
+    /// Id of the service session.
+    pub session: Id,
+}
+
+impl Auth {
+    /// Signs the token of a service session (docs/protocol/edge-control-plane.md 11.5).
+    pub fn service_token(&self, session: &Session) -> Result<String, Failure> {
+        let now = self.now();
+        self.sign(&ServiceClaims {
+            iss: self.issuer(),
+            sub: session.service_id.to_string(),
+            aud: vec![AUDIENCE.to_owned()],
+            iat: now.secs(),
+            exp: now.plus(TOKEN_LIFE).secs(),
+            jti: session.base.id.to_string(),
+            z_asid: session.api_session_id.to_string(),
+            z_iid: session.identity_id.to_string(),
+            z_t: TokenKind::Service,
+            z_st: session.session_type.as_str().to_owned(),
+            z_leg: true,
+        })
+    }
+
+    /// Checks the tokens that a router passes on for a client that dials or hosts
+    /// (docs/protocol/edge-control-plane.md 13.2, 14.3): the login, the service session, its type,
+    /// the router, the service, and that the policies still grant it.
+    pub fn check_service_session(
+        &self,
+        router: &Id,
+        api_session_token: &str,
+        service_token: &str,
+        wanted: PolicyType,
+    ) -> Result<Checked, Refusal> {
+        let now = self.now();
+        let snapshot = self.snapshot();
+        let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
+        if self.legacy_session(&login).is_none() {
+            let reason = "the session is none that routers may be used with";
+            return Err(Refusal::new(RefusalCode::InvalidApiSession, reason));
+        }
+        let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidSession, reason);
+        let claims = self
+            .read_service_token(service_token, now)
+            .map_err(|error| invalid(&format!("service session token: {error}")))?;
+        let (api_session, owner) = (login.base.id.as_str(), identity.base.id.as_str());
+        claims.check(api_session, owner, wanted, now).map_err(|error| match error {
+            ClaimError::Action(_) => Refusal::new(RefusalCode::WrongSessionType, error.to_string()),
+            error => invalid(&format!("service session token: {error}")),
+        })?;
+        let revoked = |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|found| &**found);
+        if !claims.z_leg || claims.is_revoked(revoked) {
+            return Err(invalid("the service session token was revoked"));
+        }
+        let session = self.sessions().service(&claims.jti);
+        let session = session.filter(|it| it.api_session_id == login.base.id);
+        let session = session.ok_or_else(|| invalid("the service session has ended"))?;
+        if session.session_type != wanted {
+            let reason = format!("the service session is for {}", session.session_type);
+            return Err(Refusal::new(RefusalCode::WrongSessionType, reason));
+        }
+        if !snapshot.is_router_usable(&identity.base.id, &session.service_id, router) {
+            return Err(Refusal::new(
+                RefusalCode::InvalidEdgeRouterForSession,
+                "no edge router policy lets the identity use this router for the service",
+            ));
+        }
+        let service = snapshot.get::<Service>(&session.service_id).cloned();
+        let service = service.ok_or_else(|| {
+            Refusal::new(RefusalCode::InvalidService, "the service does not exist")
+        })?;
+        let wanted_service = service.base.id.as_str();
+        self.viewer(&login)
+            .decide(&snapshot, wanted_service, wanted, now)
+            .granted()
+            .map_err(|denial| invalid(&denial.to_string()))?;
+        let (api_session, session) = (login.base.id.clone(), session.base.id.clone());
+        Ok(Checked { identity, service, api_session, session, snapshot })
+    }
+
+    /// The login behind an opaque token, for requests of routers.
+    fn check_login(
+        &self,
+        snapshot: &Snapshot,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<(Arc<ApiSession>, Arc<Identity>), Refusal> {
+        if token.starts_with("ey") {
+            let reason = "this controller issues no bearer sessions";
+            return Err(Refusal::new(RefusalCode::Internal, reason));
+        }
+        let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidApiSession, reason);
+        let login = self.sessions().by_token(token, now);
+        let login = login.ok_or_else(|| invalid("the session is not known or has expired"))?;
+        if !is_complete(snapshot, &login) {
+            return Err(invalid("the session needs a second factor"));
+        }
+        let identity = snapshot.get::<Identity>(&login.identity_id);
+        let identity = identity.filter(|identity| !identity.is_disabled(now)).cloned();
+        let identity =
+            identity.ok_or_else(|| invalid("the identity does not exist or is disabled"))?;
+        Ok((login, identity))
+    }
+}

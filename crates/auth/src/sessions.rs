@@ -1,0 +1,507 @@
+//! API sessions with opaque tokens, and the service sessions in them
+//! (docs/protocol/auth.md 9, 10.3; docs/protocol/edge-control-plane.md 10).
+//!
+//! Class Local: bound to this controller, kept in memory, written behind, loaded before routers
+//! are answered. What is written and told goes out under the lock of the tables, so that the store
+//! and the routers see everything in the order in which it happened. A client learns of its session
+//! only once it is on the disk: a controller that is killed and comes back would end the circuits of
+//! a session that it does not know. What routers are told of them follows from
+//! [`Sessions::subscribe`]: an SDK that connects with an opaque token is known to a router only
+//! because it was told.
+//!
+//! - `stands`: what a login rests on; `follow`: what ends with a change of the model; `ends`: what
+//!   ends by itself;
+//! - `tokens`: how tokens are kept; `activity`: when sessions were used; `routers`: what routers know;
+//! - `services`, `touched`: the service sessions in them.
+
+mod activity;
+mod ends;
+pub(crate) mod follow;
+mod routers;
+mod services;
+pub(crate) mod stands;
+mod tokens;
+mod touched;
+mod used;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+use weft_contract::resource::identity::{EnvInfo, SdkInfo};
+use weft_identity::SealKey;
+use weft_kernel::{Caller, Durations, Failure};
+use weft_model::entity::{ApiSession, Session, SessionCertificate};
+use weft_model::{Entity, Id, Kind, Table, Timestamp};
+use weft_store::{ReadError, Space, Store};
+
+use super::ending::Ending;
+use super::password::Hashed;
+use activity::Activity;
+use stands::password_print;
+
+pub use routers::LegacySession;
+pub use stands::{CERTIFICATE, print_of};
+pub(crate) use stands::{VIRTUAL, stands};
+pub use tokens::lock_in;
+
+/// Notices a subscriber may be behind before it has to start over.
+const BACKLOG: usize = 16_384;
+/// What clients told of themselves, by identity.
+const TOLD: Space = Space(1);
+/// Sessions ended, or whose activity is stored, in one go while holding the lock.
+const SWEEP_BATCH: usize = 500;
+/// API sessions an identity may have; the oldest one ends when another begins.
+const PER_IDENTITY: usize = 256;
+/// Certificates a session may have; the oldest one goes when another is made.
+pub const CERTIFICATES: usize = 16;
+
+/// How long whoever begins a session waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Sessions of this controller. Clones are the same sessions.
+#[derive(Clone)]
+pub struct Sessions(Arc<Inner>);
+
+struct Inner {
+    tables: RwLock<Tables>,
+    store: Arc<dyn Store>,
+    /// Seals the tokens that routers are told.
+    key: Arc<SealKey>,
+    notices: broadcast::Sender<SessionNotice>,
+    timeout: Duration,
+    longest: Option<Duration>,
+    flush: Duration,
+}
+
+struct Tables {
+    api: Table,
+    service: Table,
+    active: HashMap<Id, Activity>,
+    /// Sessions whose last activity is not stored yet.
+    used: HashSet<Id>,
+    flushed: Timestamp,
+    /// When sessions are looked at for their end.
+    ending: Ending,
+}
+
+/// What a client told of itself at a login.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    /// Its SDK.
+    pub sdk: SdkInfo,
+    /// Its machine.
+    pub env: EnvInfo,
+}
+
+impl Told {
+    /// What is kept of it in the store: the place and the value; the key is the identity's id.
+    pub fn note(&self) -> (Space, Vec<u8>) {
+        (TOLD, serde_json::to_vec(self).unwrap_or_default())
+    }
+}
+
+/// What routers have to be told of sessions.
+#[derive(Debug, Clone)]
+pub enum SessionNotice {
+    /// A session is fully authenticated.
+    Added(Arc<ApiSession>),
+    /// The certificates that go with a session have changed, or what is asked of it: one that is
+    /// not complete any more has ended for routers.
+    Updated(Arc<ApiSession>),
+    /// Sessions have ended; their ids.
+    Removed(Vec<Id>),
+    /// Service sessions have ended. Their ids are also the `jti` of their tokens.
+    ServiceRemoved(Vec<Arc<Session>>),
+    /// Notices were missed: start over from [`crate::handle::Auth::legacy_sessions`].
+    Resync,
+}
+
+/// Follows the sessions.
+#[derive(Debug)]
+pub struct SessionSubscription(broadcast::Receiver<SessionNotice>);
+
+impl SessionSubscription {
+    /// The next notice; none once the controller has stopped.
+    pub async fn next(&mut self) -> Option<SessionNotice> {
+        match self.0.recv().await {
+            Ok(notice) => Some(notice),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(SessionNotice::Resync),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+
+    /// The next notice if there is one already.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn try_next(&mut self) -> Result<SessionNotice, broadcast::error::TryRecvError> {
+        self.0.try_recv()
+    }
+}
+
+/// What the detail of an identity says of its sessions.
+#[derive(Debug, Default)]
+pub struct About {
+    /// Whether it is logged in.
+    pub logged_in: bool,
+    /// What its last login said of its SDK.
+    pub sdk_info: SdkInfo,
+    /// What its last login said of its machine.
+    pub env_info: EnvInfo,
+}
+
+/// How many there are.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// API sessions.
+    pub api_sessions: u64,
+    /// Service sessions.
+    pub service_sessions: u64,
+    /// Certificates of API sessions.
+    pub certificates: u64,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sessions({:?})", self.counts())
+    }
+}
+
+impl Tables {
+    fn of_identity(&self, identity: &Id) -> Vec<Arc<ApiSession>> {
+        self.api.referring(0, identity).filter_map(|it| it.get::<ApiSession>().cloned()).collect()
+    }
+}
+
+impl Sessions {
+    /// Loads the sessions of the last run; those that have expired meanwhile are dropped.
+    pub fn load(
+        store: Arc<dyn Store>,
+        key: Arc<SealKey>,
+        durations: &Durations,
+        now: Timestamp,
+    ) -> Result<Self, ReadError> {
+        let mut tables = Tables {
+            api: Table::new(Kind::ApiSession),
+            service: Table::new(Kind::Session),
+            active: activity::load(store.live())?,
+            used: HashSet::new(),
+            flushed: now,
+            ending: Ending::default(),
+        };
+        let mut stored = Vec::new();
+        store.live().load(&mut |entity| stored.push(entity))?;
+        for entity in stored {
+            let table = match entity.kind() {
+                Kind::ApiSession => &mut tables.api,
+                Kind::Session => &mut tables.service,
+                _ => continue,
+            };
+            if let Err(error) = table.put(entity) {
+                tracing::warn!(%error, "a stored session is left out");
+            }
+        }
+        let (notices, _) = broadcast::channel(BACKLOG);
+        let tables = RwLock::new(tables);
+        let sessions = Self(Arc::new(Inner {
+            tables,
+            store,
+            key,
+            notices,
+            timeout: durations.session,
+            longest: durations.longest_session,
+            flush: durations.activity_flush,
+        }));
+        sessions.drop_strays();
+        sessions.drop_stray_activity();
+        sessions.drop_locked_out();
+        sessions.expect_ends(now);
+        Ok(sessions)
+    }
+
+    /// Follows the sessions from now on.
+    pub fn subscribe(&self) -> SessionSubscription {
+        SessionSubscription(self.0.notices.subscribe())
+    }
+
+    fn tell(&self, notice: SessionNotice) {
+        // Nobody listening is not an error.
+        let _ = self.0.notices.send(notice);
+    }
+
+    /// Begins a session. `is_complete`: nothing more is asked of the client.
+    pub fn open(&self, mut session: ApiSession, token: &str, is_complete: bool) -> Arc<ApiSession> {
+        lock_in(&mut session, &self.0.key, token);
+        let session = Arc::new(session);
+        let oldest = {
+            let mut tables = self.0.tables.write();
+            let others = tables.of_identity(&session.identity_id);
+            let over = (others.len() + 1).saturating_sub(PER_IDENTITY);
+            let mut others: Vec<_> = others.into_iter().map(|it| it.base.id.clone()).collect();
+            others.sort_unstable();
+            others.truncate(over);
+            self.keep(&mut tables, &session);
+            if is_complete {
+                self.tell(SessionNotice::Added(Arc::clone(&session)));
+            }
+            others
+        };
+        self.end(&oldest);
+        session
+    }
+
+    /// Puts a session into the table and the store.
+    fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) {
+        let entity = Entity::from(Arc::clone(session));
+        if let Err(error) = tables.api.put(entity.clone()) {
+            tracing::error!(%error, "a session could not be kept");
+        }
+        let at = self.look_at(tables, session, session.base.updated_at);
+        tables.ending.put(&session.base.id, at);
+        self.0.store.live().put(entity);
+    }
+
+    /// Waits until what began so far outlives this process, and not for a disk that fails or hangs:
+    /// it is written later, and a crash before that ends a session too early, never too late.
+    pub async fn begun(&self) {
+        match tokio::time::timeout(PATIENCE, self.0.store.live().flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "a session is not on the disk yet"),
+            Err(_) => tracing::warn!("a session is not on the disk yet: the disk is slow"),
+        }
+    }
+
+    /// Waits until what ended so far stays so when this process ends.
+    pub async fn kept(&self) -> Result<(), Failure> {
+        self.0.store.live().flush().await.map_err(|error| {
+            tracing::error!(%error, "sessions cannot be kept");
+            Failure::unhandled("sessions cannot be kept").with_status(503)
+        })
+    }
+
+    /// The session of a token, if it has not expired.
+    pub fn by_token(&self, token: &str, now: Timestamp) -> Option<Arc<ApiSession>> {
+        let hash = tokens::hash(token);
+        let tables = self.0.tables.read();
+        let session = tables.api.by_unique(ApiSession::TOKEN, &hash)?.get::<ApiSession>()?;
+        (self.end_of(&tables, session) > now).then(|| Arc::clone(session))
+    }
+
+    /// A session by id.
+    pub fn by_id(&self, id: &str) -> Option<Arc<ApiSession>> {
+        self.0.tables.read().api.get(&Id::new(id))?.get::<ApiSession>().cloned()
+    }
+
+    /// Ids of the config types a session asked for.
+    pub fn config_types(&self, id: &str) -> Option<Vec<Id>> {
+        self.by_id(id).map(|session| session.config_types.clone())
+    }
+
+    /// Changes a session and tells routers of its certificates.
+    pub fn change(
+        &self,
+        id: &Id,
+        now: Timestamp,
+        change: impl FnOnce(&mut ApiSession),
+    ) -> Option<Arc<ApiSession>> {
+        let mut tables = self.0.tables.write();
+        let mut session = (**tables.api.get(id)?.get::<ApiSession>()?).clone();
+        change(&mut session);
+        session.base.updated_at = now;
+        let changed = Arc::new(session);
+        self.keep(&mut tables, &changed);
+        self.tell(SessionNotice::Updated(Arc::clone(&changed)));
+        Some(changed)
+    }
+
+    /// The client of a session gives itself another password: its own session goes on.
+    pub fn expect_password(
+        &self,
+        caller: &Caller,
+        authenticator: &Id,
+        password: &Hashed,
+        now: Timestamp,
+    ) {
+        let Some(login) = caller.login() else { return };
+        let own = self.by_id(&login.session.id);
+        let own = own.filter(|session| session.authenticator_id == *authenticator);
+        if let Some(own) = own {
+            let print = password_print(&password.password, &password.salt);
+            self.change(&own.base.id, now, |session| session.next_credential = print);
+        }
+    }
+
+    /// Adds a certificate to a session.
+    pub(crate) fn add_certificate(&self, id: &Id, certificate: SessionCertificate, now: Timestamp) {
+        self.change(id, now, |session| keep_certificate(session, certificate, now));
+    }
+
+    /// Ends sessions, with the service sessions in them.
+    pub fn end(&self, ids: &[Id]) {
+        let live = self.0.store.live();
+        let mut tables = self.0.tables.write();
+        let mut ended = Vec::new();
+        let mut services = Vec::new();
+        for id in ids {
+            services.extend(self.take_services_of(&mut tables, id));
+            tables.forget_activity(live, id);
+            tables.ending.remove(id);
+            if tables.api.remove(id).is_some() {
+                live.delete(Kind::ApiSession, id);
+                ended.push(id.clone());
+            }
+        }
+        if !services.is_empty() {
+            self.tell(SessionNotice::ServiceRemoved(services));
+        }
+        if !ended.is_empty() {
+            self.tell(SessionNotice::Removed(ended));
+        }
+    }
+
+    /// The sessions of an identity.
+    pub fn of_identity(&self, identity: &Id) -> Vec<Arc<ApiSession>> {
+        self.0.tables.read().of_identity(identity)
+    }
+
+    /// A session is complete that was not: routers learn of it now, if it has not ended.
+    pub fn completed(&self, id: &Id) {
+        let tables = self.0.tables.read();
+        let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
+        if let Some(session) = session {
+            self.tell(SessionNotice::Added(Arc::clone(session)));
+        }
+    }
+
+    /// Ends the sessions of an identity.
+    pub(crate) fn end_of_identity(&self, identity: &Id) {
+        self.end_where(identity, |_| true);
+    }
+
+    /// Ends the sessions of an identity that a test picks.
+    fn end_where(&self, identity: &Id, pick: impl Fn(&ApiSession) -> bool) {
+        let sessions = self.of_identity(identity).into_iter();
+        let picked = sessions.filter(|session| pick(session));
+        let ids: Vec<Id> = picked.map(|session| session.base.id.clone()).collect();
+        self.end(&ids);
+    }
+
+    /// Ends the sessions that do not pass a test.
+    pub fn retain(&self, keep: impl Fn(&ApiSession) -> bool) {
+        let ids: Vec<Id> = {
+            let tables = self.0.tables.read();
+            let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
+            let ended = sessions.filter(|session| !keep(session));
+            ended.map(|session| session.base.id.clone()).collect()
+        };
+        self.end(&ids);
+    }
+
+    /// What is wrong with the indexes of the sessions, in words.
+    pub fn index_faults(&self) -> Vec<String> {
+        let tables = self.0.tables.read();
+        let mut found = Vec::new();
+        tables.api.verify(&mut |text| found.push(text));
+        tables.service.verify(&mut |text| found.push(text));
+        found
+    }
+
+    /// Writes a session again, of whose row the store has lost something; not one that ends
+    /// meanwhile.
+    pub fn write_again(&self, kind: Kind, id: &Id) {
+        let tables = self.0.tables.read();
+        let known = match kind {
+            Kind::ApiSession => tables.api.get(id),
+            Kind::Session => tables.service.get(id),
+            _ => None,
+        };
+        if let Some(entity) = known {
+            self.0.store.live().put(entity.clone());
+        }
+    }
+
+    /// Takes a session out of its indexes: a fault, for tests of what finds it.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn plant_lost_keys(&self, id: &Id) {
+        self.0.tables.write().api.plant_lost_keys(id);
+    }
+
+    /// Makes the indexes of the sessions anew; false if that is not possible.
+    pub fn rebuild_indexes(&self) -> bool {
+        let mut tables = self.0.tables.write();
+        let (api, service) = (tables.api.rebuilt(), tables.service.rebuilt());
+        let (Ok(api), Ok(service)) = (api, service) else { return false };
+        tables.api = api;
+        tables.service = service;
+        true
+    }
+
+    /// Remembers what a client told of itself, if it is something new.
+    pub(crate) fn put_told(&self, identity: &Id, told: Told) {
+        if told == Told::default() || told == self.told(identity) {
+            return;
+        }
+        let (space, note) = told.note();
+        self.0.store.live().put_note(space, identity.as_str(), Some(Bytes::from(note)));
+    }
+
+    /// What the client of an identity told at its last login. It is read when somebody asks: kept
+    /// in memory for every identity it would take as much room as all the rest of them.
+    fn told(&self, identity: &Id) -> Told {
+        let note = self.0.store.live().note(TOLD, identity.as_str()).unwrap_or_else(|error| {
+            tracing::warn!(%identity, %error, "what a client told cannot be read");
+            None
+        });
+        note.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default()
+    }
+
+    /// Whether an identity has a session.
+    pub(crate) fn is_logged_in(&self, identity: &Id) -> bool {
+        self.0.tables.read().api.referring(0, identity).next().is_some()
+    }
+
+    /// What there is to say of an identity.
+    pub fn about_identity(&self, identity: &str) -> About {
+        let id = Id::new(identity);
+        let logged_in = self.is_logged_in(&id);
+        let Told { sdk, env } = self.told(&id);
+        About { logged_in, sdk_info: sdk, env_info: env }
+    }
+
+    /// How many there are.
+    pub fn counts(&self) -> Counts {
+        let tables = self.0.tables.read();
+        let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
+        Counts {
+            api_sessions: tables.api.len() as u64,
+            service_sessions: tables.service.len() as u64,
+            certificates: sessions.map(|session| session.certificates.len() as u64).sum(),
+        }
+    }
+
+    /// All sessions, ordered by id.
+    pub fn all(&self) -> Vec<Arc<ApiSession>> {
+        let tables = self.0.tables.read();
+        tables.api.iter().filter_map(|entity| entity.get::<ApiSession>().cloned()).collect()
+    }
+
+    fn forget(&self, identity: &Id) {
+        self.0.store.live().put_note(TOLD, identity.as_str(), None);
+    }
+}
+
+/// Puts a certificate to those of a session. The one of the login is not crowded out by others:
+/// nothing else may prove who is known by a claim.
+pub fn keep_certificate(session: &mut ApiSession, certificate: SessionCertificate, now: Timestamp) {
+    let begun = session.base.created_at;
+    let certificates = &mut session.certificates;
+    certificates.retain(|own| own.not_after > now || own.created_at <= begun);
+    while certificates.len() >= CERTIFICATES {
+        let made = certificates.iter().position(|own| own.created_at > begun);
+        certificates.remove(made.unwrap_or_default());
+    }
+    certificates.push(certificate);
+}

@@ -1,0 +1,26 @@
+//! When sessions were last used. It is stored now and then, apart from the sessions: a time is
+//! written for each that was used, not all that is known of it.
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use weft_model::{Id, Timestamp};
+use weft_store::{Live, ReadError, Space};
+
+/// Last activity, by session.
+pub(super) const ACTIVITY: Space = Space(2);
+
+/// The last activity of one session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Activity {
+    pub(super) at: Timestamp,
+    pub(super) is_stored: bool,
+}
+
+/// What an earlier run stored.
+pub(super) fn load(live: &dyn Live) -> Result<HashMap<Id, Activity>, ReadError> {
+    let read = |(id, note): (String, Bytes)| {
+        let at = Timestamp(i64::from_be_bytes(note[..].try_into().ok()?));
+        Some((Id::new(&id), Activity { at, is_stored: true }))
+    };
+    Ok(live.notes(ACTIVITY)?.into_iter().filter_map(read).collect())
+}

@@ -1,0 +1,84 @@
+//! When sessions end by themselves: nobody uses them, they have lasted as long as a session may, or
+//! the certificate they rest on has expired.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_model::entity::ApiSession;
+use weft_model::{Id, Snapshot, Timestamp};
+
+use super::{SWEEP_BATCH, Sessions, Tables, stands};
+
+/// The shortest step of time.
+const STEP: Duration = Duration::from_millis(1);
+
+impl Sessions {
+    /// When a session ends if nobody uses it any more.
+    pub(super) fn end_of(&self, tables: &Tables, session: &ApiSession) -> Timestamp {
+        let idle = tables.last_activity(session).plus(self.0.timeout);
+        let longest = self.0.longest.map(|longest| session.base.created_at.plus(longest));
+        longest.map_or(idle, |longest| longest.min(idle))
+    }
+
+    /// The same, by the tables of this moment.
+    pub fn expires_at(&self, session: &ApiSession) -> Timestamp {
+        self.end_of(&self.0.tables.read(), session)
+    }
+
+    /// When a session is to be looked at next: when it ends, or one of its certificates does.
+    pub(super) fn look_at(
+        &self,
+        tables: &Tables,
+        session: &ApiSession,
+        now: Timestamp,
+    ) -> Timestamp {
+        let certificates = session.certificates.iter().map(|certificate| certificate.not_after);
+        let next = certificates.filter(|at| *at > now).min();
+        let end = self.end_of(tables, session);
+        next.map_or(end, |next| next.min(end))
+    }
+
+    /// Looks at all of them in time, and drops those that have ended already.
+    pub(super) fn expect_ends(&self, now: Timestamp) {
+        let ended: Vec<Id> = {
+            let mut tables = self.0.tables.write();
+            let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
+            let sessions: Vec<Arc<ApiSession>> = sessions.cloned().collect();
+            for session in &sessions {
+                let at = self.look_at(&tables, session, now);
+                tables.ending.put(&session.base.id, at);
+            }
+            let ended = sessions.iter().filter(|it| self.end_of(&tables, it) <= now);
+            ended.map(|session| session.base.id.clone()).collect()
+        };
+        self.end(&ended);
+    }
+
+    /// Ends the sessions whose time is over, and those whose certificate may not be used any more.
+    pub fn end_due(&self, snapshot: &Snapshot, now: Timestamp) {
+        let due = self.0.tables.write().ending.take(now.plus(STEP));
+        for due in due.chunks(SWEEP_BATCH) {
+            let mut ended = Vec::new();
+            let mut stay = Vec::new();
+            {
+                let mut tables = self.0.tables.write();
+                for id in due {
+                    let session = tables.api.get(id).and_then(|it| it.get::<ApiSession>());
+                    let Some(session) = session.cloned() else { continue };
+                    if self.end_of(&tables, &session) <= now || !stands(snapshot, &session, now) {
+                        ended.push(id.clone());
+                        continue;
+                    }
+                    let at = self.look_at(&tables, &session, now);
+                    tables.ending.put(id, at);
+                    if session.certificates.iter().any(|it| it.not_after <= now) {
+                        stay.push(id);
+                    }
+                }
+            }
+            self.end(&ended);
+            // With a certificate less.
+            stay.into_iter().for_each(|id| self.updated(id));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What a change of the model means for sessions.
+
+use std::sync::Arc;
+
+use weft_kernel::Notice;
+use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, Service};
+use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
+
+use super::{SessionNotice, Sessions, stands};
+use crate::handle::WeakAuth;
+use crate::resolve::is_complete;
+use crate::sessions::stands::VIRTUAL;
+
+/// Ends sessions when the model says so: identities deleted or disabled, authenticators or CAs
+/// that logins rest on deleted or changed, methods forbidden, services deleted; and tells of
+/// certificates that came or went.
+pub(crate) async fn follow_model(weak: WeakAuth) {
+    let Some((_, mut subscription)) = weak.upgrade().map(|auth| auth.subscribe()) else {
+        return;
+    };
+    while let Some(notice) = subscription.next().await {
+        let Some(auth) = weak.upgrade() else { return };
+        let (sessions, now) = (auth.sessions(), auth.now());
+        match notice {
+            Notice::Resync(snapshot) => {
+                auth.service_changes().everybody(now);
+                resync(sessions, &snapshot, now);
+                let all = sessions.all_services();
+                auth.end_ungranted(&snapshot, &all);
+            }
+            Notice::Change(published) => {
+                auth.service_changes().follow(&published, now);
+                let changes = published.changes.iter().flat_map(|set| &set.changes);
+                for change in changes {
+                    follow(sessions, &published.before, &published.after, change, now);
+                    if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
+                        auth.online().forget(id.as_str());
+                        auth.postures().forget(id);
+                    }
+                }
+                let touched = sessions.services_touched(&published);
+                auth.end_ungranted(&published.after, &touched);
+            }
+        }
+    }
+}
+
+fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
+    sessions.retain(|session| stands(snapshot, session, now));
+    let lost = sessions.all_services().into_iter();
+    let lost = lost.filter(|it| snapshot.get::<Service>(&it.service_id).is_none());
+    sessions.remove_services(&lost.map(|it| it.base.id.clone()).collect::<Vec<_>>());
+    sessions.tell(SessionNotice::Resync);
+}
+
+fn follow(
+    sessions: &Sessions,
+    before: &Snapshot,
+    after: &Snapshot,
+    change: &Change,
+    now: Timestamp,
+) {
+    match change {
+        Change::Delete(Kind::Identity, id) => {
+            sessions.end_of_identity(id);
+            sessions.forget(id);
+        }
+        Change::Delete(Kind::Service, id) => {
+            let of = sessions.services_for(id);
+            sessions.remove_services(&of.iter().map(|it| it.base.id.clone()).collect::<Vec<_>>());
+        }
+        Change::Put(Entity::Identity(identity)) if identity.is_disabled(now) => {
+            sessions.end_of_identity(&identity.base.id);
+        }
+        Change::Put(Entity::Identity(identity)) => {
+            let Some(old) = before.get::<Identity>(&identity.base.id) else { return };
+            let is_anew = old.auth_policy_id != identity.auth_policy_id;
+            if is_anew || old.external_id != identity.external_id {
+                sessions.end_where(&identity.base.id, |it| !stands(after, it, now));
+            }
+            if is_anew {
+                let own = sessions.of_identity(&identity.base.id);
+                sessions.asked_anew(before, after, &own);
+            }
+        }
+        Change::Put(Entity::AuthPolicy(policy)) => {
+            let Some(old) = before.get::<AuthPolicy>(&policy.base.id) else { return };
+            if (&old.cert, &old.updb) != (&policy.cert, &policy.updb) {
+                sessions.retain(|session| stands(after, session, now));
+            }
+            if old.secondary != policy.secondary {
+                sessions.asked_anew(before, after, &sessions.all());
+            }
+        }
+        Change::Put(Entity::Authenticator(authenticator)) => {
+            let fingerprint = |it: &Authenticator| Some(Arc::clone(&it.cert.as_ref()?.fingerprint));
+            let old = before.get::<Authenticator>(&authenticator.base.id);
+            if old.is_some_and(|old| old.updb != authenticator.updb) {
+                sessions.end_where(&authenticator.identity_id, |it| !stands(after, it, now));
+            }
+            if old.is_none_or(|old| fingerprint(old) != fingerprint(authenticator)) {
+                sessions.changed_around(&authenticator.identity_id);
+            }
+        }
+        Change::Delete(Kind::Authenticator, id) => {
+            let gone = before.get::<Authenticator>(id).map(|gone| &gone.identity_id);
+            if let Some(identity) = gone.filter(|id| after.get::<Identity>(id).is_some()) {
+                sessions.end_where(identity, |session| session.authenticator_id == *id);
+                sessions.changed_around(identity);
+            }
+        }
+        Change::Put(Entity::Ca(ca)) => {
+            let Some(old) = before.get::<Ca>(&ca.base.id) else { return };
+            let claims_anew = old.external_id_claim != ca.external_id_claim;
+            sessions.retain(|session| {
+                let is_its_own = session.ca_id.as_ref() == Some(&ca.base.id);
+                let is_claimed = claims_anew && session.authenticator_id == VIRTUAL;
+                !is_its_own || (!is_claimed && stands(after, session, now))
+            });
+        }
+        Change::Delete(Kind::Ca, id) => {
+            sessions.retain(|session| session.ca_id.as_ref() != Some(id));
+        }
+        _ => {}
+    }
+}
+
+impl Sessions {
+    /// Something changed that the sessions of an identity show to routers, and not in themselves:
+    /// certificates of the identity, or what is asked of it.
+    pub(crate) fn changed_around(&self, identity: &Id) {
+        let tables = self.0.tables.read();
+        let sessions = tables.of_identity(identity).into_iter();
+        sessions.for_each(|session| self.tell(SessionNotice::Updated(session)));
+    }
+
+    /// More or less than before is asked of sessions: routers learn of those that are complete
+    /// now, and lose those that are not.
+    fn asked_anew(&self, before: &Snapshot, after: &Snapshot, sessions: &[Arc<ApiSession>]) {
+        for session in sessions {
+            match (is_complete(before, session), is_complete(after, session)) {
+                (false, true) => self.completed(&session.base.id),
+                (true, false) => self.updated(&session.base.id),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn updated(&self, id: &Id) {
+        let tables = self.0.tables.read();
+        let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
+        if let Some(session) = session {
+            self.tell(SessionNotice::Updated(Arc::clone(session)));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Sessions as routers know them (docs/protocol/edge-control-plane.md 10).
+
+use std::sync::Arc;
+
+use weft_model::entity::{ApiSession, Authenticator};
+use weft_model::{Id, Snapshot, Timestamp};
+
+use super::stands;
+use crate::handle::Auth;
+use crate::resolve::is_complete;
+
+/// A session as routers know it (docs/protocol/edge-control-plane.md 10.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LegacySession {
+    /// Its id; ids sort by creation.
+    pub id: Id,
+    /// The opaque token.
+    pub token: Arc<str>,
+    /// Whose it is.
+    pub identity: Id,
+    /// Certificates that prove possession: those of the identity, and those of the session. Never
+    /// empty: every router asks for one of them.
+    pub fingerprints: Vec<String>,
+}
+
+impl Auth {
+    /// Every session that some router may be told of, ordered by id
+    /// (docs/protocol/edge-control-plane.md 10.2).
+    pub fn legacy_sessions(&self) -> Vec<LegacySession> {
+        let (snapshot, now) = (self.snapshot(), self.now());
+        let sessions = self.sessions().all().into_iter();
+        sessions.filter_map(|session| self.for_routers(&snapshot, &session, now)).collect()
+    }
+
+    /// A session as routers know it, with its certificates of this moment; none if no router may
+    /// know it.
+    pub fn legacy_session(&self, session: &ApiSession) -> Option<LegacySession> {
+        self.for_routers(&self.snapshot(), session, self.now())
+    }
+
+    /// A login of the client API of which nothing more is asked, and whose client has a certificate
+    /// to show: no other can be used at a router.
+    fn for_routers(
+        &self,
+        snapshot: &Snapshot,
+        session: &ApiSession,
+        now: Timestamp,
+    ) -> Option<LegacySession> {
+        let is_one = session.is_of_client && is_complete(snapshot, session);
+        if !is_one || !stands(snapshot, session, now) {
+            return None;
+        }
+        let fingerprints = fingerprints(snapshot, session, now);
+        if fingerprints.is_empty() {
+            return None;
+        }
+        Some(LegacySession {
+            id: session.base.id.clone(),
+            token: self.sessions().token_of(session)?,
+            identity: session.identity_id.clone(),
+            fingerprints,
+        })
+    }
+}
+
+fn fingerprints(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> Vec<String> {
+    let own = snapshot.referring::<Authenticator>(0, &session.identity_id);
+    let own = own.filter_map(|it| Some(it.cert.as_ref()?.fingerprint.to_string()));
+    let valid = session.certificates.iter().filter(|it| it.not_after > now);
+    let mut all: Vec<String> = own.chain(valid.map(|it| it.fingerprint.to_string())).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}

@@ -1,0 +1,128 @@
+//! Service sessions, which live in the same tables as the logins they belong to.
+
+use std::sync::Arc;
+
+use weft_kernel::Published;
+use weft_model::entity::{PolicyType, Session};
+use weft_model::{Entity, Id, Kind, Table, Timestamp};
+
+use super::{SessionNotice, Sessions, Tables, touched};
+
+/// Places among the links of a service session.
+const LOGIN: usize = 0;
+pub(super) const IDENTITY: usize = 1;
+pub(super) const SERVICE: usize = 2;
+
+/// The sessions of a table that refer to something, ordered by id.
+pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<Session>> {
+    let found = table.referring(link, id);
+    let mut found: Vec<_> = found.filter_map(|it| it.get::<Session>().cloned()).collect();
+    found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+    found
+}
+
+impl Sessions {
+    /// Service sessions whose API session is gone, as after a kill between two writes.
+    pub(super) fn drop_strays(&self) {
+        let strays: Vec<Id> = {
+            let tables = self.0.tables.read();
+            let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
+            all.filter(|session| tables.api.ordinal(&session.api_session_id).is_none())
+                .map(|session| session.base.id.clone())
+                .collect()
+        };
+        self.remove_services(&strays);
+    }
+
+    /// A service session by id.
+    pub fn service(&self, id: &str) -> Option<Arc<Session>> {
+        self.0.tables.read().service.get(&Id::new(id))?.get::<Session>().cloned()
+    }
+
+    /// Whether an identity has a session of a type for a service.
+    pub fn has_service(&self, identity: &Id, service: &Id, wanted: PolicyType) -> bool {
+        let tables = self.0.tables.read();
+        let mut own = tables.service.referring_both((IDENTITY, identity), (SERVICE, service));
+        own.any(|entity| entity.get::<Session>().is_some_and(|it| it.session_type == wanted))
+    }
+
+    /// The service sessions of an identity, ordered by id.
+    pub fn services_of_identity(&self, identity: &Id) -> Vec<Arc<Session>> {
+        referring(&self.0.tables.read().service, IDENTITY, identity)
+    }
+
+    /// The sessions for a service, ordered by id.
+    pub(crate) fn services_for(&self, service: &Id) -> Vec<Arc<Session>> {
+        referring(&self.0.tables.read().service, SERVICE, service)
+    }
+
+    /// The sessions that a change of the model can take the grant from.
+    pub(super) fn services_touched(&self, published: &Published) -> Vec<Arc<Session>> {
+        touched::by(&self.0.tables.read().service, published)
+    }
+
+    /// All service sessions, ordered by id.
+    pub fn all_services(&self) -> Vec<Arc<Session>> {
+        let tables = self.0.tables.read();
+        tables.service.iter().filter_map(|entity| entity.get::<Session>().cloned()).collect()
+    }
+
+    /// When the oldest service session was made that there is.
+    pub(crate) fn oldest_service(&self) -> Option<Timestamp> {
+        let tables = self.0.tables.read();
+        let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
+        all.map(|session| session.base.created_at).min()
+    }
+
+    /// The session for the same login, type and service if there is one, else the new one. None
+    /// once the login has ended.
+    pub fn service_or(&self, new: Session) -> Option<Arc<Session>> {
+        let mut tables = self.0.tables.write();
+        tables.api.ordinal(&new.api_session_id)?;
+        let links = [(LOGIN, &new.api_session_id), (SERVICE, &new.service_id)];
+        let known = tables.service.referring_both(links[0], links[1]);
+        let mut known = known.filter_map(|it| it.get::<Session>());
+        let same = known.find(|it| it.session_type == new.session_type).cloned();
+        drop(known);
+        Some(same.unwrap_or_else(|| self.keep_service(&mut tables, new)))
+    }
+
+    fn keep_service(&self, tables: &mut Tables, session: Session) -> Arc<Session> {
+        let session = Arc::new(session);
+        let entity = Entity::from(Arc::clone(&session));
+        if let Err(error) = tables.service.put(entity.clone()) {
+            tracing::error!(%error, "a service session could not be kept");
+        }
+        self.0.store.live().put(entity);
+        session
+    }
+
+    /// Keeps a service session of a login that need not be there: a fault, for tests of what finds
+    /// it.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn plant_service(&self, session: Session) {
+        self.keep_service(&mut self.0.tables.write(), session);
+    }
+
+    /// Ends service sessions.
+    pub fn remove_services(&self, ids: &[Id]) {
+        let mut tables = self.0.tables.write();
+        let removed: Vec<_> =
+            ids.iter().filter_map(|id| self.take_service(&mut tables, id)).collect();
+        if !removed.is_empty() {
+            self.tell(SessionNotice::ServiceRemoved(removed));
+        }
+    }
+
+    /// Takes the service sessions of a login out, and answers which they were.
+    pub(super) fn take_services_of(&self, tables: &mut Tables, login: &Id) -> Vec<Arc<Session>> {
+        let inside = referring(&tables.service, LOGIN, login);
+        inside.iter().filter_map(|it| self.take_service(tables, &it.base.id)).collect()
+    }
+
+    fn take_service(&self, tables: &mut Tables, id: &Id) -> Option<Arc<Session>> {
+        let removed = tables.service.remove(id)?;
+        self.0.store.live().delete(Kind::Session, id);
+        removed.get::<Session>().cloned()
+    }
+}

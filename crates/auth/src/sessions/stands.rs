@@ -1,0 +1,124 @@
+//! What a login rests on, and whether that is still so.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, UpdbCredential};
+use weft_model::{Id, Snapshot, Timestamp};
+
+/// Id of the authenticator of who is known by a claim alone (docs/protocol/auth.md 7.1).
+pub(crate) const VIRTUAL: &str = "internal";
+/// What was shown at a login.
+enum Proof<'s> {
+    Password(&'s UpdbCredential),
+    Certificate,
+    /// A claim of a certificate.
+    Claim(&'s str),
+}
+
+impl<'s> Proof<'s> {
+    fn of(snapshot: &'s Snapshot, identity: &'s Identity, authenticator: &Id) -> Option<Self> {
+        if *authenticator == VIRTUAL {
+            return Some(Self::Claim(identity.external_id.as_deref().unwrap_or_default()));
+        }
+        let found = snapshot.get::<Authenticator>(authenticator)?;
+        if found.identity_id != identity.base.id {
+            return None;
+        }
+        match &found.updb {
+            Some(updb) => Some(Self::Password(updb)),
+            None => Some(Self::Certificate),
+        }
+    }
+
+    /// What a session keeps to know it again; it says nothing of a password.
+    fn print(&self) -> Arc<str> {
+        match self {
+            Self::Password(updb) => password_print(&updb.password, &updb.salt),
+            Self::Certificate => CERTIFICATE.into(),
+            Self::Claim(external) => print(&["claim", external]),
+        }
+    }
+}
+
+/// What [`ApiSession::credential`] is of a login by certificate. It is the same for all: an authenticator gets another one by being extended, which ends
+/// nothing.
+pub const CERTIFICATE: &str = "certificate";
+
+/// The print of a password, from what is stored of it.
+pub(crate) fn password_print(hash: &str, salt: &str) -> Arc<str> {
+    print(&["password", hash, salt])
+}
+
+fn print(parts: &[&str]) -> Arc<str> {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    hex::encode(&digest.finalize()[..16]).into()
+}
+
+/// The print of what an identity shows now with an authenticator.
+pub fn print_of(snapshot: &Snapshot, identity: &Id, authenticator: &Id) -> Option<Arc<str>> {
+    let identity = snapshot.get::<Identity>(identity)?;
+    Proof::of(snapshot, identity, authenticator).map(|proof| proof.print())
+}
+
+/// Whether what a login rests on is still so: its identity is there and enabled, the authenticator
+/// has what was shown, the policy allows the method and the certificate's age, and the CA that
+/// vouched for the certificate still may. Deleting an authenticator is how a certificate is revoked
+/// (docs/protocol/auth.md 16).
+pub(crate) fn stands(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> bool {
+    let identity = snapshot.get::<Identity>(&session.identity_id);
+    let Some(identity) = identity.filter(|identity| !identity.is_disabled(now)) else {
+        return false;
+    };
+    let Some(proof) = Proof::of(snapshot, identity, &session.authenticator_id) else {
+        return false;
+    };
+    // Nothing was shown by the program around the controller.
+    if session.credential.is_empty() {
+        return true;
+    }
+    let print = proof.print();
+    let is_same = session.credential == print || session.next_credential == print;
+    is_same
+        && vouched_for(snapshot, session)
+        && is_allowed(snapshot, identity, session, &proof, now)
+}
+
+fn vouched_for(snapshot: &Snapshot, session: &ApiSession) -> bool {
+    session.ca_id.as_ref().is_none_or(|ca| {
+        snapshot.get::<Ca>(ca).is_some_and(|ca| ca.is_verified && ca.is_auth_enabled)
+    })
+}
+
+fn is_allowed(
+    snapshot: &Snapshot,
+    identity: &Identity,
+    session: &ApiSession,
+    proof: &Proof<'_>,
+    now: Timestamp,
+) -> bool {
+    // As at a login: without a policy nothing is allowed.
+    let Some(policy) = snapshot.get::<AuthPolicy>(&identity.auth_policy_id) else { return false };
+    match proof {
+        Proof::Password(_) => policy.updb.allowed,
+        Proof::Certificate | Proof::Claim(_) => {
+            policy.cert.allowed
+                && (policy.cert.allow_expired_certs || !has_expired(snapshot, session, now))
+        }
+    }
+}
+
+/// Whether the certificate of a login has expired, and none that took its place is there.
+fn has_expired(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> bool {
+    let authenticator = snapshot.get::<Authenticator>(&session.authenticator_id);
+    let current = authenticator.and_then(|it| Some(&it.cert.as_ref()?.fingerprint));
+    let mut shown = session.certificates.iter().filter(|certificate| {
+        certificate.created_at <= session.base.created_at
+            || Some(&certificate.fingerprint) == current
+    });
+    !shown.any(|certificate| certificate.not_after > now)
+}

@@ -1,0 +1,87 @@
+//! How the tokens of sessions are kept: as a hash, by which they are found, and sealed where routers
+//! have to be told of them. Nobody who reads the database has one.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+use weft_identity::SealKey;
+use weft_model::entity::ApiSession;
+use weft_model::{Id, Snapshot};
+
+use super::Sessions;
+use crate::sessions::stands::print_of;
+
+/// What the store keeps of a token, whoever has to know it.
+pub(super) fn hash(token: &str) -> Arc<str> {
+    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(token)).into()
+}
+
+/// Puts a token into a session, as the store keeps it: sealed if routers have to be told of it.
+pub fn lock_in(session: &mut ApiSession, key: &SealKey, token: &str) {
+    session.former_token = "".into();
+    session.token_hash = hash(token);
+    session.sealed_token = match session.is_of_client {
+        true => seal(key, &session.base.id, token),
+        false => Bytes::new(),
+    };
+}
+
+fn seal(key: &SealKey, id: &Id, token: &str) -> Bytes {
+    let sealed = key.seal(id.as_str(), token.as_bytes()).inspect_err(|error| {
+        tracing::error!(%error, "the token of a session is not sealed; no router is told of it");
+    });
+    sealed.unwrap_or_default().into()
+}
+
+impl Sessions {
+    /// The token of a session that routers may be told of; none of others.
+    pub(crate) fn token_of(&self, session: &ApiSession) -> Option<Arc<str>> {
+        let opened = self.0.key.open(session.base.id.as_str(), &session.sealed_token)?;
+        String::from_utf8(opened).ok().map(Arc::from)
+    }
+
+    /// Brings sessions up to date that an earlier release kept with their tokens in clear. It did
+    /// not say where they were opened, nor what they rest on: those with a certificate are an
+    /// SDK's.
+    pub(crate) fn upgrade(&self, snapshot: &Snapshot) {
+        let mut tables = self.0.tables.write();
+        let old = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
+        let old: Vec<Arc<ApiSession>> =
+            old.filter(|session| !session.former_token.is_empty()).cloned().collect();
+        for session in &old {
+            let mut changed = (**session).clone();
+            let authenticator = &changed.authenticator_id;
+            let print = print_of(snapshot, &changed.identity_id, authenticator);
+            changed.credential = print.unwrap_or_default();
+            changed.is_of_client = !changed.certificates.is_empty();
+            lock_in(&mut changed, &self.0.key, &session.former_token);
+            self.keep(&mut tables, &Arc::new(changed));
+        }
+        if !old.is_empty() {
+            tracing::info!(
+                count = old.len(),
+                "the tokens of stored sessions are not in clear any more"
+            );
+        }
+    }
+
+    /// Ends the sessions whose tokens were sealed with another key: no router could be told of
+    /// them. Their clients log in anew.
+    pub(crate) fn drop_locked_out(&self) {
+        let is_locked = |session: &ApiSession| {
+            !session.sealed_token.is_empty() && self.token_of(session).is_none()
+        };
+        let locked = self.all().into_iter().filter(|session| is_locked(session));
+        let locked: Vec<Id> = locked.map(|session| session.base.id.clone()).collect();
+        if !locked.is_empty() {
+            tracing::warn!(
+                count = locked.len(),
+                "sessions end: their tokens were sealed with another key than that of now"
+            );
+            self.end(&locked);
+        }
+    }
+}

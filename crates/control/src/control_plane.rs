@@ -1,0 +1,164 @@
+//! The control plane as others see it: it takes routers, and lets go of those that may not stay.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use weft_auth::Auth;
+use weft_channel::{
+    AcceptOptions, ChannelAcceptor, ConnectionHandler, ListenerLimits, Listeners, RegisterError,
+    Registration, TlsSource,
+};
+use weft_identity::LiveIdentity;
+use weft_identity::tls::{ClientAuth, ServerTls, server_config};
+use weft_kernel::Notice;
+use weft_model::entity::Router;
+use weft_model::{Change, Entity, Kind};
+use weft_network::Network;
+use weft_store::ReadError;
+use weft_wire::hello::alpn;
+
+use crate::admitted::admitted;
+use crate::data_model::Model;
+use crate::gate::Gate;
+use crate::peers::Peers;
+use crate::plane::{ControlOptions, Plane};
+
+/// The control plane of a controller.
+#[derive(Clone)]
+pub struct ControlPlane(pub Arc<Plane>);
+
+impl std::fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ControlPlane({:?})", self.0.network)
+    }
+}
+
+impl ControlPlane {
+    /// Prepares everything that routers are answered with. Connections are taken by
+    /// [`ControlPlane::listen`].
+    pub async fn start(
+        auth: &Auth,
+        network: Network,
+        options: ControlOptions,
+    ) -> Result<Self, ReadError> {
+        let (model, changes) = Model::load(auth.clone(), options.log).await?;
+        let (sessions, following) = crate::legacy::Book::open(auth.clone());
+        network.spawn(following);
+        let plane = Self(Arc::new(Plane {
+            auth: auth.clone(),
+            sessions,
+            options,
+            model: Arc::clone(&model),
+            peers: Peers::default(),
+            stop: CancellationToken::new(),
+            network: network.clone(),
+        }));
+        network.spawn(model.follow(changes));
+        network.spawn(plane.0.clone().follow_routers());
+        network.spawn(plane.0.clone().tell_peers());
+        Ok(plane)
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.0.network
+    }
+
+    /// Takes routers on an address, next to other protocols that are registered there.
+    pub async fn listen(
+        &self,
+        listeners: &Listeners,
+        bind: &str,
+        limits: ListenerLimits,
+        tls: TlsSource,
+    ) -> Result<Registration, RegisterError> {
+        listeners.listen(bind, limits, &[alpn::CTRL], tls, self.acceptor()).await
+    }
+
+    /// What turns TLS connections of routers into channels.
+    pub fn acceptor(&self) -> Arc<dyn ConnectionHandler> {
+        let options = AcceptOptions {
+            hello_timeout: self.0.options.hello_timeout,
+            vouches: true,
+            ..AcceptOptions::default()
+        };
+        Arc::new(ChannelAcceptor::new(Gate(Arc::clone(&self.0)), options))
+    }
+
+    /// The TLS settings of the listener: the identity's certificates, and every router must show
+    /// one of its own, which the gate judges.
+    pub fn tls(identity: &Arc<LiveIdentity>) -> weft_identity::Result<TlsSource> {
+        let alpn = [alpn::CTRL.as_bytes()];
+        let settings = ServerTls { alpn: &alpn, client_auth: ClientAuth::Require };
+        let config = Arc::new(server_config(identity, &settings)?);
+        Ok(Arc::new(move || Some(Arc::clone(&config))))
+    }
+
+    /// Refuses further connections. The channels there are close with the network.
+    pub fn stop(&self) {
+        self.0.stop.cancel();
+    }
+
+    /// The index of the data model that routers are told.
+    pub fn model_index(&self) -> u64 {
+        self.0.model.index()
+    }
+}
+
+impl Plane {
+    /// Closes the channels of routers that were deleted, disabled or are to enroll again
+    /// (docs/protocol/control-plane.md 2.3, docs/protocol/edge-control-plane.md 17.2).
+    async fn follow_routers(self: Arc<Self>) {
+        let (_, mut changes) = self.auth.subscribe();
+        while let Some(notice) = changes.next().await {
+            match notice {
+                Notice::Change(published) => {
+                    let changes = published.changes.iter().flat_map(|set| &set.changes);
+                    for change in changes {
+                        match change {
+                            Change::Put(Entity::Router(router)) => self.recheck(router),
+                            Change::Delete(Kind::Router, id) => self.router_deleted(id),
+                            _ => {}
+                        }
+                    }
+                }
+                Notice::Resync(snapshot) => {
+                    self.network.everything_changed();
+                    for live in self.network.routers().all() {
+                        match snapshot.get::<Router>(&live.id) {
+                            Some(router) => self.recheck(router),
+                            None => self.router_deleted(&live.id),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A router was changed: whoever was refused for a moment is cut off, and whoever would be
+    /// refused now.
+    fn recheck(&self, router: &Router) {
+        let id = &router.base.id;
+        self.network.router_changed(id);
+        let Some(live) = self.network.routers().get(id.as_str()) else { return };
+        let snapshot = self.auth.snapshot();
+        let may_stay = !router.disabled
+            && router.fingerprint.is_some()
+            && admitted(&snapshot, id.as_str(), |known| live.stands_on(known)).is_ok();
+        if !may_stay {
+            // Before its channel is closed, which still writes what was queued: later nobody could
+            // tell it.
+            self.network.end_circuits_at(id);
+            live.channel.close("the router was disabled, or has to show another certificate");
+        }
+    }
+
+    fn router_deleted(&self, id: &weft_model::Id) {
+        self.network.end_circuits_at(id);
+        if let Some(live) = self.network.routers().get(id.as_str()) {
+            live.channel.close("the router was deleted");
+        }
+        self.network.router_deleted(id);
+        self.peers.changed(id);
+    }
+}

@@ -1,0 +1,131 @@
+//! Events of the data model as messages carry them (docs/protocol/edge-control-plane.md 4.3, 7).
+//!
+//! The model says what happened, and in which order; here it is put into the forms of the wire. A
+//! change that routers would not see in these forms gives no event: services of the fabric alone,
+//! and configs that are for routers, each of which is told its own beside the chain.
+
+use std::sync::Arc;
+
+use weft_auth::public_keys::PublicKey;
+use weft_model::rdm::{self, MemberKind, Subject};
+use weft_model::{ChangeSet, Kind, Snapshot, Timestamp};
+use weft_wire::edge_ctrl::data_model::{
+    Action, Config as ConfigForm, Event, PublicKey as PublicKeyForm, RelatedEntityType,
+    ServicePolicyChange, event,
+};
+
+use super::project;
+
+/// Kinds that routers hear of.
+const KINDS: [Kind; 9] = [
+    Kind::ConfigType,
+    Kind::Config,
+    Kind::Identity,
+    Kind::Service,
+    Kind::Router,
+    Kind::PostureCheck,
+    Kind::ServicePolicy,
+    Kind::Ca,
+    Kind::Revocation,
+];
+
+/// Whether a change set may mean something for routers.
+pub(crate) fn concerns_routers(set: &ChangeSet) -> bool {
+    set.changes.iter().any(|change| KINDS.contains(&change.kind()))
+}
+
+/// The events of a batch; none if it means nothing for routers.
+pub(crate) fn of_changes(
+    before: &Snapshot,
+    after: &Snapshot,
+    sets: &[Arc<ChangeSet>],
+    now: Timestamp,
+) -> Vec<Event> {
+    if !sets.iter().any(|set| concerns_routers(set)) {
+        return Vec::new();
+    }
+    let changes = rdm::changes(before, after, sets);
+    let seen_in = |event: &rdm::Event| match event.action {
+        rdm::Action::Delete => before,
+        _ => after,
+    };
+    changes.into_iter().filter_map(|event| of(seen_in(&event), event, now)).collect()
+}
+
+/// Every entity of a snapshot as a creation; the keys, which hold the authorities too, come before
+/// the revocations.
+pub(crate) fn of_all(
+    snapshot: &Snapshot,
+    keys: Vec<PublicKey>,
+    now: Timestamp,
+) -> impl Iterator<Item = Event> {
+    let told = move |event| of(snapshot, event, now);
+    let entities = rdm::entities(snapshot).filter_map(told);
+    entities.chain(of_keys(keys)).chain(rdm::revocations(snapshot, now).filter_map(told))
+}
+
+/// Creations of public keys. They are marked as the original marks them.
+pub(crate) fn of_keys(keys: Vec<PublicKey>) -> impl Iterator<Item = Event> {
+    keys.into_iter().map(|key| Event {
+        is_synthetic: true,
+        ..Event::new(Action::Create, project::public_key(key))
+    })
+}
+
+/// The configs of a router. Like keys they are outside of the chain, as the chain is the same for all.
+pub(crate) fn of_managed(configs: &[ConfigForm]) -> impl Iterator<Item = Event> {
+    configs
+        .iter()
+        .map(|config| Event { is_synthetic: true, ..Event::new(Action::Create, config.clone()) })
+}
+
+/// Whether a change set may mean that a router has other configs.
+pub(crate) fn concerns_managed(set: &ChangeSet) -> bool {
+    let kinds = [Kind::Router, Kind::Config, Kind::ConfigType];
+    set.changes.iter().any(|change| kinds.contains(&change.kind()))
+}
+
+/// Deletions of public keys by their names.
+pub(crate) fn without_keys(kids: Vec<String>) -> impl Iterator<Item = Event> {
+    kids.into_iter().map(|kid| Event {
+        is_synthetic: true,
+        ..Event::new(Action::Delete, PublicKeyForm { kid, ..PublicKeyForm::default() })
+    })
+}
+
+fn of(snapshot: &Snapshot, event: rdm::Event, now: Timestamp) -> Option<Event> {
+    let action = match event.action {
+        rdm::Action::Create => Action::Create,
+        rdm::Action::Update => Action::Update,
+        rdm::Action::Delete => Action::Delete,
+    };
+    let model: event::Model = match event.subject {
+        Subject::ConfigType(it) => project::config_type(&it).into(),
+        Subject::Config(it) => project::config(snapshot, &it)?.into(),
+        Subject::Identity(it) => project::identity(&it, now).into(),
+        Subject::Service(it) => project::service(snapshot, &it)?.into(),
+        Subject::Router(it) => project::router(&it).into(),
+        Subject::PostureCheck(it) => project::posture_check(&it).into(),
+        Subject::ServicePolicy(it) => project::service_policy(&it).into(),
+        Subject::Ca(it) => project::authority(&it)?.into(),
+        Subject::Revocation(it) => project::revocation(&it).into(),
+        Subject::Members { policy, kind, ids } => {
+            let change = ServicePolicyChange {
+                policy_id: policy.to_string(),
+                related_entity_ids: ids.iter().map(ToString::to_string).collect(),
+                related_entity_type: members(kind).into(),
+                add: event.action != rdm::Action::Delete,
+            };
+            return Some(Event::new(Action::Create, change));
+        }
+    };
+    Some(Event::new(action, model))
+}
+
+fn members(kind: MemberKind) -> RelatedEntityType {
+    match kind {
+        MemberKind::Services => RelatedEntityType::Service,
+        MemberKind::Identities => RelatedEntityType::Identity,
+        MemberKind::PostureChecks => RelatedEntityType::PostureCheck,
+    }
+}

@@ -1,0 +1,243 @@
+//! Entities as routers are told of them (docs/protocol/edge-control-plane.md 4.4).
+//!
+//! A projection that is none is not sent: services of the fabric alone, and configs that are for
+//! routers, which only those hear of whose configs they are ([`managed`]).
+
+use bytes::Bytes;
+use weft_auth::public_keys::PublicKey;
+use weft_identity::Certificate;
+use weft_model::entity::{
+    Ca, Config, ConfigTarget, ConfigType, Identity, PolicyType, PostureCheck, PostureCheckType,
+    Precedence, ProcessSpec, Revocation, RevocationType, Router, Service, ServicePolicy,
+};
+use weft_model::{Id, Semantic, Snapshot, Timestamp};
+use weft_wire::ctrl::TerminatorPrecedence;
+use weft_wire::edge_ctrl::data_model as wire;
+use weft_wire::edge_ctrl::data_model::{
+    ALL_OF, ANY_OF, TARGET_ROUTER, TARGET_SERVICE, posture_check, posture_type, public_key,
+    revocation_type,
+};
+
+/// A timeout that never passes.
+const FOR_EVER: i64 = -1;
+
+pub(crate) fn precedence(precedence: Precedence) -> TerminatorPrecedence {
+    match precedence {
+        Precedence::Default => TerminatorPrecedence::Default,
+        Precedence::Required => TerminatorPrecedence::Required,
+        Precedence::Failed => TerminatorPrecedence::Failed,
+    }
+}
+
+pub(crate) fn config_type(it: &ConfigType) -> wire::ConfigType {
+    let target = match it.target {
+        ConfigTarget::Service => TARGET_SERVICE,
+        ConfigTarget::Router => TARGET_ROUTER,
+        ConfigTarget::Other => "",
+    };
+    wire::ConfigType {
+        id: it.base.id.to_string(),
+        name: it.name.to_string(),
+        target: target.to_owned(),
+    }
+}
+
+pub(crate) fn config(snapshot: &Snapshot, it: &Config) -> Option<wire::Config> {
+    (!is_for_routers(snapshot, it)?).then(|| config_form(it))
+}
+
+/// The configs of a router.
+pub(crate) fn managed(snapshot: &Snapshot, router: &Id) -> Vec<wire::Config> {
+    let ids = snapshot.get::<Router>(router).map(|router| router.configs.as_slice());
+    let configs = ids.unwrap_or_default().iter().filter_map(|id| snapshot.get::<Config>(id));
+    let own = configs.filter(|it| is_for_routers(snapshot, it) == Some(true));
+    own.map(|it| config_form(it)).collect()
+}
+
+/// Whether a config is for routers; none if its type is not known.
+fn is_for_routers(snapshot: &Snapshot, it: &Config) -> Option<bool> {
+    let config_type = snapshot.get::<ConfigType>(&it.config_type_id)?;
+    Some(config_type.target == ConfigTarget::Router)
+}
+
+fn config_form(it: &Config) -> wire::Config {
+    wire::Config {
+        id: it.base.id.to_string(),
+        type_id: it.config_type_id.to_string(),
+        name: it.name.to_string(),
+        data_json: it.data.to_text(),
+    }
+}
+
+pub(crate) fn identity(it: &Identity, now: Timestamp) -> wire::Identity {
+    let precedences = it.service_hosting_precedences.iter();
+    let configs = it.service_configs.iter().map(|(service, overrides)| {
+        let configs = overrides.configs.iter();
+        let configs = configs.map(|(kind, config)| (kind.to_string(), config.to_string()));
+        (service.to_string(), wire::ServiceConfigs { configs: configs.collect() })
+    });
+    let app_data = match it.app_data.is_empty() {
+        true => Bytes::new(),
+        false => it.app_data.to_text().into(),
+    };
+    wire::Identity {
+        id: it.base.id.to_string(),
+        name: it.name.to_string(),
+        default_hosting_precedence: precedence(it.default_hosting_precedence).into(),
+        default_hosting_cost: it.default_hosting_cost.into(),
+        service_hosting_precedences: precedences
+            .map(|(service, own)| (service.to_string(), precedence(*own).into()))
+            .collect(),
+        service_hosting_costs: it
+            .service_hosting_costs
+            .iter()
+            .map(|(service, cost)| (service.to_string(), u32::from(*cost)))
+            .collect(),
+        app_data_json: app_data,
+        service_configs: configs.collect(),
+        disabled: it.is_disabled(now),
+    }
+}
+
+pub(crate) fn service(snapshot: &Snapshot, it: &Service) -> Option<wire::Service> {
+    let configs = it
+        .configs
+        .iter()
+        .filter(|id| snapshot.get::<Config>(id).is_some_and(|it| config(snapshot, it).is_some()));
+    (!it.is_fabric_only).then(|| wire::Service {
+        id: it.base.id.to_string(),
+        name: it.name.to_string(),
+        encryption_required: it.encryption_required,
+        configs: configs.map(ToString::to_string).collect(),
+    })
+}
+
+pub(crate) fn service_policy(it: &ServicePolicy) -> wire::ServicePolicy {
+    let policy_type = match it.policy_type {
+        PolicyType::Dial => wire::PolicyType::Dial,
+        PolicyType::Bind => wire::PolicyType::Bind,
+    };
+    wire::ServicePolicy {
+        id: it.base.id.to_string(),
+        name: it.name.to_string(),
+        policy_type: policy_type.into(),
+    }
+}
+
+pub(crate) fn router(it: &Router) -> wire::Router {
+    wire::Router {
+        id: it.base.id.to_string(),
+        name: it.name.to_string(),
+        fingerprint: it.fingerprint.as_deref().unwrap_or_default().to_owned(),
+        configs: it.configs.iter().map(ToString::to_string).collect(),
+        disabled: it.disabled,
+    }
+}
+
+pub(crate) fn posture_check(it: &PostureCheck) -> wire::PostureCheck {
+    use posture_check::{Domains, Mac, Mfa, Os, OsList, ProcessMulti, Subtype};
+    let processes = || it.processes.processes.iter().map(process);
+    let (type_id, subtype) = match it.check_type {
+        PostureCheckType::Mac => {
+            let mac_addresses = it.mac_addresses.clone();
+            (posture_type::MAC, Some(Subtype::Mac(Mac { mac_addresses })))
+        }
+        PostureCheckType::Domain => {
+            let domains = it.domains.clone();
+            (posture_type::DOMAIN, Some(Subtype::Domains(Domains { domains })))
+        }
+        PostureCheckType::Os => {
+            let systems = it.operating_systems.iter();
+            let os_list = systems
+                .map(|os| Os { os_type: os.os_type.clone(), os_versions: os.versions.clone() })
+                .collect();
+            (posture_type::OS, Some(Subtype::OsList(OsList { os_list })))
+        }
+        PostureCheckType::Mfa => {
+            let seconds = it.mfa.timeout_seconds;
+            let mfa = Mfa {
+                timeout_seconds: if seconds <= 0 { FOR_EVER } else { seconds },
+                prompt_on_wake: it.mfa.prompt_on_wake,
+                prompt_on_unlock: it.mfa.prompt_on_unlock,
+                ignore_legacy_endpoints: it.mfa.ignore_legacy_endpoints,
+            };
+            (posture_type::MFA, Some(Subtype::Mfa(mfa)))
+        }
+        PostureCheckType::Process => {
+            (posture_type::PROCESS, processes().next().map(Subtype::Process))
+        }
+        PostureCheckType::ProcessMulti => {
+            let semantic = match it.processes.semantic {
+                Semantic::AllOf => ALL_OF,
+                Semantic::AnyOf => ANY_OF,
+            };
+            let processes = processes().collect();
+            let several = ProcessMulti { semantic: semantic.to_owned(), processes };
+            (posture_type::PROCESS_MULTI, Some(Subtype::ProcessMulti(several)))
+        }
+    };
+    wire::PostureCheck {
+        id: it.base.id.to_string(),
+        name: it.name.to_string(),
+        type_id: type_id.to_owned(),
+        subtype,
+    }
+}
+
+/// Empty fingerprints would never match (docs/protocol/edge-control-plane.md 12.3).
+fn process(it: &ProcessSpec) -> posture_check::Process {
+    let filled = |texts: &[String]| texts.iter().filter(|text| !text.is_empty()).cloned().collect();
+    posture_check::Process {
+        os_type: it.os_type.clone(),
+        path: it.path.clone(),
+        hashes: filled(&it.hashes),
+        fingerprints: filled(&it.signer_fingerprints),
+    }
+}
+
+pub(crate) fn revocation(it: &Revocation) -> wire::Revocation {
+    let revocation_type = match it.revocation_type {
+        RevocationType::Jti => revocation_type::JTI,
+        RevocationType::Identity => revocation_type::IDENTITY,
+        RevocationType::ApiSession => revocation_type::API_SESSION,
+    };
+    wire::Revocation {
+        id: it.base.id.to_string(),
+        expires_at: Some(timestamp(it.expires_at)),
+        r#type: revocation_type.to_owned(),
+        issued_before: it.issued_before.map(timestamp),
+    }
+}
+
+fn timestamp(at: Timestamp) -> wire::Timestamp {
+    let nanos = i32::try_from(at.0.rem_euclid(1000)).unwrap_or(0) * 1_000_000;
+    wire::Timestamp { seconds: at.secs(), nanos }
+}
+
+pub(crate) fn public_key(it: PublicKey) -> wire::PublicKey {
+    use public_key::{Format, Usage};
+    // This order is that of the original.
+    let client = it.for_clients.then_some(Usage::ClientX509CertValidation);
+    let token = it.for_tokens.then_some(Usage::JwtValidation);
+    wire::PublicKey {
+        data: it.data.into(),
+        kid: it.kid,
+        usages: client.into_iter().chain(token).map(i32::from).collect(),
+        format: Format::X509CertDer.into(),
+    }
+}
+
+/// A third-party authority, once it is verified: its first certificate.
+pub(crate) fn authority(it: &Ca) -> Option<wire::PublicKey> {
+    if !it.is_verified {
+        return None;
+    }
+    let certificates = Certificate::from_pem(it.cert_pem.as_bytes()).ok()?;
+    let first = certificates.into_iter().next()?;
+    Some(public_key(PublicKey {
+        kid: first.fingerprint().to_owned(),
+        data: first.der().to_vec(),
+        for_tokens: false,
+        for_clients: true,
+    }))
+}

@@ -1,0 +1,35 @@
+//! Logins of a controller without a network, for tests.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weft_auth::Auth;
+use weft_identity::{
+    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+    TrustBundle,
+};
+use weft_kernel::{Addresses, Kernel, Keys, Settings};
+use weft_model::{Revision, Snapshot, Timeline};
+use weft_store::Memory;
+
+/// Logins over an empty model.
+pub(super) fn auth() -> Auth {
+    let now = SystemTime::now();
+    let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
+    let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let subject = Subject::common_name("ctrl1");
+    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now).unwrap();
+    let chain = KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap();
+    let keys = Keys {
+        session: chain.clone(),
+        tokens: None,
+        enrollment: chain,
+        authority: signer,
+        bundle: TrustBundle::new([root.certificate().clone()]),
+        trust_domain: "weft.test".into(),
+    };
+    let settings = Settings::new("ctrl1", Arc::new(Memory::new()), keys, Addresses::default());
+    let empty = Snapshot::loader(Timeline::default(), Revision::default()).finish().unwrap();
+    Auth::load(Kernel::start(settings, empty)).unwrap()
+}

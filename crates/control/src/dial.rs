@@ -1,0 +1,410 @@
+//! Circuits that routers ask for: for SDKs, for their own tunneler, for other bindings
+//! (docs/protocol/edge-control-plane.md 13, 15.1; docs/protocol/control-plane.md 12.1, 12.5).
+
+use std::sync::Arc;
+
+use weft_channel::Lane;
+use weft_kernel::traces::Channel;
+use weft_model::Id;
+use weft_model::access::{Posture, decide};
+use weft_model::entity::{Identity, IdentityType, PolicyType, Service};
+use weft_network::create::{CircuitFailure, CircuitSpec, FailureCause, MadeCircuit};
+use weft_spans::{Kind, Span, attribute};
+use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
+use weft_wire::edge_ctrl::{
+    self, CircuitForm, CreateCircuitRequest, CreateCircuitResponse, CreateCircuitV2,
+    CreateCircuitV3, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response, CreatedCircuit,
+    EdgeError, ErrorCode,
+};
+use weft_wire::{Message, PeerData, ProtoBody, StringMap, TraceContext, WireError};
+
+use super::edge_errors::{busy, error, malformed, of_session};
+use super::session::Session;
+
+/// Peer data with the public key of an end.
+const PUBLIC_KEY: u32 = 1003;
+
+/// Makes a circuit on a task of its own, if there is room for one more.
+pub fn spawn(session: &Arc<Session>, message: &Message) {
+    let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else {
+        if let Some(reply) = busy(message) {
+            session.answer(Lane::High, message, reply);
+        }
+        return;
+    };
+    let (session, message) = (Arc::clone(session), message.clone());
+    session.plane.network.clone().spawn(async move {
+        let mut span = begin(&session, &message);
+        match serve(&session, &message, &mut span).await {
+            Ok(reply) => {
+                if reply.circuit.is_none() && span.is_kept() {
+                    span.fail(&reply.message.text());
+                }
+                answer(&session, &message, reply).await;
+            }
+            Err(problem) => {
+                span.fail(&problem);
+                if let Some(reply) = malformed(&message, &problem) {
+                    answer(&session, &message, Reply { message: reply, circuit: None }).await;
+                }
+                session.not_understood(&message, &problem);
+            }
+        }
+        drop(room);
+    });
+}
+
+/// The span of a request for a circuit. A router vouches for the trace that it names.
+fn begin(session: &Session, message: &Message) -> Span {
+    let spans = &session.plane.network.options().spans;
+    if !spans.is_on() {
+        return Span::none();
+    }
+    let parent = TraceContext::take(&message.headers);
+    let mut span = spans.start("controller.circuit", Kind::Server, parent);
+    span.set(attribute::CONTROLLER_ID, &session.plane.auth.settings().id);
+    span.set(attribute::ROUTER_ID, session.router.id.as_str());
+    span
+}
+
+async fn answer(session: &Session, request: &Message, reply: Reply) {
+    let Reply { message, circuit } = reply;
+    let sent = session.router.channel.send_on(Lane::High, message.in_reply_to(request)).await;
+    if let (Err(problem), Some(circuit)) = (sent, circuit) {
+        tracing::info!(circuit, %problem, "circuit removed: its router cannot be told of it");
+        session.plane.network.remove_circuit(&circuit, true);
+    }
+}
+
+/// An answer, and the circuit that is lost without it.
+struct Reply {
+    message: Message,
+    circuit: Option<String>,
+}
+
+async fn serve(session: &Session, message: &Message, span: &mut Span) -> Result<Reply, WireError> {
+    match message.content_type {
+        ctrl::content_type::CIRCUIT_REQUEST => {
+            Ok(for_binding(session, CircuitRequest::from_message(message)?, span).await)
+        }
+        edge_ctrl::content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST => {
+            let request = CreateTunnelCircuitV2Request::from_message(message)?;
+            Ok(for_tunneler(session, request, span).await)
+        }
+        edge_ctrl::content_type::CREATE_CIRCUIT_REQUEST => {
+            let request = CreateCircuitRequest::from_message(message)?;
+            Ok(for_old_router(session, request, span).await)
+        }
+        edge_ctrl::content_type::CREATE_CIRCUIT_V3_REQUEST => {
+            Ok(refuse(without_session(&CreateCircuitV3::from_message(message)?)))
+        }
+        _ => {
+            let made = for_sdk(session, CreateCircuitV2::from_message(message)?, span).await;
+            match made {
+                Ok(made) => created(session, made),
+                Err(error) => Ok(refuse(error)),
+            }
+        }
+    }
+}
+
+fn refuse(error: EdgeError) -> Reply {
+    Reply { message: error.to_message(), circuit: None }
+}
+
+fn created(session: &Session, made: MadeCircuit) -> Result<Reply, WireError> {
+    let circuit = made.id.clone();
+    let answer = CreatedCircuit {
+        circuit_id: made.id,
+        address: made.address,
+        peer_data: made.peer_data,
+        tags: made.tags,
+    };
+    match answer.to_message(CircuitForm::V2) {
+        Ok(message) => Ok(Reply { message, circuit: Some(circuit) }),
+        Err(problem) => {
+            // The host's data is too large for the router to read: it would wait in vain.
+            session.plane.network.remove_circuit(&circuit, true);
+            Err(problem)
+        }
+    }
+}
+
+/// A circuit for the service session of an SDK.
+async fn for_sdk(
+    session: &Session,
+    request: CreateCircuitV2,
+    span: &mut Span,
+) -> Result<MadeCircuit, EdgeError> {
+    let auth = &session.plane.auth;
+    let checked = auth
+        .check_service_session(
+            &session.router.id,
+            &request.api_session_token,
+            &request.session_token,
+            PolicyType::Dial,
+        )
+        .map_err(|refusal| of_session(&refusal))?;
+    let dial = Dial {
+        service: checked.service,
+        instance: request.terminator_instance_id,
+        client: checked.session.to_string(),
+        is_of_session: true,
+        identity: checked.identity.base.id.clone(),
+        peer_data: request.peer_data,
+    };
+    dial.make(session, span).await
+}
+
+/// The same for a router that asks in the first form.
+async fn for_old_router(
+    session: &Session,
+    request: CreateCircuitRequest,
+    span: &mut Span,
+) -> Reply {
+    let request = CreateCircuitV2 {
+        session_token: request.session_token,
+        api_session_token: request.api_session_token,
+        fingerprints: request.fingerprints,
+        terminator_instance_id: request.terminator_instance_id,
+        peer_data: request.peer_data,
+    };
+    match for_sdk(session, request, span).await {
+        Ok(made) => {
+            let circuit = Some(made.id.clone());
+            let answer = CreateCircuitResponse {
+                circuit_id: made.id,
+                address: made.address,
+                peer_data: made.peer_data,
+                tags: made.tags,
+            };
+            Reply { message: answer.to_message(), circuit }
+        }
+        Err(error) => refuse(error),
+    }
+}
+
+/// Without a service session a signed API session is needed, of which this controller issues none.
+fn without_session(_: &CreateCircuitV3) -> EdgeError {
+    let text = "this controller issues no bearer sessions";
+    error(ErrorCode::INVALID_API_SESSION, text)
+}
+
+/// A circuit for the router's own identity.
+async fn for_tunneler(
+    session: &Session,
+    request: CreateTunnelCircuitV2Request,
+    span: &mut Span,
+) -> Reply {
+    let made = async {
+        let snapshot = session.plane.auth.snapshot();
+        let service = snapshot.by_name::<Service>(&request.service_name);
+        let service = service.filter(|service| !service.is_fabric_only).cloned();
+        let service = service.ok_or_else(|| {
+            let text = format!("service {} does not exist", request.service_name);
+            error(ErrorCode::INVALID_SERVICE, text)
+        })?;
+        own_identity(session, &service, PolicyType::Dial)?;
+        let dial = Dial {
+            service,
+            instance: request.terminator_instance_id,
+            client: session.router.id.to_string(),
+            is_of_session: false,
+            identity: session.router.id.clone(),
+            peer_data: request.peer_data,
+        };
+        dial.make(session, span).await
+    };
+    match made.await {
+        Ok(made) => {
+            let circuit = Some(made.id.clone());
+            let answer = CreateTunnelCircuitV2Response {
+                circuit_id: made.id,
+                address: made.address,
+                peer_data: made.peer_data,
+                tags: made.tags,
+            };
+            Reply { message: answer.to_message(), circuit }
+        }
+        Err(error) => refuse(error),
+    }
+}
+
+/// Checks that the router's own identity may use a service over this router
+/// (docs/protocol/edge-control-plane.md 15).
+pub fn own_identity(
+    session: &Session,
+    service: &Service,
+    wanted: PolicyType,
+) -> Result<Arc<Identity>, EdgeError> {
+    let (snapshot, id) = (session.plane.auth.snapshot(), &session.router.id);
+    let enabled =
+        session.entity().is_some_and(|router| router.is_edge && router.is_tunneler_enabled);
+    let identity = snapshot
+        .get::<Identity>(id)
+        .filter(|it| enabled && it.identity_type == IdentityType::Router);
+    let identity = identity.ok_or_else(|| {
+        error(ErrorCode::TUNNELING_NOT_ENABLED, "the router has no identity of its own")
+    })?;
+    let now = session.plane.auth.now();
+    // A router has no device that could pass posture checks.
+    decide(&*snapshot, id.as_str(), service.base.id.as_str(), wanted, Posture::Unknown, now)
+        .granted()
+        .map_err(|denial| error(ErrorCode::ACCESS_DENIED, denial.to_string()))?;
+    if !snapshot.is_router_usable(id, &service.base.id, id) {
+        let text =
+            "no edge router policy lets the router's identity use the router for the service";
+        return Err(error(ErrorCode::ACCESS_DENIED, text));
+    }
+    Ok(Arc::clone(identity))
+}
+
+/// A dial that is permitted.
+struct Dial {
+    service: Arc<Service>,
+    instance: String,
+    /// Session or identity that dials, as events name it.
+    client: String,
+    is_of_session: bool,
+    identity: Id,
+    peer_data: PeerData,
+}
+
+impl Dial {
+    async fn make(self, session: &Session, span: &mut Span) -> Result<MadeCircuit, EdgeError> {
+        span.set(attribute::SERVICE_NAME, &*self.service.name);
+        span.set(attribute::IDENTITY_ID, self.identity.as_str());
+        let encrypted = self.service.encryption_required;
+        if encrypted && !self.peer_data.contains_key(&PUBLIC_KEY) {
+            let text = "the service requires encryption, and the dialer sent no key";
+            return Err(error(ErrorCode::ENCRYPTION_DATA_MISSING, text));
+        }
+        let service = self.service.base.id.clone();
+        let target = match self.instance.as_str() {
+            "" => service.to_string(),
+            instance => format!("{instance}@{service}"),
+        };
+        let tags: StringMap =
+            [("serviceId".to_owned(), target), ("clientId".to_owned(), self.identity.to_string())]
+                .into();
+        let spec = CircuitSpec {
+            router: session.router.id.clone(),
+            service,
+            instance: self.instance,
+            client: self.client,
+            is_of_session: self.is_of_session,
+            peer_data: self.peer_data,
+            tags,
+            id: None,
+        };
+        let network = &session.plane.network;
+        let made = network.create_circuit(&spec, span).await;
+        trace(session, &self.identity, &spec.service, &made);
+        let made = made.map_err(|failure| {
+            let code = match failure.cause {
+                FailureCause::InvalidService => ErrorCode::INVALID_SERVICE,
+                _ => ErrorCode::INTERNAL,
+            };
+            EdgeError { circuit_id: Some(failure.circuit), ..error(code, failure.text) }
+        })?;
+        if encrypted && !made.peer_data.contains_key(&PUBLIC_KEY) {
+            network.remove_circuit(&made.id, true);
+            let text = "the service requires encryption, and the host sent no key";
+            let error = error(ErrorCode::ENCRYPTION_DATA_MISSING, text);
+            return Err(EdgeError { circuit_id: Some(made.id), ..error });
+        }
+        Ok(made)
+    }
+}
+
+/// Writes how a circuit was made, if somebody asked to see those of the identity.
+fn trace(
+    session: &Session,
+    identity: &Id,
+    service: &Id,
+    made: &Result<MadeCircuit, CircuitFailure>,
+) {
+    let auth = &session.plane.auth;
+    let wanted = |channel| auth.traces().of(identity, channel, auth.now());
+    let router = &session.router.id;
+    if let (Some(trace), Ok(made)) = (wanted(Channel::SelectPath), made)
+        && let Some(circuit) = session.plane.network.circuits().get(&made.id)
+    {
+        let (terminator, path) = (&circuit.terminator, &circuit.path);
+        tracing::info!(trace, %identity, %service, %router, circuit = made.id, %terminator, ?path, "path selected");
+    }
+    let Some(trace) = wanted(Channel::EstablishPath) else { return };
+    match made {
+        Ok(made) => {
+            tracing::info!(trace, %identity, %service, %router, circuit = made.id, "path established");
+        }
+        Err(failure) => {
+            let circuit = &failure.circuit;
+            tracing::info!(trace, %identity, %service, %router, circuit, %failure, "path not established");
+        }
+    }
+}
+
+/// Checks that a binding of the router that is not of the edge may use a service: no session stands
+/// behind it. Either the operator lets the router use every service, or the policies of its tunneler
+/// allow this one.
+pub(crate) fn own_binding(
+    session: &Session,
+    service: &Service,
+    wanted: PolicyType,
+) -> Result<(), EdgeError> {
+    let router = &session.router.id;
+    let entity = session.entity();
+    let name = entity.as_ref().map(|router| &*router.name);
+    let listed = &session.plane.auth.settings().unrestricted_bindings;
+    if listed.iter().any(|it| it == "*" || it == router.as_str() || Some(it.as_str()) == name) {
+        return Ok(());
+    }
+    own_identity(session, service, wanted).map(drop).map_err(|denied| {
+        let hint = "bindings of the router use what the policies of its tunneler allow, or \
+                    everything if network.unrestrictedBindings of the controller names the router";
+        tracing::warn!(%router, service = %service.name, denied = denied.text, "{hint}");
+        EdgeError { text: format!("{}; {hint}", denied.text), ..denied }
+    })
+}
+
+/// A circuit for a binding of the router that is not of the edge.
+async fn for_binding(session: &Session, request: CircuitRequest, span: &mut Span) -> Reply {
+    let target = request.service.as_str();
+    let (instance, name) = target.split_once('@').unwrap_or(("", target));
+    let snapshot = session.plane.auth.snapshot();
+    let failed = |error: String| {
+        let message = CircuitFailed { error }.to_message();
+        Reply { message, circuit: None }
+    };
+    let Some(service) = snapshot.by_id_or_name::<Service>(name) else {
+        return failed(format!("service {name} does not exist"));
+    };
+    if let Err(denied) = own_binding(session, service, PolicyType::Dial) {
+        return failed(denied.text);
+    }
+    span.set(attribute::SERVICE_NAME, &*service.name);
+    let service = service.base.id.clone();
+    let spec = CircuitSpec {
+        router: session.router.id.clone(),
+        tags: [("serviceId".to_owned(), service.to_string())].into(),
+        service,
+        instance: instance.to_owned(),
+        client: request.ingress_id,
+        is_of_session: false,
+        peer_data: request.peer_data,
+        id: None,
+    };
+    match session.plane.network.create_circuit(&spec, span).await {
+        Ok(made) => {
+            let circuit = Some(made.id.clone());
+            let answer = CircuitSuccess {
+                circuit_id: made.id,
+                address: made.address,
+                peer_data: made.peer_data,
+            };
+            Reply { message: answer.to_message(), circuit }
+        }
+        Err(failure) => failed(failure.text),
+    }
+}

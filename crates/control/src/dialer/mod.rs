@@ -1,0 +1,312 @@
+//! Dialing routers that cannot dial this controller (docs/protocol/control-plane.md 23).
+//!
+//! Where a router is, it says itself or an operator does, so an address proves nothing: whoever answers has
+//! to [prove](proof) that it is the router, before it is told anything but who calls. A router that is
+//! connected, whoever dialed, is left alone, and a channel that was dialed never takes the place of one that
+//! stands.
+
+mod attempts;
+mod proof;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use tokio::sync::mpsc;
+use weft_channel::{ChannelOptions, DialError, DialOptions, Established, GroupPolicy, dial};
+use weft_config::controller::ControlDialer;
+use weft_identity::LiveIdentity;
+use weft_identity::tls::{ClientTls, client_config};
+use weft_kernel::Notice;
+use weft_model::entity::Router;
+use weft_model::{Change, Entity, Id, Kind, Snapshot};
+use weft_network::ctrl_listeners;
+use weft_network::routers::LiveRouter;
+use weft_wire::ctrl::RouterHello;
+use weft_wire::hello::{Hello, HelloResult, alpn};
+use weft_wire::{Address, Headers};
+
+use super::renewal;
+use super::session::Session;
+use crate::admitted::admitted;
+use crate::control_plane::ControlPlane;
+use crate::plane::Plane;
+use attempts::{Attempts, Pace};
+use proof::Proved;
+
+/// How often it is looked who has to be dialed.
+const LOOK: Duration = Duration::from_millis(250);
+/// How far the first dials lie apart.
+const SPREAD: Duration = Duration::from_millis(50);
+/// Most characters that are shown of what a stranger calls himself.
+const MAX_SHOWN: usize = 64;
+/// One failure in so many of a row is worth a word in the log.
+const COMPLAIN: u32 = 60;
+
+/// How routers are dialed.
+#[derive(Debug, Clone)]
+pub struct DialerOptions {
+    /// Groups, one of which a router's listener must have.
+    pub groups: Vec<String>,
+    /// Wait before the first dial.
+    pub dial_delay: Duration,
+    /// Shortest wait after a failure.
+    pub min_retry_interval: Duration,
+    /// Longest wait after a failure.
+    pub max_retry_interval: Duration,
+    /// What a wait is multiplied with, give or take a half.
+    pub retry_backoff_factor: f64,
+    /// A connection that ends within this time counts as a dial that failed.
+    pub fast_failure_window: Duration,
+    /// Dials at once.
+    pub max_workers: usize,
+}
+
+impl From<&ControlDialer> for DialerOptions {
+    fn from(config: &ControlDialer) -> Self {
+        Self {
+            groups: config.groups.clone(),
+            dial_delay: config.dial_delay,
+            min_retry_interval: config.min_retry_interval,
+            max_retry_interval: config.max_retry_interval,
+            retry_backoff_factor: config.retry_backoff_factor,
+            fast_failure_window: config.fast_failure_window,
+            max_workers: config.max_workers as usize,
+        }
+    }
+}
+
+impl ControlPlane {
+    /// Dials routers from now on, as whom the identity is.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn dial_routers(
+        &self,
+        identity: &Arc<LiveIdentity>,
+        options: DialerOptions,
+    ) -> weft_identity::Result<()> {
+        let tls = Arc::new(client_config(&ClientTls::of_identity(identity, &[]))?);
+        let pace = Pace {
+            min: options.min_retry_interval,
+            max: options.max_retry_interval,
+            factor: options.retry_backoff_factor,
+            fast_failure: options.fast_failure_window,
+        };
+        let (outcomes, ended) = mpsc::channel(options.max_workers.max(1));
+        let outbound = Arc::new(Outbound { plane: Arc::clone(&self.0), tls });
+        let dialer = Dialer { outbound, options, pace, routers: HashMap::new(), busy: 0, outcomes };
+        let stop = self.0.stop.clone();
+        self.0.network.spawn(async move {
+            let _ = stop.run_until_cancelled(dialer.run(ended)).await;
+        });
+        Ok(())
+    }
+}
+
+/// How a dial ended: whether the router is connected by it.
+type Outcome = (Id, bool);
+
+/// Who has to be dialed, and when.
+struct Dialer {
+    outbound: Arc<Outbound>,
+    options: DialerOptions,
+    pace: Pace,
+    routers: HashMap<Id, Attempts>,
+    /// Dials under way.
+    busy: usize,
+    outcomes: mpsc::Sender<Outcome>,
+}
+
+impl Dialer {
+    async fn run(mut self, mut ended: mpsc::Receiver<Outcome>) {
+        tokio::time::sleep(self.options.dial_delay).await;
+        let (snapshot, mut changes) = self.outbound.plane.auth.subscribe();
+        self.take(&snapshot);
+        drop(snapshot);
+        let mut ticks = tokio::time::interval(LOOK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                notice = changes.next() => match notice {
+                    Some(notice) => self.changed(notice),
+                    None => return,
+                },
+                Some((router, is_connected)) = ended.recv() => {
+                    self.busy -= 1;
+                    let Some(attempts) = self.routers.get_mut(&router) else { continue };
+                    match is_connected {
+                        true => attempts.connected(Instant::now()),
+                        false => attempts.failed(Instant::now(), &self.pace, rand::random()),
+                    }
+                }
+                _ = ticks.tick() => self.dial_due(),
+            }
+        }
+    }
+
+    fn changed(&mut self, notice: Notice) {
+        match notice {
+            Notice::Change(published) => {
+                for change in published.changes.iter().flat_map(|set| &set.changes) {
+                    match change {
+                        Change::Put(Entity::Router(router)) => {
+                            self.consider(router, Instant::now())
+                        }
+                        Change::Delete(Kind::Router, id) => drop(self.routers.remove(id)),
+                        _ => {}
+                    }
+                }
+            }
+            Notice::Resync(snapshot) => {
+                self.routers.retain(|id, _| snapshot.get::<Router>(id).is_some());
+                self.take(&snapshot);
+            }
+        }
+    }
+
+    /// Takes over all routers, with first dials one after the other.
+    fn take(&mut self, snapshot: &Snapshot) {
+        let mut first = Instant::now();
+        for router in snapshot.list::<Router>() {
+            let known = self.routers.len();
+            self.consider(router, first);
+            if self.routers.len() > known {
+                first += SPREAD;
+            }
+        }
+    }
+
+    fn consider(&mut self, router: &Router, first: Instant) {
+        let id = &router.base.id;
+        let is_there = !router.disabled && router.fingerprint.is_some();
+        let addresses = ctrl_listeners::dialable(router, &self.options.groups);
+        if !is_there || addresses.is_empty() {
+            // The outcome of a dial under way concerns nobody then.
+            self.routers.remove(id);
+        } else if let Some(attempts) = self.routers.get_mut(id) {
+            attempts.set_addresses(addresses);
+        } else {
+            self.routers.insert(id.clone(), Attempts::new(addresses, first));
+        }
+    }
+
+    /// Begins those dials that are due, the oldest first, as far as there is room.
+    fn dial_due(&mut self) {
+        let (now, live) = (Instant::now(), self.outbound.plane.network.routers());
+        let mut due: Vec<(Instant, Id)> = Vec::new();
+        for (id, attempts) in &mut self.routers {
+            let connected = live.get(id.as_str()).is_some_and(|live| !live.channel.is_closed());
+            if let Some(since) = attempts.look(connected, now, &self.pace, rand::random()) {
+                due.push((since, id.clone()));
+            }
+        }
+        due.sort_unstable();
+        due.truncate(self.options.max_workers.saturating_sub(self.busy));
+        for (_, id) in due {
+            let Some(attempts) = self.routers.get_mut(&id) else { continue };
+            let (failures, Some(address)) = (attempts.failures(), attempts.begin()) else {
+                continue;
+            };
+            self.busy += 1;
+            let (outbound, outcomes) = (Arc::clone(&self.outbound), self.outcomes.clone());
+            self.outbound.plane.network.spawn(async move {
+                let reached = outbound.reach(&id, &address).await;
+                if let Err(problem) = &reached {
+                    complain(&id, problem, failures);
+                }
+                let _ = outcomes.send((id, reached.is_ok())).await;
+            });
+        }
+    }
+}
+
+/// The first failure of a row is worth a word, and then one now and then.
+fn complain(router: &Id, problem: &Unreached, failures: u32) {
+    if failures.is_multiple_of(COMPLAIN) {
+        tracing::warn!(%router, %problem, failures, "router not reached");
+    } else {
+        tracing::debug!(%router, %problem, failures, "router not reached");
+    }
+}
+
+/// Why a router was not reached.
+#[derive(Debug, thiserror::Error)]
+enum Unreached {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("no router to be dialed any more")]
+    Gone,
+    #[error("who answers at {0} calls himself {1:?} and not the router")]
+    Other(Address, String),
+    #[error("who answers at {0} is not proved to be the router: {1}")]
+    Unproved(Address, String),
+    #[error("the router at {0} does not say its version")]
+    NoVersion(Address),
+    #[error("the router has connected meanwhile, or may not")]
+    Refused,
+}
+
+/// What a dial needs.
+struct Outbound {
+    plane: Arc<Plane>,
+    tls: Arc<rustls::ClientConfig>,
+}
+
+impl Outbound {
+    /// Dials a router, and serves it if it is the one.
+    async fn reach(&self, id: &Id, address: &Address) -> Result<(), Unreached> {
+        let plane = &self.plane;
+        let channel = dial(self.options(id, address)).await?;
+        let peer = channel.peer();
+        let called = peer.id.as_deref().unwrap_or_default();
+        if called != id.as_str() {
+            let shown = called.chars().take(MAX_SHOWN).collect();
+            return Err(Unreached::Other(address.clone(), shown));
+        }
+        let snapshot = plane.auth.snapshot();
+        let router = snapshot.get::<Router>(id).ok_or(Unreached::Gone)?;
+        let proved = proof::prove(router, &peer.certificates)
+            .map_err(|reason| Unreached::Unproved(address.clone(), reason))?;
+        admitted(&snapshot, id.as_str(), |known| known == proved.fingerprint())
+            .map_err(|reason| Unreached::Unproved(address.clone(), reason))?;
+        let live = live(plane, id, &channel, &proved);
+        let live = Arc::new(live.ok_or_else(|| Unreached::NoVersion(address.clone()))?);
+        Session::begin(plane, Arc::clone(&live), channel);
+        if !plane.network.routers().is_current(&live) {
+            return Err(Unreached::Refused);
+        }
+        if let Proved::Waiting(leaf) = proved {
+            let seen = renewal::confirm_seen(plane.auth.clone(), id.clone(), leaf);
+            plane.network.spawn(seen);
+        }
+        Ok(())
+    }
+
+    fn options(&self, id: &Id, address: &Address) -> DialOptions {
+        let plane = &self.plane;
+        let mut hello = Hello::new(plane.auth.settings().id.as_str());
+        let headers: Headers = plane.headers();
+        for (key, value) in &headers {
+            hello.headers.set(key, value);
+        }
+        let channel: ChannelOptions = plane.channel_options(format!("router [{id}] at {address}"));
+        // The router adds none: it is not the one that dials.
+        let group = GroupPolicy { max_total: 1, ..GroupPolicy::control_listener() };
+        let tls = Arc::clone(&self.tls);
+        DialOptions {
+            timeout: plane.options.hello_timeout,
+            group: Some(group),
+            ..DialOptions::new(address.clone(), tls, alpn::CTRL, hello, channel)
+        }
+    }
+}
+
+/// The router as its answer describes it; none if it does not say its version.
+fn live(plane: &Plane, id: &Id, channel: &Established, proved: &Proved) -> Option<LiveRouter> {
+    let headers = channel.peer().headers.clone();
+    let answer = HelloResult { success: true, text: String::new(), headers };
+    let said = RouterHello::from_result(&answer);
+    let now = plane.auth.now();
+    LiveRouter::new(id.clone(), channel.handle(), said, proved.fingerprint(), now)
+}

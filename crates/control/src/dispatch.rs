@@ -1,0 +1,190 @@
+//! Messages of a router, to whoever deals with them.
+//!
+//! This runs on the task that reads the connection, so nothing here waits. What looks only into
+//! tables is done at once; what changes the model is queued in order; what waits for other routers
+//! gets a task of its own. Each has a bound, and above it the router is told to come back.
+
+use std::sync::Arc;
+
+use weft_channel::Lane;
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_wire::ctrl::{
+    self, CarriedCircuits, CircuitConfirmation, Fault, InspectRequest, InspectResponse,
+    LinkStateUpdate, Listeners, RouteResult, RouterLinks, ValidateTerminatorsV2Response,
+    VerifyRouter, inspect_response,
+};
+use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
+use weft_wire::edge_ctrl::{self, RequestClientReSync};
+use weft_wire::metrics::MetricsMessage;
+use weft_wire::{Message, Outcome, ProtoBody, WireError, content_type};
+
+use super::session::Session;
+use super::{dial, edge_errors, legacy, renewal, reports};
+
+/// What a router may ask about: its controller's abilities by name.
+const CAPABILITY: &str = "capability";
+
+/// Deals with a message.
+pub fn dispatch(session: &Arc<Session>, message: Message) {
+    let done = match message.content_type {
+        content_type::PING => {
+            session.answer(Lane::Default, &message, Outcome::success("ok").to_message());
+            Ok(())
+        }
+        1000..=1999 | ctrl::content_type::CARRIED_CIRCUITS | ctrl::content_type::ROUTER_DRAINS => {
+            fabric(session, &message)
+        }
+        20_000..=20_599 => edge(session, &message),
+        // The probe of a reconnecting 1.x router.
+        content_type::RECONNECT_PING => Ok(()),
+        other => {
+            tracing::debug!(router = %session.router.id, content_type = other, "message ignored");
+            Ok(())
+        }
+    };
+    if let Err(problem) = done {
+        refuse(session, &message, &problem);
+    }
+}
+
+/// Messages of every router (docs/protocol/control-plane.md 5).
+fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
+    use ctrl::content_type as is;
+    let (network, router) = (&session.plane.network, &session.router);
+    match message.content_type {
+        is::CIRCUIT_REQUEST => dial::spawn(session, message),
+        is::ROUTE_RESULT => {
+            network.on_route_result(&router.id, RouteResult::from_message(message)?);
+        }
+        is::FAULT => network.on_fault(router, &Fault::from_message(message)?),
+        is::CIRCUIT_CONFIRMATION => {
+            network.on_confirmation(router, &CircuitConfirmation::from_message(message)?);
+        }
+        is::CARRIED_CIRCUITS => {
+            network.on_carried(router, CarriedCircuits::from_message(message)?);
+        }
+        is::ROUTER_DRAINS => network.on_drains(router),
+        is::METRICS
+            if !router.may_report(message.body.len())
+                || !weft_wire::metrics::is_within_limit(&message.body) =>
+        {
+            network.refuse_metrics(router);
+        }
+        is::METRICS => {
+            network.on_metrics(router, &MetricsMessage::from_message(message)?);
+        }
+        is::ROUTER_LINKS => network.on_links(router, &RouterLinks::from_message(message)?),
+        is::LINK_STATE => {
+            network.on_link_state(router, LinkStateUpdate::from_message(message)?);
+        }
+        is::UPDATE_LINK_LISTENERS => {
+            router.set_listeners(Listeners::from_message(message)?.listeners);
+            session.plane.peers.changed(&router.id);
+        }
+        is::VERIFY_ROUTER => {
+            let outcome = verify_router(session, &VerifyRouter::from_message(message)?);
+            session.answer(Lane::Default, message, outcome.to_message());
+        }
+        is::VALIDATE_TERMINATORS_V2_RESPONSE => {
+            network.on_validated(router, &ValidateTerminatorsV2Response::from_message(message)?);
+        }
+        is::CREATE_TERMINATOR
+        | is::REMOVE_TERMINATOR
+        | is::REMOVE_TERMINATORS
+        | is::UPDATE_TERMINATOR
+        | is::QUIESCE_ROUTER
+        | is::DEQUIESCE_ROUTER
+        | is::DECOMMISSION_ROUTER => queue(session, message),
+        is::REQUEST_CLUSTER_MEMBERS => session.plane.peers.tell_controllers(&session.plane, router),
+        is::UPDATE_ROUTER_INTERFACES => reports::on_interfaces(session, message)?,
+        is::ALERTS => reports::on_alerts(session, message)?,
+        is::INSPECT_REQUEST => inspect(session, message)?,
+        other => tracing::debug!(router = %router.id, content_type = other, "message ignored"),
+    }
+    Ok(())
+}
+
+/// Messages of edge routers (docs/protocol/edge-control-plane.md 2).
+fn edge(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
+    use edge_ctrl::content_type as is;
+    match message.content_type {
+        is::SUBSCRIBE_TO_DATA_MODEL => {
+            session.subscribe(SubscribeToDataModelRequest::from_message(message)?);
+        }
+        is::CLIENT_HELLO => session.on_client_hello(message),
+        is::CREATE_CIRCUIT_REQUEST
+        | is::CREATE_CIRCUIT_V2_REQUEST
+        | is::CREATE_CIRCUIT_V3_REQUEST
+        | is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST => dial::spawn(session, message),
+        is::CREATE_TERMINATOR_V2_REQUEST
+        | is::UPDATE_TERMINATOR_REQUEST
+        | is::REMOVE_TERMINATOR_REQUEST
+        | is::CREATE_TUNNEL_TERMINATOR_REQUEST_V2
+        | is::UPDATE_TUNNEL_TERMINATOR_REQUEST
+        | is::REMOVE_TUNNEL_TERMINATOR_REQUEST => queue(session, message),
+        is::API_SESSION_HEARTBEAT => legacy::on_heartbeat(session, message)?,
+        is::VALIDATE_SESSIONS_REQUEST => legacy::on_validate(session, message)?,
+        is::REQUEST_CLIENT_RE_SYNC => {
+            let reason = RequestClientReSync::from_message(message)?.reason;
+            tracing::info!(router = %session.router.id, reason, "sessions are sent again");
+            session.resync.notify_one();
+        }
+        is::CONNECT_EVENTS => reports::on_connects(session, message)?,
+        is::HEALTH_EVENT | is::TUNNEL_HEALTH_EVENT => reports::on_health(session, message)?,
+        is::EXTEND_REQUEST | is::EXTEND_VERIFY => renewal::spawn(session, message),
+        other => {
+            tracing::debug!(router = %session.router.id, content_type = other, "message ignored");
+        }
+    }
+    Ok(())
+}
+
+fn queue(session: &Arc<Session>, message: &Message) {
+    if let Err(message) = session.queue_write(message.clone())
+        && let Some(reply) = edge_errors::busy(&message)
+    {
+        session.answer(Lane::Default, &message, reply);
+    }
+}
+
+/// A request that was not understood is answered, where the original lets the router wait.
+fn refuse(session: &Session, message: &Message, problem: &WireError) {
+    if let Some(reply) = edge_errors::malformed(message, problem) {
+        session.answer(Lane::Default, message, reply);
+    }
+    session.not_understood(message, problem);
+}
+
+/// Whether a router that opens a link to another is who it says
+/// (docs/protocol/control-plane.md 9.4). A certificate that was renewed and not seen yet counts
+/// too.
+fn verify_router(session: &Session, asked: &VerifyRouter) -> Outcome {
+    let snapshot = session.plane.auth.snapshot();
+    let Some(router) = snapshot.get::<Router>(&Id::new(&asked.router_id)) else {
+        return Outcome::failure(format!("router {} not found", asked.router_id));
+    };
+    let known = [&router.fingerprint, &router.unverified_fingerprint];
+    let mut known = known.into_iter().flatten();
+    if router.fingerprint.is_none() || router.disabled {
+        return Outcome::failure("the router is not enrolled or is disabled");
+    }
+    if known.any(|known| asked.fingerprints.iter().any(|shown| **shown == **known)) {
+        Outcome::success("router verified")
+    } else {
+        Outcome::failure("could not verify fingerprint for router")
+    }
+}
+
+fn inspect(session: &Session, message: &Message) -> Result<(), WireError> {
+    let asked = InspectRequest::from_message(message)?;
+    let mut response = InspectResponse { success: true, ..InspectResponse::default() };
+    for name in asked.requested_values {
+        if name.eq_ignore_ascii_case(CAPABILITY) {
+            let value = "ziti.fabric".to_owned();
+            response.values.push(inspect_response::InspectValue { name, value });
+        }
+    }
+    session.answer(Lane::Low, message, response.to_message());
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! Refusals in the forms that routers expect
+//! (docs/protocol/control-plane.md 16, docs/protocol/edge-control-plane.md 14.3, 18.1): the answer
+//! depends on what was asked.
+
+use weft_auth::service_session::Refusal;
+use weft_network::terminators::Refused;
+use weft_wire::edge_ctrl::{
+    self, CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
+    CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2, EdgeError, ErrorCode,
+    RetryHint,
+};
+use weft_wire::{BUSY_TEXT, Message, Outcome, ProtoBody, WireError, ctrl};
+
+/// A refusal with the code and hint that go with it.
+pub fn error(code: ErrorCode, text: impl Into<String>) -> EdgeError {
+    EdgeError::new(code, hint(code), text)
+}
+
+/// What goes with a code where nothing else is said.
+fn hint(code: ErrorCode) -> RetryHint {
+    match code {
+        ErrorCode::INVALID_API_SESSION
+        | ErrorCode::INVALID_SESSION
+        | ErrorCode::WRONG_SESSION_TYPE
+        | ErrorCode::INVALID_EDGE_ROUTER_FOR_SESSION
+        | ErrorCode::ENCRYPTION_DATA_MISSING => RetryHint::START_OVER,
+        ErrorCode::INVALID_SERVICE
+        | ErrorCode::TUNNELING_NOT_ENABLED
+        | ErrorCode::INVALID_TERMINATOR
+        | ErrorCode::INVALID_PRECEDENCE
+        | ErrorCode::INVALID_COST
+        | ErrorCode::INVALID_INSTANCE_ID => RetryHint::NOT_RETRIABLE,
+        _ => RetryHint::DEFAULT,
+    }
+}
+
+/// What the check of a session says.
+pub fn of_session(refusal: &Refusal) -> EdgeError {
+    let code = ErrorCode(refusal.code as u32);
+    EdgeError::new(code, RetryHint(refusal.code.retry_hint()), refusal.reason.clone())
+}
+
+/// Why a terminator was not written.
+pub(crate) fn of_refused(refused: &Refused) -> EdgeError {
+    if refused.is_busy() {
+        return too_busy();
+    }
+    let text = refused.to_string();
+    match refused {
+        Refused::Conflict(_) => EdgeError::new(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text),
+        Refused::Gone(_) => error(ErrorCode::INVALID_SERVICE, text),
+        Refused::Instance { .. } => error(ErrorCode::INVALID_INSTANCE_ID, text),
+        Refused::Unknown(_) | Refused::Router | Refused::Host(_) => {
+            error(ErrorCode::INVALID_TERMINATOR, text)
+        }
+        Refused::Write(_) => error(ErrorCode::INTERNAL, text),
+    }
+}
+
+/// Come back later.
+pub(crate) fn too_busy() -> EdgeError {
+    EdgeError::new(ErrorCode::INTERNAL, RetryHint::TOO_BUSY, BUSY_TEXT)
+}
+
+/// The outcome of the creation of a terminator.
+pub fn result(done: &Result<(), EdgeError>) -> CreateTerminatorResult {
+    match done {
+        Ok(()) => CreateTerminatorResult::Success,
+        Err(error) if error.retry_hint == RetryHint::TOO_BUSY => CreateTerminatorResult::FailedBusy,
+        Err(_) => CreateTerminatorResult::FailedOther,
+    }
+}
+
+/// The answer to the creation of a terminator for an SDK. It names the address, also on failure:
+/// routers match by it.
+pub(crate) fn terminator_answer(address: String, done: &Result<(), EdgeError>) -> Message {
+    let error = done.as_ref().err();
+    CreateTerminatorV2Response {
+        terminator_id: address,
+        result: result(done).into(),
+        msg: error.map(|error| error.text.clone()).unwrap_or_default(),
+        error_code: error.map_or(0, |error| error.code.0),
+        retry_hint: error.map_or(0, |error| error.retry_hint.0),
+    }
+    .to_message()
+}
+
+/// The same for the router's own identity.
+pub(crate) fn tunnel_terminator_answer(
+    request: &CreateTunnelTerminatorRequestV2,
+    done: &Result<(), EdgeError>,
+) -> Message {
+    let error = done.as_ref().err();
+    CreateTunnelTerminatorResponseV2 {
+        terminator_id: request.address.clone(),
+        start_time: if done.is_ok() { request.start_time } else { 0 },
+        result: result(done).into(),
+        msg: error.map(|error| error.text.clone()).unwrap_or_default(),
+        error_code: error.map_or(0, |error| error.code.0),
+        retry_hint: error.map_or(0, |error| error.retry_hint.0),
+    }
+    .to_message()
+}
+
+/// The answer to a request that finds too many before it; none for messages without answer.
+pub fn busy(request: &Message) -> Option<Message> {
+    refusal(request, &too_busy(), Outcome::busy())
+}
+
+/// The answer to a request that was not understood; none for messages without answer.
+pub fn malformed(request: &Message, problem: &WireError) -> Option<Message> {
+    let text = problem.to_string();
+    refusal(request, &error(ErrorCode::INTERNAL, text.clone()), Outcome::failure(text))
+}
+
+fn refusal(request: &Message, edge: &EdgeError, outcome: Outcome) -> Option<Message> {
+    use {ctrl::content_type as fabric, edge_ctrl::content_type as is};
+    match request.content_type {
+        is::CREATE_TERMINATOR_V2_REQUEST => {
+            let address = CreateTerminatorV2Request::from_message(request).ok()?.address;
+            Some(terminator_answer(address, &Err(edge.clone())))
+        }
+        is::CREATE_TUNNEL_TERMINATOR_REQUEST_V2 => {
+            let request = CreateTunnelTerminatorRequestV2::from_message(request).ok()?;
+            Some(tunnel_terminator_answer(&request, &Err(edge.clone())))
+        }
+        is::CREATE_CIRCUIT_REQUEST
+        | is::CREATE_CIRCUIT_V2_REQUEST
+        | is::CREATE_CIRCUIT_V3_REQUEST
+        | is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST
+        | is::UPDATE_TERMINATOR_REQUEST
+        | is::REMOVE_TERMINATOR_REQUEST
+        | is::UPDATE_TUNNEL_TERMINATOR_REQUEST
+        | is::REMOVE_TUNNEL_TERMINATOR_REQUEST => Some(edge.to_message()),
+        fabric::CIRCUIT_REQUEST => Some(ctrl::CircuitFailed { error: outcome.text }.to_message()),
+        fabric::CREATE_TERMINATOR
+        | fabric::REMOVE_TERMINATOR
+        | fabric::REMOVE_TERMINATORS
+        | fabric::UPDATE_TERMINATOR
+        | fabric::QUIESCE_ROUTER
+        | fabric::DEQUIESCE_ROUTER
+        | fabric::DECOMMISSION_ROUTER
+        | fabric::VERIFY_ROUTER
+        | fabric::UPDATE_ROUTER_INTERFACES => Some(outcome.to_message()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_refused_in_its_own_form() {
+        let create = CreateTerminatorV2Request { address: "t1".into(), ..Default::default() };
+        let answer = busy(&create.to_message()).unwrap();
+        // docs/protocol/edge-control-plane.md 21, with the text of this controller.
+        let answer = CreateTerminatorV2Response::from_message(&answer).unwrap();
+        assert_eq!(answer.terminator_id, "t1");
+        assert_eq!(answer.result(), CreateTerminatorResult::FailedBusy);
+        assert_eq!((answer.error_code, answer.retry_hint), (1, 1));
+        let dial = Message::new(edge_ctrl::content_type::CREATE_CIRCUIT_V2_REQUEST, "");
+        let problem = dial.missing(11);
+        let answer = EdgeError::from_message(&malformed(&dial, &problem).unwrap()).unwrap();
+        assert_eq!((answer.code, answer.retry_hint), (ErrorCode::INTERNAL, RetryHint::DEFAULT));
+        let remove = Message::new(ctrl::content_type::REMOVE_TERMINATORS, "");
+        assert!(Outcome::from_message(&busy(&remove).unwrap()).unwrap().busy);
+        assert!(busy(&Message::new(ctrl::content_type::FAULT, "")).is_none());
+    }
+}

@@ -1,0 +1,132 @@
+//! What service sessions leave with a router when they end: circuits and terminators
+//! (docs/protocol/edge-control-plane.md 10.1).
+//!
+//! Routers from 2.0 end it by themselves when they hear of it; for older ones this is done here.
+//! A router that was away, or too far behind, did not hear of it: whatever its generation, what
+//! stands on a session that is gone is ended when it is told everything anew.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_auth::Auth;
+use weft_kernel::{Caller, Failure};
+use weft_model::entity::{self, PolicyType, Terminator};
+use weft_model::{Id, Kind};
+use weft_network::terminators::{Refused, Terminators};
+
+use super::session::Session;
+use super::terminators::EDGE;
+
+/// Terminators removed in one change.
+const BATCH: usize = 100;
+/// When it is tried again if nothing can be written.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Service sessions have ended, and the router does not end by itself what they made.
+pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
+    let is_old = session.router.release().is_some_and(|release| !release.at_least(2, 0, 0));
+    if !is_old {
+        return;
+    }
+    let ids = ended.iter().map(|it| it.base.id.as_str()).collect();
+    session.plane.network.end_circuits_of(&ids, &session.router.id);
+    if ended.iter().any(|it| it.session_type == PolicyType::Bind) {
+        session.unfounded.notify_one();
+    }
+}
+
+/// Ends what stands at the router on service sessions that are gone.
+pub(super) fn unheard(session: &Session) {
+    let (network, router) = (&session.plane.network, &session.router.id);
+    let sessions = session.plane.auth.sessions();
+    let dialed = network
+        .circuits()
+        .at(router)
+        .into_iter()
+        .filter(|it| it.is_of_session && it.path.first() == Some(router))
+        .filter(|circuit| sessions.service(&circuit.client).is_none());
+    let ended = dialed.filter(|circuit| network.remove_circuit(&circuit.id, true)).count();
+    if ended > 0 {
+        tracing::info!(%router, ended, "circuits ended whose sessions ended unheard");
+    }
+    session.unfounded.notify_one();
+}
+
+/// Removes, whenever it is asked for, the terminators at the router for which no bind session
+/// stands any more; never ends.
+pub(super) async fn remove_unfounded(session: &Session) {
+    loop {
+        session.unfounded.notified().await;
+        while let Err(problem) = try_remove_unfounded(session).await {
+            tracing::warn!(
+                router = %session.router.id, %problem,
+                "terminators whose sessions have ended not removed"
+            );
+            if !problem.is_busy() {
+                break;
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+/// Removes them, and ends the circuits to them.
+async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
+    let (auth, router) = (&session.plane.auth, &session.router.id);
+    let snapshot = auth.snapshot();
+    let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
+    let unfounded = own.filter(|it| !is_founded(auth, it));
+    let unfounded: Vec<Arc<Terminator>> = unfounded.cloned().collect();
+    for batch in unfounded.chunks(BATCH) {
+        let ids: Vec<Id> = batch.iter().map(|it| it.base.id.clone()).collect();
+        let seen: HashMap<Id, Arc<Terminator>> = ids.iter().cloned().zip(batch.to_vec()).collect();
+        // Decided by the model alone: what was changed since is looked at again another time.
+        let pick = move |it: &Terminator| seen.get(&it.base.id).is_some_and(|seen| **seen == *it);
+        let caller = Caller::own("terminators whose sessions have ended");
+        Terminators::of(auth).remove_if(caller, router, &ids, pick).await?;
+        put_back(auth, batch).await?;
+        let snapshot = auth.snapshot();
+        let removed = ids.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
+        let removed: Vec<&Id> = removed.collect();
+        tracing::info!(%router, count = removed.len(), "terminators removed whose sessions have ended");
+        removed.into_iter().for_each(|id| session.plane.network.end_circuits_to(id));
+    }
+    Ok(())
+}
+
+/// A host may have been back before its terminator went: it is put there again.
+pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<(), Failure> {
+    let founded = removed.iter().filter(|it| is_founded(auth, it));
+    let founded: Vec<Arc<Terminator>> = founded.cloned().collect();
+    if founded.is_empty() {
+        return Ok(());
+    }
+    let caller = Caller::own("terminators whose hosts are back");
+    let done = auth.decide(&caller, move |decision| {
+        for terminator in &founded {
+            let tip = decision.tip();
+            let has_ends = tip.contains(Kind::Service, &terminator.service_id)
+                && tip.contains(Kind::Router, &terminator.router_id);
+            if has_ends && !tip.contains(Kind::Terminator, &terminator.base.id) {
+                decision.put((**terminator).clone());
+            }
+        }
+        Ok(())
+    });
+    done.await.map(drop)
+}
+
+/// Whether a terminator stands on a session, or on none that this controller would know of: one
+/// that an SDK bound through another controller, or that is no SDK's.
+pub(super) fn is_founded(auth: &Auth, terminator: &Terminator) -> bool {
+    let is_bound_here = terminator.base.is_system
+        && *terminator.binding == *EDGE
+        && *terminator.source_ctrl == *auth.settings().id;
+    !is_bound_here
+        || auth.sessions().has_service(
+            &terminator.host_id,
+            &terminator.service_id,
+            PolicyType::Bind,
+        )
+}

@@ -1,0 +1,110 @@
+//! Who may connect (docs/protocol/control-plane.md 2.2, docs/protocol/channel.md 10).
+//!
+//! A router is who its leaf certificate proves: it leads to the CA bundle and is the one that was
+//! enrolled for the id in the hello. Further connections of a channel pass the same checks, only
+//! the churn limit is for new channels.
+
+use std::sync::Arc;
+
+use rustls_pki_types::CertificateDer;
+use weft_channel::{Admission, Established, GroupPolicy, HelloGate, PeerHello, Refusal};
+use weft_identity::{Certificate, Verify};
+use weft_kernel::clock::system_time;
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_network::routers::LiveRouter;
+use weft_wire::ctrl::RouterHello;
+use weft_wire::hello::{Hello, RejectClass};
+
+use super::session::Session;
+use crate::admitted::admitted;
+use crate::plane::Plane;
+
+/// Decides on the hellos of routers.
+pub struct Gate(pub Arc<Plane>);
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+impl HelloGate for Gate {
+    /// Nobody but a router has business here, and it must show a certificate that was made for it.
+    fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
+        let Some(leaf) = certificates.first() else {
+            return Err(Refusal::close("no certificate was presented"));
+        };
+        let shown = weft_identity::fingerprint(leaf);
+        match self.0.auth.router_by_fingerprint(&shown) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::close("no router has the certificate that was presented")),
+        }
+    }
+
+    async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
+        let router = self.authenticate(peer)?;
+        let id = &router.base.id;
+        if peer.joining.is_none() {
+            let churn_limit = self.0.network.options().churn_limit;
+            let may = self.0.network.routers().may_connect(id.as_str(), churn_limit);
+            may.map_err(|why| Refusal::answer(RejectClass::Busy, why.to_string()))?;
+        }
+        let label = format!("router {} [{id}]", router.name);
+        Ok(Admission {
+            listener_id: self.0.auth.settings().id.clone(),
+            identity: id.as_str().as_bytes().to_vec(),
+            headers: self.0.headers(),
+            channel: self.0.channel_options(label),
+            group: Some(GroupPolicy::control_listener()),
+        })
+    }
+
+    async fn established(&self, channel: Established) {
+        let peer = channel.peer();
+        let token = peer.id.clone().unwrap_or_default();
+        let hello = Hello { headers: peer.headers.clone(), ..Hello::new(token.as_str()) };
+        let hello = RouterHello::from_hello(&hello);
+        let now = self.0.auth.now();
+        let leaf = peer.leaf().cloned().map(Certificate::from_der);
+        let Some(Ok(leaf)) = leaf else { return };
+        let (id, handle) = (Id::new(&token), channel.handle());
+        let Some(live) = LiveRouter::new(id, handle, hello, leaf.fingerprint(), now) else {
+            tracing::warn!(router = %token, peer = %peer.remote, "router refused: it does not say its version");
+            return;
+        };
+        Session::begin(&self.0, Arc::new(live), channel);
+    }
+}
+
+impl Gate {
+    /// The router that the leaf certificate proves.
+    fn authenticate(&self, peer: &PeerHello) -> Result<Arc<Router>, Refusal> {
+        let auth = &self.0.auth;
+        if self.0.is_stopping() {
+            return Err(Refusal::close("the controller is stopping"));
+        }
+        let now = system_time(auth.now());
+        let bundle = auth.keys().bundle.clone();
+        // Who cannot show a certificate of the network is told nothing.
+        bundle
+            .verify(&peer.certificates, Verify::default(), now)
+            .map_err(|problem| Refusal::close(format!("certificate: {problem}")))?;
+        let leaf = peer.certificates.first().cloned().map(Certificate::from_der);
+        let Some(Ok(leaf)) = leaf else {
+            return Err(Refusal::close("no certificate was presented"));
+        };
+        let id = peer.hello.token.as_str();
+        let no = |text: String| Refusal::answer(RejectClass::NotPermitted, text);
+        let snapshot = auth.snapshot();
+        let router = admitted(&snapshot, id, |known| known == leaf.fingerprint()).map_err(no)?;
+        if router.fingerprint.as_deref() != Some(leaf.fingerprint()) {
+            self.0.network.spawn(super::renewal::confirm_seen(
+                auth.clone(),
+                router.base.id.clone(),
+                leaf,
+            ));
+        }
+        Ok(Arc::clone(router))
+    }
+}

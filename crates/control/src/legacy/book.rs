@@ -1,0 +1,488 @@
+//! Which router is told of which sessions.
+//!
+//! ```text
+//! notices of sessions --+                      +--> queue of a router --> its feed
+//!                       +--> [`Book`], one task+--> queue of another
+//! changes of the model -+
+//! ```
+//!
+//! A router hears of a session only while edge router policies let the session's identity use it.
+//! Each session is encoded once. What every router was told follows from three things that change
+//! together, under one lock: the sessions, the snapshot whose policies count, and the identities
+//! that each connected router serves under it.
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use parking_lot::RwLock;
+use roaring::RoaringBitmap;
+use tokio::sync::mpsc;
+use weft_auth::Auth;
+use weft_auth::sessions::LegacySession;
+use weft_auth::sessions::{SessionNotice, SessionSubscription};
+use weft_kernel::{Notice, Published, Subscription};
+use weft_model::entity::{EdgeRouterPolicy, Identity, Router, Session};
+use weft_model::{Change, Entity, Id, Kind, Snapshot};
+use weft_wire::edge_ctrl::{AddedSessions, ApiSession, EncodedApiSession};
+
+use super::shelves::{Row, Shelves};
+
+/// Notices that wait for a router; one that is further behind is told everything anew.
+const QUEUE: usize = 1024;
+/// A change that concerns more sessions of a router is told by telling it everything anew.
+const BULK: usize = 4096;
+/// Identities looked at in one go while everything waits.
+const SCAN: usize = 10_000;
+
+/// A session as routers are told of it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) id: Id,
+    pub(super) token: Arc<str>,
+    identity: Id,
+    pub(super) encoded: EncodedApiSession,
+}
+
+impl From<LegacySession> for Told {
+    fn from(session: LegacySession) -> Self {
+        let encoded = EncodedApiSession::from(&ApiSession {
+            token: session.token.to_string(),
+            cert_fingerprints: session.fingerprints,
+            id: session.id.to_string(),
+            identity_id: session.identity.to_string(),
+        });
+        Self { id: session.id, token: session.token, identity: session.identity, encoded }
+    }
+}
+
+/// What a router is to be told.
+#[derive(Debug, Clone)]
+pub(super) enum Say {
+    /// It may be used with these sessions.
+    Added(Arc<[Arc<Told>]>),
+    /// A session goes with other certificates.
+    Updated(Arc<Told>),
+    /// These have ended, or may not be used at this router any more.
+    Removed(Arc<[Arc<Told>]>),
+    /// Service sessions have ended.
+    ServiceRemoved(Arc<[Arc<Session>]>),
+}
+
+/// Who is told what.
+pub(crate) struct Book {
+    controller: Auth,
+    state: RwLock<State>,
+}
+
+struct State {
+    /// Its policies count.
+    snapshot: Arc<Snapshot>,
+    sessions: HashMap<Id, Known>,
+    identities: HashMap<Id, Own>,
+    shelves: Shelves,
+    /// Sessions that were ever put.
+    numbers: u64,
+    /// By the number of the router's connection.
+    feeds: HashMap<u64, Feed>,
+}
+
+struct Known {
+    number: u64,
+    told: Arc<Told>,
+    /// That of the identity; none while the snapshot does not know it.
+    ordinal: Option<u32>,
+}
+
+/// What an identity has.
+#[derive(Default)]
+struct Own {
+    ordinal: Option<u32>,
+    sessions: Vec<Id>,
+}
+
+/// One connected router.
+struct Feed {
+    router: Id,
+    ordinal: Option<u32>,
+    /// Ordinals of the identities that may use it.
+    allowed: RoaringBitmap,
+    queue: mpsc::Sender<Say>,
+}
+
+/// What is said to one router over one connection; forgotten when this is dropped.
+pub(super) struct Attached {
+    book: Arc<Book>,
+    connection: u64,
+    queue: mpsc::Receiver<Say>,
+    /// Sessions from this number on came later, and come by the queue.
+    later: u64,
+}
+
+impl Attached {
+    /// What comes next; none if the router is too far behind and has to be told everything anew.
+    pub(super) async fn next(&mut self) -> Option<Say> {
+        self.queue.recv().await
+    }
+
+    /// What has come already.
+    pub(super) fn already(&mut self) -> Option<Say> {
+        self.queue.try_recv().ok()
+    }
+
+    /// Writes sessions that the router may know and that were there when it was attached, from an
+    /// ordinal of an identity on, until a message is full or enough was looked at.
+    pub(super) fn write(&self, from: Place, message: &mut AddedSessions, full: usize) -> Written {
+        self.book.state.read().write(self, from, message, full)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.queue.close();
+        // The router may be attached anew by now.
+        let mut state = self.book.state.write();
+        let is_own = |feed: &Feed| feed.queue.is_closed();
+        if state.feeds.get(&self.connection).is_some_and(is_own) {
+            state.feeds.remove(&self.connection);
+        }
+    }
+}
+
+/// A place among the sessions of a router: an ordinal of an identity, and the number of the first of
+/// its sessions that was not written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    ordinal: u32,
+    number: u64,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) enum Written {
+    /// There may be more, from there on.
+    More(Place),
+    /// That is all.
+    All,
+    /// The router is too far behind.
+    Behind,
+}
+
+impl Book {
+    /// Everything as it is now, and what follows the changes from then on.
+    pub(crate) fn open(controller: Auth) -> (Arc<Self>, impl Future<Output = ()> + Send) {
+        // Followed before anything is listed, so that nothing is missed in between.
+        let notices = controller.sessions().subscribe();
+        let (snapshot, changes) = controller.subscribe();
+        let mut state = State {
+            snapshot,
+            sessions: HashMap::new(),
+            identities: HashMap::new(),
+            shelves: Shelves::default(),
+            numbers: 0,
+            feeds: HashMap::new(),
+        };
+        controller.legacy_sessions().into_iter().for_each(|it| state.put(it.into()));
+        let book = Arc::new(Self { controller, state: RwLock::new(state) });
+        let following = Arc::clone(&book).follow(notices, changes);
+        (book, following)
+    }
+
+    async fn follow(self: Arc<Self>, mut notices: SessionSubscription, mut changes: Subscription) {
+        loop {
+            tokio::select! {
+                notice = notices.next() => match notice {
+                    Some(notice) => self.on_notice(notice),
+                    None => return,
+                },
+                change = changes.next() => match change {
+                    Some(Notice::Change(published)) => self.state.write().on_change(&published),
+                    Some(Notice::Resync(snapshot)) => self.start_over(Some(snapshot)),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    fn on_notice(&self, notice: SessionNotice) {
+        match notice {
+            SessionNotice::Added(session) | SessionNotice::Updated(session) => {
+                let shown = self.controller.legacy_session(&session);
+                let mut state = self.state.write();
+                match shown {
+                    Some(shown) => state.put(shown.into()),
+                    // Something is asked of its client again: for routers it has ended.
+                    None => state.remove(std::slice::from_ref(&session.base.id)),
+                }
+            }
+            SessionNotice::Removed(ended) => self.state.write().remove(&ended),
+            SessionNotice::ServiceRemoved(ended) => self.state.write().services_ended(ended),
+            SessionNotice::Resync => self.start_over(None),
+        }
+    }
+
+    /// Changes were missed: everybody is told everything anew.
+    fn start_over(&self, snapshot: Option<Arc<Snapshot>>) {
+        let mut state = self.state.write();
+        if let Some(snapshot) = snapshot {
+            state.snapshot = snapshot;
+        }
+        state.feeds.clear();
+        state.sessions.clear();
+        state.identities.clear();
+        state.shelves.clear();
+        self.controller.legacy_sessions().into_iter().for_each(|it| state.put(it.into()));
+    }
+
+    /// A connected router is told of changes from now on; what was said to it before over this
+    /// connection ends.
+    pub(super) fn attach(self: &Arc<Self>, router: &Id, connection: u64) -> Attached {
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let mut state = self.state.write();
+        let feed = Feed {
+            router: router.clone(),
+            ordinal: state.snapshot.ordinal_of::<Router>(router),
+            allowed: state.snapshot.identities_of_router(router),
+            queue: sender,
+        };
+        state.feeds.insert(connection, feed);
+        let later = state.numbers;
+        drop(state);
+        Attached { book: Arc::clone(self), connection, queue, later }
+    }
+
+    /// Which of these sessions a router may know.
+    pub(super) fn may_know(&self, router: &Id, sessions: &[Id]) -> Vec<bool> {
+        let state = self.state.read();
+        let allowed = state.snapshot.identities_of_router(router);
+        let may = |id: &Id| {
+            let ordinal = state.sessions.get(id).and_then(|known| known.ordinal);
+            ordinal.is_some_and(|ordinal| allowed.contains(ordinal))
+        };
+        sessions.iter().map(may).collect()
+    }
+}
+
+impl State {
+    fn write(
+        &self,
+        attached: &Attached,
+        from: Place,
+        message: &mut AddedSessions,
+        full: usize,
+    ) -> Written {
+        let Some(feed) = self.feeds.get(&attached.connection) else { return Written::Behind };
+        for (at, ordinal) in feed.allowed.range(from.ordinal..).enumerate() {
+            if at == SCAN {
+                return Written::More(Place { ordinal, number: 0 });
+            }
+            let first = if ordinal == from.ordinal { from.number } else { 0 };
+            let rows = self.shelves.at(ordinal);
+            let written = if first == 0 { 0 } else { rows.partition_point(|it| it.number < first) };
+            for row in &rows[written..] {
+                if message.sessions() >= full {
+                    return Written::More(Place { ordinal, number: row.number });
+                }
+                if row.number < attached.later {
+                    message.push(&row.encoded);
+                }
+            }
+        }
+        Written::All
+    }
+
+    /// Tells the routers that an identity may use. One that does not keep up is let go.
+    fn tell(&mut self, ordinal: Option<u32>, say: &Say) {
+        let Some(ordinal) = ordinal else { return };
+        self.feeds.retain(|_, feed| {
+            !feed.allowed.contains(ordinal) || feed.queue.try_send(say.clone()).is_ok()
+        });
+    }
+
+    fn put(&mut self, told: Told) {
+        let told = Arc::new(told);
+        let own = self.identities.entry(told.identity.clone()).or_default();
+        if own.sessions.is_empty() {
+            own.ordinal = self.snapshot.ordinal_of::<Identity>(&told.identity);
+        }
+        let ordinal = own.ordinal;
+        let number = self.sessions.get(&told.id).map_or(self.numbers, |known| known.number);
+        let known = Known { number, told: Arc::clone(&told), ordinal };
+        let before = self.sessions.insert(told.id.clone(), known);
+        if before.as_ref().is_some_and(|before| before.told.encoded == told.encoded) {
+            return;
+        }
+        if let Some(ordinal) = ordinal {
+            self.shelves.put(ordinal, Row::new(number, Arc::clone(&told)));
+        }
+        let say = match before {
+            Some(_) => Say::Updated(told),
+            None => {
+                self.numbers += 1;
+                own.sessions.push(told.id.clone());
+                Say::Added([told].into())
+            }
+        };
+        self.tell(ordinal, &say);
+    }
+
+    fn remove(&mut self, ids: &[Id]) {
+        for id in ids {
+            let Some(known) = self.sessions.remove(id) else { continue };
+            if let Some(ordinal) = known.ordinal {
+                self.shelves.remove(ordinal, known.number);
+            }
+            if let Some(own) = self.identities.get_mut(&known.told.identity) {
+                own.sessions.retain(|other| other != id);
+                if own.sessions.is_empty() {
+                    self.identities.remove(&known.told.identity);
+                }
+            }
+            self.tell(known.ordinal, &Say::Removed([known.told].into()));
+        }
+    }
+
+    /// Service sessions end with what was made at the routers that their identities may use. Of an
+    /// identity that is gone nobody knows any more which these were.
+    fn services_ended(&mut self, ended: Vec<Arc<Session>>) {
+        let mut by_identity: HashMap<Id, Vec<Arc<Session>>> = HashMap::new();
+        for session in ended {
+            by_identity.entry(session.identity_id.clone()).or_default().push(session);
+        }
+        for (identity, ended) in by_identity {
+            let say = Say::ServiceRemoved(ended.into());
+            match self.snapshot.ordinal_of::<Identity>(&identity) {
+                Some(ordinal) => self.tell(Some(ordinal), &say),
+                None => self.feeds.retain(|_, feed| feed.queue.try_send(say.clone()).is_ok()),
+            }
+        }
+    }
+
+    fn on_change(&mut self, published: &Published) {
+        let changes = || published.changes.iter().flat_map(|set| &set.changes);
+        let mut routers: HashSet<Id> = HashSet::new();
+        let mut deleted: HashSet<&Id> = HashSet::new();
+        // Ordinals are given out again: those that are gone are let go first.
+        for change in changes() {
+            match change {
+                Change::Delete(Kind::Identity, id) => {
+                    self.identity_deleted(id);
+                    deleted.insert(id);
+                }
+                Change::Put(Entity::EdgeRouterPolicy(policy)) => {
+                    routers.extend(routers_of(published, &policy.base.id));
+                }
+                Change::Delete(Kind::EdgeRouterPolicy, id) => {
+                    routers.extend(routers_of(published, id));
+                }
+                Change::Put(Entity::Router(router)) => {
+                    let before = published.before.get::<Router>(&router.base.id);
+                    if before.is_none_or(|it| it.role_attributes != router.role_attributes) {
+                        routers.insert(router.base.id.clone());
+                    }
+                }
+                Change::Delete(Kind::Router, id) => {
+                    routers.insert(id.clone());
+                }
+                _ => {}
+            }
+        }
+        self.snapshot = Arc::clone(&published.after);
+        for change in changes() {
+            if let Change::Put(Entity::Identity(identity)) = change {
+                let id = &identity.base.id;
+                let before = published.before.get::<Identity>(id);
+                let before = before.filter(|_| !deleted.contains(id));
+                if before.is_none_or(|it| it.role_attributes != identity.role_attributes) {
+                    self.identity_changed(id);
+                }
+            }
+        }
+        let touched = self.feeds.iter().filter(|(_, feed)| routers.contains(&feed.router));
+        let touched: Vec<u64> = touched.map(|(connection, _)| *connection).collect();
+        touched.into_iter().for_each(|connection| self.router_changed(connection));
+    }
+
+    /// The sessions end by themselves, but those that share its ordinal next must not be taken for
+    /// them.
+    fn identity_deleted(&mut self, id: &Id) {
+        let Some(ordinal) = self.snapshot.ordinal_of::<Identity>(id) else { return };
+        let sessions = self.identities.get(id).map(|own| own.sessions.clone());
+        self.remove(&sessions.unwrap_or_default());
+        for feed in self.feeds.values_mut() {
+            feed.allowed.remove(ordinal);
+        }
+    }
+
+    /// An identity is new, or other policies hold it.
+    fn identity_changed(&mut self, id: &Id) {
+        let Some(ordinal) = self.snapshot.ordinal_of::<Identity>(id) else { return };
+        let usable = self.snapshot.routers_of_identity(id);
+        let mut sessions: Vec<Arc<Told>> = Vec::new();
+        if let Some(own) = self.identities.get_mut(id) {
+            let before = own.ordinal.replace(ordinal);
+            debug_assert!(before.is_none_or(|before| before == ordinal), "ordinals stay");
+            for session in &own.sessions {
+                if let Some(known) = self.sessions.get_mut(session) {
+                    known.ordinal = Some(ordinal);
+                    self.shelves.put(ordinal, Row::new(known.number, Arc::clone(&known.told)));
+                    sessions.push(Arc::clone(&known.told));
+                }
+            }
+        }
+        let sessions: Arc<[Arc<Told>]> = sessions.into();
+        self.feeds.retain(|_, feed| {
+            let may = feed.ordinal.is_some_and(|router| usable.contains(router));
+            let say = match (feed.allowed.contains(ordinal), may) {
+                (false, true) => Say::Added(Arc::clone(&sessions)),
+                (true, false) => Say::Removed(Arc::clone(&sessions)),
+                _ => return true,
+            };
+            match may {
+                true => feed.allowed.insert(ordinal),
+                false => feed.allowed.remove(ordinal),
+            };
+            sessions.is_empty() || feed.queue.try_send(say).is_ok()
+        });
+    }
+
+    /// Others may use a router than before.
+    fn router_changed(&mut self, connection: u64) {
+        let Some(feed) = self.feeds.get_mut(&connection) else { return };
+        feed.ordinal = self.snapshot.ordinal_of::<Router>(&feed.router);
+        let allowed = self.snapshot.identities_of_router(&feed.router);
+        let now = (&allowed - &feed.allowed) & self.shelves.filled();
+        let no_more = (&feed.allowed - &allowed) & self.shelves.filled();
+        feed.allowed = allowed;
+        let gone = self.sessions_of(&no_more).map(Say::Removed);
+        let come = self.sessions_of(&now).map(Say::Added);
+        let Some(feed) = self.feeds.get(&connection) else { return };
+        let queued = [gone, come].into_iter().all(|say| match say {
+            Some(Say::Added(sessions) | Say::Removed(sessions)) if sessions.is_empty() => true,
+            Some(say) => feed.queue.try_send(say).is_ok(),
+            None => false,
+        });
+        if !queued {
+            self.feeds.remove(&connection);
+        }
+    }
+
+    /// The sessions of identities; none if they are too many to be named.
+    fn sessions_of(&self, ordinals: &RoaringBitmap) -> Option<Arc<[Arc<Told>]>> {
+        let mut found = Vec::new();
+        for ordinal in ordinals {
+            found.extend(self.shelves.at(ordinal).iter().map(|row| Arc::clone(&row.told)));
+            if found.len() > BULK {
+                return None;
+            }
+        }
+        Some(found.into())
+    }
+}
+
+/// The routers that a policy names or named.
+fn routers_of(published: &Published, policy: &Id) -> Vec<Id> {
+    let side = EdgeRouterPolicy::EDGE_ROUTERS;
+    let snapshots = [&published.before, &published.after];
+    let members = snapshots.map(|it| it.members_of::<EdgeRouterPolicy>(policy, side));
+    members.into_iter().flatten().map(|router| router.id().clone()).collect()
+}

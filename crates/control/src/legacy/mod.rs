@@ -1,0 +1,324 @@
+//! Opaque API sessions, of which edge routers know only what they are told
+//! (docs/protocol/edge-control-plane.md 10): which ones, [`book`] says; here is how.
+
+mod book;
+mod shelves;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weft_channel::{Lane, SendError};
+use weft_model::Id;
+use weft_wire::edge_ctrl::{
+    AddedSessions, ApiSession, ApiSessionHeartbeat, ApiSessionRemoved, EncodedApiSession,
+    SessionRemoved, SyncState, ValidateSessionsRequest,
+};
+use weft_wire::{Message, ProtoBody, WireError};
+
+use super::ended;
+use super::session::Session;
+use book::{Attached, Place, Say, Told, Written};
+
+pub(crate) use book::Book;
+
+/// Sessions in one message.
+const PART: usize = 200;
+/// Messages of all sessions that wait to be written at a time.
+const AT_A_TIME: u64 = 3;
+/// How long a router may take to take one message of all sessions.
+const WRITTEN: Duration = Duration::from_secs(60);
+/// Ids of service sessions in one message.
+const IDS: usize = 1_000;
+/// Most ids of ended service sessions that wait for a router.
+const UNSAID: usize = 100_000;
+/// Most changes that wait until everything is told.
+const BACKLOG: usize = 100_000;
+/// Most tokens that a message of a router may name.
+const MAX_NAMED: usize = 10_000;
+/// A router that was told everything drops what was not part of it, up to so long after: it looks
+/// once a second, and gives up after 20 s.
+const SETTLING: Duration = Duration::from_secs(25);
+
+/// Tells a router of all sessions that it may be used with, and then of every change, until its
+/// channel closes. `asked` are service sessions that the router asked about and that have ended.
+pub(crate) async fn feed(session: &Arc<Session>, asked: mpsc::Receiver<Vec<String>>) {
+    let attached = attach(session);
+    let mut feed = Feed {
+        session,
+        attached,
+        asked,
+        backlog: VecDeque::new(),
+        unsaid: Vec::new(),
+        settling: None,
+    };
+    let mut next = Next::Everything;
+    loop {
+        match feed.say(next).await {
+            Ok(()) => {}
+            Err(SendError::Closed(_)) => return,
+            Err(problem @ SendError::TooLarge { .. }) => {
+                tracing::error!(router = %session.router.id, %problem, "sessions cannot be sent");
+            }
+            Err(problem) => {
+                tracing::warn!(router = %session.router.id, %problem, "sessions not sent, all are sent again");
+                session.resync.notify_one();
+            }
+        }
+        next = feed.next().await;
+    }
+}
+
+fn attach(session: &Session) -> Attached {
+    session.plane.sessions.attach(&session.router.id, session.router.connection)
+}
+
+enum Next {
+    Everything,
+    Say(Say),
+    Ended(Vec<String>),
+    Settled,
+}
+
+/// What one router is told of sessions.
+struct Feed<'a> {
+    session: &'a Session,
+    attached: Attached,
+    asked: mpsc::Receiver<Vec<String>>,
+    /// What came while everything was told.
+    backlog: VecDeque<Say>,
+    /// Service sessions that have ended and of which the router was not told yet.
+    unsaid: Vec<String>,
+    settling: Option<Settling>,
+}
+
+/// After everything was told: the router may yet drop sessions that it was told of later and that
+/// are older than the last of all. They are told again once it is done.
+struct Settling {
+    until: Instant,
+    last: Id,
+    late: BTreeMap<Id, Arc<Told>>,
+}
+
+impl Feed<'_> {
+    async fn next(&mut self) -> Next {
+        if let Some(say) = self.backlog.pop_front() {
+            return Next::Say(say);
+        }
+        let until = self.settling.as_ref().map(|settling| settling.until);
+        let settled = async move {
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            say = self.attached.next() => say.map_or(Next::Everything, Next::Say),
+            Some(ended) = self.asked.recv() => Next::Ended(ended),
+            () = self.session.resync.notified() => Next::Everything,
+            () = settled => Next::Settled,
+        }
+    }
+
+    async fn say(&mut self, next: Next) -> Result<(), SendError> {
+        match next {
+            Next::Everything => {
+                ended::unheard(self.session);
+                self.say_ended().await?;
+                self.say_everything().await
+            }
+            Next::Ended(ids) => {
+                self.unsaid.extend(ids);
+                self.say_ended().await
+            }
+            Next::Say(Say::ServiceRemoved(removed)) => {
+                ended::with_sessions(self.session, &removed);
+                self.unsaid.extend(removed.iter().map(|it| it.base.id.to_string()));
+                self.say_ended().await
+            }
+            Next::Say(Say::Added(added)) => {
+                if let Some(settling) = &mut self.settling {
+                    let late = added.iter().filter(|told| told.id <= settling.last);
+                    settling.late.extend(late.map(|told| (told.id.clone(), Arc::clone(told))));
+                }
+                self.say_added(&added).await
+            }
+            Next::Say(Say::Updated(updated)) => {
+                let late = self.settling.as_mut().and_then(|it| it.late.get_mut(&updated.id));
+                if let Some(late) = late {
+                    *late = Arc::clone(&updated);
+                }
+                self.send(updated.encoded.updated()).await
+            }
+            Next::Say(Say::Removed(removed)) => {
+                if let Some(settling) = &mut self.settling {
+                    removed.iter().for_each(|told| drop(settling.late.remove(&told.id)));
+                }
+                self.say_removed(&removed).await
+            }
+            Next::Settled => {
+                let late = self.settling.take().map(|settling| settling.late);
+                let late: Vec<_> = late.into_iter().flatten().map(|(_, told)| told).collect();
+                self.say_added(&late).await
+            }
+        }
+    }
+
+    async fn send(&self, message: Message) -> Result<(), SendError> {
+        self.session.router.channel.send(message).await
+    }
+
+    fn ordered_id(&self) -> Id {
+        let controller = &self.session.plane.auth;
+        controller.ids().ordered(controller.now())
+    }
+
+    /// All sessions in parts. There is always a last one, also without any session: a router that
+    /// gets it drops what it still holds from before.
+    ///
+    /// Routers of the original drop only what is not younger than the youngest of all, so that a
+    /// session that ended while they were away could stay. So the last of all is none that anybody
+    /// could use: of no identity, without certificates, with a token that nobody is told.
+    async fn say_everything(&mut self) -> Result<(), SendError> {
+        self.attached = attach(self.session);
+        self.backlog.clear();
+        let run = self.ordered_id().to_string();
+        let last = self.ordered_id();
+        let (mut sequence, mut from) = (0, Place::default());
+        let mut message = AddedSessions::new(true, 0);
+        loop {
+            let room = BACKLOG - self.backlog.len();
+            self.backlog.extend(std::iter::from_fn(|| self.attached.already()).take(room));
+            match self.attached.write(from, &mut message, PART) {
+                Written::More(place) => from = place,
+                Written::All => break,
+                // Too far behind again: what comes next is everything.
+                Written::Behind => return Ok(()),
+            }
+            if message.sessions() >= PART {
+                // Sessions differ little in length: room for a few bytes more saves a copy of all.
+                let room = message.bytes() + message.bytes() / 16;
+                let next = AddedSessions::new(true, room);
+                let some = std::mem::replace(&mut message, next);
+                self.say_some(&run, sequence, some, false).await?;
+                sequence += 1;
+            }
+            tokio::task::yield_now().await;
+        }
+        if sequence > 0 || message.sessions() > 0 {
+            message.push(&self.end_of_all(&last));
+        }
+        self.say_some(&run, sequence, message, true).await?;
+        let until = Instant::now() + SETTLING;
+        self.settling = Some(Settling { until, last, late: BTreeMap::new() });
+        Ok(())
+    }
+
+    /// One message of all sessions. Some at a time wait to be written: routers that come back
+    /// together would have everything wait in memory otherwise.
+    async fn say_some(
+        &self,
+        run: &str,
+        sequence: u64,
+        some: AddedSessions,
+        is_last: bool,
+    ) -> Result<(), SendError> {
+        let message = some.into_message(&SyncState { id: run.to_owned(), is_last, sequence });
+        let channel = &self.session.router.channel;
+        match sequence % AT_A_TIME {
+            0 => channel.send_written(Lane::Default, message, WRITTEN).await,
+            _ => channel.send_timeout(Lane::Default, message, WRITTEN).await,
+        }
+    }
+
+    fn end_of_all(&self, id: &Id) -> EncodedApiSession {
+        let token = self.session.plane.auth.ids().token();
+        let end =
+            ApiSession { token: token.to_string(), id: id.to_string(), ..ApiSession::default() };
+        EncodedApiSession::from(&end)
+    }
+
+    async fn say_added(&self, added: &[Arc<Told>]) -> Result<(), SendError> {
+        for part in added.chunks(PART) {
+            let id = self.ordered_id().to_string();
+            let state = SyncState { id, is_last: true, sequence: 0 };
+            let sessions = part.iter().map(|told| &told.encoded);
+            self.send(EncodedApiSession::added(false, sessions, &state)).await?;
+        }
+        Ok(())
+    }
+
+    async fn say_removed(&self, removed: &[Arc<Told>]) -> Result<(), SendError> {
+        for part in removed.chunks(IDS) {
+            let removed = ApiSessionRemoved {
+                tokens: part.iter().map(|told| told.token.to_string()).collect(),
+                ids: part.iter().map(|told| told.id.to_string()).collect(),
+            };
+            self.send(removed.to_message()).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells of the service sessions that have ended; what does not get through stays for later.
+    async fn say_ended(&mut self) -> Result<(), SendError> {
+        let over = self.unsaid.len().saturating_sub(UNSAID);
+        self.unsaid.drain(..over);
+        while !self.unsaid.is_empty() {
+            let count = self.unsaid.len().min(IDS);
+            let ids = self.unsaid[..count].to_vec();
+            // Both lists hold the ids: routers of each generation look at another one.
+            let removed = SessionRemoved { tokens: ids.clone(), ids };
+            self.send(removed.to_message()).await?;
+            self.unsaid.drain(..count);
+        }
+        Ok(())
+    }
+}
+
+/// A router names sessions in use: that is activity, and their identities are connected. It can
+/// only speak of sessions that it may know.
+pub(crate) fn on_heartbeat(session: &Session, message: &Message) -> Result<(), WireError> {
+    let tokens = ApiSessionHeartbeat::from_message(message)?.tokens;
+    let controller = &session.plane.auth;
+    let now = controller.now();
+    let (mut named, mut unknown) = (Vec::new(), Vec::new());
+    for token in tokens.into_iter().take(MAX_NAMED) {
+        match controller.sessions().by_token(&token, now) {
+            Some(known) => named.push((token, known)),
+            None => unknown.push(token),
+        }
+    }
+    let ids: Vec<Id> = named.iter().map(|(_, known)| known.base.id.clone()).collect();
+    let may_know = session.plane.sessions.may_know(&session.router.id, &ids);
+    let mut used = Vec::new();
+    for ((token, known), may_know) in named.into_iter().zip(may_know) {
+        if !may_know {
+            unknown.push(token);
+            continue;
+        }
+        used.push(known.base.id.clone());
+        session.put_identity(&known.identity_id, true);
+        session.connected.lock().insert(known.identity_id.clone());
+    }
+    controller.sessions().touch_all(&used, now);
+    if !unknown.is_empty() {
+        let removed = ApiSessionRemoved { tokens: unknown, ids: Vec::new() };
+        session.send(Lane::Default, removed.to_message());
+    }
+    Ok(())
+}
+
+/// A router asks which service sessions have ended. The answer follows what it is told anyway; if
+/// too many answers wait it is told everything anew, upon which it asks again.
+pub(crate) fn on_validate(session: &Session, message: &Message) -> Result<(), WireError> {
+    let asked = ValidateSessionsRequest::from_message(message)?.session_tokens;
+    let sessions = session.plane.auth.sessions();
+    let ended = asked.into_iter().filter(|id| sessions.service(id).is_none());
+    let ended: Vec<String> = ended.collect();
+    if !ended.is_empty() && session.ended.try_send(ended).is_err() {
+        session.resync.notify_one();
+    }
+    Ok(())
+}

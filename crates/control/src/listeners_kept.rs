@@ -1,0 +1,38 @@
+//! Where a router takes controllers is kept with its entity.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_kernel::Caller;
+use weft_model::entity::Router;
+use weft_network::ctrl_listeners::same;
+
+use super::session::Session;
+
+/// Longest wait before what a router said is written once more.
+const LONGEST_WAIT: u64 = 60;
+
+/// Writes down what the router said, if that differs from what is known, while this connection is the
+/// router's.
+pub async fn keep(session: &Arc<Session>) {
+    let (auth, router) = (&session.plane.auth, &session.router);
+    for attempt in 1.. {
+        let known = session.entity();
+        if known.is_none_or(|known| same(&known.ctrl_chan_listeners, &router.ctrl_listeners)) {
+            return;
+        }
+        let (id, told) = (router.id.clone(), router.ctrl_listeners.clone());
+        let caller = Caller::router(&router.id, "connect");
+        let decided = auth.decide(&caller, move |decision| {
+            let Some(known) = decision.tip().get::<Router>(&id) else { return Ok(()) };
+            let mut changed = (**known).clone();
+            changed.ctrl_chan_listeners.clone_from(&told);
+            changed.base.updated_at = decision.now();
+            decision.put(changed);
+            Ok(())
+        });
+        let Err(problem) = decided.await else { return };
+        tracing::warn!(router = %router.id, %problem, attempt, "where the router takes controllers is not noted");
+        tokio::time::sleep(Duration::from_secs(LONGEST_WAIT.min(attempt))).await;
+    }
+}

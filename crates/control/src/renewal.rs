@@ -1,0 +1,165 @@
+//! New certificates for routers over their control channel
+//! (docs/protocol/edge-control-plane.md 17.3).
+//!
+//! Both certificates are accepted until a router shows the new one, whether it asked for a
+//! confirmation or not ([`router_certificates`]): cut off anywhere on the way, it is never locked out.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weft_auth::router_certificates::{self, Issued};
+use weft_auth::signing::aside;
+use weft_auth::{Auth, router_certificate};
+use weft_channel::Lane;
+use weft_identity::{Certificate, CertificateRequest, Purpose, to_pem};
+use weft_kernel::clock::system_time;
+use weft_kernel::{Caller, Failure};
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_wire::edge_ctrl::{
+    self, EnrollmentCertsResponse, EnrollmentExtendRouterRequest,
+    EnrollmentExtendRouterVerifyRequest, ExtendVerifyResult,
+};
+use weft_wire::{Message, ProtoBody, WireError};
+
+use super::session::Session;
+
+/// Why there are no new certificates.
+#[derive(Debug, thiserror::Error)]
+enum NotRenewed {
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("request for the {0} certificate: {1}")]
+    Request(&'static str, weft_identity::Error),
+    #[error("the request is for {0:?}, not for this router")]
+    Name(Option<String>),
+    #[error("the certificate that this connection was made with counts no more")]
+    Replaced,
+    #[error("{0}")]
+    Failure(#[from] Failure),
+}
+
+/// Deals with a request on a task of its own.
+pub fn spawn(session: &Arc<Session>, message: &Message) {
+    let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else { return };
+    let (session, message) = (Arc::clone(session), message.clone());
+    session.plane.network.clone().spawn(async move {
+        if message.content_type == edge_ctrl::content_type::EXTEND_VERIFY {
+            on_verify(&session, &message);
+        } else {
+            match renew(&session, &message).await {
+                Ok(()) => {}
+                Err(NotRenewed::Wire(problem)) => session.not_understood(&message, &problem),
+                // Nothing is answered; the router tries again later.
+                Err(problem) => {
+                    tracing::warn!(router = %session.router.id, %problem, "certificates not renewed");
+                }
+            }
+        }
+        drop(room);
+    });
+}
+
+async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
+    let request = EnrollmentExtendRouterRequest::from_message(message)?;
+    let auth = &session.plane.auth;
+    let now = system_time(auth.now());
+    let (id, shown) = (&session.router.id, session.router.shown());
+    let own = id.as_str();
+    let (leaf, pem) = issue(auth, own, &request.client_cert_csr, Purpose::Client, now)?;
+    let (_, server) = issue(auth, own, &request.server_cert_csr, Purpose::Server, now)?;
+    let (router, new) = (Caller::router(id, "renew certificates"), Issued { leaf, pem });
+    let given = router_certificates::exchange(auth, &router, id, shown, new).await?;
+    let given = given.ok_or(NotRenewed::Replaced)?;
+    // Its connection goes on, also once the new one counts alone.
+    session.router.renewed(given.leaf.fingerprint());
+    let certificates = EnrollmentCertsResponse {
+        client_cert_pem: given.pem,
+        server_cert_pem: server,
+        ca_certs_pem: String::new(),
+    };
+    session.send(Lane::Default, certificates.to_message());
+    Ok(())
+}
+
+fn issue(
+    auth: &Auth,
+    id: &str,
+    request: &str,
+    purpose: Purpose,
+    now: SystemTime,
+) -> Result<(Certificate, String), NotRenewed> {
+    let what = if purpose == Purpose::Server { "server" } else { "client" };
+    let failed = |problem| NotRenewed::Request(what, problem);
+    let request = CertificateRequest::from_pem(request).map_err(failed)?;
+    if purpose == Purpose::Client && request.common_name() != Some(id) {
+        return Err(NotRenewed::Name(request.common_name().map(str::to_owned)));
+    }
+    let leaf = router_certificate::leaf(auth, &request, id, purpose, now)?;
+    let keys = auth.keys();
+    let leaf = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
+    let leaf = leaf.map_err(failed)?;
+    let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
+    Ok((leaf, chain))
+}
+
+fn not_verified(code: &str, text: String) -> ExtendVerifyResult {
+    ExtendVerifyResult { code: code.to_owned(), message: text, cause: String::new() }
+}
+
+fn on_verify(session: &Session, message: &Message) {
+    let request = EnrollmentExtendRouterVerifyRequest::from_message(message);
+    let result = match &request {
+        Ok(request) => verify(session, request),
+        Err(problem) => not_verified("COULD_NOT_UNMARSHAL", problem.to_string()),
+    };
+    session.answer(Lane::Default, message, result.to_message());
+    if let Err(problem) = request {
+        session.not_understood(message, &problem);
+    }
+}
+
+/// The router has taken its new certificate. It becomes the current one when it is shown.
+fn verify(session: &Session, request: &EnrollmentExtendRouterVerifyRequest) -> ExtendVerifyResult {
+    let no = not_verified;
+    if request.client_cert_pem.trim().is_empty() {
+        return no("MISSING_CLIENT_PEM", "the certificate is missing".to_owned());
+    }
+    let Some(router) = session.entity() else {
+        return no("ROUTER_NOT_FOUND", "the router does not exist".to_owned());
+    };
+    let shown = match Certificate::from_pem(request.client_cert_pem.as_bytes()) {
+        Ok(chain) => chain.into_iter().next(),
+        Err(problem) => return no("INVALID_CLIENT_PEM", problem.to_string()),
+    };
+    let shown = shown.as_ref().map(Certificate::fingerprint);
+    match router.unverified_fingerprint.as_deref() {
+        Some(new) if shown == Some(new) => ExtendVerifyResult::default(),
+        // The answer to an earlier confirmation was lost, and the certificate was seen meanwhile.
+        _ if shown.is_some() && shown == router.fingerprint.as_deref() => {
+            ExtendVerifyResult::default()
+        }
+        Some(_) => no("VERIFY_ERROR", "this is not the certificate that was issued".to_owned()),
+        None => no("INVALID_ROUTER_STATE", "no certificate waits to be confirmed".to_owned()),
+    }
+}
+
+/// A router has shown its new certificate: the old one is done with.
+pub(crate) async fn confirm_seen(auth: Auth, id: Id, leaf: Certificate) {
+    let shown = id.clone();
+    let router = Caller::router(&id, "use of a new certificate");
+    let decided = auth.decide(&router, move |decision| {
+        let Some(router) = decision.tip().get::<Router>(&id) else { return Ok(()) };
+        let mut router = (**router).clone();
+        if !router_certificates::use_waiting(&mut router, leaf.fingerprint()) {
+            return Ok(());
+        }
+        router.base.updated_at = decision.now();
+        decision.put(router);
+        Ok(())
+    });
+    match decided.await {
+        Ok(_) => tracing::info!(router = %shown, "the router uses its new certificate"),
+        Err(problem) => tracing::warn!(router = %shown, %problem, "new certificate not noted"),
+    }
+}

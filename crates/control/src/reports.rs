@@ -1,0 +1,126 @@
+//! What routers report: interfaces, alerts, connected identities, health of hosts
+//! (docs/protocol/control-plane.md 22, docs/protocol/edge-control-plane.md 16).
+
+use weft_channel::Lane;
+use weft_contract::resource::identity::Interface;
+use weft_kernel::events::{AlertEvent, ConnectEvent, Event};
+use weft_model::entity::Identity;
+use weft_model::{Id, Timestamp};
+use weft_wire::ctrl::{Alerts, RouterInterfacesUpdate};
+use weft_wire::edge_ctrl::{self, ConnectEvents, HealthEventRequest, TunnelHealthEvent};
+use weft_wire::{Message, Outcome, ProtoBody, WireError};
+
+use super::session::Session;
+
+/// Most interfaces, alerts and identities taken from one message.
+const MAX_INTERFACES: usize = 1_000;
+const MAX_ALERTS: usize = 1_000;
+const MAX_IDENTITIES: usize = 200_000;
+/// Most connections of one identity that events tell of.
+const MAX_CONNECTS: usize = 100;
+
+/// Bits of the flags of an interface.
+const UP: u64 = 1;
+const BROADCAST: u64 = 2;
+const LOOPBACK: u64 = 4;
+const MULTICAST: u64 = 16;
+const RUNNING: u64 = 32;
+
+/// The network interfaces of the router's machine.
+pub(crate) fn on_interfaces(session: &Session, message: &Message) -> Result<(), WireError> {
+    let reported = RouterInterfacesUpdate::from_message(message)?.interfaces;
+    let interfaces = reported.into_iter().take(MAX_INTERFACES).map(|it| Interface {
+        addresses: it.addresses,
+        hardware_address: it.hardware_address,
+        index: it.index,
+        is_broadcast: it.flags & BROADCAST != 0,
+        is_loopback: it.flags & LOOPBACK != 0,
+        is_multicast: it.flags & MULTICAST != 0,
+        is_running: it.flags & RUNNING != 0,
+        is_up: it.flags & UP != 0,
+        mtu: it.mtu,
+        name: it.name,
+    });
+    let interfaces = interfaces.collect();
+    session.change_facts(|facts| facts.interfaces = interfaces);
+    session.answer(Lane::Default, message, Outcome::success("success").to_message());
+    Ok(())
+}
+
+/// Things that operators should know.
+pub(crate) fn on_alerts(session: &Session, message: &Message) -> Result<(), WireError> {
+    for alert in Alerts::from_message(message)?.alerts.into_iter().take(MAX_ALERTS) {
+        tracing::warn!(
+            router = %session.router.id,
+            severity = alert.severity,
+            message = alert.message,
+            "alert of a router"
+        );
+        session.plane.network.events().tell(Event::Alert(AlertEvent {
+            at: Timestamp(alert.timestamp),
+            router: session.router.id.clone(),
+            severity: alert.severity,
+            message: alert.message,
+            details: alert.details,
+        }));
+    }
+    Ok(())
+}
+
+/// Which identities are connected. A full state says so of all: who is not in it is not.
+pub(crate) fn on_connects(session: &Session, message: &Message) -> Result<(), WireError> {
+    let report = ConnectEvents::from_message(message)?;
+    let (snapshot, router) = (session.plane.auth.snapshot(), &session.router.id);
+    let mut connected = session.connected.lock();
+    let mut named = hashbrown::HashSet::new();
+    for event in report.events.into_iter().take(MAX_IDENTITIES) {
+        let identity = Id::new(&event.identity_id);
+        // The router's own identity is connected with its control channel.
+        if identity == *router || snapshot.get::<Identity>(&identity).is_none() {
+            continue;
+        }
+        session.put_identity(&identity, event.is_connected);
+        if event.is_connected {
+            connected.insert(identity.clone());
+            named.insert(identity.clone());
+        } else {
+            connected.remove(&identity);
+        }
+        tell_connects(session, &identity, event.connect_times);
+    }
+    if report.full_state {
+        for gone in connected.extract_if(|identity| !named.contains(identity)) {
+            session.put_identity(&gone, false);
+        }
+    }
+    Ok(())
+}
+
+fn tell_connects(session: &Session, identity: &Id, times: Vec<edge_ctrl::ConnectDetails>) {
+    for connect in times.into_iter().take(MAX_CONNECTS) {
+        session.plane.network.events().tell(Event::Connect(ConnectEvent {
+            at: Timestamp(connect.connect_time),
+            identity: identity.clone(),
+            router: session.router.id.clone(),
+            source: connect.src_addr,
+            destination: connect.dst_addr,
+        }));
+    }
+}
+
+/// Health of a host, as it sees itself. Only told on: what follows from it the host says by cost
+/// and precedence.
+pub(crate) fn on_health(session: &Session, message: &Message) -> Result<(), WireError> {
+    let (terminator, passed) = match message.content_type {
+        edge_ctrl::content_type::TUNNEL_HEALTH_EVENT => {
+            let event = TunnelHealthEvent::from_message(message)?;
+            (event.terminator_id, event.check_passed)
+        }
+        _ => {
+            let event = HealthEventRequest::from_message(message)?;
+            (event.terminator_id, event.check_passed)
+        }
+    };
+    tracing::debug!(router = %session.router.id, terminator, passed, "health check of a host");
+    Ok(())
+}

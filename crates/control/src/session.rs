@@ -1,0 +1,171 @@
+//! One connected router: registered, greeted, fed, and forgotten when its channel closes
+//! (docs/protocol/control-plane.md 7, docs/protocol/edge-control-plane.md 3).
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use weft_channel::Lane;
+use weft_kernel::online::RouterFacts;
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_network::routers::LiveRouter;
+use weft_wire::edge_ctrl::data_model::{ChangeSet, SubscribeToDataModelRequest};
+use weft_wire::edge_ctrl::{ClientHello, supports_data_model};
+use weft_wire::{Message, ProtoBody as _, WireError};
+
+use super::data_model::events;
+use super::traffic::Measured;
+use crate::plane::Plane;
+
+/// One connected router.
+pub struct Session {
+    /// What all share.
+    pub plane: Arc<Plane>,
+    /// The router.
+    pub router: Arc<LiveRouter>,
+    /// Room for circuits in the making.
+    pub requests: Arc<Semaphore>,
+    /// Changes of terminators, in the order they came.
+    pub(crate) writes: mpsc::Sender<Message>,
+    pub(crate) subscriptions: mpsc::Sender<SubscribeToDataModelRequest>,
+    /// Service sessions that the router asked about and that have ended.
+    pub ended: mpsc::Sender<Vec<String>>,
+    /// The router wants all opaque sessions again.
+    pub resync: Notify,
+    /// Terminators are to be removed that stand on no session any more.
+    pub(super) unfounded: Notify,
+    /// Identities that it said are connected.
+    pub connected: Mutex<HashSet<Id>>,
+    /// Whether the router has answered the greeting.
+    pub(crate) greeted: Mutex<bool>,
+    pub(crate) measured: Measured,
+}
+
+impl Session {
+    /// Whether this is an edge router: only those take part in edge messages.
+    pub fn is_edge(&self) -> bool {
+        self.entity().is_some_and(|router| router.is_edge)
+    }
+
+    /// The router's entity.
+    pub fn entity(&self) -> Option<Arc<Router>> {
+        self.plane.auth.snapshot().get::<Router>(&self.router.id).cloned()
+    }
+
+    /// Changes what there is to see of the router.
+    pub(super) fn change_facts(&self, change: impl FnOnce(&mut RouterFacts)) {
+        let (online, router) = (self.plane.auth.online(), &self.router);
+        online.change_router(&router.id, router.connection, change);
+    }
+
+    /// The router tells whether an identity has a connection to it.
+    pub fn put_identity(&self, identity: &Id, connected: bool) {
+        let (auth, router) = (&self.plane.auth, &self.router);
+        let at = (&router.id, router.connection);
+        auth.online().put_identity(identity, at, connected, auth.now());
+    }
+
+    /// The router answers the greeting (docs/protocol/edge-control-plane.md 3.2).
+    pub(crate) fn on_client_hello(&self, message: &Message) {
+        let hello = match ClientHello::from_message(message) {
+            Ok(hello) => hello,
+            Err(problem) => return self.not_understood(message, &problem),
+        };
+        *self.greeted.lock() = true;
+        self.change_facts(|facts| {
+            facts.hostname.clone_from(&hello.hostname);
+            facts.protocols = listeners(&hello);
+        });
+        if supports_data_model(message) {
+            let keys = events::of_keys(self.plane.auth.public_keys());
+            let keys = ChangeSet::synthetic(keys.collect());
+            self.send(Lane::Default, keys.to_message());
+        }
+    }
+
+    /// Says that a message was not understood. The connection of a router that sends what does not
+    /// follow its encoding is closed, behind the answer if there is one.
+    pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
+        let content_type = message.content_type;
+        let closes = problem.is_malformed();
+        tracing::warn!(
+            router = %self.router.id, content_type, %problem, closes,
+            "message of a router not understood"
+        );
+        if closes {
+            self.router.channel.close(format!("malformed message: {problem}"));
+        }
+    }
+
+    /// Queues a change of a terminator; false if too many wait.
+    pub(crate) fn queue_write(&self, message: Message) -> Result<(), Message> {
+        self.writes.try_send(message).map_err(|full| full.into_inner())
+    }
+
+    /// The router wants the data model.
+    pub fn subscribe(&self, request: SubscribeToDataModelRequest) {
+        if self.subscriptions.try_send(request).is_err() {
+            tracing::warn!(router = %self.router.id, "too many requests for the data model, one is dropped");
+        }
+    }
+
+    /// Sends what may be lost if the router does not take it in time.
+    pub fn send(&self, lane: Lane, message: Message) {
+        let content_type = message.content_type;
+        if let Err(problem) = self.router.channel.try_send_on(lane, message) {
+            tracing::warn!(router = %self.router.id, content_type, %problem, "message not sent");
+        }
+    }
+
+    /// Answers a request.
+    pub fn answer(&self, lane: Lane, request: &Message, reply: Message) {
+        self.send(lane, reply.in_reply_to(request));
+    }
+}
+
+/// Where a router listens for SDKs, by protocol: the last listener of a protocol counts.
+fn listeners(hello: &ClientHello) -> std::collections::BTreeMap<String, String> {
+    if !hello.listeners.is_empty() {
+        let advertised = hello.listeners.iter().filter_map(|listener| listener.advertise.as_ref());
+        return advertised
+            .map(|at| {
+                (at.protocol.clone(), format!("{}://{}:{}", at.protocol, at.hostname, at.port))
+            })
+            .collect();
+    }
+    let old = hello.protocols.iter().zip(&hello.protocol_ports);
+    old.map(|(protocol, port)| {
+        (protocol.clone(), format!("{protocol}://{}:{port}", hello.hostname))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_wire::edge_ctrl::{EdgeAddress, EdgeListener};
+
+    #[test]
+    fn listeners_in_both_forms() {
+        let old = ClientHello {
+            hostname: "er1".into(),
+            protocols: vec!["tls".into(), "ws".into()],
+            protocol_ports: vec!["443".into()],
+            ..ClientHello::default()
+        };
+        assert_eq!(listeners(&old)["tls"], "tls://er1:443");
+        assert_eq!(listeners(&old).len(), 1);
+        let advertise = EdgeAddress {
+            protocol: "tls".into(),
+            hostname: "er1.example".into(),
+            port: 3022,
+            ..EdgeAddress::default()
+        };
+        let listener = EdgeListener { address: None, advertise: Some(advertise) };
+        let new = ClientHello { listeners: vec![listener, EdgeListener::default()], ..old };
+        assert_eq!(listeners(&new)["tls"], "tls://er1.example:3022");
+        assert_eq!(listeners(&new).len(), 1);
+    }
+}

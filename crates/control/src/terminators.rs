@@ -1,0 +1,410 @@
+//! What routers host
+//! (docs/protocol/edge-control-plane.md 14, 15.2, 15.3; docs/protocol/control-plane.md 15, 21).
+//!
+//! Changes of one router are decided in the order they came, so that a removal that follows a
+//! creation finds it. A router changes only terminators of its own.
+
+use std::sync::Arc;
+
+use weft_channel::Lane;
+use weft_kernel::{Caller, Failure};
+use weft_model::entity::{PolicyType, Precedence, Record as _, Router, Service, Terminator};
+use weft_model::{Id, Kind};
+use weft_network::terminators::{Owned, Refused, Reported, Terminators, Update};
+use weft_wire::ctrl::{
+    self, CreateTerminatorRequest, RemoveTerminatorsRequest, TerminatorPrecedence,
+};
+use weft_wire::edge_ctrl::{
+    self, CreateTerminatorV2Request, CreateTunnelTerminatorRequestV2, EdgeError, ErrorCode,
+    RemoveTunnelTerminator, UpdateTunnelTerminatorRequest,
+};
+use weft_wire::{Message, Outcome, ProtoBody, WireError};
+
+use super::dial::{own_binding, own_identity};
+use super::edge_errors::{
+    error, malformed, of_refused, of_session, terminator_answer, tunnel_terminator_answer,
+};
+use super::session::Session;
+
+/// Binding of terminators of SDKs.
+pub const EDGE: &str = "edge";
+/// Binding of terminators of the router's own identity.
+const TUNNEL: &str = "tunnel";
+/// Most terminators named in one message.
+const MAX_NAMED: usize = 100_000;
+
+/// Carries a request out and answers it.
+pub async fn handle(session: Arc<Session>, message: Message) {
+    let served = serve(&session, &message).await;
+    let reply = match &served {
+        Ok(reply) => reply.clone(),
+        Err(problem) => malformed(&message, problem),
+    };
+    if let Some(reply) = reply {
+        let reply = reply.in_reply_to(&message);
+        if let Err(problem) = session.router.channel.send_on(Lane::Default, reply).await {
+            tracing::debug!(router = %session.router.id, %problem, "answer not sent");
+        }
+    }
+    if let Err(problem) = served {
+        session.not_understood(&message, &problem);
+    }
+}
+
+async fn serve(session: &Session, message: &Message) -> Result<Option<Message>, WireError> {
+    use {ctrl::content_type as fabric, edge_ctrl::content_type as is};
+    let reply = match message.content_type {
+        is::CREATE_TERMINATOR_V2_REQUEST => {
+            let request = CreateTerminatorV2Request::from_message(message)?;
+            let address = request.address.clone();
+            terminator_answer(address, &create_for_sdk(session, request).await)
+        }
+        is::CREATE_TUNNEL_TERMINATOR_REQUEST_V2 => {
+            let request = CreateTunnelTerminatorRequestV2::from_message(message)?;
+            tunnel_terminator_answer(&request, &create_for_tunneler(session, &request).await)
+        }
+        is::UPDATE_TERMINATOR_REQUEST => {
+            let request = edge_ctrl::UpdateTerminatorRequest::from_message(message)?;
+            let done = update_for_sdk(session, &request).await;
+            edge_answer(done, is::UPDATE_TERMINATOR_RESPONSE)
+        }
+        is::UPDATE_TUNNEL_TERMINATOR_REQUEST => {
+            let request = UpdateTunnelTerminatorRequest::from_message(message)?;
+            let done = update_for_tunneler(session, &request).await;
+            edge_answer(done, is::UPDATE_TUNNEL_TERMINATOR_RESPONSE)
+        }
+        is::REMOVE_TERMINATOR_REQUEST => {
+            let request = edge_ctrl::RemoveTerminatorRequest::from_message(message)?;
+            let done = remove_one(session, &request.terminator_id, EDGE).await;
+            edge_answer(done, is::REMOVE_TERMINATOR_RESPONSE)
+        }
+        is::REMOVE_TUNNEL_TERMINATOR_REQUEST => {
+            let request = RemoveTunnelTerminator::from_message(message)?;
+            let done = remove_one(session, &request.terminator_id, TUNNEL).await;
+            edge_answer(done, is::REMOVE_TUNNEL_TERMINATOR_RESPONSE)
+        }
+        fabric::CREATE_TERMINATOR => {
+            outcome(create(session, CreateTerminatorRequest::from_message(message)?).await)
+        }
+        fabric::UPDATE_TERMINATOR => {
+            outcome(update(session, &ctrl::UpdateTerminatorRequest::from_message(message)?).await)
+        }
+        fabric::REMOVE_TERMINATOR => {
+            let request = ctrl::RemoveTerminatorRequest::from_message(message)?;
+            outcome(remove_owned(session, &request.terminator_id).await)
+        }
+        fabric::REMOVE_TERMINATORS => {
+            let request = RemoveTerminatorsRequest::from_message(message)?;
+            outcome(remove_all(session, &request.terminator_ids).await)
+        }
+        fabric::QUIESCE_ROUTER => outcome(quiesce(session).await),
+        fabric::DEQUIESCE_ROUTER => outcome(dequiesce(session).await),
+        fabric::DECOMMISSION_ROUTER => match decommission(session).await {
+            // The end of the connection is the answer.
+            Ok(_) => return Ok(None),
+            refused => outcome(refused),
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(reply))
+}
+
+fn edge_answer(done: Result<(), EdgeError>, success: i32) -> Message {
+    match done {
+        Ok(()) => Message::new(success, ""),
+        Err(error) => error.to_message(),
+    }
+}
+
+fn outcome(done: Result<String, Refused>) -> Message {
+    match done {
+        Ok(text) => Outcome::success(text).to_message(),
+        Err(refused) if refused.is_busy() => Outcome::busy().to_message(),
+        Err(refused) => Outcome::failure(refused.to_string()).to_message(),
+    }
+}
+
+fn cost(cost: u32) -> Result<u16, EdgeError> {
+    let text = || format!("invalid cost {cost}, must be 0 to 65535");
+    u16::try_from(cost).map_err(|_| error(ErrorCode::INVALID_COST, text()))
+}
+
+fn precedence(number: i32) -> Result<Precedence, EdgeError> {
+    match TerminatorPrecedence::try_from(number) {
+        Ok(TerminatorPrecedence::Default) => Ok(Precedence::Default),
+        Ok(TerminatorPrecedence::Required) => Ok(Precedence::Required),
+        Ok(TerminatorPrecedence::Failed) => Ok(Precedence::Failed),
+        Err(_) => Err(error(ErrorCode::INVALID_PRECEDENCE, format!("invalid precedence {number}"))),
+    }
+}
+
+fn terminator_id(text: &str) -> Result<Id, EdgeError> {
+    Id::parse(text.trim()).map_err(|problem| {
+        error(ErrorCode::INVALID_TERMINATOR, format!("terminator id: {problem}"))
+    })
+}
+
+/// A terminator for the bind session of an SDK.
+async fn create_for_sdk(
+    session: &Session,
+    request: CreateTerminatorV2Request,
+) -> Result<(), EdgeError> {
+    let id = terminator_id(&request.address)?;
+    let checked = session
+        .plane
+        .auth
+        .check_service_session(
+            &session.router.id,
+            &request.api_session_token,
+            &request.session_token,
+            PolicyType::Bind,
+        )
+        .map_err(|refusal| of_session(&refusal))?;
+    let reported = Reported {
+        address: request.address,
+        router: session.router.id.clone(),
+        service: checked.service.base.id.clone(),
+        binding: EDGE.to_owned(),
+        instance_id: request.instance_id,
+        instance_secret: request.instance_secret,
+        peer_data: request.peer_data,
+        cost: cost(request.cost)?,
+        precedence: precedence(request.precedence)?,
+        host: checked.identity.base.id.clone(),
+        id: id.clone(),
+    };
+    put(session, reported).await?;
+    // A session that ended before its terminator was there did not find it.
+    let auth = &session.plane.auth;
+    let snapshot = auth.snapshot();
+    let put = snapshot.get::<Terminator>(&id);
+    if put.is_some_and(|put| !super::ended::is_founded(auth, put)) {
+        let _ = remove_one(session, id.as_str(), EDGE).await;
+        return Err(error(ErrorCode::INVALID_SESSION, "the service session has ended"));
+    }
+    Ok(())
+}
+
+/// A terminator for the router's own identity.
+async fn create_for_tunneler(
+    session: &Session,
+    request: &CreateTunnelTerminatorRequestV2,
+) -> Result<(), EdgeError> {
+    let id = terminator_id(&request.address)?;
+    let snapshot = session.plane.auth.snapshot();
+    let service = snapshot.get::<Service>(&Id::new(&request.service_id));
+    let service = service.filter(|service| !service.is_fabric_only).ok_or_else(|| {
+        let text = format!("service {} does not exist", request.service_id);
+        error(ErrorCode::INVALID_SERVICE, text)
+    })?;
+    let identity = own_identity(session, service, PolicyType::Bind)?;
+    let reported = Reported {
+        address: request.address.clone(),
+        router: session.router.id.clone(),
+        service: service.base.id.clone(),
+        binding: TUNNEL.to_owned(),
+        instance_id: request.instance_id.clone(),
+        instance_secret: request.instance_secret.clone(),
+        peer_data: request.peer_data.clone(),
+        cost: cost(request.cost)?,
+        precedence: precedence(request.precedence)?,
+        host: identity.base.id.clone(),
+        id,
+    };
+    put(session, reported).await
+}
+
+async fn put(session: &Session, reported: Reported) -> Result<(), EdgeError> {
+    let done = Terminators::of(&session.plane.auth).put(reported).await;
+    done.map_err(|refused| of_refused(&refused))
+}
+
+async fn update_for_sdk(
+    session: &Session,
+    request: &edge_ctrl::UpdateTerminatorRequest,
+) -> Result<(), EdgeError> {
+    let auth = &session.plane.auth;
+    let checked = auth.check_service_session(
+        &session.router.id,
+        &request.api_session_token,
+        &request.session_token,
+        PolicyType::Bind,
+    );
+    let checked = checked.map_err(|refusal| of_session(&refusal))?;
+    let host = Some(checked.identity.base.id.clone());
+    let owned = Owned { host, ..owned(session, EDGE) };
+    let new_cost = request.update_cost.then_some(request.cost);
+    let new_precedence = request.update_precedence.then_some(request.precedence);
+    change(session, owned, &request.terminator_id, new_cost, new_precedence).await
+}
+
+async fn update_for_tunneler(
+    session: &Session,
+    request: &UpdateTunnelTerminatorRequest,
+) -> Result<(), EdgeError> {
+    let owned = owned(session, TUNNEL);
+    let new_cost = request.update_cost.then_some(request.cost);
+    let new_precedence = request.update_precedence.then_some(request.precedence);
+    change(session, owned, &request.terminator_id, new_cost, new_precedence).await
+}
+
+/// Those of this router and binding.
+fn owned(session: &Session, binding: &'static str) -> Owned {
+    Owned { binding: Some(binding), ..Owned::by(&session.router.id) }
+}
+
+/// Whether there is such a terminator is said before what is wrong with the values.
+async fn change(
+    session: &Session,
+    owned: Owned,
+    id: &str,
+    new_cost: Option<u32>,
+    new_precedence: Option<i32>,
+) -> Result<(), EdgeError> {
+    let wanted = || -> Result<Update, EdgeError> {
+        Ok(Update {
+            cost: new_cost.map(cost).transpose()?,
+            precedence: new_precedence.map(precedence).transpose()?,
+        })
+    };
+    let (id, wanted) = (Id::new(id), wanted());
+    let update = wanted.as_ref().copied().unwrap_or_default();
+    let done = Terminators::of(&session.plane.auth).update_owned(owned, &id, update).await;
+    done.map_err(|refused| of_refused(&refused))?;
+    wanted.map(drop)
+}
+
+/// The session may be gone already: only router and binding count.
+async fn remove_one(session: &Session, id: &str, binding: &'static str) -> Result<(), EdgeError> {
+    let (auth, owned) = (&session.plane.auth, owned(session, binding));
+    let done = Terminators::of(auth).remove_owned(owned, &Id::new(id)).await;
+    done.map_err(|refused| of_refused(&refused))
+}
+
+/// A terminator of a binding that is not of the edge (docs/protocol/control-plane.md 15.1).
+async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<String, Refused> {
+    let refused = |error: EdgeError| Refused::Gone(error.text);
+    let auth = &session.plane.auth;
+    let snapshot = auth.snapshot();
+    let service = snapshot.by_id_or_name::<Service>(&request.service_id);
+    let service = service
+        .ok_or_else(|| Refused::Gone(format!("service {} does not exist", request.service_id)))?;
+    own_binding(session, service, PolicyType::Bind).map_err(refused)?;
+    let service = service.base.id.clone();
+    let binding = match request.binding.as_str() {
+        "" if request.address.starts_with("udp:") => "udp",
+        "" => "transport",
+        binding => binding,
+    };
+    let id = auth.ids().entity();
+    let reported = Reported {
+        id: id.clone(),
+        router: session.router.id.clone(),
+        service,
+        binding: binding.to_owned(),
+        address: request.address,
+        instance_id: request.instance_id,
+        instance_secret: request.instance_secret,
+        peer_data: request.peer_data,
+        cost: cost(request.cost).map_err(refused)?,
+        precedence: precedence(request.precedence).map_err(refused)?,
+        host: Id::default(),
+    };
+    Terminators::of(auth).put(reported).await?;
+    Ok(id.to_string())
+}
+
+async fn update(
+    session: &Session,
+    request: &ctrl::UpdateTerminatorRequest,
+) -> Result<String, Refused> {
+    let refused = |error: EdgeError| Refused::Gone(error.text);
+    let update = Update {
+        cost: request.update_cost.then(|| cost(request.cost)).transpose().map_err(refused)?,
+        precedence: request
+            .update_precedence
+            .then(|| precedence(request.precedence))
+            .transpose()
+            .map_err(refused)?,
+    };
+    let id = Id::new(&request.terminator_id);
+    Terminators::of(&session.plane.auth).update(&session.router.id, &id, update).await?;
+    Ok(String::new())
+}
+
+async fn remove_owned(session: &Session, id: &str) -> Result<String, Refused> {
+    let (auth, owned) = (&session.plane.auth, Owned::by(&session.router.id));
+    Terminators::of(auth).remove_owned(owned, &Id::new(id)).await?;
+    Ok(String::new())
+}
+
+async fn remove_all(session: &Session, ids: &[String]) -> Result<String, Refused> {
+    let ids: Vec<Id> = ids.iter().take(MAX_NAMED).map(|id| Id::new(id)).collect();
+    if !ids.is_empty() {
+        Terminators::of(&session.plane.auth).remove(&session.router.id, &ids).await?;
+    }
+    Ok(String::new())
+}
+
+/// Takes the terminators of the router out of use, remembering how they were wanted.
+async fn quiesce(session: &Session) -> Result<String, Refused> {
+    each_own(session, |it| {
+        if it.precedence != Precedence::Failed {
+            it.saved_precedence = Some(it.precedence);
+            it.precedence = Precedence::Failed;
+        }
+    })
+    .await?;
+    Ok("router quiesced".to_owned())
+}
+
+/// Takes them into use again.
+async fn dequiesce(session: &Session) -> Result<String, Refused> {
+    each_own(session, |it| {
+        if it.precedence == Precedence::Failed
+            && let Some(saved) = it.saved_precedence.take()
+        {
+            it.precedence = saved;
+        }
+    })
+    .await?;
+    Ok("router dequiesced".to_owned())
+}
+
+async fn each_own(
+    session: &Session,
+    change: impl Fn(&mut Terminator) + Send + Sync + 'static,
+) -> Result<(), Failure> {
+    let router = session.router.id.clone();
+    let caller = Caller::router(&session.router.id, "quiesce");
+    let decided = session.plane.auth.decide(&caller, move |decision| {
+        let own = decision.tip().referring::<Terminator>(Terminator::ROUTER, &router);
+        for terminator in own {
+            let mut changed = (**terminator).clone();
+            change(&mut changed);
+            if changed != **terminator {
+                changed.base_mut().updated_at = decision.now();
+                decision.put(changed);
+            }
+        }
+        Ok(())
+    });
+    decided.await.map(drop)
+}
+
+async fn decommission(session: &Session) -> Result<String, Refused> {
+    let router = session.router.id.clone();
+    tracing::info!(%router, "router decommissioned");
+    let caller = Caller::router(&session.router.id, "decommission");
+    let decided = session.plane.auth.decide(&caller, move |decision| {
+        // Its own identity, if it has one, goes with it.
+        let has_identity =
+            decision.tip().get::<Router>(&router).is_some_and(|router| router.is_tunneler_enabled);
+        if has_identity {
+            decision.delete_if_there(Kind::Identity, &router)?;
+        }
+        decision.delete(Kind::Router, &router)
+    });
+    decided.await?;
+    Ok(String::new())
+}

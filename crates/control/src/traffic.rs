@@ -1,0 +1,69 @@
+//! What goes over the channel to a router, counted.
+
+use std::sync::Arc;
+
+use weft_channel::{ChannelHandle, Tap, TraceFile, TraceTap};
+use weft_metrics::{Buckets, Histogram, Scope, SmallMessageCounter};
+use weft_model::Id;
+use weft_wire::Message;
+
+/// Counts messages of a channel.
+#[derive(Debug)]
+struct Traffic {
+    rx: Arc<SmallMessageCounter>,
+    tx: Arc<SmallMessageCounter>,
+    /// Writes them down, if somebody wants that.
+    trace: Option<TraceTap>,
+}
+
+impl Tap for Traffic {
+    fn received(&self, message: &Message) {
+        self.rx.message(message.body.len());
+        self.trace.iter().for_each(|trace| trace.received(message));
+    }
+
+    fn sent(&self, message: &Message) {
+        self.tx.message(message.body.len());
+        self.trace.iter().for_each(|trace| trace.sent(message));
+    }
+}
+
+/// What is measured of one router's channel, for as long as this lives.
+#[derive(Debug)]
+pub struct Measured {
+    latency: Arc<Histogram>,
+    _scope: Scope,
+}
+
+impl Measured {
+    /// Begins to measure, before the channel starts.
+    pub fn begin(
+        mut scope: Scope,
+        router: &Id,
+        channel: &ChannelHandle,
+        trace: Option<&TraceFile>,
+    ) -> Self {
+        let trace = trace.map(|file| file.tap(channel));
+        let traffic = Traffic { rx: Arc::default(), tx: Arc::default(), trace };
+        for (way, flow) in [("rx", &traffic.rx), ("tx", &traffic.tx)] {
+            let name = |what: &str| format!("ctrl.{way}.{what}:{router}");
+            let of = || Arc::clone(flow);
+            let flow = of();
+            scope.meter(name("bytesrate"), move || flow.bytes());
+            let flow = of();
+            scope.meter(name("msgrate"), move || flow.seen().messages);
+            let flow = of();
+            scope.histogram(name("msgsize"), move |all: &mut Buckets| *all = flow.seen().sizes);
+        }
+        let latency = Arc::new(Histogram::times());
+        let times = Arc::clone(&latency);
+        scope.histogram(format!("ctrl.latency:{router}"), move |all| times.add_to(all));
+        channel.tap(Arc::new(traffic));
+        Self { latency, _scope: scope }
+    }
+
+    /// A round trip was measured.
+    pub fn round_trip(&self, rtt: std::time::Duration) {
+        self.latency.took(rtt);
+    }
+}

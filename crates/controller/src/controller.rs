@@ -1,0 +1,111 @@
+//! The controller: a handle on all of its parts.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use weft_auth::Auth;
+use weft_kernel::{Call, Caller, Challenge, Failure, Kernel, Reply, Via, Who};
+use weft_model::entity::Terminator;
+use weft_network::{Network, NetworkOptions, WeakNetwork};
+
+use crate::domain::integrity::run::Integrity;
+use crate::domain::registry::Registry;
+use crate::domain::resources::router_texts::RouterTexts;
+use crate::domain::resources::snapshot_turns::Snapshots;
+use crate::logins::OfSessions;
+
+/// The controller. Clones are the same controller.
+#[derive(Clone)]
+pub struct Controller(pub(crate) Arc<Core>);
+
+pub(crate) struct Core {
+    pub(crate) auth: Auth,
+    pub(crate) registry: Registry,
+    pub(crate) router_texts: RouterTexts,
+    pub(crate) network: arc_swap::ArcSwapOption<WeakNetwork>,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) integrity: Integrity,
+}
+
+/// Whoever has a controller knows who is logged in, and has what its parts stand on.
+impl Deref for Controller {
+    type Target = Auth;
+
+    fn deref(&self) -> &Auth {
+        &self.0.auth
+    }
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Controller({:?})", self.snapshot())
+    }
+}
+
+impl Controller {
+    /// Runs an operation of an API: the gate first, then the operation's own rules.
+    pub async fn call(&self, mut caller: Caller, call: Call) -> Result<Reply, Failure> {
+        if !weft_auth::resolve::opens(self, &caller, call.api) {
+            caller.who = Who::Nobody(Some(Challenge::InvalidSession));
+        }
+        weft_kernel::gate::pass(&caller, call.row)?;
+        if call.row.access == weft_contract::Access::Public {
+            // What is shown with the request (a ticket, a password) counts, not who else shows it.
+            caller = Caller::nobody(caller.origin);
+        }
+        let (api, operation, method) = (call.api, call.row.id, call.row.method);
+        caller.origin.via = Via::Rest { api, operation, method };
+        let (row, begun) = (call.row, std::time::Instant::now());
+        match self.0.registry.handler(call.api, call.row.id) {
+            Some(handler) => {
+                let done = handler.answer(self, caller, call).await;
+                self.measures().request(api, row, begun.elapsed());
+                done
+            }
+            None => Err(Failure::unhandled("the operation is not implemented").with_status(501)),
+        }
+    }
+
+    /// What this controller and its routers measured, as Prometheus reads it; with the times at
+    /// which it was measured, if that is wanted.
+    pub async fn prometheus(&self, with_times: bool) -> bytes::Bytes {
+        match self.network() {
+            Some(network) => network.prometheus(with_times).await,
+            None => bytes::Bytes::new(),
+        }
+    }
+
+    /// Starts a network without routers, which shows its routers, links and circuits through this
+    /// controller from now on, for as long as somebody else keeps it.
+    pub fn start_network(&self, options: NetworkOptions) -> Network {
+        let logins = Arc::new(OfSessions(self.sessions().clone()));
+        let network = Network::start(Kernel::clone(&self.0.auth), logins, options);
+        self.0.network.store(Some(Arc::new(network.weak())));
+        network
+    }
+
+    /// The network, while there is one.
+    pub(crate) fn network(&self) -> Option<Network> {
+        self.0.network.load().as_ref().and_then(|network| network.upgrade())
+    }
+
+    /// What a terminator costs now, with failures and circuits counted.
+    pub(crate) fn dynamic_cost(&self, terminator: &Terminator) -> u16 {
+        match self.network() {
+            Some(network) => network.dynamic_cost(&terminator.base.id),
+            None => terminator.cost,
+        }
+    }
+
+    pub(crate) fn snapshots(&self) -> &Snapshots {
+        &self.0.snapshots
+    }
+
+    pub(crate) fn integrity(&self) -> &Integrity {
+        &self.0.integrity
+    }
+
+    pub(crate) fn router_texts(&self) -> &RouterTexts {
+        &self.0.router_texts
+    }
+}

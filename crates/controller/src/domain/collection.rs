@@ -1,0 +1,151 @@
+//! Lists of resources: filter, sort, paging, narrowing by role and by what the caller may see, in one place.
+//!
+//! Lists of what snapshots hold are searched by index ([`Selection::search`]); candidates of any
+//! other origin are looked at one by one.
+
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use serde::Serialize;
+use weft_contract::envelope::Pagination;
+use weft_contract::headers;
+use weft_kernel::list::{role_filter, run, selection};
+use weft_kernel::{Call, Caller, Failure, Query, Reply};
+use weft_model::Entity;
+use weft_model::entity::Record as _;
+use weft_model::filter::{Listed, PageRules, Row, Source};
+
+use super::context::Context;
+use super::resource::{self, Readable, Shown};
+use crate::Controller;
+
+/// Longest explanation, in characters.
+const MAX_EXPLAINED: usize = 1000;
+
+/// Finds the entities that belong to a parent, by ordinal.
+pub(crate) type Members<P> = fn(&Context, &P, &Query) -> Result<RoaringBitmap, Failure>;
+
+/// The list of all entities of a resource.
+pub(crate) async fn collection<R: Readable>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let within = role_filter(&call.query)?
+        .map(|(roles, semantic)| context.snapshot().with_roles(R::Record::KIND, &roles, semantic));
+    search::<R, _>(context, caller, call, within, R::detail).await
+}
+
+/// A list below an entity: `members` names the entities of `Child` that belong to it.
+pub(crate) async fn nested<P: Readable, C: Readable>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+    members: Members<P::Record>,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let Some(parent) = resource::find::<P>(context.view(), call.id(0)).cloned() else {
+        if call.row.statuses.contains(&404) {
+            return Err(Failure::not_found(P::KIND.name, call.id(0)));
+        }
+        return page::<C>(&context, &caller, &call.query, [].into_iter());
+    };
+    let found = members(&context, &parent, &call.query)?;
+    search::<C, _>(context, caller, call, Some(found), C::detail).await
+}
+
+/// A page of the entities of a resource, or of those within a set, found by index where one serves.
+pub(crate) async fn search<R: Readable, D: Serialize>(
+    context: Context,
+    caller: Caller,
+    call: Call,
+    within: Option<RoaringBitmap>,
+    detail: impl Fn(&Context, &R::Record) -> D + Send + 'static,
+) -> Result<Reply, Failure> {
+    let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
+    let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
+    let turns = context.controller().scans().asked_by(&caller);
+    run(turns, usize::try_from(effort).unwrap_or(usize::MAX), move || {
+        let (listed, trace) = selection.search(source::<R>(&context, &caller, within));
+        tracing::debug!(list = R::KIND.plural, %trace, "listed");
+        let details: Vec<_> =
+            listed.rows.iter().map(|row| detail(&context, row.record())).collect();
+        let reply = reply::<R>(&listed, &details)?;
+        if call.query.get(headers::EXPLAIN) != Some("true") {
+            return Ok(reply);
+        }
+        let trace = trace.to_string();
+        let shown: String = trace.escape_default().take(MAX_EXPLAINED).collect();
+        Ok(reply.with_header(headers::EXPLAINED, shown))
+    })
+    .await
+}
+
+/// What a list of a resource is made from.
+fn source<'c, R: Readable>(
+    context: &'c Context,
+    caller: &'c Caller,
+    within: Option<RoaringBitmap>,
+) -> Source<'c, impl Fn(&'c Entity) -> Option<Row<'c, Context, R::Record>>> {
+    let view = context.view();
+    let table = view.snapshot().table(R::Record::KIND);
+    let shown = R::shown(caller);
+    let within = match shown {
+        Shown::Eligible if table.eligible().len() < table.len() as u64 => {
+            let eligible = &**table.eligible();
+            Some(within.map_or_else(|| eligible.clone(), |within| within & eligible))
+        }
+        _ => within,
+    };
+    let row = move |entity: &'c Entity| {
+        let record = entity.get::<R::Record>()?;
+        let is_shown = || R::belongs(record) && R::is_visible(caller, view, record);
+        debug_assert!(shown == Shown::Some || is_shown(), "{} is not to be seen", record.id());
+        (shown != Shown::Some || is_shown()).then(|| R::SYMBOLS.row(context, &**record))
+    };
+    Source { table, within, all_have_rows: shown != Shown::Some, row }
+}
+
+/// A page of these candidates, which come in the order of their ids.
+pub(crate) fn page<'c, R: Readable>(
+    context: &'c Context,
+    caller: &Caller,
+    query: &Query,
+    candidates: impl Iterator<Item = &'c Arc<R::Record>>,
+) -> Result<Reply, Failure> {
+    let listed = select::<R>(context, caller, query, candidates)?;
+    let details: Vec<_> = listed.rows.iter().map(|row| R::detail(context, row.record())).collect();
+    reply::<R>(&listed, &details)
+}
+
+/// The records of a page.
+pub(crate) fn select<'c, R: Readable>(
+    context: &'c Context,
+    caller: &Caller,
+    query: &Query,
+    candidates: impl Iterator<Item = &'c Arc<R::Record>>,
+) -> Result<Listed<Row<'c, Context, R::Record>>, Failure> {
+    let selection = selection(query, R::SYMBOLS, &PageRules::LIST)?;
+    let rows = candidates
+        .filter(|record| R::belongs(record) && R::is_visible(caller, context.view(), record))
+        .map(|record| R::SYMBOLS.row(context, record));
+    Ok(selection.run_by_id(rows))
+}
+
+/// The answer made of a page and its details.
+pub(crate) fn reply<R: Readable>(
+    listed: &Listed<Row<'_, Context, R::Record>>,
+    details: &[impl Serialize],
+) -> Result<Reply, Failure> {
+    let pagination = Pagination {
+        limit: listed.page.stated_limit(),
+        offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
+        total_count: i64::try_from(listed.total).unwrap_or(i64::MAX),
+    };
+    let names = R::SYMBOLS.public_names().map(str::to_owned).collect();
+    Reply::list(details, pagination, names)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Which function answers which operation: the generic ones of every resource, and the actions
+//! that each subject adds. A new resource is one line here.
+
+use weft_auth::Auth;
+use weft_contract::Api;
+use weft_kernel::call::Handler;
+
+use crate::Controller;
+use crate::domain::registry::Registry;
+use crate::domain::resource::{AnyResource, Of};
+use crate::domain::resources::auth_policy::AuthPolicies;
+use crate::domain::resources::authenticator::Authenticators;
+use crate::domain::resources::config::Configs;
+use crate::domain::resources::config_type::ConfigTypes;
+use crate::domain::resources::edge_router::EdgeRouters;
+use crate::domain::resources::enrollment::Enrollments;
+use crate::domain::resources::identity::Identities;
+use crate::domain::resources::router::Routers;
+use crate::domain::resources::service::Services;
+use crate::domain::resources::terminator::Terminators;
+use crate::domain::resources::{
+    advice, attributes, fabric, fixed, nested, overrides, policies, server,
+};
+
+/// Every resource with generic operations.
+pub(crate) static RESOURCES: &[&dyn AnyResource] = &[
+    &Of::<AuthPolicies>::NEW,
+    &Of::<super::resources::ca::Cas>::NEW,
+    &Of::<super::resources::controller_setting::ControllerSettings>::NEW,
+    &Of::<super::resources::external_jwt_signer::Signers>::NEW,
+    &Of::<super::resources::revocation::Revocations>::NEW,
+    &Of::<Authenticators>::NEW,
+    &Of::<ConfigTypes>::NEW,
+    &Of::<Configs>::NEW,
+    &Of::<EdgeRouters>::NEW,
+    &Of::<policies::EdgeRouterPolicies>::NEW,
+    &Of::<Enrollments>::NEW,
+    &Of::<Identities>::NEW,
+    &Of::<super::resources::posture_check::PostureChecks>::NEW,
+    &Of::<Routers>::NEW,
+    &Of::<Services>::NEW,
+    &Of::<policies::ServiceEdgeRouterPolicies>::NEW,
+    &Of::<policies::ServicePolicies>::NEW,
+    &Of::<Terminators>::NEW,
+    &Of::<fabric::router::Routers>::FABRIC,
+    &Of::<fabric::service::Services>::FABRIC,
+    &Of::<fabric::terminator::Terminators>::FABRIC,
+];
+
+/// Operations of their own, by subject.
+pub(crate) const OWN: &[&[(Api, &str, Handler<Controller>)]] = &[
+    nested::HANDLERS,
+    advice::HANDLERS,
+    attributes::HANDLERS,
+    fabric::circuit::HANDLERS,
+    fabric::cluster::HANDLERS,
+    fabric::inspection::HANDLERS,
+    fabric::link::HANDLERS,
+    fabric::router::HANDLERS,
+    fabric::service::HANDLERS,
+    fixed::HANDLERS,
+    overrides::HANDLERS,
+    super::change::HANDLERS,
+    server::HANDLERS,
+    super::resources::api_session::HANDLERS,
+    super::resources::authenticator::HANDLERS,
+    super::resources::ca::HANDLERS,
+    super::resources::controller_setting::HANDLERS,
+    super::resources::database::HANDLERS,
+    super::resources::edge_router::HANDLERS,
+    super::resources::enrollment::HANDLERS,
+    super::resources::external_jwt_signer::HANDLERS,
+    super::resources::identity_state::HANDLERS,
+    super::resources::role_usage::HANDLERS,
+    super::resources::router::HANDLERS,
+    super::resources::session::HANDLERS,
+    super::resources::spec::HANDLERS,
+    super::resources::posture_data::HANDLERS,
+    super::resources::trace::HANDLERS,
+    super::resources::why_path::HANDLERS,
+    super::resources::current_identity::HANDLERS,
+    super::resources::own_authenticators::HANDLERS,
+    super::resources::client_services::HANDLERS,
+    super::resources::service_session::HANDLERS,
+    super::resources::router_extension::HANDLERS,
+];
+
+/// Operations of logins and what they rest on.
+pub(crate) const OF_AUTH: &[&[(Api, &str, Handler<Auth>)]] = &[
+    weft_auth::login::HANDLERS,
+    weft_auth::mfa::HANDLERS,
+    weft_auth::posture::responses::HANDLERS,
+    weft_auth::current::HANDLERS,
+    weft_auth::enroll::HANDLERS,
+    weft_auth::enroll::proof::HANDLERS,
+];
+
+/// Every operation.
+pub(crate) fn registry() -> Registry {
+    let generic = RESOURCES.iter().flat_map(|resource| resource.handlers());
+    let own = OWN.iter().flat_map(|handlers| handlers.iter().copied());
+    let of_auth = OF_AUTH.iter().flat_map(|handlers| handlers.iter().copied());
+    Registry::of(generic.chain(own), of_auth)
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_contract::resource;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_of_the_contract_has_a_handler() {
+        let registry = registry();
+        for api in [Api::Management, Api::Client, Api::Fabric, Api::Weft] {
+            for row in resource::operations(api) {
+                let never_built =
+                    api == Api::Client && resource::service::NEVER_BUILT.contains(&row.id);
+                let has_handler = registry.handler(api, row.id).is_some();
+                assert_eq!(has_handler, !never_built, "{api} {}", row.id);
+            }
+        }
+    }
+
+    #[test]
+    fn every_handler_is_an_operation_of_the_contract() {
+        for (api, id) in registry().0.keys() {
+            assert!(resource::operation(*api, id).is_some(), "{api} {id}");
+        }
+    }
+}

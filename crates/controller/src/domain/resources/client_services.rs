@@ -1,0 +1,207 @@
+//! What a client may see of the network: its services, their routers and terminators, its own
+//! routers (docs/protocol/auth.md 17.4, 17.6). There is no exception for administrators.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use roaring::RoaringBitmap;
+use weft_auth::current::login_of;
+use weft_auth::posture::viewer::Viewer;
+use weft_auth::wanted_configs::WantedConfigs;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::edge_router::{COLLECTION as ROUTERS, OwnEdgeRouterDetail};
+use weft_contract::resource::service::{COLLECTION as SERVICES, ServiceDetail, ServiceEdgeRouters};
+use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorClientDetail};
+use weft_contract::{Action, Api, Subject};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Reply, convert, list};
+use weft_model::Id;
+use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
+
+use crate::domain::collection;
+use crate::domain::context::Context;
+use crate::domain::resources::edge_router::EdgeRouters;
+use crate::domain::resources::known_routers::{common, routers_between};
+use crate::domain::resources::service::{Services, permissions, shown, viewer, wanted_configs};
+use crate::domain::resources::terminator::Terminators;
+use crate::{Caller, Controller, Failure};
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+    (Api::Client, "listServices", list_services),
+    (Api::Client, "detailService", detail_service),
+    (Api::Client, "listServiceEdgeRouters", service_routers),
+    (Api::Client, "listServiceTerminators", service_terminators),
+    (Api::Client, "getCurrentIdentityEdgeRouters", own_routers),
+    (Api::Management, "listServices", list_as),
+];
+
+/// The services an identity may dial or host.
+fn services_of(context: &Context, identity: &str) -> RoaringBitmap {
+    let (snapshot, id) = (context.snapshot(), Id::new(identity));
+    snapshot.services_of(&id, PolicyType::Dial) | snapshot.services_of(&id, PolicyType::Bind)
+}
+
+/// A service as this viewer sees it.
+fn detail_for(
+    context: &Context,
+    viewer: &Viewer,
+    wanted: &WantedConfigs,
+    service: &Service,
+) -> ServiceDetail {
+    let view = context.view();
+    let record = view.get::<Identity>(viewer.identity.as_str()).map(|identity| &**identity);
+    shown(context, service, viewer, wanted.data(view, record, service))
+}
+
+fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let identity = login_of(&caller)?.identity.clone();
+        let context = controller.context(&caller);
+        let found = services_of(&context, &identity);
+        let seen_as = viewer(&context);
+        seen_by(seen_as, Some(found), context, caller, call).await
+    }
+    .boxed()
+}
+
+/// The management list: every service, or with `asIdentity` those of an identity, with the
+/// configs that are asked for.
+fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let as_identity = match call.query.get("asIdentity").filter(|text| !text.is_empty()) {
+            Some(text) if caller.may(Subject::Identity, Action::Read) => {
+                let found = context.snapshot().by_id_or_name::<Identity>(text);
+                let found = found.ok_or_else(|| Failure::not_found("identity", text))?;
+                Some(found.base.id.clone())
+            }
+            Some(_) => return Err(Failure::unauthorized("asIdentity needs identity.read")),
+            None => None,
+        };
+        let (seen_as, found) = match &as_identity {
+            Some(identity) => (
+                Viewer::new(context.controller(), identity, None),
+                Some(services_of(&context, identity.as_str())),
+            ),
+            None => (viewer(&context), None),
+        };
+        seen_by(seen_as, found, context, caller, call).await
+    }
+    .boxed()
+}
+
+/// A page of all services, or of these, as somebody sees them.
+async fn seen_by(
+    viewer: Viewer,
+    services: Option<RoaringBitmap>,
+    context: Context,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let roles = list::role_filter(&call.query)?.map(|(roles, semantic)| {
+        context.snapshot().with_roles(weft_model::Kind::Service, &roles, semantic)
+    });
+    let within = match (services, roles) {
+        (Some(services), Some(roles)) => Some(services & roles),
+        (services, roles) => services.or(roles),
+    };
+    let wanted = wanted_configs(&context, &call.query);
+    let detail =
+        move |context: &Context, service: &Service| detail_for(context, &viewer, &wanted, service);
+    collection::search::<Services, _>(context, caller, call, within, detail).await
+}
+
+/// A service that the caller may dial or host.
+fn permitted(context: &Context, caller: &Caller, id: &str) -> Result<Arc<Service>, Failure> {
+    let login = login_of(caller)?;
+    let service = context.view().get::<Service>(id).filter(|service| !service.is_fabric_only);
+    let permitted = service.filter(|service| {
+        permissions(context.view(), &login.identity, &service.base.id) != [DialBind::Invalid]
+    });
+    permitted.cloned().ok_or_else(|| Failure::not_found("service", id))
+}
+
+fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let service = permitted(&context, &caller, call.id(0))?;
+        let wanted = wanted_configs(&context, &call.query);
+        let viewer = viewer(&context);
+        Reply::detail(&detail_for(&context, &viewer, &wanted, &service))
+    }
+    .boxed()
+}
+
+fn service_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let service = permitted(&context, &caller, call.id(0))?;
+        let identity = &login_of(&caller)?.identity;
+        let routers =
+            routers_between(context.snapshot(), context.online(), identity, &service.base.id);
+        let edge_routers = routers.iter().map(|router| common(context.online(), router)).collect();
+        Reply::detail(&ServiceEdgeRouters { edge_routers })
+    }
+    .boxed()
+}
+
+fn service_terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let service = permitted(&context, &caller, call.id(0))?;
+        let link = Terminator::SERVICE;
+        let mut found = context.view().referring::<Terminator>(link, service.base.id.as_str());
+        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+        let listed =
+            collection::select::<Terminators>(&context, &caller, &call.query, found.into_iter())?;
+        let details: Vec<_> = listed
+            .rows
+            .iter()
+            .map(|row| {
+                let it = row.record();
+                TerminatorClientDetail {
+                    base: convert::base(TERMINATORS, &it.base, &[]),
+                    identity: it.instance_id.to_string(),
+                    router_id: it.router_id.to_string(),
+                    service: convert::mention::<Service>(context.view(), SERVICES, &it.service_id),
+                    service_id: it.service_id.to_string(),
+                }
+            })
+            .collect();
+        collection::reply::<Terminators>(&listed, &details)
+    }
+    .boxed()
+}
+
+/// The routers the caller may connect to: an administrator may connect to every verified one.
+fn own_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let snapshot = context.snapshot();
+        let login = login_of(&caller)?;
+        let mut found: Vec<&Arc<Router>> = match login.is_admin {
+            true => snapshot.list::<Router>().filter(|it| it.is_verified).collect(),
+            false => {
+                let ordinals = snapshot.routers_of_identity(&Id::new(&login.identity));
+                let routers = ordinals.iter().filter_map(|ordinal| snapshot.at::<Router>(ordinal));
+                routers.filter(|it| it.is_verified).collect()
+            }
+        };
+        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+        let listed =
+            collection::select::<EdgeRouters>(&context, &caller, &call.query, found.into_iter())?;
+        let details: Vec<_> = listed
+            .rows
+            .iter()
+            .map(|row| {
+                let mut router = common(context.online(), row.record());
+                router.hostname.clear();
+                let base = convert::base(ROUTERS, &row.record().base, &["edge-router-policies"]);
+                OwnEdgeRouterDetail { base, router }
+            })
+            .collect();
+        collection::reply::<EdgeRouters>(&listed, &details)
+    }
+    .boxed()
+}

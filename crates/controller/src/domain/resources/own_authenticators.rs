@@ -1,0 +1,272 @@
+//! The caller's own authenticators: read, a new password, an extended certificate
+//! (docs/protocol/auth.md 7.5, 12).
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use weft_auth::credentials::{check_password, credential, hash};
+use weft_auth::current::login_of;
+use weft_auth::lockout::wrong_password;
+use weft_auth::login::{certificate, certificate_refused, turn_for};
+use weft_auth::password::Hashed;
+use weft_auth::sessions::keep_certificate;
+use weft_auth::signing::aside;
+use weft_contract::resource::authenticator::{
+    ExtendBody, ExtendVerifyBody, ExtendedCerts, OwnAuthenticatorBody,
+};
+use weft_contract::{Api, ErrorCode, Verb};
+use weft_identity::{Certificate, CertificateRequest, Leaf, Usage, Verify, to_pem};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::clock::system_time;
+use weft_kernel::view::View;
+use weft_kernel::{Call, Reply, convert};
+use weft_model::entity::{Authenticator, CertCredential, Identity};
+
+use crate::domain::collection;
+use crate::domain::resources::authenticator::{Authenticators, of_identity, set_password, shown};
+use crate::{Caller, Controller, Failure};
+
+/// The operations, the same in both APIs.
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+    (Api::Management, "listCurrentIdentityAuthenticators", list_own),
+    (Api::Client, "listCurrentIdentityAuthenticators", list_own),
+    (Api::Management, "detailCurrentIdentityAuthenticator", detail),
+    (Api::Client, "detailCurrentIdentityAuthenticator", detail),
+    (Api::Management, "updateCurrentIdentityAuthenticator", replace),
+    (Api::Client, "updateCurrentIdentityAuthenticator", replace),
+    (Api::Management, "patchCurrentIdentityAuthenticator", patch),
+    (Api::Client, "patchCurrentIdentityAuthenticator", patch),
+    (Api::Management, "extendCurrentIdentityAuthenticator", extend),
+    (Api::Client, "extendCurrentIdentityAuthenticator", extend),
+    (Api::Management, "extendVerifyCurrentIdentityAuthenticator", extend_verify),
+    (Api::Client, "extendVerifyCurrentIdentityAuthenticator", extend_verify),
+];
+
+/// An authenticator of the caller; those of others are not there for him.
+fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authenticator>, Failure> {
+    let login = login_of(caller)?;
+    let snapshot = controller.snapshot();
+    let found = View::of(&snapshot).get::<Authenticator>(id).cloned();
+    found
+        .filter(|it| it.identity_id == login.identity.as_str())
+        .ok_or_else(|| Failure::not_found("authenticator", id))
+}
+
+/// The same where the original tells those of others apart from none: 401.
+fn own_to_extend(
+    controller: &Controller,
+    caller: &Caller,
+    id: &str,
+) -> Result<Arc<Authenticator>, Failure> {
+    own(controller, caller, id).map_err(|failure| {
+        let snapshot = controller.snapshot();
+        match View::of(&snapshot).get::<Authenticator>(id) {
+            Some(_) => Failure::unauthorized("the authenticator belongs to another identity"),
+            None => failure,
+        }
+    })
+}
+
+fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let login = login_of(&caller)?;
+        let context = controller.context(&caller);
+        let mut found = of_identity(context.view(), &login.identity);
+        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+        collection::page::<Authenticators>(&context, &caller, &call.query, found.into_iter())
+    }
+    .boxed()
+}
+
+fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let found = own(&controller, &caller, call.id(0))?;
+        Reply::detail(&shown(&controller.context(&caller), &found))
+    }
+    .boxed()
+}
+
+fn replace(controller: Controller, caller: Caller, call: Call) -> Answer {
+    change(controller, caller, call, Verb::Replace)
+}
+
+fn patch(controller: Controller, caller: Caller, call: Call) -> Answer {
+    change(controller, caller, call, Verb::Patch)
+}
+
+fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Answer {
+    async move {
+        let current = own(&controller, &caller, call.id(0))?;
+        let body: OwnAuthenticatorBody = call.decode(verb)?;
+        let Some(updb) = &current.updb else {
+            return Err(Failure::because(
+                ErrorCode::CanNotUpdateAuthenticator,
+                "only authenticators of the method updb have a password",
+            )
+            .with_status(400));
+        };
+        let stored = Hashed { password: updb.password.clone(), salt: updb.salt.clone() };
+        let given = body.current_password.as_ref().map(|it| it.expose()).unwrap_or_default();
+        let turn = turn_for(&controller, &caller, &updb.username).await?;
+        let is_right = match controller.hasher().verify(given, Some(&stored)).await {
+            Ok(is_right) => is_right,
+            Err(error) => {
+                turn.neither();
+                return Err(error.into());
+            }
+        };
+        if !is_right {
+            wrong_password(&controller, &current).await;
+        }
+        // Others that were guessed at the same time may have locked it: then none is right.
+        let (snapshot, now) = (controller.snapshot(), controller.now());
+        let locked = snapshot.get::<Authenticator>(&current.base.id);
+        let locked = locked.and_then(|it| it.updb.as_ref()).is_none_or(|it| it.is_locked(now));
+        let identity = snapshot.get::<Identity>(&current.identity_id);
+        let is_out = locked || identity.is_none_or(|identity| identity.is_disabled(now));
+        if !is_right || is_out {
+            let reason = "the current password is wrong";
+            let code = ErrorCode::Unauthorized;
+            return Err(Failure::coded_field(code, "currentPassword", reason, ""));
+        }
+        turn.right();
+        controller.lockouts().right(&current.base.id);
+        let password = match &body.password {
+            Some(password) => Some(hash(&controller, password.expose()).await?),
+            None => None,
+        };
+        if let Some((hashed, _)) = &password {
+            let now = controller.now();
+            controller.sessions().expect_password(&caller, &current.base.id, hashed, now);
+        }
+        controller
+            .decide(&caller, move |decision| {
+                let found = decision.tip().get::<Authenticator>(&current.base.id);
+                if found != Some(&current) {
+                    // Changed since the password was checked: it may not be the current one.
+                    return Err(certificate_refused("the authenticator was changed meanwhile"));
+                }
+                let mut record = (*current).clone();
+                let identity = decision.require::<Identity>("identityId", &record.identity_id)?;
+                if let Some((_, password)) = &password {
+                    check_password(decision.tip(), identity, password)?;
+                }
+                let username = body.username.as_ref().map(|name| name.as_str());
+                set_password(&mut record, username, password.as_ref())?;
+                if let Some(tags) = &body.tags {
+                    record.base.tags = convert::from_tags(tags);
+                }
+                record.base.updated_at = decision.now();
+                decision.put(record);
+                Ok(())
+            })
+            .await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// The certificate of an authenticator, if it is one that the network issued and can extend.
+fn extendable(authenticator: &Authenticator) -> Result<&CertCredential, Failure> {
+    let cert = authenticator.cert.as_ref().filter(|cert| cert.is_issued_by_network);
+    cert.ok_or_else(|| {
+        Failure::because(
+            ErrorCode::CanNotUpdateAuthenticator,
+            "only certificates issued by the network can be extended",
+        )
+    })
+}
+
+/// Signs a new certificate for the holder of the current one, who has to confirm that it arrived
+/// before it counts (docs/protocol/auth.md 12.1).
+fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: ExtendBody = call.decode(Verb::Create)?;
+        let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
+        let cert = extendable(&authenticator)?;
+        let leaf = caller.leaf().filter(|leaf| !leaf.is_ca());
+        let leaf = leaf.ok_or_else(|| certificate_refused("a client certificate is needed"))?;
+        if leaf.fingerprint() != cert.fingerprint.as_ref() {
+            let reason = "the connection was made with another certificate";
+            return Err(certificate_refused(reason));
+        }
+        let keys = controller.keys();
+        let now = system_time(controller.now());
+        let how = Verify { usage: Usage::Client, ignore_leaf_validity: true, intermediates: &[] };
+        keys.bundle
+            .verify_leaf(leaf, how, now)
+            .map_err(|error| certificate_refused(&error.to_string()))?;
+        let refused = |error: weft_identity::Error| {
+            Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
+        };
+        let csr = body.client_cert_csr.unwrap_or_default();
+        let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
+        let leaf = Leaf::renewed(&request, leaf, now);
+        let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
+        let issued = issued.map_err(refused)?;
+        let pem = to_pem(keys.bundle.chain_of(&issued).iter());
+        let (id, kept) = (authenticator.base.id.clone(), pem.clone());
+        let fingerprint = issued.fingerprint().to_owned();
+        controller
+            .decide(&caller, move |decision| {
+                let mut record = (**decision.require::<Authenticator>("id", &id)?).clone();
+                if let Some(cert) = &mut record.cert {
+                    cert.unverified_cert_pem = kept.clone().into();
+                    cert.unverified_fingerprint = fingerprint.clone().into();
+                }
+                record.base.updated_at = decision.now();
+                decision.put(record);
+                Ok(())
+            })
+            .await?;
+        Reply::detail(&ExtendedCerts { ca: keys.bundle.to_pem(), client_cert: pem })
+    }
+    .boxed()
+}
+
+/// The new certificate has arrived: it takes the place of the old one (docs/protocol/auth.md 12.2).
+fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: ExtendVerifyBody = call.decode(Verb::Create)?;
+        let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
+        extendable(&authenticator)?;
+        let pem = body.client_cert.unwrap_or_default();
+        let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
+        let given = parsed.into_iter().next();
+        let given = given.ok_or_else(|| Failure::from(ErrorCode::InvalidClientCert))?;
+        let (id, fingerprint) = (authenticator.base.id.clone(), given.fingerprint().to_owned());
+        let issued = given.clone();
+        controller
+            .decide(&caller, move |decision| {
+                let mut record = (**decision.require::<Authenticator>("id", &id)?).clone();
+                let Some(old) = record.cert.take() else {
+                    return Err(ErrorCode::CanNotUpdateAuthenticator.into());
+                };
+                if old.unverified_fingerprint.is_empty()
+                    || *old.unverified_fingerprint != fingerprint
+                {
+                    return Err(ErrorCode::InvalidClientCert.into());
+                }
+                let new = credential(&issued, &old.unverified_cert_pem, true);
+                record.cert = Some(CertCredential {
+                    last_extend_rolled_keys: new.public_key_print != old.public_key_print,
+                    last_auth_resolved_to_root: old.last_auth_resolved_to_root,
+                    ..new
+                });
+                record.base.updated_at = decision.now();
+                decision.put(record);
+                Ok(())
+            })
+            .await?;
+        let now = controller.now();
+        let login = login_of(&caller)?;
+        let old = authenticator.cert.as_ref().map(|cert| cert.fingerprint.clone());
+        let kept = certificate(&controller, &given, now);
+        controller.sessions().change(&login.session.id.as_str().into(), now, |session| {
+            session.certificates.retain(|own| Some(&own.fingerprint) != old.as_ref());
+            keep_certificate(session, kept, now);
+        });
+        Reply::empty()
+    }
+    .boxed()
+}

@@ -1,0 +1,213 @@
+//! Service sessions: leave to dial or host one service within a login
+//! (docs/protocol/auth.md 17.7). What stands behind it is in `weft_auth::service_session`.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use serde_json::value::RawValue;
+use weft_auth::Auth;
+use weft_auth::current::session_of;
+use weft_auth::service_session::record;
+use weft_auth::signing::is_slow;
+use weft_contract::entity::DialBind;
+use weft_contract::envelope::Pagination;
+use weft_contract::resource::service::COLLECTION as SERVICES;
+use weft_contract::resource::service_session::{
+    COLLECTION, SessionBody, SessionDetail, SessionEdgeRouter,
+};
+use weft_contract::resource::session::COLLECTION as API_SESSIONS;
+use weft_contract::{Api, EntityRef, ErrorCode, Verb};
+use weft_kernel::call::{Answer, Handler};
+use weft_kernel::{Call, Reply, convert, list};
+use weft_model::Id;
+use weft_model::access::{Decision, Denial};
+use weft_model::entity::{PolicyType, Service, Session};
+use weft_model::filter::{PageRules, Table, Type, Value};
+
+use crate::domain::context::Context;
+use crate::domain::resources::known_routers::{common, routers_between};
+use crate::domain::symbols::symbols;
+use crate::{Caller, Controller, Failure};
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
+    (Api::Client, "createSession", create),
+    (Api::Client, "listSessions", list_own),
+    (Api::Client, "detailSession", detail),
+    (Api::Client, "deleteSession", delete),
+];
+
+// The token is no symbol: who may filter by it could guess it.
+pub(crate) static SYMBOLS: Table<Context, Session> = symbols!("sessions", Session {
+    Column::one("apiSession", Type::String, |_, it| Value::text(it.api_session_id.as_str()))
+        .public(),
+    Column::one("service", Type::String, |_, it| Value::text(it.service_id.as_str())).public(),
+    Column::one("type", Type::String, |_, it| Value::text(it.session_type.as_str())).public(),
+});
+
+fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: SessionBody = call.decode(Verb::Create)?;
+        let login = session_of(&controller, &caller)?;
+        let context = controller.context(&caller);
+        let word = body.session_type.unwrap_or(DialBind::Dial);
+        let session_type = PolicyType::parse(word.as_str())
+            .ok_or_else(|| Failure::field("type", "must be Dial or Bind", word.as_str()))?;
+        let id = body.service_id.unwrap_or_default();
+        let service = context.view().get::<Service>(&id).filter(|it| !it.is_fabric_only);
+        let service = service.ok_or_else(|| Failure::not_found("service", &id))?;
+        let identity = login.identity_id.as_str();
+        let wanted = service.base.id.as_str();
+        let (snapshot, viewer) = (context.snapshot(), controller.viewer(&login));
+        let decision = viewer.decide(snapshot, wanted, session_type, context.now());
+        match &decision {
+            Decision::Granted { .. } => {}
+            Decision::Denied(Denial::Posture(failed)) => {
+                let refused = controller.refuse_for_posture(
+                    snapshot,
+                    &viewer,
+                    &login,
+                    service,
+                    session_type,
+                    failed,
+                );
+                return Err(refused);
+            }
+            Decision::Denied(_) => {
+                return Err(Failure::field("serviceId", "service not found", id));
+            }
+        }
+        // One that is away may be back before the client needs it.
+        let edge_routers = snapshot.routers_between(&Id::new(identity), &service.base.id);
+        if edge_routers.is_empty() {
+            return Err(ErrorCode::NoEdgeRoutersAvailable.into());
+        }
+        let session = record(&controller, &login, &service.base.id, session_type)?;
+        controller.remember_end(&session.base.id, &decision);
+        // Of a change since the decision nobody may have told this session, which was not there.
+        let now_known = controller.snapshot();
+        if now_known.revision() != snapshot.revision() {
+            controller.end_ungranted(&now_known, &[Arc::clone(&session)]);
+            if controller.sessions().service(session.base.id.as_str()).is_none() {
+                return Err(Failure::field("serviceId", "service not found", id));
+            }
+        }
+        controller.sessions().begun().await;
+        // The whole session, where the original leaves half of it null
+        // (docs/protocol/auth.md 20.6).
+        let (kept, keys) = (Arc::clone(&session), controller.keys());
+        let sign = move |auth: &Auth| auth.service_token(&kept);
+        let key = keys.of_tokens().key().algorithm();
+        let token = controller.sign_in_turn(&caller, key, sign).await?;
+        let text = controller.router_texts().of(snapshot, context.online(), edge_routers)?;
+        Ok(Reply::created_as(with_routers(&shown_with(&context, &session, token), &text)?))
+    }
+    .boxed()
+}
+
+/// A service session as JSON, with these routers in the place of its own.
+fn with_routers(detail: &SessionDetail, routers: &RawValue) -> Result<String, Failure> {
+    const NONE: &str = r#""edgeRouters":[]"#;
+    let text = serde_json::to_string(detail);
+    let text = text.map_err(|error| Failure::unhandled(error.to_string()))?;
+    // No text of a member can look like this: quotes inside of it are escaped.
+    let (before, after) = text
+        .split_once(NONE)
+        .ok_or_else(|| Failure::unhandled("a service session shows routers of its own"))?;
+    Ok([before, r#""edgeRouters":"#, routers.get(), after].concat())
+}
+
+fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionEdgeRouter> {
+    let routers = routers_between(context.snapshot(), context.online(), identity, service);
+    routers.iter().map(|router| SessionEdgeRouter::new(common(context.online(), router))).collect()
+}
+
+/// A service session as the APIs show it. The token is for whoever may use the session.
+pub(crate) fn shown(context: &Context, session: &Session, token: String) -> SessionDetail {
+    let edge_routers = edge_routers(context, session.identity_id.as_str(), &session.service_id);
+    SessionDetail { edge_routers, ..shown_with(context, session, token) }
+}
+
+/// The same without its routers.
+fn shown_with(context: &Context, session: &Session, token: String) -> SessionDetail {
+    let (identity, service) = (session.identity_id.as_str(), &session.service_id);
+    let api_session = session.api_session_id.as_str();
+    SessionDetail {
+        base: convert::base(COLLECTION, &session.base, &["route-path"]),
+        api_session: EntityRef::new(API_SESSIONS, api_session, ""),
+        api_session_id: api_session.to_owned(),
+        edge_routers: Vec::new(),
+        identity_id: identity.to_owned(),
+        service: convert::mention::<Service>(context.view(), SERVICES, service),
+        service_id: service.to_string(),
+        token,
+        r#type: convert::policy_type(session.session_type),
+    }
+}
+
+/// The service sessions of the caller, over all of its logins; an administrator sees all.
+fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let login = session_of(&controller, &caller)?;
+        let context = controller.context(&caller);
+        let sessions = controller.sessions();
+        let found = match caller.is_admin() {
+            true => sessions.all_services(),
+            false => sessions.services_of_identity(&login.identity_id),
+        };
+        let key = controller.keys().of_tokens().key().algorithm();
+        let effort = if is_slow(key) { usize::MAX } else { found.len() };
+        let turns = controller.scans().asked_by(&caller);
+        list::run(turns, effort, move || page_of(&context, &call, &found)).await
+    }
+    .boxed()
+}
+
+fn page_of(context: &Context, call: &Call, found: &[Arc<Session>]) -> Result<Reply, Failure> {
+    let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
+    let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)));
+    let details = listed.rows.iter().map(|row| detail_of(context, row.record()));
+    let details = details.collect::<Result<Vec<_>, _>>()?;
+    let pagination = Pagination {
+        limit: listed.page.stated_limit(),
+        offset: listed.page.offset as i64,
+        total_count: listed.total as i64,
+    };
+    let names = SYMBOLS.public_names().map(str::to_owned).collect();
+    Reply::list(&details, pagination, names)
+}
+
+fn detail_of(context: &Context, session: &Session) -> Result<SessionDetail, Failure> {
+    let token = context.controller().service_token(session)?;
+    Ok(shown(context, session, token))
+}
+
+/// A service session of the caller's own login.
+fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Session>, Failure> {
+    let login = session_of(controller, caller)?;
+    let found = controller.sessions().service(id);
+    found
+        .filter(|session| session.identity_id == login.identity_id)
+        .ok_or_else(|| Failure::not_found("session", id))
+}
+
+fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = own(&controller, &caller, call.id(0))?;
+        let key = controller.keys().of_tokens().key().algorithm();
+        let context = controller.context(&caller);
+        let sign = move |_: &Auth| detail_of(&context, &session);
+        Reply::detail(&controller.sign_in_turn(&caller, key, sign).await?)
+    }
+    .boxed()
+}
+
+fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = own(&controller, &caller, call.id(0))?;
+        controller.sessions().remove_services(std::slice::from_ref(&session.base.id));
+        controller.sessions().kept().await?;
+        Reply::empty()
+    }
+    .boxed()
+}

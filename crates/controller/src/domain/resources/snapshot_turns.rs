@@ -1,0 +1,56 @@
+//! Snapshots of the database are written one at a time, and a while apart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use weft_contract::ErrorCode;
+use weft_kernel::Failure;
+use weft_model::Timestamp;
+
+/// Time between two snapshots.
+pub(crate) const PAUSE: Duration = Duration::from_secs(60);
+
+/// Whether a snapshot is being written, and when one was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshots(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    writing: bool,
+    last: Option<Timestamp>,
+}
+
+/// The turn to write a snapshot; over when dropped.
+pub(crate) struct Turn(Snapshots);
+
+impl Snapshots {
+    /// One at a time, and a while apart.
+    pub(crate) fn turn(&self, now: Timestamp) -> Result<Turn, Failure> {
+        let mut state = self.0.lock();
+        if state.writing {
+            let reason = "a snapshot is being written";
+            return Err(Failure::because(ErrorCode::RateLimited, reason));
+        }
+        let left = state.last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)));
+        if !left.is_zero() {
+            let reason = format!("the last snapshot is less than {} s old", PAUSE.as_secs());
+            let failure = Failure::because(ErrorCode::RateLimited, reason);
+            return Err(failure.with_retry_after(left));
+        }
+        state.writing = true;
+        Ok(Turn(self.clone()))
+    }
+}
+
+impl Turn {
+    pub(crate) fn written(&self, now: Timestamp) {
+        self.0.0.lock().last = Some(now);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.0.lock().writing = false;
+    }
+}

@@ -1,0 +1,547 @@
+//! Circuits and terminators.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weft_contract::Api;
+use weft_model::Id;
+use weft_model::entity::{Precedence, Terminator};
+use weft_network::NetworkOptions;
+use weft_wire::ctrl::inspect_response::InspectValue;
+use weft_wire::ctrl::{
+    self, CarriedCircuits, CircuitConfirmation, Fault, InspectRequest, InspectResponse, Route,
+    RouteError, RouteErrorCode, RouteResult, RouterTerminatorState, TerminatorPrecedence, Unroute,
+    ValidateTerminatorsV2Request, ValidateTerminatorsV2Response,
+};
+use weft_wire::edge_ctrl::{
+    CreateCircuitV3, CreateTerminatorResult, CreateTunnelCircuitV2Request,
+    CreateTunnelCircuitV2Response, CreateTunnelTerminatorRequestV2,
+    CreateTunnelTerminatorResponseV2, EdgeError, ErrorCode, RetryHint,
+    UpdateTunnelTerminatorRequest, content_type as is,
+};
+use weft_wire::{Message, Outcome, PeerData, ProtoBody};
+
+use super::support::{LONG, Net, Peer, TestRouter, hurried, quick, soon, until};
+use crate::testing::to;
+
+async fn host(peer: &Peer, service: &Id, id: &str) -> CreateTunnelTerminatorResponseV2 {
+    let request = CreateTunnelTerminatorRequestV2 {
+        service_id: service.to_string(),
+        address: id.into(),
+        peer_data: [(1003, "static".into())].into(),
+        cost: 5,
+        start_time: 77,
+        ..CreateTunnelTerminatorRequestV2::default()
+    };
+    let reply = peer.ask(request.to_message()).await;
+    CreateTunnelTerminatorResponseV2::from_message(&reply).unwrap()
+}
+
+pub(super) fn dial_request() -> Message {
+    CreateTunnelCircuitV2Request {
+        service_name: "web".into(),
+        terminator_instance_id: String::new(),
+        peer_data: [(1003, "dialer".into()), (1112, "1.2.3.4:5".into())].into(),
+    }
+    .to_message()
+}
+
+/// Asks for a circuit; `answer` says what becomes of each route.
+pub(super) async fn dial_with(
+    peer: &mut Peer,
+    request: Message,
+    mut answer: impl FnMut(&Route) -> Option<Result<PeerData, RouteError>>,
+) -> Message {
+    let channel = peer.channel.clone();
+    let ask = async move { channel.request(request, LONG).await.unwrap() };
+    tokio::pin!(ask);
+    loop {
+        tokio::select! {
+            reply = &mut ask => return reply,
+            message = peer.expect(ctrl::content_type::ROUTE) => {
+                let route = Route::from_message(&message).unwrap();
+                let Some(result) = answer(&route) else { continue };
+                respond(peer, &message, &route, result).await;
+            }
+        }
+    }
+}
+
+/// Answers a route.
+pub(super) async fn respond(
+    peer: &Peer,
+    message: &Message,
+    route: &Route,
+    result: Result<PeerData, RouteError>,
+) {
+    let (circuit_id, attempt) = (route.circuit_id.clone(), route.attempt);
+    let result = RouteResult { circuit_id, attempt, result };
+    peer.send(result.to_message().in_reply_to(message)).await;
+}
+
+pub(super) fn fine() -> Option<Result<PeerData, RouteError>> {
+    Some(Ok([(1003, "host".into()), (1110, "9.9.9.9:80".into())].into()))
+}
+
+fn failed(code: RouteErrorCode) -> Option<Result<PeerData, RouteError>> {
+    Some(Err(RouteError { code, text: "no luck".into() }))
+}
+
+/// A network with a service that the router's tunneler hosts.
+pub(super) async fn hosted() -> (Net, TestRouter, Peer, Id) {
+    hosted_with(quick()).await
+}
+
+pub(super) async fn hosted_with(options: NetworkOptions) -> (Net, TestRouter, Peer, Id) {
+    let net = Net::with(options).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": true})).await;
+    let router = net.router("er1").await;
+    let peer = net.connect(&router).await;
+    assert_eq!(host(&peer, &service, "t1").await.result(), CreateTerminatorResult::Success);
+    (net, router, peer, service)
+}
+
+pub(super) async fn made(peer: &mut Peer) -> (CreateTunnelCircuitV2Response, Route) {
+    let mut told = None;
+    let reply = dial_with(peer, dial_request(), |route| {
+        told = Some(route.clone());
+        fine()
+    })
+    .await;
+    (CreateTunnelCircuitV2Response::from_message(&reply).unwrap(), told.unwrap())
+}
+
+#[tokio::test]
+async fn a_circuit_of_the_tunneler() {
+    let (net, router, mut peer, service) = hosted().await;
+    let (circuit, route) = made(&mut peer).await;
+    let egress = route.egress.unwrap();
+    assert_eq!((egress.binding.as_str(), egress.destination.as_str()), ("tunnel", "t1"));
+    assert_eq!(egress.peer_data[&1003], "dialer");
+    assert_eq!(route.circuit_id, circuit.circuit_id);
+    assert_eq!(circuit.address, route.forwards[0].src_address);
+    assert_eq!(circuit.peer_data, [(1003, "host".into())].into());
+    assert_eq!(circuit.tags["serviceId"], service.as_str());
+    assert_eq!(circuit.tags["hostId"], router.id.as_str());
+    let known = net.network.circuits().get(&circuit.circuit_id).unwrap();
+    assert_eq!(known.addresses.terminator_local, "9.9.9.9:80");
+    assert_eq!(known.addresses.initiator_local, "1.2.3.4:5");
+    assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 2);
+
+    // A fault of a router it does not go over is not heard; one of its own ends it.
+    let other = net.router("er2").await;
+    let stranger = net.connect(&other).await;
+    stranger.send(Fault::circuit(true, &*circuit.circuit_id).to_message()).await;
+    stranger.settled().await;
+    assert!(net.network.circuits().get(&circuit.circuit_id).is_some());
+    peer.send(Fault::circuit(false, &*circuit.circuit_id).to_message()).await;
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!((unroute.circuit_id, unroute.now), (circuit.circuit_id, false));
+    assert!(net.network.circuits().is_empty());
+    assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 0);
+}
+
+#[tokio::test]
+async fn an_end_that_is_gone_before_the_answer_ends_the_circuit() {
+    let (net, _, mut peer, _) = hosted().await;
+    let channel = peer.channel.clone();
+    let asked = tokio::spawn(async move { channel.request(dial_request(), LONG).await.unwrap() });
+    let message = peer.expect(ctrl::content_type::ROUTE).await;
+    let Route { circuit_id, attempt, .. } = Route::from_message(&message).unwrap();
+    // Not heard: it does not go over this router.
+    let other = net.router("er2").await;
+    let stranger = net.connect(&other).await;
+    stranger.send(Fault::circuit(false, &*circuit_id).to_message()).await;
+    stranger.settled().await;
+    peer.send(Fault::circuit(false, &*circuit_id).to_message()).await;
+    let result = RouteResult { circuit_id: circuit_id.clone(), attempt, result: fine().unwrap() };
+    peer.send(result.to_message().in_reply_to(&message)).await;
+    let error = EdgeError::from_message(&asked.await.unwrap()).unwrap();
+    assert!(error.text.contains("ended while it was made"), "{}", error.text);
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!((unroute.circuit_id, unroute.now), (circuit_id, true));
+    assert!(net.network.circuits().is_empty());
+    assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 0);
+}
+
+#[tokio::test]
+async fn a_fault_of_an_earlier_attempt_is_not_about_the_next() {
+    let (net, _, mut peer, _) = hosted().await;
+    let channel = peer.channel.clone();
+    let asked = tokio::spawn(async move { channel.request(dial_request(), LONG).await.unwrap() });
+    let first = peer.expect(ctrl::content_type::ROUTE).await;
+    let answer = |message: &Message, result| {
+        let Route { circuit_id, attempt, .. } = Route::from_message(message).unwrap();
+        let result = RouteResult { circuit_id: circuit_id.clone(), attempt, result };
+        (circuit_id, result.to_message().in_reply_to(message))
+    };
+    let (before, failure) = answer(&first, failed(RouteErrorCode::DialTimedOut).unwrap());
+    peer.send(failure).await;
+    let second = peer.expect(ctrl::content_type::ROUTE).await;
+    // What the first attempt had begun ends only now, and then its answer is a success after all.
+    peer.send(Fault::circuit(false, &*before).to_message()).await;
+    peer.settled().await;
+    peer.send(answer(&first, fine().unwrap()).1).await;
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!((&unroute.circuit_id, unroute.now), (&before, true));
+    let (now, success) = answer(&second, fine().unwrap());
+    assert_ne!(before, now);
+    peer.send(success).await;
+    let made = CreateTunnelCircuitV2Response::from_message(&asked.await.unwrap()).unwrap();
+    assert_eq!(made.circuit_id, now);
+    assert_eq!(net.network.circuits().len(), 1);
+    assert!(!peer.has(ctrl::content_type::UNROUTE));
+}
+
+#[tokio::test]
+async fn a_router_that_is_cut_off_hears_that_its_circuits_end() {
+    let (net, router, mut peer, _) = hosted().await;
+    let disable = json!({"disabled": true});
+    for (operation, body) in [("patchEdgeRouter", disable), ("deleteEdgeRouter", Value::Null)] {
+        let (circuit, _) = made(&mut peer).await;
+        net.manage(operation, &[router.id.as_str()], body).await;
+        let end = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+        assert_eq!((end.circuit_id, end.now), (circuit.circuit_id, true), "{operation}");
+        soon(peer.channel.closed()).await;
+        assert!(net.network.circuits().is_empty());
+        if operation == "patchEdgeRouter" {
+            until(|| net.network.routers().all().is_empty()).await;
+            let enable = json!({"disabled": false});
+            net.manage("patchEdgeRouter", &[router.id.as_str()], enable).await;
+            peer = net.connect(&router).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn failures_are_tried_again_and_learnt_from() {
+    let (net, _, mut peer, _) = hosted().await;
+    // The first attempt is refused, the second works.
+    let mut attempts = Vec::new();
+    let reply = dial_with(&mut peer, dial_request(), |route| {
+        attempts.push(route.attempt);
+        if route.attempt == 0 { failed(RouteErrorCode::ConnectionRefused) } else { fine() }
+    })
+    .await;
+    assert_eq!(reply.content_type, is::CREATE_TUNNEL_CIRCUIT_V2_RESPONSE);
+    assert_eq!(attempts, [0, 1]);
+    assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 20);
+
+    // The host does not know the terminator: it is removed, and then there is none.
+    let reply =
+        dial_with(&mut peer, dial_request(), |_| failed(RouteErrorCode::InvalidTerminator)).await;
+    assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INTERNAL);
+    let terminator = || net.bed.controller.snapshot().get::<Terminator>(&Id::new("t1")).cloned();
+    until(|| terminator().is_none()).await;
+    let reply = dial_with(&mut peer, dial_request(), |_| fine()).await;
+    let error = EdgeError::from_message(&reply).unwrap();
+    assert!(error.text.contains("has no terminators"), "{}", error.text);
+    assert_eq!(net.network.circuits().len(), 1);
+}
+
+#[tokio::test]
+async fn attempts_that_nobody_answers_run_out_of_time() {
+    let (net, _, mut peer, _) = hosted_with(hurried()).await;
+    let before = std::time::Instant::now();
+    let reply = dial_with(&mut peer, dial_request(), |_| None).await;
+    let error = EdgeError::from_message(&reply).unwrap();
+    assert_eq!((error.code, error.retry_hint), (ErrorCode::INTERNAL, RetryHint::DEFAULT));
+    assert!(error.text.contains("exceeded maximum [2] retries"), "{}", error.text);
+    assert!(before.elapsed() >= hurried().route_timeout * 2);
+    assert!(!error.circuit_id.unwrap().is_empty());
+    assert!(net.network.circuits().is_empty());
+}
+
+#[tokio::test]
+async fn a_late_success_is_taken_down() {
+    let (net, _, mut peer, _) = hosted_with(hurried()).await;
+    let mut late = None;
+    let reply = dial_with(&mut peer, dial_request(), |route| {
+        late = Some(route.clone());
+        None
+    })
+    .await;
+    assert_eq!(reply.content_type, is::ERROR);
+    let route = late.unwrap();
+    let result = RouteResult {
+        circuit_id: route.circuit_id.clone(),
+        attempt: route.attempt,
+        result: Ok(PeerData::new()),
+    };
+    peer.send(result.to_message()).await;
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!((unroute.circuit_id, unroute.now), (route.circuit_id, true));
+    assert!(net.network.circuits().is_empty());
+}
+
+#[tokio::test]
+async fn keys_are_insisted_on() {
+    let (net, _, mut peer, _) = hosted().await;
+    let without = CreateTunnelCircuitV2Request {
+        service_name: "web".into(),
+        ..CreateTunnelCircuitV2Request::default()
+    };
+    let reply = peer.ask(without.to_message()).await;
+    let error = EdgeError::from_message(&reply).unwrap();
+    assert_eq!(
+        (error.code, error.retry_hint),
+        (ErrorCode::ENCRYPTION_DATA_MISSING, RetryHint::START_OVER)
+    );
+    let unknown = CreateTunnelCircuitV2Request { service_name: "?".into(), ..without };
+    let reply = peer.ask(unknown.to_message()).await;
+    assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_SERVICE);
+    // Requests that lack something are answered too.
+    let reply = peer.ask(Message::new(is::CREATE_CIRCUIT_V2_REQUEST, "")).await;
+    assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INTERNAL);
+    let v3 = CreateCircuitV3 {
+        identity_id: "i".into(),
+        service_id: "s".into(),
+        api_session_token: "ey".into(),
+        ..CreateCircuitV3::default()
+    };
+    let without = CreateCircuitV3 { api_session_token: String::new(), ..v3.clone() };
+    for v3 in [v3, without] {
+        let reply = peer.ask(v3.to_message().unwrap()).await;
+        assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_API_SESSION);
+    }
+    assert!(dial_with(&mut peer, dial_request(), |_| fine()).await.body.len() > 1);
+    assert_eq!(net.network.circuits().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_protobuf_is_answered_and_closes_the_connection() {
+    let (net, _, mut peer, _) = hosted().await;
+    assert!(dial_with(&mut peer, dial_request(), |_| fine()).await.body.len() > 1);
+    let other = net.router("er2").await;
+    for content_type in [
+        is::CREATE_CIRCUIT_REQUEST,
+        is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST,
+        is::UPDATE_TUNNEL_TERMINATOR_REQUEST,
+        is::REMOVE_TUNNEL_TERMINATOR_REQUEST,
+    ] {
+        let peer = net.connect(&other).await;
+        let reply = peer.ask(Message::new(content_type, vec![0xff])).await;
+        assert_eq!(reply.content_type, is::ERROR, "{}", reply.text());
+        soon(peer.channel.closed()).await;
+    }
+    // Nobody waits for the answer to a report.
+    let reporter = net.connect(&other).await;
+    reporter.send(Message::new(ctrl::content_type::FAULT, vec![0xff])).await;
+    soon(reporter.channel.closed()).await;
+    assert_eq!(net.network.circuits().len(), 1, "others go on");
+    assert!(!peer.channel.is_closed());
+}
+
+#[tokio::test]
+async fn terminators_are_created_once_changed_and_removed() {
+    let (net, router, peer, service) = hosted().await;
+    let again = host(&peer, &service, "t1").await;
+    assert_eq!((again.result(), again.start_time), (CreateTerminatorResult::Success, 77));
+    let of_router =
+        |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).cloned();
+    let one = of_router("t1").unwrap();
+    assert_eq!((&*one.binding, one.cost, &one.host_id), ("tunnel", 5, &router.id));
+
+    let other = net.router("er2").await;
+    let stranger = net.connect(&other).await;
+    let conflict = host(&stranger, &service, "t1").await;
+    assert_eq!(conflict.result(), CreateTerminatorResult::FailedOther);
+    assert_eq!(
+        (conflict.terminator_id.as_str(), conflict.error_code, conflict.retry_hint),
+        ("t1", 1, 3)
+    );
+    let blank = host(&peer, &service, " ").await;
+    assert_eq!((blank.error_code, blank.retry_hint), (8, 3));
+
+    let update = UpdateTunnelTerminatorRequest {
+        terminator_id: "t1".into(),
+        precedence: TerminatorPrecedence::Required.into(),
+        update_precedence: true,
+        ..UpdateTunnelTerminatorRequest::default()
+    };
+    let reply = peer.ask(update.to_message()).await;
+    assert_eq!(reply.content_type, is::UPDATE_TUNNEL_TERMINATOR_RESPONSE);
+    assert_eq!(of_router("t1").unwrap().precedence, Precedence::Required);
+    let reply = stranger.ask(update.to_message()).await;
+    assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_TERMINATOR);
+
+    let quiesce = peer.ask(Message::new(ctrl::content_type::QUIESCE_ROUTER, "")).await;
+    assert_eq!(Outcome::from_message(&quiesce).unwrap(), Outcome::success("router quiesced"));
+    assert_eq!(of_router("t1").unwrap().precedence, Precedence::Failed);
+    peer.ask(Message::new(ctrl::content_type::DEQUIESCE_ROUTER, "")).await;
+    assert_eq!(of_router("t1").unwrap().precedence, Precedence::Required);
+
+    let remove = ctrl::RemoveTerminatorsRequest { terminator_ids: vec!["t1".into(), "?".into()] };
+    let reply = stranger.ask(remove.to_message()).await;
+    assert!(Outcome::from_message(&reply).unwrap().success);
+    assert!(of_router("t1").is_some(), "only those of the asking router");
+    peer.ask(remove.to_message()).await;
+    assert!(of_router("t1").is_none());
+
+    peer.send(Message::new(ctrl::content_type::DECOMMISSION_ROUTER, "")).await;
+    soon(peer.channel.closed()).await;
+    let gone = net.bed.list(&net.admin, "listEdgeRouters", r#"name="er1""#).await;
+    assert!(gone.is_empty());
+}
+
+#[tokio::test]
+async fn a_removal_may_follow_its_creation_at_once() {
+    let (net, _, peer, service) = hosted().await;
+    let remove = |id: &str| Message::new(is::REMOVE_TUNNEL_TERMINATOR_REQUEST, id.to_owned());
+    for number in 0..20 {
+        let id = format!("quick-{number}");
+        let (made, removed) = tokio::join!(host(&peer, &service, &id), peer.ask(remove(&id)));
+        assert_eq!(made.result(), CreateTerminatorResult::Success);
+        let answer = is::REMOVE_TUNNEL_TERMINATOR_RESPONSE;
+        assert_eq!(removed.content_type, answer, "{}", removed.text());
+        assert!(net.bed.controller.snapshot().get::<Terminator>(&Id::new(&id)).is_none());
+    }
+}
+
+#[tokio::test]
+async fn terminators_are_validated_when_a_router_connects() {
+    let net = Net::with(NetworkOptions { validation_age: Duration::ZERO, ..quick() }).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let peer = net.connect(&router).await;
+    for id in ["t1", "t2"] {
+        host(&peer, &service, id).await;
+    }
+    peer.leave();
+    until(|| net.network.routers().all().is_empty()).await;
+    let mut peer = net.connect(&router).await;
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
+    assert!(request.fix_invalid && request.terminators.len() == 2);
+    // A connection that takes the place of another is asked as well.
+    let mut peer = net.connect(&router).await;
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
+    assert_eq!(request.terminators.len(), 2);
+    let states = request.terminators.iter().map(|one| {
+        let (valid, marker) = (one.id == "t1", one.marker);
+        (one.id.clone(), RouterTerminatorState { valid, marker, ..Default::default() })
+    });
+    let answer = ValidateTerminatorsV2Response { states: states.collect() };
+    peer.send(answer.to_message().in_reply_to(&asked)).await;
+    let known = |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
+    until(|| !known("t2")).await;
+    assert!(known("t1"));
+}
+
+#[tokio::test]
+async fn a_circuit_that_need_not_end_at_once_delivers_what_routers_hold() {
+    let (net, _, mut peer, _) = hosted().await;
+    for (body, now) in [
+        (json!({"immediate": false}), false),
+        (json!({}), false),
+        (json!({"immediate": true}), true),
+    ] {
+        let (circuit, _) = made(&mut peer).await;
+        let id = circuit.circuit_id.as_str();
+        let own = net.network.circuits().get(id).unwrap();
+        assert_eq!(own.tags.get("reportedBy"), None);
+        let call = to(Api::Fabric, "deleteCircuit", &[id]).with_json(&body);
+        net.bed.controller.call(net.admin.clone(), call).await.unwrap();
+        let end = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+        assert_eq!((end.circuit_id.as_str(), end.now), (id, now), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_breaks_no_circuit() {
+    let (net, router, mut peer, _) = hosted().await;
+    let (kept, route) = made(&mut peer).await;
+    let (lost, _) = made(&mut peer).await;
+    let net = net.restarted().await;
+    soon(peer.channel.closed()).await;
+    assert!(net.network.circuits().is_empty());
+
+    let mut peer = net.connect(&router).await;
+    let mut carried = route.clone();
+    carried.context = None;
+    let report = CarriedCircuits { routes: vec![carried], last: true };
+    peer.send(report.to_message()).await;
+    until(|| net.network.circuits().get(&kept.circuit_id).is_some()).await;
+    let circuit = net.network.circuits().get(&kept.circuit_id).unwrap();
+    assert!(circuit.is_whole && net.network.in_part() == 0);
+    assert_eq!(circuit.tags["reportedBy"], router.id.as_str(), "this run did not make it");
+    assert_eq!(circuit.terminator, Id::new("t1"));
+    assert_eq!((circuit.ingress.as_str(), circuit.path.nodes.len()), (kept.address.as_str(), 1));
+    assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 2);
+
+    // Idle circuits are confirmed if they are known; the router has told which it carries.
+    let ids = vec![kept.circuit_id.clone(), lost.circuit_id.clone()];
+    let confirm = CircuitConfirmation { circuit_ids: ids, ..CircuitConfirmation::default() };
+    peer.send(confirm.to_message()).await;
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!(unroute.circuit_id, lost.circuit_id);
+    assert!(!peer.has(ctrl::content_type::UNROUTE));
+
+    // What a router no longer names when it comes back is over.
+    net.bed.clock.advance(Duration::from_secs(5));
+    peer.leave();
+    until(|| net.network.routers().all().is_empty()).await;
+    let peer = net.connect(&router).await;
+    peer.send(CarriedCircuits { routes: Vec::new(), last: true }.to_message()).await;
+    until(|| net.network.circuits().is_empty()).await;
+    // And it is not taken up again.
+    peer.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
+    peer.settled().await;
+    assert!(net.network.circuits().is_empty());
+}
+
+#[tokio::test]
+async fn routers_that_only_confirm_keep_their_circuits_too() {
+    let (net, router, mut peer, _) = hosted().await;
+    let (circuit, _) = made(&mut peer).await;
+    let net = net.restarted().await;
+    let mut peer = net.connect(&router).await;
+    let ids = vec![circuit.circuit_id.clone()];
+    let confirm = CircuitConfirmation { circuit_ids: ids, ..CircuitConfirmation::default() };
+    peer.send(confirm.to_message()).await;
+    peer.settled().await;
+    assert!(!peer.has(ctrl::content_type::UNROUTE));
+    assert!(!net.network.circuits().get(&circuit.circuit_id).unwrap().is_whole);
+    assert_eq!(net.network.in_part(), 1);
+    peer.send(Fault::circuit(true, &*circuit.circuit_id).to_message()).await;
+    peer.expect(ctrl::content_type::UNROUTE).await;
+    assert_eq!(net.network.in_part(), 0);
+    peer.send(confirm.to_message()).await;
+    peer.expect(ctrl::content_type::UNROUTE).await;
+    assert!(net.network.circuits().is_empty());
+}
+
+#[tokio::test]
+async fn a_router_that_tells_nothing_is_asked_what_it_lost() {
+    let options = NetworkOptions { carried_grace: Duration::from_millis(10), ..quick() };
+    let (net, router, mut peer, _) = hosted_with(options).await;
+    let (kept, _) = made(&mut peer).await;
+    let (lost, _) = made(&mut peer).await;
+    net.bed.clock.advance(Duration::from_secs(5));
+    peer.leave();
+    until(|| net.network.routers().all().is_empty()).await;
+    assert_eq!(net.network.circuits().len(), 2, "they live on over one router");
+
+    let mut peer = net.connect(&router).await;
+    let (young, _) = made(&mut peer).await;
+    let mut asked = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;
+    // What cannot be told is asked again.
+    let failed = InspectResponse { success: false, ..InspectResponse::default() };
+    peer.send(failed.to_message().in_reply_to(&asked)).await;
+    asked = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;
+    let mut names = InspectRequest::from_message(&asked).unwrap().requested_values;
+    names.sort_unstable();
+    let name = |circuit: &CreateTunnelCircuitV2Response| format!("circuit:{}", circuit.circuit_id);
+    let mut expected = [name(&kept), name(&lost)];
+    expected.sort_unstable();
+    assert_eq!(names, expected, "what is younger than the connection is not asked about");
+    let values = vec![InspectValue { name: name(&kept), value: "{}".into() }];
+    let answer = InspectResponse { success: true, errors: Vec::new(), values };
+    peer.send(answer.to_message().in_reply_to(&asked)).await;
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!((unroute.circuit_id, unroute.now), (lost.circuit_id, true));
+    assert_eq!(net.network.circuits().len(), 2);
+    assert!(net.network.circuits().get(&young.circuit_id).is_some());
+    assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 4);
+}

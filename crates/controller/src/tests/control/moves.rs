@@ -1,0 +1,578 @@
+//! Circuits that take other paths while routers refuse, say nothing, start again or come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use weft_channel::ChannelHandle;
+use weft_model::Id;
+use weft_network::NetworkOptions;
+use weft_network::circuits::sample as circuit;
+use weft_wire::ctrl::{
+    self, CarriedCircuits, CircuitRequest, Fault, FaultSubject, Route, RouteError, RouteErrorCode,
+    RouteResult, RouterLink, RouterLinks, Unroute,
+};
+use weft_wire::edge_ctrl::CreateTunnelTerminatorRequestV2;
+use weft_wire::metrics::{Histogram, MetricsMessage, link_latency_name};
+use weft_wire::{Message, PeerData, ProtoBody};
+
+use super::mesh::{destinations, link};
+use super::support::{LONG, Net, Peer, TestRouter, quick, soon, until};
+
+/// What a router does with routes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mood {
+    Obeys,
+    Refuses(RouteErrorCode),
+    SaysNothing,
+}
+
+/// What a router was told.
+#[derive(Debug, Clone)]
+enum Told {
+    Route(Route),
+    Unroute(String),
+}
+
+#[derive(Debug)]
+struct State {
+    mood: Mood,
+    told: Vec<Told>,
+    /// Routes that were not answered.
+    open: Vec<Message>,
+}
+
+/// A router that deals with routes by itself.
+struct Auto {
+    router: TestRouter,
+    channel: ChannelHandle,
+    state: Arc<Mutex<State>>,
+}
+
+impl Auto {
+    fn start(router: TestRouter, mut peer: Peer) -> Self {
+        let state = State { mood: Mood::Obeys, told: Vec::new(), open: Vec::new() };
+        let (state, channel) = (Arc::new(Mutex::new(state)), peer.channel.clone());
+        let (own, back) = (Arc::clone(&state), channel.clone());
+        tokio::spawn(async move {
+            while let Some(message) = peer.next().await {
+                let reply = own.lock().hear(message);
+                if let Some(reply) = reply {
+                    let _ = back.send(reply).await;
+                }
+            }
+        });
+        Self { router, channel, state }
+    }
+
+    fn id(&self) -> &Id {
+        &self.router.id
+    }
+
+    fn is(&self, mood: Mood) {
+        self.state.lock().mood = mood;
+    }
+
+    async fn send(&self, message: Message) {
+        soon(self.channel.send(message)).await.unwrap();
+    }
+
+    async fn settled(&self) {
+        let ping = Message::new(weft_wire::content_type::PING, "");
+        self.channel.request(ping, LONG).await.unwrap();
+    }
+
+    async fn links(&self, links: Vec<RouterLink>) {
+        self.send(RouterLinks { links, full_refresh: false }.to_message()).await;
+        self.settled().await;
+    }
+
+    async fn fault(&self, subject: FaultSubject, ids: &str) {
+        let fault = Fault { subject: subject.into(), id: ids.to_owned(), iteration: 0 };
+        self.send(fault.to_message()).await;
+        self.settled().await;
+    }
+
+    async fn carries(&self, last: bool) {
+        self.send(CarriedCircuits { routes: Vec::new(), last }.to_message()).await;
+        self.settled().await;
+    }
+
+    /// Routes of a circuit that it was told.
+    fn routes(&self, circuit: &str) -> Vec<Route> {
+        let state = self.state.lock();
+        let routes = state.told.iter().filter_map(|told| match told {
+            Told::Route(route) if route.circuit_id == circuit => Some(route.clone()),
+            _ => None,
+        });
+        routes.collect()
+    }
+
+    fn unroutes(&self, circuit: &str) -> usize {
+        let state = self.state.lock();
+        state.told.iter().filter(|it| matches!(it, Told::Unroute(id) if id == circuit)).count()
+    }
+
+    fn forget(&self) {
+        self.state.lock().told.clear();
+    }
+
+    /// Answers what it left open, as if it had only been slow.
+    async fn catch_up(&self) {
+        self.answer_open(Mood::Obeys).await;
+    }
+
+    async fn answer_open(&self, mood: Mood) {
+        let open = std::mem::take(&mut self.state.lock().open);
+        for message in open {
+            self.send(answer(&message, mood)).await;
+        }
+    }
+}
+
+impl State {
+    fn hear(&mut self, message: Message) -> Option<Message> {
+        match message.content_type {
+            ctrl::content_type::ROUTE => {
+                self.told.push(Told::Route(Route::from_message(&message).unwrap()));
+                if self.mood == Mood::SaysNothing {
+                    self.open.push(message);
+                    return None;
+                }
+                Some(answer(&message, self.mood))
+            }
+            ctrl::content_type::UNROUTE => {
+                let unroute = Unroute::from_message(&message).unwrap();
+                self.told.push(Told::Unroute(unroute.circuit_id));
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+fn answer(message: &Message, mood: Mood) -> Message {
+    let Route { circuit_id, attempt, .. } = Route::from_message(message).unwrap();
+    let result = match mood {
+        Mood::Refuses(code) => Err(RouteError { code, text: "no luck".into() }),
+        _ => Ok(PeerData::new()),
+    };
+    RouteResult { circuit_id, attempt, result }.to_message().in_reply_to(message)
+}
+
+/// Four routers: the first dials what the last hosts, directly, over the second or over the third.
+struct Square {
+    net: Net,
+    dialer: Auto,
+    two: Auto,
+    three: Auto,
+    host: Auto,
+}
+
+impl Square {
+    async fn new(options: NetworkOptions) -> Self {
+        // Of what waits for a path nothing is given up while a busy machine takes its time.
+        let (latency_interval, without_path) = (Duration::ZERO, LONG);
+        let options = NetworkOptions { latency_interval, without_path, ..options };
+        let net = Net::with(options).await;
+        let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+        let mut routers = Vec::new();
+        for name in ["er1", "er2", "er3", "er4"] {
+            let router = net.router(name).await;
+            let peer = net.connect(&router).await;
+            routers.push(Auto::start(router, peer));
+        }
+        let [dialer, two, three, host] = routers.try_into().ok().unwrap();
+        let terminator = CreateTunnelTerminatorRequestV2 {
+            service_id: service.to_string(),
+            address: "t1".into(),
+            ..CreateTunnelTerminatorRequestV2::default()
+        };
+        host.channel.request(terminator.to_message(), LONG).await.unwrap();
+        let own = [("direct", &host), ("to2", &two), ("to3", &three)];
+        dialer.links(own.map(|(id, to)| link(id, &to.router)).to_vec()).await;
+        two.links(vec![link("from2", &host.router)]).await;
+        three.links(vec![link("from3", &host.router)]).await;
+        let square = Self { net, dialer, two, three, host };
+        square.measure(&[("direct", 10), ("to2", 10), ("from2", 10)]).await;
+        square.measure(&[("to3", 20), ("from3", 20)]).await;
+        square
+    }
+
+    /// Both ends of each link measured its latency, in milliseconds.
+    async fn measure(&self, latencies: &[(&str, u64)]) {
+        for router in [&self.dialer, &self.two, &self.three, &self.host] {
+            let links = self.net.network.links();
+            let own = latencies
+                .iter()
+                .filter(|(id, _)| links.get(id).is_some_and(|it| it.has_end(router.id().as_str())));
+            let histograms = own.map(|(link, millis)| {
+                let mean = *millis as f64 * 1e6;
+                (link_latency_name(link), Histogram { mean, ..Histogram::default() })
+            });
+            let report =
+                MetricsMessage { histograms: histograms.collect(), ..MetricsMessage::default() };
+            router.send(report.to_message()).await;
+            router.settled().await;
+        }
+    }
+
+    /// A circuit over the direct link.
+    async fn circuit(&self) -> String {
+        let request = CircuitRequest { service: "web".into(), ..CircuitRequest::default() };
+        let reply = self.dialer.channel.request(request.to_message(), LONG).await.unwrap();
+        assert_eq!(reply.content_type, ctrl::content_type::CIRCUIT_SUCCESS, "{}", reply.text());
+        let circuits = self.net.network.circuits().all();
+        assert_eq!((circuits.len(), &circuits[0].path.links[..]), (1, &["direct".to_owned()][..]));
+        circuits[0].id.clone()
+    }
+
+    fn path(&self, circuit: &str) -> Option<Vec<String>> {
+        self.net.network.circuits().get(circuit).map(|it| it.path.links.clone())
+    }
+
+    async fn has_path(&self, circuit: &str, links: &[&str]) {
+        until(|| self.path(circuit).is_some_and(|path| path == links)).await;
+    }
+
+    fn set_cost(&self, link: &str, cost: i32) {
+        assert!(self.net.network.change_link(link, Some(cost), None));
+    }
+
+    /// The second router goes and is back at once, without any circuit.
+    async fn two_starts_again(&mut self) {
+        self.net.bed.clock.advance(Duration::from_secs(5));
+        self.two.channel.close("test");
+        let connected = || self.net.network.routers().get(self.two.id().as_str()).is_some();
+        until(|| !connected()).await;
+        let peer = self.net.connect(&self.two.router).await;
+        let router = TestRouter { id: self.two.id().clone(), chain: self.two.router.chain.clone() };
+        self.two = Auto::start(router, peer);
+    }
+}
+
+/// With which nobody waits long for a router that says nothing.
+fn impatient() -> NetworkOptions {
+    NetworkOptions { route_timeout: Duration::from_millis(500), ..quick() }
+}
+
+#[tokio::test]
+async fn a_router_that_a_circuit_comes_back_to_is_not_told_that_it_left() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.set_cost("direct", 100_000);
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    mesh.set_cost("direct", 1);
+    mesh.set_cost("to2", 200_000);
+    mesh.set_cost("to3", 200_000);
+    mesh.has_path(&circuit, &["direct"]).await;
+    // Its end there is near when the circuit is on its way back.
+    mesh.two.forget();
+    mesh.two.is(Mood::SaysNothing);
+    mesh.set_cost("to2", 1);
+    mesh.set_cost("direct", 100_000);
+    until(|| !mesh.two.routes(&circuit).is_empty()).await;
+    // Longer than routers keep their part of circuits that have left.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    mesh.two.is(Mood::Obeys);
+    mesh.two.catch_up().await;
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    mesh.two.settled().await;
+    assert_eq!(mesh.two.unroutes(&circuit), 0, "it goes over this router");
+}
+
+#[tokio::test]
+async fn a_cheaper_path_that_a_router_refuses_leaves_the_circuit_where_it_is() {
+    for mood in [Mood::Refuses(RouteErrorCode::Generic), Mood::SaysNothing] {
+        let mesh = Square::new(impatient()).await;
+        let circuit = mesh.circuit().await;
+        mesh.two.is(mood);
+        mesh.measure(&[("direct", 60), ("to2", 0), ("from2", 0)]).await;
+        assert_eq!(mesh.net.network.improve().await, 1);
+        until(|| mesh.two.unroutes(&circuit) > 0).await;
+        let path = mesh.path(&circuit).expect("the circuit was fine where it was");
+        assert!(!path.contains(&"to2".to_owned()), "{path:?}");
+        for end in [&mesh.dialer, &mesh.host] {
+            end.settled().await;
+            assert_eq!(end.unroutes(&circuit), 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_second_try_goes_around_the_router_of_the_first() {
+    for mood in [
+        Mood::Refuses(RouteErrorCode::Generic),
+        Mood::Refuses(RouteErrorCode::InvalidLinkDestination),
+        Mood::SaysNothing,
+    ] {
+        let mesh = Square::new(impatient()).await;
+        let circuit = mesh.circuit().await;
+        mesh.two.is(mood);
+        mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+        mesh.has_path(&circuit, &["to3", "from3"]).await;
+        until(|| mesh.two.unroutes(&circuit) > 0).await;
+    }
+}
+
+/// It is killed while the circuit is on its way to it: what its neighbours say of their links comes
+/// later.
+#[tokio::test]
+async fn the_second_try_goes_around_a_router_that_is_gone() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.two.is(Mood::SaysNothing);
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    until(|| !mesh.two.routes(&circuit).is_empty()).await;
+    mesh.two.channel.close("killed");
+    mesh.has_path(&circuit, &["to3", "from3"]).await;
+}
+
+/// Nothing but the host can say that these circuits go on: no other path helps them.
+#[tokio::test]
+async fn circuits_wait_for_a_host_that_answers_late() {
+    let options = NetworkOptions { route_timeout: Duration::from_secs(2), ..quick() };
+    for is_late in [true, false] {
+        let mesh = Square::new(options.clone()).await;
+        let mut circuits = vec![mesh.circuit().await];
+        let (dialer, host) = (mesh.dialer.id().as_str(), mesh.host.id().as_str());
+        for number in 0..20 {
+            let id = format!("c{number}");
+            let one = Arc::new(circuit(&id, &[dialer, host], &["direct"]));
+            assert!(mesh.net.network.circuits().adopt(one, || {}));
+            circuits.push(id);
+        }
+        mesh.host.is(Mood::SaysNothing);
+        mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+        let open = || mesh.host.state.lock().open.len();
+        until(|| open() > 0 && mesh.net.network.waiting_moves() == circuits.len()).await;
+        assert_eq!(mesh.net.network.without_path(), 0, "there is a path");
+        mesh.host.is(Mood::Obeys);
+        // Else it is asked again when it was left alone for a while.
+        if is_late {
+            mesh.host.catch_up().await;
+        }
+        for circuit in &circuits {
+            mesh.has_path(circuit, &["to2", "from2"]).await;
+        }
+    }
+}
+
+/// The host has as long as others, however long these took before.
+#[tokio::test]
+async fn each_step_of_a_move_has_the_whole_time() {
+    let time = Duration::from_secs(4);
+    let mesh = Square::new(NetworkOptions { route_timeout: time, ..quick() }).await;
+    let circuit = mesh.circuit().await;
+    mesh.two.is(Mood::SaysNothing);
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    until(|| !mesh.two.routes(&circuit).is_empty()).await;
+    tokio::time::sleep(time * 5 / 8).await;
+    let told = mesh.host.routes(&circuit).len();
+    mesh.host.is(Mood::SaysNothing);
+    mesh.two.catch_up().await;
+    until(|| mesh.host.routes(&circuit).len() == told + 1).await;
+    tokio::time::sleep(time * 5 / 8).await;
+    mesh.host.is(Mood::Obeys);
+    mesh.host.catch_up().await;
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    assert_eq!((mesh.two.routes(&circuit).len(), mesh.host.routes(&circuit).len()), (1, told + 1));
+}
+
+#[tokio::test]
+async fn a_path_that_breaks_while_there_seems_to_be_a_cheaper_one_is_left() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.two.is(Mood::SaysNothing);
+    mesh.measure(&[("direct", 60), ("to2", 0), ("from2", 0)]).await;
+    assert_eq!(mesh.net.network.improve().await, 1);
+    until(|| !mesh.two.routes(&circuit).is_empty()).await;
+    mesh.dialer.fault(FaultSubject::Link, "direct").await;
+    let refuses = Mood::Refuses(RouteErrorCode::Generic);
+    mesh.two.is(refuses);
+    mesh.three.is(Mood::SaysNothing);
+    mesh.two.answer_open(refuses).await;
+    until(|| !mesh.three.routes(&circuit).is_empty()).await;
+    mesh.three.is(Mood::Obeys);
+    mesh.three.answer_open(refuses).await;
+    mesh.has_path(&circuit, &["to3", "from3"]).await;
+}
+
+#[tokio::test]
+async fn a_circuit_whose_next_link_breaks_too_waits_for_a_path() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    // The dialer has lost all its links, and says so one by one.
+    mesh.dialer.is(Mood::Refuses(RouteErrorCode::InvalidLinkDestination));
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    until(|| mesh.dialer.routes(&circuit).len() > 2).await;
+    mesh.dialer.send(Fault::link("to2", 1).to_message()).await;
+    mesh.dialer.send(Fault::link("to3", 1).to_message()).await;
+    mesh.dialer.settled().await;
+    mesh.dialer.is(Mood::Obeys);
+    mesh.dialer.links(vec![link("again", &mesh.host.router)]).await;
+    mesh.has_path(&circuit, &["again"]).await;
+}
+
+#[tokio::test]
+async fn a_circuit_that_does_not_get_on_and_has_no_path_waits_for_one() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    for gone in ["direct", "to2", "to3"] {
+        mesh.net.network.links().fault(gone, 0);
+    }
+    mesh.dialer.fault(FaultSubject::Forward, &circuit).await;
+    until(|| mesh.net.network.without_path() == 1).await;
+    assert_eq!(mesh.net.network.waiting_moves(), 0);
+    let shown = mesh.net.network.inspect("^ctrl1$", &["metrics".to_owned()]).await;
+    let counts = |name: &str| {
+        let events = shown.values[0].value.as_array().unwrap();
+        let event = events.iter().find(|event| event["metric"] == name).unwrap();
+        event["metrics"]["value"].clone()
+    };
+    assert_eq!(counts("weft.circuits.waiting_for_a_path"), 1);
+    assert_eq!(counts("weft.circuits.waiting_for_a_move"), 0);
+    mesh.dialer.links(vec![link("again", &mesh.host.router)]).await;
+    mesh.has_path(&circuit, &["again"]).await;
+}
+
+#[tokio::test]
+async fn a_router_between_that_starts_again_hears_the_route_again() {
+    let mut mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.net.network.links().fault("to3", 0);
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    // Its circuits have no other way, and it is back before they are given up.
+    mesh.two_starts_again().await;
+    mesh.two.carries(true).await;
+    assert!(mesh.path(&circuit).is_some(), "there may be a path");
+    mesh.two.links(vec![link("from2", &mesh.host.router)]).await;
+    until(|| !mesh.two.routes(&circuit).is_empty()).await;
+    assert_eq!(destinations(&mesh.two.routes(&circuit)[0]), ["from2", "to2"]);
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    // The same where the path has not changed at all: the report comes late.
+    mesh.two_starts_again().await;
+    mesh.two.links(vec![link("from2", &mesh.host.router)]).await;
+    until(|| mesh.net.network.waiting_moves() + mesh.net.network.without_path() == 0).await;
+    mesh.two.carries(true).await;
+    until(|| !mesh.two.routes(&circuit).is_empty()).await;
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+}
+
+/// It may have begun anew, and has not said so yet.
+#[tokio::test]
+async fn a_router_that_connected_since_hears_also_what_it_should_know() {
+    let mut mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    let links = mesh.net.network.links();
+    links.fault("from2", 0);
+    links.fault("to3", 0);
+    mesh.two.links(vec![link("between", &mesh.three.router)]).await;
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    mesh.has_path(&circuit, &["to2", "between", "from3"]).await;
+    // It keeps its links, and its circuit changes its way behind it.
+    mesh.two_starts_again().await;
+    mesh.net.network.links().fault("from3", 0);
+    mesh.three.links(vec![link("other", &mesh.host.router)]).await;
+    mesh.two.links(vec![link("between", &mesh.three.router)]).await;
+    mesh.has_path(&circuit, &["to2", "between", "other"]).await;
+    let told = mesh.two.routes(&circuit);
+    assert_eq!(destinations(&told[0]), ["between", "to2"]);
+    mesh.two.carries(true).await;
+    mesh.has_path(&circuit, &["to2", "between", "other"]).await;
+}
+
+#[tokio::test]
+async fn a_circuit_that_comes_while_a_router_tells_what_it_carries_stays() {
+    let mut mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.two_starts_again().await;
+    mesh.two.links(vec![link("from2", &mesh.host.router)]).await;
+    mesh.measure(&[("from2", 10)]).await;
+    mesh.two.carries(false).await;
+    mesh.set_cost("direct", 100_000);
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    mesh.two.carries(true).await;
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    assert_eq!(mesh.two.unroutes(&circuit), 0);
+}
+
+#[tokio::test]
+async fn a_router_that_answers_no_route_does_not_stop_the_moves_of_others() {
+    let mesh = Square::new(quick()).await;
+    let circuit_of_others = mesh.circuit().await;
+    // Circuits that begin and end at the third router.
+    let own: Vec<String> = (0..200).map(|number| format!("own{number}")).collect();
+    for id in &own {
+        let one = Arc::new(circuit(id, &[mesh.three.id().as_str()], &[]));
+        assert!(mesh.net.network.circuits().adopt(one, || {}));
+    }
+    mesh.three.is(Mood::SaysNothing);
+    mesh.three.fault(FaultSubject::Forward, &own.join(" ")).await;
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    let moved = mesh.has_path(&circuit_of_others, &["to2", "from2"]);
+    tokio::time::timeout(Duration::from_secs(5), moved).await.expect("it stops them");
+    assert!(mesh.three.state.lock().open.len() <= 64, "it holds no more than its share");
+}
+
+#[tokio::test]
+async fn of_all_circuits_those_move_that_are_dearest_and_gain() {
+    let most = NetworkOptions { smart_reroute_fraction: 1.0, smart_reroute_cap: 2, ..quick() };
+    let mesh = Square::new(most).await;
+    mesh.measure(&[("direct", 60)]).await;
+    let (dialer, two) = (mesh.dialer.id().as_str(), mesh.two.id().as_str());
+    let host = mesh.host.id().as_str();
+    let circuits = mesh.net.network.circuits();
+    for (id, nodes, links) in [
+        ("c", vec![dialer, host], vec!["direct"]),
+        ("a", vec![dialer, host], vec!["direct"]),
+        ("b", vec![dialer, host], vec!["direct"]),
+        ("best", vec![dialer, two, host], vec!["to2", "from2"]),
+        ("stays", vec![dialer], vec![]),
+        ("broken", vec![dialer, host], vec!["nowhere"]),
+    ] {
+        assert!(circuits.adopt(Arc::new(circuit(id, &nodes, &links)), || {}));
+    }
+    assert_eq!(mesh.net.network.improve().await, 2);
+    for id in ["a", "b"] {
+        mesh.has_path(id, &["to2", "from2"]).await;
+    }
+    assert_eq!(mesh.path("c").unwrap(), ["direct"]);
+    assert_eq!(mesh.net.network.improve().await, 1, "now it is the dearest");
+    mesh.has_path("c", &["to2", "from2"]).await;
+}
+
+/// The direct link is the dearest way; the routers on the others are about to stop.
+#[tokio::test]
+async fn a_dial_goes_around_routers_that_take_nothing_new() {
+    let mesh = Square::new(quick()).await;
+    mesh.set_cost("direct", 100_000);
+    for between in [&mesh.two, &mesh.three] {
+        between.is(Mood::Refuses(RouteErrorCode::ResourcesNotAvailable));
+    }
+    let circuit = mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        assert!(between.routes(&circuit).is_empty());
+        assert_eq!(between.state.lock().told.len(), 1, "it was asked once");
+    }
+}
+
+#[tokio::test]
+async fn no_new_circuit_goes_through_a_router_that_drains() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        between.send(Message::new(ctrl::content_type::ROUTER_DRAINS, "")).await;
+        between.settled().await;
+    }
+    mesh.set_cost("direct", 100_000);
+    until(|| mesh.net.network.waiting_moves() == 0).await;
+    mesh.net.network.remove_circuit(&circuit, true);
+    mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        assert!(between.state.lock().told.is_empty(), "nobody asked it");
+    }
+}

@@ -1,0 +1,224 @@
+use std::time::Duration;
+
+use weft_auth::keyring::{FORGOTTEN, FORMER, NOTES};
+use weft_contract::resource::enrollment::EnrollmentClaims;
+use weft_identity::token::{Expect, verify_with};
+use weft_identity::{
+    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject,
+    TrustBundle,
+};
+use weft_kernel::clock::system_time;
+use weft_kernel::{Durations, Keys};
+use weft_model::entity::{EnrollmentMethod, PolicyType, Session};
+use weft_model::{Base, Id};
+use weft_store::Store as _;
+
+use crate::testing::{Bed, NOW};
+
+/// A root that makes the keys of controllers.
+struct Root(Authority);
+
+impl Root {
+    fn new() -> Self {
+        Self(Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap())
+    }
+
+    /// Other keys each time.
+    fn keys(&self) -> Keys {
+        let now = system_time(NOW);
+        let signer = self.0.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let sans = vec![San::Dns("ctrl.example".into())];
+        let subject = Subject::common_name("ctrl1");
+        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+        let chain = KeyedChain::new(vec![signer.issue(&leaf).unwrap()], key).unwrap();
+        let bundle = [self.0.certificate().clone(), signer.certificate().clone()];
+        Keys {
+            session: chain.clone(),
+            tokens: None,
+            enrollment: chain,
+            authority: signer,
+            bundle: TrustBundle::new(bundle),
+            trust_domain: "weft.test".into(),
+        }
+    }
+}
+
+fn kid(keys: &Keys) -> String {
+    keys.session.leaf().fingerprint().to_owned()
+}
+
+fn published(bed: &Bed) -> Vec<String> {
+    bed.controller.public_keys().into_iter().map(|key| key.kid).collect()
+}
+
+fn session(bed: &Bed, login: &str, id: &str) -> Session {
+    Session {
+        base: Base::new(Id::new(id), bed.controller.now()),
+        api_session_id: Id::new(login),
+        identity_id: Id::new("somebody"),
+        service_id: Id::new("service"),
+        session_type: PolicyType::Dial,
+        ..Session::default()
+    }
+}
+
+/// A login that lives on after a restart.
+async fn login(bed: &Bed) -> String {
+    bed.admin().await.login().unwrap().session.id.clone()
+}
+
+/// A token of a service session that is there.
+fn token(bed: &Bed, login: &str, id: &str) -> String {
+    let session = session(bed, login, id);
+    bed.controller.sessions().plant_service(session.clone());
+    bed.controller.service_token(&session).unwrap()
+}
+
+fn is_good(bed: &Bed, token: &str) -> bool {
+    bed.controller.read_service_token(token, bed.controller.now()).is_ok()
+}
+
+#[tokio::test]
+async fn tokens_of_before_an_exchange_are_good_until_their_sessions_end() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    let login = login(&bed).await;
+    let old = kid(&bed.controller.keys());
+    let before = token(&bed, &login, "before");
+    let new = root.keys();
+    bed.controller.exchange_keys(new.clone()).unwrap();
+    let after = token(&bed, &login, "after");
+    assert_eq!(kid(&bed.controller.keys()), kid(&new));
+    assert!(is_good(&bed, &before) && is_good(&bed, &after));
+    assert_eq!(published(&bed)[..2], [kid(&new), old.clone()]);
+
+    // Neither time alone nor a restart ends them.
+    bed.clock.advance(Duration::from_secs(20 * 60));
+    bed.controller.sweep_keys();
+    assert!(is_good(&bed, &before));
+    let bed = bed.restarted().await;
+    assert!(is_good(&bed, &before) && is_good(&bed, &after));
+    bed.controller.sessions().plant_service(session(&bed, &login, "young"));
+
+    // The end of the last session that is as old does.
+    let changes = bed.controller.key_changes();
+    bed.controller.sessions().remove_services(&[Id::new("before"), Id::new("after")]);
+    bed.controller.sweep_keys();
+    assert!(changes.has_changed().unwrap(), "routers hear of it");
+    assert!(!is_good(&bed, &before) && is_good(&bed, &after));
+    assert!(!published(&bed).contains(&old));
+    assert!(bed.controller.forgotten_keys().contains(&old));
+    // A key that is in use again is not forgotten.
+    let mut back = root.keys();
+    back.session = new.session;
+    bed.controller.exchange_keys(back).unwrap();
+    assert!(is_good(&bed, &after));
+}
+
+#[tokio::test]
+async fn keys_that_were_exchanged_with_a_restart_are_the_same_as_without() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    let old = bed.controller.keys();
+    let before = token(&bed, &login(&bed).await, "before");
+    let bed = bed.restarted_on(root.keys(), |_| ()).await;
+    assert!(is_good(&bed, &before));
+    assert!(published(&bed).contains(&kid(&old)));
+    // The root of before is not believed any more.
+    let gone = old.bundle.roots().next().unwrap().fingerprint();
+    assert!(!published(&bed).contains(&gone.to_owned()));
+    assert!(bed.controller.forgotten_keys().contains(&gone.to_owned()));
+}
+
+#[tokio::test]
+async fn tickets_are_signed_with_the_key_that_clients_meet() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    let old = bed.controller.keys();
+    let enrollment = bed.controller.new_enrollment(EnrollmentMethod::Ott);
+    let now = system_time(bed.controller.now());
+    let verified = |keys: &Keys| {
+        let ticket = bed.controller.enrollment_jwt(&enrollment);
+        let key = keys.enrollment.key().public().clone();
+        verify_with::<EnrollmentClaims>(&ticket, &key, &Expect::unexpired(now)).is_ok()
+    };
+    assert!(verified(&old));
+    let new = root.keys();
+    bed.controller.exchange_keys(new.clone()).unwrap();
+    assert!(verified(&new) && !verified(&old));
+    let keys = || bed.controller.ticket_keys().unwrap();
+    assert_eq!(keys().len(), 2, "tickets of before are still under way");
+    bed.clock.advance(Durations::default().identity_enrollment);
+    bed.controller.sweep_keys();
+    assert!(keys().len() == 1 && keys().get(&kid(&new)).is_some());
+}
+
+#[tokio::test]
+async fn certificates_of_a_former_signer_are_believed_as_long_as_their_root() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    bed.controller.exchange_keys(root.keys()).unwrap();
+    let admin = bed.admin().await;
+    let (_, chain) = bed.enroll(&admin, "laptop").await;
+    // The leaf alone, as some clients show it.
+    let leaf = &chain[..1];
+    bed.login_with(leaf).await.unwrap();
+    bed.controller.exchange_keys(root.keys()).unwrap();
+    bed.login_with(leaf).await.unwrap();
+    let bed = bed.restarted().await;
+    bed.login_with(leaf).await.unwrap();
+    let (_, later) = bed.enroll(&bed.admin().await, "later").await;
+    assert!(later[0].is_issued_by(bed.controller.keys().authority.certificate()));
+
+    bed.controller.exchange_keys(Root::new().keys()).unwrap();
+    assert!(bed.login_with(&chain).await.is_err(), "the root was taken out");
+}
+
+#[tokio::test]
+async fn what_is_kept_of_former_keys_is_limited() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    let first = kid(&bed.controller.keys());
+    let before = token(&bed, &login(&bed).await, "before");
+    for _ in 0..=FORMER {
+        bed.clock.advance(Duration::from_secs(1));
+        bed.controller.exchange_keys(root.keys()).unwrap();
+    }
+    assert!(!is_good(&bed, &before));
+    assert_eq!(bed.controller.session_certificates().len(), FORMER + 1);
+    assert!(bed.controller.forgotten_keys().contains(&first));
+    let notes = bed.store.live().notes(NOTES).unwrap().len();
+    assert!(notes <= 3 * (FORMER + 1) + FORGOTTEN + 1, "{notes}");
+}
+
+#[tokio::test]
+async fn the_name_of_the_network_stays() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    let other = Keys { trust_domain: "other.test".into(), ..root.keys() };
+    bed.controller.exchange_keys(other).unwrap();
+    assert_eq!(bed.controller.keys().trust_domain, "weft.test");
+}
+
+#[tokio::test]
+async fn a_key_for_tokens_alone_signs_them_and_vouches_for_no_client() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    let login = login(&bed).await;
+    let before = token(&bed, &login, "before");
+    let of_tokens = root.keys().session;
+    let print = of_tokens.leaf().fingerprint().to_owned();
+    let keys = Keys { tokens: Some(of_tokens), ..root.keys() };
+    bed.controller.exchange_keys(keys.clone()).unwrap();
+    let after = token(&bed, &login, "after");
+    assert!(is_good(&bed, &before) && is_good(&bed, &after));
+    let known = bed.controller.public_keys();
+    let known = known.iter().find(|key| key.kid == print).unwrap();
+    assert!(known.for_tokens && !known.for_clients);
+
+    // Without it the root identity signs again; what was signed is good until the session ends.
+    let bed = bed.restarted().await;
+    assert!(is_good(&bed, &after));
+    bed.controller.exchange_keys(Keys { tokens: None, ..keys }).unwrap();
+    bed.clock.advance(Duration::from_secs(20 * 60));
+    let last = token(&bed, &login, "last");
+    assert!(is_good(&bed, &after) && is_good(&bed, &last));
+    bed.controller.sessions().remove_services(&[Id::new("before"), Id::new("after")]);
+    bed.controller.sweep_keys();
+    assert!(!is_good(&bed, &after) && is_good(&bed, &last));
+    assert!(bed.controller.forgotten_keys().contains(&print));
+}

@@ -1,0 +1,43 @@
+//! Revocations that cover nothing any more.
+
+use std::time::Duration;
+
+use serde_json::json;
+use weft_auth::revocations::{BATCH, purge_revocations};
+use weft_model::entity::Revocation;
+use weft_model::{Base, Id};
+
+use crate::Caller;
+use crate::testing::Bed;
+
+#[tokio::test]
+async fn expired_ones_are_forgotten_and_others_stay() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let now = bed.controller.now();
+    let revoked = move |id: String, lasts: u64| Revocation {
+        base: Base::new(Id::new(&id), now),
+        expires_at: now.plus(Duration::from_secs(lasts)),
+        ..Revocation::default()
+    };
+    let system = Caller::system();
+    let made = bed.controller.decide(&system, move |decision| {
+        (0..BATCH + 7).for_each(|at| decision.put(revoked(format!("token{at}"), 60)));
+        decision.put(revoked("later".into(), 600));
+        Ok(())
+    });
+    made.await.unwrap();
+    let body = json!({"name": "laptop", "type": "Default", "isAdmin": false});
+    let laptop = bed.create(&admin, "createIdentity", body).await;
+    let disable = json!({"durationMinutes": 1});
+    bed.manage(&admin, "disableIdentity", &[&laptop], disable).await.unwrap();
+    let kept = || bed.controller.snapshot().list::<Revocation>().count();
+    purge_revocations(&bed.controller).await.unwrap();
+    assert_eq!(kept(), BATCH + 9);
+    bed.clock.advance(Duration::from_secs(60));
+    purge_revocations(&bed.controller).await.unwrap();
+    assert_eq!(kept(), 2);
+    bed.clock.advance(bed.controller.settings().durations.longest_token);
+    purge_revocations(&bed.controller).await.unwrap();
+    assert_eq!(kept(), 0);
+}

@@ -1,0 +1,80 @@
+//! Service sessions and the routers that they are told.
+
+use serde_json::{Value, json};
+use weft_contract::ErrorCode;
+use weft_kernel::online::RouterFacts;
+
+use crate::Caller;
+use crate::testing::Bed;
+
+async fn all(bed: &Bed, admin: &Caller, operation: &str, roles: &[&str]) -> String {
+    let mut body = json!({"name": "all", "semantic": "AnyOf", "type": "Dial"});
+    for role in roles {
+        body[*role] = json!(["#all"]);
+    }
+    bed.create(admin, operation, body).await
+}
+
+fn names(routers: &Value) -> Vec<&str> {
+    routers.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "web", "encryptionRequired": true});
+    let service = bed.create(&admin, "createService", body).await;
+    all(&bed, &admin, "createServicePolicy", &["identityRoles", "serviceRoles"]).await;
+    let roles = ["edgeRouterRoles", "identityRoles"];
+    let policy = all(&bed, &admin, "createEdgeRouterPolicy", &roles).await;
+    let roles = ["edgeRouterRoles", "serviceRoles"];
+    all(&bed, &admin, "createServiceEdgeRouterPolicy", &roles).await;
+    let (_, chain) = bed.enroll(&admin, "laptop").await;
+    let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    let client = bed.with_token(token.as_str().unwrap());
+    let make = || {
+        let ask = json!({"serviceId": service, "type": "Dial"});
+        bed.client(&client, "createSession", &[], ask)
+    };
+    assert_eq!(make().await.unwrap_err().code(), ErrorCode::NoEdgeRoutersAvailable);
+
+    // Neither enrolled, nor ever connected.
+    bed.create(&admin, "createEdgeRouter", json!({"name": "new"})).await;
+    assert_eq!(names(&make().await.unwrap()["edgeRouters"]), ["new"]);
+    let mut made = Vec::new();
+    for name in ["one", "two", "three"] {
+        made.push((bed.router(&admin, name, json!({})).await, name));
+    }
+    bed.controller.online().put_router(&made[1].0, 1, RouterFacts::default());
+    made.sort_unstable();
+    let session = make().await.unwrap();
+    let (operation, of) = ("listServiceEdgeRouters", [service.as_str()]);
+    let listed = bed.client(&client, operation, &of, Value::Null).await.unwrap();
+    let managed = bed.manage(&admin, operation, &of, Value::Null).await.unwrap();
+    assert_eq!(managed.as_array().unwrap().len(), 4);
+    for routers in [&session["edgeRouters"], &listed["edgeRouters"]] {
+        let found = names(routers);
+        assert_eq!((found.len(), found[0]), (4, "two"), "the connected one first");
+        let away: Vec<&str> = found[1..].iter().copied().filter(|it| *it != "new").collect();
+        let by_id = made.iter().map(|(_, name)| *name).filter(|name| *name != "two");
+        assert_eq!(away, by_id.collect::<Vec<_>>());
+        assert_eq!(routers[0]["isOnline"], json!(true));
+        assert_eq!(routers[1]["isOnline"], json!(false));
+    }
+    // What is shown of routers is kept, and follows them.
+    let id = session["id"].as_str().unwrap();
+    let alone = bed.client(&client, "detailSession", &[id], Value::Null).await.unwrap();
+    assert_eq!(session["edgeRouters"], alone["edgeRouters"]);
+    assert_eq!(make().await.unwrap()["edgeRouters"], session["edgeRouters"]);
+    let two = made.iter().find(|(_, name)| *name == "two").unwrap().0.clone();
+    bed.controller.online().remove_router(&two, 1);
+    let patch = json!({"name": "second"});
+    bed.manage(&admin, "patchEdgeRouter", &[two.as_str()], patch).await.unwrap();
+    let session = make().await.unwrap();
+    let routers = session["edgeRouters"].as_array().unwrap();
+    assert!(routers.iter().all(|router| router["isOnline"] == json!(false)));
+    assert!(names(&session["edgeRouters"]).contains(&"second"));
+    bed.manage(&admin, "deleteEdgeRouterPolicy", &[&policy], Value::Null).await.unwrap();
+    assert_eq!(make().await.unwrap_err().code(), ErrorCode::NoEdgeRoutersAvailable);
+}

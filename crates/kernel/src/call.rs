@@ -1,0 +1,236 @@
+//! One operation as it comes in and its answer as it goes out, without HTTP.
+
+use bytes::Bytes;
+use serde::Serialize;
+use weft_contract::envelope::Envelope;
+use weft_contract::{Body, Created, Empty, Meta, Operation, Pagination, Verb, body, headers};
+
+use super::caller::Caller;
+use crate::failure::Failure;
+
+/// An operation that somebody asks for.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Which API it came through.
+    pub api: weft_contract::Api,
+    /// Which operation.
+    pub row: &'static Operation,
+    /// The ids of its path, unescaped, in order.
+    pub path: Vec<String>,
+    /// Its query parameters.
+    pub query: Query,
+    /// Its body; empty if there is none.
+    pub body: Bytes,
+    /// The media type of the body, without parameters.
+    pub media: Option<String>,
+    /// Request headers that an operation may look at, names in lower case.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Call {
+    /// A call without query and body.
+    pub fn new(api: weft_contract::Api, row: &'static Operation, path: &[&str]) -> Self {
+        Self {
+            api,
+            row,
+            path: path.iter().map(|id| (*id).to_owned()).collect(),
+            query: Query::default(),
+            body: Bytes::new(),
+            media: None,
+            headers: Vec::new(),
+        }
+    }
+
+    /// The call of an operation by its id, or nothing if there is no such operation.
+    pub fn to(api: weft_contract::Api, operation: &str, path: &[&str]) -> Option<Self> {
+        weft_contract::resource::operation(api, operation).map(|row| Self::new(api, row, path))
+    }
+
+    /// With a JSON body.
+    #[must_use]
+    pub fn with_json(mut self, body: &impl Serialize) -> Self {
+        self.body = serde_json::to_vec(body).map(Bytes::from).unwrap_or_default();
+        self.media = Some("application/json".into());
+        self
+    }
+
+    /// With a query parameter.
+    #[must_use]
+    pub fn with_query(mut self, name: &str, value: &str) -> Self {
+        self.query.0.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The id at a place of the path; empty if the template has none, which no entity has as id.
+    pub fn id(&self, place: usize) -> &str {
+        self.path.get(place).map(String::as_str).unwrap_or_default()
+    }
+
+    /// The value of a header, named in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The bearer tokens of the request, in order.
+    pub fn bearers(&self) -> impl Iterator<Item = &str> {
+        let values = self.headers.iter().filter(|(own, _)| own == headers::AUTHORIZATION);
+        values.filter_map(|(_, value)| headers::bearer(value))
+    }
+
+    /// Reads the body for a verb.
+    pub fn decode<B: Body>(&self, verb: Verb) -> Result<B, Failure> {
+        Ok(body::decode(&self.body, verb)?)
+    }
+
+    /// Reads the body, which may also be missing.
+    pub fn decode_optional<B: Body>(&self, verb: Verb) -> Result<B, Failure> {
+        if self.body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(B::default());
+        }
+        self.decode(verb)
+    }
+}
+
+/// Query parameters in the order they came.
+#[derive(Debug, Clone, Default)]
+pub struct Query(pub Vec<(String, String)>);
+
+impl Query {
+    /// The first value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Every value of a parameter.
+    pub fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The answer to an operation that was done.
+#[derive(Debug)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// What is in the body.
+    pub content: Content,
+    /// Response headers beyond those every answer has.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Content {
+    /// The usual envelope.
+    Data {
+        /// `data`, as JSON.
+        data: String,
+        /// `meta`.
+        meta: Meta,
+    },
+    /// A body without envelope.
+    Raw {
+        /// Its media type.
+        media: &'static str,
+        /// Its bytes.
+        body: Bytes,
+    },
+}
+
+impl Reply {
+    fn envelope(data: &impl Serialize, meta: Meta, status: u16) -> Result<Self, Failure> {
+        let data =
+            serde_json::to_string(data).map_err(|error| Failure::unhandled(error.to_string()))?;
+        Ok(Self { status, content: Content::Data { data, meta }, headers: Vec::new() })
+    }
+
+    /// Something new whose body is JSON already.
+    pub fn created_as(data: String) -> Self {
+        let content = Content::Data { data, meta: Meta::versions() };
+        Self { status: 201, content, headers: Vec::new() }
+    }
+
+    /// One thing.
+    pub fn detail(data: &impl Serialize) -> Result<Self, Failure> {
+        Self::envelope(data, Meta::versions(), 200)
+    }
+
+    /// One thing, with more about the answer.
+    pub fn detail_with(data: &impl Serialize, meta: Meta) -> Result<Self, Failure> {
+        Self::envelope(data, meta, 200)
+    }
+
+    /// One page of a list.
+    pub fn list(
+        data: &[impl Serialize],
+        pagination: Pagination,
+        filterable: Vec<String>,
+    ) -> Result<Self, Failure> {
+        let meta = Envelope::page(Vec::<()>::new(), pagination, filterable).meta;
+        Self::envelope(&data, meta, 200)
+    }
+
+    /// A list that is not paged.
+    pub fn whole_list(data: &[impl Serialize]) -> Result<Self, Failure> {
+        let count = data.len() as i64;
+        let pagination = Pagination { limit: count, offset: 0, total_count: count };
+        Self::list(data, pagination, Vec::new())
+    }
+
+    /// A new entity.
+    pub fn created(collection: &str, id: &str) -> Result<Self, Failure> {
+        Self::envelope(&Created::at(collection, id), Meta::versions(), 201)
+    }
+
+    /// Something new with a body of its own.
+    pub fn created_with(data: &impl Serialize) -> Result<Self, Failure> {
+        Self::envelope(data, Meta::versions(), 201)
+    }
+
+    /// `{}`.
+    pub fn empty() -> Result<Self, Failure> {
+        Self::envelope(&Empty {}, Meta::versions(), 200)
+    }
+
+    /// A body without envelope.
+    pub fn raw(media: &'static str, body: impl Into<Bytes>) -> Self {
+        let content = Content::Raw { media, body: body.into() };
+        Self { status: 200, content, headers: Vec::new() }
+    }
+
+    /// With another status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// With a response header.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// `data` as a value; null for bodies without envelope.
+    pub fn data(&self) -> serde_json::Value {
+        match &self.content {
+            Content::Data { data, .. } => serde_json::from_str(data).unwrap_or_default(),
+            Content::Raw { .. } => serde_json::Value::Null,
+        }
+    }
+
+    /// `meta`, if there is an envelope.
+    pub fn meta(&self) -> Option<&Meta> {
+        match &self.content {
+            Content::Data { meta, .. } => Some(meta),
+            Content::Raw { .. } => None,
+        }
+    }
+}
+
+/// Runs when an operation is called: who calls is decided already.
+pub type Answer = futures::future::BoxFuture<'static, Result<Reply, Failure>>;
+
+/// A handler of one operation, with what it works on.
+pub type Handler<C> = fn(C, Caller, Call) -> Answer;

@@ -1,0 +1,195 @@
+//! Who asks: the result of resolving a session, and what the gate decides on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weft_contract::{Action, Api, Method, Permission, Subject};
+use weft_identity::Certificate;
+use weft_model::Id;
+
+use crate::failure::Challenge;
+
+/// The caller of an operation.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Who it is.
+    pub who: Who,
+    /// Where the request came from.
+    pub origin: Origin,
+}
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub enum Who {
+    /// Nobody that could be named, and what to ask for, if that helps.
+    Nobody(Option<Challenge>),
+    /// The controller itself or the operator at its socket.
+    System,
+    /// An identity with a session.
+    Identity(Arc<Login>),
+}
+
+/// An identity that has logged in.
+#[derive(Debug, Clone)]
+pub struct Login {
+    /// Id of the identity.
+    pub identity: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it is an administrator.
+    pub is_admin: bool,
+    /// What it was granted.
+    pub permissions: Vec<Permission>,
+    /// Whether every factor it needs was shown.
+    pub complete: bool,
+    /// The session it uses.
+    pub session: SessionRef,
+}
+
+/// The session behind a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRef {
+    /// Id of the API session.
+    pub id: String,
+    /// The token that was sent.
+    pub token: String,
+    /// Whether it is an opaque token kept by this controller, or a signed one.
+    pub legacy: bool,
+}
+
+/// Where a request came from.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The peer's address.
+    pub remote: Option<SocketAddr>,
+    /// The certificates it showed in TLS, leaf first. Only the leaf says who it is.
+    pub certificates: Vec<Certificate>,
+    /// The trace id it sent.
+    pub trace_id: Option<String>,
+    /// By what it came, as the log of changes tells it.
+    pub via: Via,
+}
+
+/// By what somebody changes something.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Via {
+    /// Nobody said.
+    #[default]
+    Unsaid,
+    /// An operation of an API.
+    Rest {
+        /// The API.
+        api: Api,
+        /// The operation.
+        operation: &'static str,
+        /// Its method.
+        method: Method,
+    },
+    /// A message of a router.
+    Router {
+        /// The router.
+        id: Id,
+        /// What it asks for.
+        message: &'static str,
+    },
+    /// The controller by itself, for this reason.
+    Own(&'static str),
+}
+
+impl Caller {
+    /// Somebody without a session.
+    pub fn nobody(origin: Origin) -> Self {
+        Self { who: Who::Nobody(Some(Challenge::Missing)), origin }
+    }
+
+    /// The controller itself.
+    pub fn system() -> Self {
+        Self { who: Who::System, origin: Origin::default() }
+    }
+
+    /// The controller itself, for a reason that the log of changes tells.
+    pub fn own(reason: &'static str) -> Self {
+        Self { who: Who::System, origin: Origin { via: Via::Own(reason), ..Origin::default() } }
+    }
+
+    /// A router that sent a message.
+    pub fn router(id: &Id, message: &'static str) -> Self {
+        let via = Via::Router { id: id.clone(), message };
+        Self { who: Who::System, origin: Origin { via, ..Origin::default() } }
+    }
+
+    /// The login, if there is one.
+    pub fn login(&self) -> Option<&Login> {
+        match &self.who {
+            Who::Identity(login) => Some(login),
+            _ => None,
+        }
+    }
+
+    /// Id of the identity, if there is one.
+    pub fn identity(&self) -> Option<&str> {
+        self.login().map(|login| login.identity.as_str())
+    }
+
+    /// Whether it may do everything.
+    pub fn is_admin(&self) -> bool {
+        match &self.who {
+            Who::Nobody(_) => false,
+            Who::System => true,
+            Who::Identity(login) => login.complete && login.is_admin,
+        }
+    }
+
+    /// Whether it is an administrator or holds a permission that allows this.
+    pub fn may(&self, subject: Subject, action: Action) -> bool {
+        let granted = |login: &Login| {
+            login.complete && login.permissions.iter().any(|own| own.allows(subject, action))
+        };
+        self.is_admin() || self.login().is_some_and(granted)
+    }
+
+    /// The same without the leave to read everything: it has to be granted by name.
+    pub fn is_granted(&self, subject: Subject, action: Action) -> bool {
+        let granted = |login: &Login| {
+            let mut named =
+                login.permissions.iter().filter(|own| **own != Permission::AdminReadOnly);
+            login.complete && named.any(|own| own.allows(subject, action))
+        };
+        self.is_admin() || self.login().is_some_and(granted)
+    }
+
+    /// Whether it may read everything.
+    pub fn reads_all(&self) -> bool {
+        let granted = |login: &Login| {
+            login.complete && login.permissions.contains(&Permission::AdminReadOnly)
+        };
+        self.is_admin() || self.login().is_some_and(granted)
+    }
+
+    /// Whether it may make, change or delete anything of what a network is made of.
+    pub fn may_change_networks(&self) -> bool {
+        let changes = |own: &Permission| match *own {
+            Permission::AdminReadOnly => false,
+            Permission::All(subject) => subject.actions().contains(&Action::Create),
+            Permission::One(subject, action) => {
+                action != Action::Read && subject.actions().contains(&Action::Create)
+            }
+        };
+        let granted = |login: &Login| login.complete && login.permissions.iter().any(changes);
+        self.is_admin() || self.login().is_some_and(granted)
+    }
+
+    /// The leaf certificate it showed.
+    pub fn leaf(&self) -> Option<&Certificate> {
+        self.origin.certificates.first()
+    }
+
+    /// Who it is, for records: the id of an identity or a word.
+    pub fn author(&self) -> &str {
+        match &self.who {
+            Who::Nobody(_) => "nobody",
+            Who::System => "controller",
+            Who::Identity(login) => &login.identity,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Between the values of the API contract and those of the model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use weft_contract::entity::{
+    DialBind as DialBindWord, Precedence as PrecedenceWord, Semantic as SemanticWord,
+};
+use weft_contract::json::{JsonMap as ContractMap, TagValue, Tags, Username, WrongLength};
+use weft_contract::{
+    Base as ContractBase, Cause, EntityRef, ErrorCode, NamedRole, Timestamp as TimeWord,
+};
+use weft_model::entity::{Base, PolicyType, Precedence, Record};
+use weft_model::role::{self, Roles, Semantic};
+use weft_model::{Id, JsonMap, Timestamp};
+
+use super::view::View;
+use crate::failure::Failure;
+
+/// A point in time of the model as the API writes it.
+pub fn time(at: Timestamp) -> TimeWord {
+    TimeWord::from_millis(at.0)
+}
+
+/// A point in time of the API as the model keeps it.
+pub fn from_time(at: TimeWord) -> Timestamp {
+    Timestamp(at.millis())
+}
+
+/// Tags of the model as the API writes them.
+pub fn tags(map: &JsonMap) -> Tags {
+    map.iter()
+        .map(|(name, value)| {
+            let value = match value {
+                Value::Bool(value) => TagValue::Bool(*value),
+                Value::Number(value) => TagValue::Number(value.clone()),
+                Value::String(value) => TagValue::Text(value.clone()),
+                _ => TagValue::Null,
+            };
+            (name.clone(), value)
+        })
+        .collect()
+}
+
+/// Tags of the API as the model keeps them.
+pub fn from_tags(tags: &Tags) -> JsonMap {
+    let members = tags.iter().map(|(name, value)| {
+        let value = match value {
+            TagValue::Null => Value::Null,
+            TagValue::Bool(value) => Value::Bool(*value),
+            TagValue::Number(value) => Value::Number(value.clone()),
+            TagValue::Text(value) => Value::String(value.clone()),
+        };
+        (name.clone(), value)
+    });
+    members.collect::<ContractMap>().into()
+}
+
+/// A JSON object of the model as the API writes it.
+pub fn json(map: &JsonMap) -> ContractMap {
+    map.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The base of a detail.
+pub fn base(collection: &str, base: &Base, links: &[&str]) -> ContractBase {
+    ContractBase {
+        links: weft_contract::entity::links(collection, base.id.as_str(), links),
+        created_at: time(base.created_at),
+        id: base.id.to_string(),
+        tags: tags(&base.tags),
+        updated_at: time(base.updated_at),
+    }
+}
+
+/// A mention of an entity that has a name.
+pub fn mention<T: Record>(view: View<'_>, collection: &str, id: &Id) -> EntityRef {
+    let name = view.get::<T>(id.as_str()).and_then(|record| record.name().cloned());
+    EntityRef::new(collection, id.as_str(), name.as_deref().unwrap_or_default())
+}
+
+/// Texts as owned strings.
+pub fn strings<S: AsRef<str>>(texts: &[S]) -> Vec<String> {
+    texts.iter().map(|text| text.as_ref().to_owned()).collect()
+}
+
+/// Ids as owned strings.
+pub fn ids(ids: &[Id]) -> Vec<String> {
+    ids.iter().map(Id::to_string).collect()
+}
+
+/// Precedence in the words of the API.
+pub fn precedence(precedence: Precedence) -> PrecedenceWord {
+    PrecedenceWord::parse(precedence.as_str()).unwrap_or_default()
+}
+
+/// Precedence in the words of the model.
+pub fn from_precedence(precedence: PrecedenceWord) -> Precedence {
+    Precedence::parse(precedence.as_str()).unwrap_or_default()
+}
+
+/// Semantic in the words of the API.
+pub fn semantic(semantic: Semantic) -> SemanticWord {
+    SemanticWord::parse(semantic.as_str()).unwrap_or_default()
+}
+
+/// Semantic in the words of the model.
+pub fn from_semantic(semantic: SemanticWord) -> Semantic {
+    Semantic::parse(semantic.as_str()).unwrap_or_default()
+}
+
+/// Policy type in the words of the API.
+pub fn policy_type(policy_type: PolicyType) -> DialBindWord {
+    DialBindWord::parse(policy_type.as_str()).unwrap_or_default()
+}
+
+/// A name in a body: not too long, and nothing in it that a terminal or a log would act upon.
+pub fn plain(field: &str, name: &str, most: usize) -> Result<(), Failure> {
+    if name.len() > most {
+        let reason = format!("must be at most {most} bytes long, and has {}", name.len());
+        let shown: String = name.chars().take(32).collect();
+        return Err(Failure::field(field, reason, format!("{shown}...")));
+    }
+    match name.chars().find(|one| one.is_control()) {
+        Some(found) => {
+            let found = found.escape_unicode();
+            let reason = format!("must have no control characters, and has {found}");
+            Err(Failure::field(field, reason, name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A login name that whoever is to use it can log in with.
+pub fn username(field: &str, name: &str) -> Result<Arc<str>, Failure> {
+    plain(field, name, usize::MAX)?;
+    let wrong = |reason: WrongLength| Failure::field(field, reason.to_string(), name);
+    Ok(Username::try_from(name.to_owned()).map_err(wrong)?.as_str().into())
+}
+
+/// An id in a body: not empty, not too long, no control characters.
+pub fn id_field(field: &str, text: &str) -> Result<Id, Failure> {
+    Id::parse(text).map_err(|error| Failure::field(field, error.to_string(), text))
+}
+
+/// Ids in a body, as the sorted set that is kept.
+pub fn id_set(field: &str, texts: &[String]) -> Result<Vec<Id>, Failure> {
+    let mut ids: Vec<Id> =
+        texts.iter().map(|text| id_field(field, text)).collect::<Result<_, _>>()?;
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// Keys that are ids.
+pub fn id_keys<V: Clone, W>(
+    field: &str,
+    map: &BTreeMap<String, V>,
+    value: impl Fn(V) -> W,
+) -> Result<BTreeMap<Id, W>, Failure> {
+    map.iter().map(|(key, each)| Ok((id_field(field, key)?, value(each.clone())))).collect()
+}
+
+/// Role attributes in a body.
+pub fn attributes(texts: &[String]) -> Result<Vec<Arc<str>>, Failure> {
+    role::attributes(texts)
+        .map_err(|error| Failure::field("roleAttributes", error.to_string(), error.0.clone()))
+}
+
+/// The role list of a policy in a body.
+pub fn roles(field: &str, texts: &[String]) -> Result<Roles, Failure> {
+    Roles::parse(texts).map_err(|error| Failure::field(field, error.to_string(), texts.join(", ")))
+}
+
+/// A role list with names in place of ids; ids that name nothing are left out
+/// (docs/protocol/management-api.md 7.4).
+pub fn display<T: Record>(view: View<'_>, roles: &Roles) -> Vec<NamedRole> {
+    let all = roles.all.then(|| "#all".to_owned());
+    let attributes = roles.attributes.iter().map(|attribute| format!("#{attribute}"));
+    let plain = all.into_iter().chain(attributes);
+    let plain = plain.map(|role| NamedRole { name: role.clone(), role });
+    let named = roles.ids.iter().filter_map(|id| {
+        let record = view.get::<T>(id.as_str())?;
+        Some(NamedRole { name: format!("@{}", record.name()?), role: format!("@{id}") })
+    });
+    plain.chain(named).collect()
+}
+
+/// A body that could not be read.
+impl From<weft_contract::BodyError> for Failure {
+    fn from(error: weft_contract::BodyError) -> Self {
+        Failure::new(error.code()).with_cause(error.cause())
+    }
+}
+
+/// A filter, sort order or page that could not be read.
+impl From<weft_model::filter::FilterError> for Failure {
+    fn from(error: weft_model::filter::FilterError) -> Self {
+        let code = ErrorCode::parse(error.code().as_str()).unwrap_or(ErrorCode::InvalidFilter);
+        Failure::new(code).with_cause(Cause::error(ErrorCode::Unhandled, error.message()))
+    }
+}
+
+impl From<weft_model::filter::PageError> for Failure {
+    fn from(error: weft_model::filter::PageError) -> Self {
+        let reason = error.to_string();
+        Failure::coded_field(ErrorCode::InvalidPagination, error.field, reason, error.value)
+    }
+}

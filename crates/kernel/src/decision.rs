@@ -1,0 +1,303 @@
+//! The second half of an operation: what it changes, decided on the tip.
+//!
+//! A decision is made by a pure function that may run more than once. It reads the tip, says
+//! which rows are put and deleted, and refuses by returning a [`Failure`]. What the model itself
+//! holds to (unique names and values, references that exist) is checked when the change set is
+//! applied and comes back as the same kind of failure.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_contract::{Api, Cause, ErrorCode};
+use weft_model::deletion::{self, DeletionError};
+use weft_model::entity::{Identity, Record, Router, Service};
+use weft_model::{
+    ApplyError, Author, AuthorKind, Change, ChangeSet, Entity, Id, Kind, Snapshot, Timestamp,
+};
+
+use super::caller::{Caller, Via, Who};
+use super::view::View;
+use super::{convert, rank};
+use crate::failure::Failure;
+use crate::settings::Durations;
+
+/// Longest name of an entity, in bytes.
+const MAX_NAME: usize = 1024;
+
+/// A change set in the making.
+#[derive(Debug)]
+pub struct Decision<'a> {
+    tip: &'a Snapshot,
+    caller: &'a Caller,
+    now: Timestamp,
+    longest_token: Duration,
+    /// The tip after the deletes of this operation.
+    freed: Option<Snapshot>,
+    changes: Vec<Change>,
+    later: Vec<Change>,
+}
+
+impl<'a> Decision<'a> {
+    /// Nothing decided yet.
+    pub fn new(tip: &'a Snapshot, caller: &'a Caller, now: Timestamp) -> Self {
+        Self {
+            tip,
+            caller,
+            now,
+            longest_token: Durations::default().longest_token,
+            freed: None,
+            changes: Vec::new(),
+            later: Vec::new(),
+        }
+    }
+
+    /// With the longest life that a token may have.
+    #[must_use]
+    pub fn with_longest_token(self, longest_token: Duration) -> Self {
+        Self { longest_token, ..self }
+    }
+
+    /// The tip.
+    pub fn view(&self) -> View<'a> {
+        View::of(self.tip)
+    }
+
+    /// The snapshot of the tip.
+    pub fn tip(&self) -> &'a Snapshot {
+        self.tip
+    }
+
+    /// Who asks.
+    pub fn caller(&self) -> &'a Caller {
+        self.caller
+    }
+
+    /// When the operation was prepared: the same on every run.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The longest life that a token may have: how long a revocation is kept.
+    pub fn longest_token(&self) -> Duration {
+        self.longest_token
+    }
+
+    /// Creates or replaces an entity.
+    pub fn put(&mut self, entity: impl Into<Entity>) {
+        let changes = self.changes_of(entity.into());
+        self.changes.extend(changes);
+    }
+
+    /// The same, after everything else: an entity that refers to one put by the operation.
+    pub fn put_later(&mut self, entity: impl Into<Entity>) {
+        let changes = self.changes_of(entity.into());
+        self.later.extend(changes);
+    }
+
+    /// The changes that put an entity. Whoever compares its times sees that it was changed, however
+    /// close to the change before and whatever the clocks of those who prepared the two said.
+    fn changes_of(&self, mut entity: Entity) -> Vec<Change> {
+        let before = self.tip.entity(entity.kind(), entity.id()).map(|it| it.base().updated_at);
+        if let Some(before) = before.filter(|before| *before >= self.now)
+            && entity.base().updated_at == self.now
+        {
+            entity = entity.touched(self.now.after(before));
+        }
+        self.tip.share(&mut entity);
+        Change::apart(entity)
+    }
+
+    /// Puts an entity after the rules that hold for every kind: a name, if it has one. A name of
+    /// before these rules may stay.
+    pub fn put_checked<T: Record>(&mut self, record: T) -> Result<(), Failure> {
+        let before = self.tip.get::<T>(&record.base().id).and_then(|before| before.name());
+        match record.name() {
+            Some(name) if name.trim().is_empty() => {
+                return Err(Failure::field("name", "name is required", ""));
+            }
+            Some(name) if before != Some(name) => convert::plain("name", name, MAX_NAME)?,
+            _ => {}
+        }
+        self.put(record);
+        Ok(())
+    }
+
+    /// Deletes an entity with everything that goes with it, or says who needs it. What an earlier
+    /// delete of the operation took along is gone already.
+    pub fn delete(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
+        let current = self.freed.as_ref().unwrap_or(self.tip);
+        if self.tip.contains(kind, id) && !current.contains(kind, id) {
+            return Ok(());
+        }
+        let changes = deletion::plan(current, kind, id, self.now)?;
+        // A second delete must see what the first one freed.
+        self.freed = Some(current.apply(&ChangeSet::of(changes.iter().cloned()))?);
+        self.changes.extend(changes);
+        Ok(())
+    }
+
+    /// Deletes an entity if it is there.
+    pub fn delete_if_there(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
+        if self.tip.contains(kind, id) { self.delete(kind, id) } else { Ok(()) }
+    }
+
+    /// The entity that a member of the body names.
+    pub fn require<T: Record>(&self, field: &str, id: &Id) -> Result<&'a Arc<T>, Failure> {
+        self.tip.get::<T>(id).ok_or_else(|| missing(T::KIND, field, id.as_str()))
+    }
+
+    /// Services that a member of the body names; those of the fabric alone do not count.
+    pub fn require_services<'i>(
+        &self,
+        field: &str,
+        ids: impl IntoIterator<Item = &'i Id>,
+    ) -> Result<(), Failure> {
+        for id in ids {
+            if self.require::<Service>(field, id)?.is_fabric_only {
+                return Err(missing(Kind::Service, field, id.as_str()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses who acts on an identity that may do more than he may.
+    pub fn guard(&self, identity: &Identity) -> Result<(), Failure> {
+        rank::guard(self.caller, identity)
+    }
+
+    /// The change set; empty if nothing changes. What the caller may not do to others is refused.
+    pub fn finish(mut self) -> Result<ChangeSet, Failure> {
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.append(&mut self.later);
+        check_new(self.tip, &changes)?;
+        rank::check(self.caller, self.tip, &changes)?;
+        Ok(self.signed(changes))
+    }
+
+    /// Changes with who made them, how and when.
+    pub fn signed(&self, changes: Vec<Change>) -> ChangeSet {
+        ChangeSet { changes, author: self.author(), cause: self.cause(), at: self.now }
+    }
+
+    fn author(&self) -> Author {
+        let (kind, id, name) = match (&self.caller.who, &self.caller.origin.via) {
+            (Who::Identity(login), _) => {
+                (AuthorKind::Identity, Id::new(&login.identity), login.name.as_str().into())
+            }
+            (Who::System, Via::Router { id, .. }) => {
+                let name = self.tip.get::<Router>(id).map(|router| Arc::clone(&router.name));
+                (AuthorKind::Router, id.clone(), name.unwrap_or_default())
+            }
+            (Who::System, _) => (AuthorKind::Controller, Id::default(), Arc::default()),
+            (Who::Nobody(_), _) => match self.caller.leaf() {
+                Some(leaf) => {
+                    let name = leaf.common_name().unwrap_or_default();
+                    (AuthorKind::Cert, Id::new(leaf.fingerprint()), name.into())
+                }
+                None => (AuthorKind::Unattributed, Id::default(), Arc::default()),
+            },
+        };
+        Author { kind, id, name }
+    }
+
+    fn cause(&self) -> weft_model::Cause {
+        let origin = &self.caller.origin;
+        let (operation, source_type, source_auth, method) = match &origin.via {
+            Via::Rest { api, operation, method } => {
+                let auth = match api {
+                    Api::Management | Api::Client => "edge",
+                    api => api.as_str(),
+                };
+                (*operation, "rest", auth, method.as_str())
+            }
+            Via::Router { message, .. } => (*message, "ctrl.channel", "fabric", ""),
+            Via::Own(reason) => (*reason, "controller", "", ""),
+            Via::Unsaid => ("", "controller", "", ""),
+        };
+        let remote = origin.remote.map(|remote| remote.to_string()).unwrap_or_default();
+        weft_model::Cause {
+            operation: operation.into(),
+            source_type: source_type.into(),
+            source_auth: source_auth.into(),
+            method: method.into(),
+            local: Arc::default(),
+            remote: remote.into(),
+            trace_id: origin.trace_id.clone().unwrap_or_default().into(),
+        }
+    }
+}
+
+/// What exists is changed, and never replaced by something new with its id, wherever that came
+/// from.
+fn check_new(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
+    let mut deleted = BTreeSet::new();
+    for change in changes {
+        match change {
+            Change::Delete(kind, id) => drop(deleted.insert((*kind, id))),
+            Change::Put(entity) if !deleted.contains(&(entity.kind(), entity.id())) => {
+                let before = tip.entity(entity.kind(), entity.id());
+                let made = |entity: &Entity| entity.base().created_at;
+                if before.is_some_and(|before| made(before) != made(entity)) {
+                    let id = entity.id().as_str();
+                    return Err(Failure::field("id", "id must be unique", id));
+                }
+            }
+            Change::Put(_) | Change::Cold { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// An id in a body that names nothing.
+fn missing(kind: Kind, field: &str, id: &str) -> Failure {
+    Failure::field(field, format!("{kind} with id {id} not found"), id)
+}
+
+impl From<DeletionError> for Failure {
+    fn from(error: DeletionError) -> Self {
+        match error {
+            DeletionError::NotFound(kind, id) => Failure::not_found(kind.name(), id.as_str()),
+            DeletionError::InUse { kind, by, .. } => {
+                let first = by.first();
+                let field = first.map_or("id", |by| by.field);
+                let referrer = first.map_or("", |by| by.kind.name());
+                // A referrer that refers twice is named once.
+                let mut ids: Vec<_> = by.iter().map(|by| by.id.to_string()).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                ids.truncate(100);
+                Failure::referenced(kind.name(), field, referrer, &ids)
+            }
+        }
+    }
+}
+
+/// A change set that breaks what the model holds to.
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::DuplicateName { name, .. } => {
+                Failure::field("name", "name must be unique", &*name)
+            }
+            ApplyError::DuplicateValue { field, value, .. } => {
+                let shown = if field == "token" { String::new() } else { value.to_string() };
+                Failure::field(field, format!("{field} must be unique"), shown)
+            }
+            ApplyError::MissingReference { field, to, target, .. } => {
+                missing(to, field, target.as_str())
+            }
+            ApplyError::StillReferenced { kind, by, referrer, field, .. } => Failure::referenced(
+                kind.name(),
+                field,
+                by.name(),
+                &[convert::ids(&[referrer]).join("")],
+            ),
+            ApplyError::NotFound { kind, id } => Failure::not_found(kind.name(), id.as_str()),
+            error @ (ApplyError::NoId(_) | ApplyError::NotInSnapshots(_)) => {
+                Failure::new(ErrorCode::Unhandled)
+                    .with_cause(Cause::error(ErrorCode::Unhandled, error.to_string()))
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The handle that all parts of a controller share.
+
+use std::sync::Arc;
+
+use weft_model::entity::{Enrollment, EnrollmentMethod, Router};
+use weft_model::{Base, ChangeSet, Snapshot, Timestamp};
+
+use crate::caller::Caller;
+use crate::decision::Decision;
+use crate::failure::Failure;
+use crate::measures::Measures;
+use crate::online::Online;
+use crate::random::Ids;
+use crate::settings::Settings;
+use crate::subscription::Subscription;
+use crate::traces::Traces;
+use crate::turns::Turns;
+use crate::writer::{Deadlines, Done, Health, Writer};
+
+/// Lists that look at much, and slow signatures, at a time for each processor.
+const SCANS: usize = 2;
+const SIGNINGS: usize = 1;
+
+/// What every part of a controller stands on. Clones are the same.
+#[derive(Clone)]
+pub struct Kernel(Arc<Core>);
+
+struct Core {
+    settings: Settings,
+    writer: Writer,
+    ids: Ids,
+    online: Online,
+    scans: Turns,
+    signing: Turns,
+    traces: Traces,
+    measures: Measures,
+    started: Timestamp,
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Kernel({:?})", self.snapshot())
+    }
+}
+
+impl Kernel {
+    /// Starts the writer on what the store has.
+    pub fn start(settings: Settings, snapshot: Snapshot) -> Self {
+        let started = settings.clock.now();
+        Self(Arc::new(Core {
+            writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
+            ids: Ids::new(Arc::clone(&settings.random)),
+            online: Online::default(),
+            scans: Turns::per_processor(SCANS),
+            signing: Turns::per_processor(SIGNINGS),
+            traces: Traces::default(),
+            measures: Measures::default(),
+            started,
+            settings,
+        }))
+    }
+
+    /// The model as it is durable now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.0.writer.snapshot()
+    }
+
+    /// Follows the model: a snapshot, and everything published after it.
+    pub fn subscribe(&self) -> (Arc<Snapshot>, Subscription) {
+        self.0.writer.subscribe()
+    }
+
+    /// Has an operation decided by the writer and made durable.
+    pub async fn submit(
+        &self,
+        decide: impl Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + Sync + 'static,
+    ) -> Result<Done, Failure> {
+        self.0.writer.submit(Box::new(decide)).await
+    }
+
+    /// The same in the words of [`Decision`]. `decide` may run more than once.
+    pub async fn decide(
+        &self,
+        caller: &Caller,
+        decide: impl Fn(&mut Decision<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<Done, Failure> {
+        let (caller, now) = (caller.clone(), self.now());
+        let longest = self.settings().durations.longest_token;
+        self.submit(move |tip| {
+            let mut decision = Decision::new(tip, &caller, now).with_longest_token(longest);
+            decide(&mut decision)?;
+            decision.finish()
+        })
+        .await
+    }
+
+    /// How writing goes.
+    pub fn health(&self) -> Health {
+        self.0.writer.health()
+    }
+
+    /// What it was started with.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Who is connected.
+    pub fn online(&self) -> &Online {
+        &self.0.online
+    }
+
+    /// Ids and random bytes.
+    pub fn ids(&self) -> &Ids {
+        &self.0.ids
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        self.0.settings.clock.now()
+    }
+
+    /// When it was started.
+    pub fn started(&self) -> Timestamp {
+        self.0.started
+    }
+
+    /// The router whose certificate has this fingerprint (hex SHA-1): the current one, or an
+    /// extended one that it has not confirmed yet (docs/protocol/edge-control-plane.md 17.3).
+    pub fn router_by_fingerprint(&self, fingerprint: &str) -> Option<Arc<Router>> {
+        let snapshot = self.snapshot();
+        let found = snapshot.by_unique::<Router>(Router::FINGERPRINT, fingerprint).cloned();
+        found.or_else(|| {
+            let pending = |router: &&Arc<Router>| {
+                router.unverified_fingerprint.as_deref() == Some(fingerprint)
+            };
+            snapshot.list::<Router>().find(pending).cloned()
+        })
+    }
+
+    /// What it measures of itself.
+    pub fn measures(&self) -> &Measures {
+        &self.0.measures
+    }
+
+    /// The one writer.
+    pub fn writer(&self) -> &Writer {
+        &self.0.writer
+    }
+
+    /// Turns of those whose lists have to look at much.
+    pub fn scans(&self) -> &Turns {
+        &self.0.scans
+    }
+
+    /// Turns of those for whom something is signed.
+    pub fn signing(&self) -> &Turns {
+        &self.0.signing
+    }
+
+    /// Whose circuits are written to the log in detail.
+    pub fn traces(&self) -> &Traces {
+        &self.0.traces
+    }
+
+    /// A new enrollment that ends after the configured time; whom it enrolls is still to be said.
+    pub fn new_enrollment(&self, method: EnrollmentMethod) -> Enrollment {
+        let now = self.now();
+        let durations = &self.0.settings.durations;
+        let life = match method {
+            EnrollmentMethod::Erott | EnrollmentMethod::Trott => durations.router_enrollment,
+            _ => durations.identity_enrollment,
+        };
+        Enrollment {
+            base: Base::new(self.ids().entity(), now),
+            method,
+            token: self.ids().token().as_str().into(),
+            expires_at: now.plus(life),
+            ..Enrollment::default()
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Lists of anything: filter, sort and page of a request, and the answer to it.
+
+use serde::Serialize;
+use weft_contract::envelope::Pagination;
+use weft_model::filter::{Audience, ListQuery, PageRules, Row, Selection, Table, parse_param};
+use weft_model::role::{Roles, Semantic};
+
+use super::call::{Query, Reply};
+use crate::failure::Failure;
+use crate::turns::Asking;
+
+/// A list that has to look at more waits for its caller's turn, and is made on the blocking pool.
+const INLINE: usize = 4096;
+/// The answer to a list over any table of symbols. The rows come in the order of their ids.
+pub fn answer<'c, C: 'static, R: 'static, D: Serialize>(
+    query: &Query,
+    table: &'static Table<C, R>,
+    rules: &PageRules,
+    rows: impl Iterator<Item = Row<'c, C, R>>,
+    shown: impl Fn(&'c R) -> D,
+) -> Result<Reply, Failure> {
+    let listed = selection(query, table, rules)?.run_by_id(rows);
+    let details: Vec<_> = listed.rows.iter().map(|row| shown(row.record())).collect();
+    let pagination = Pagination {
+        limit: listed.page.stated_limit(),
+        offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
+        total_count: i64::try_from(listed.total).unwrap_or(i64::MAX),
+    };
+    Reply::list(&details, pagination, table.public_names().map(str::to_owned).collect())
+}
+
+/// Filter, sort and page of a request.
+pub fn selection(
+    query: &Query,
+    schema: &dyn weft_model::filter::Schema,
+    rules: &PageRules,
+) -> Result<Selection, Failure> {
+    let number = |field| query.get(field).map(|text| parse_param(field, text)).transpose();
+    let (limit, offset) = match rules.parameters {
+        true => (number("limit")?, number("offset")?),
+        false => (None, None),
+    };
+    let request = ListQuery {
+        filter: query.get("filter").unwrap_or_default(),
+        sort: query.get("sort").unwrap_or_default(),
+        limit,
+        offset,
+    };
+    Ok(Selection::new(&request, schema, Audience::Caller, rules)?)
+}
+
+/// `roleFilter` and `roleSemantic` (docs/protocol/management-api.md 2.6): none when not asked for.
+pub fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Failure> {
+    let mut roles = Roles::default();
+    let mut asked = false;
+    for role in query.all("roleFilter").filter(|role| !role.is_empty()) {
+        asked = true;
+        // `#all` is an attribute like any other here.
+        match role.strip_prefix('#') {
+            Some("") | None => {
+                let parsed = Roles::parse(&[role])
+                    .map_err(|error| Failure::field("roleFilter", error.to_string(), role))?;
+                roles.ids.extend(parsed.ids);
+            }
+            Some(attribute) => roles.attributes.push(attribute.into()),
+        }
+    }
+    roles.ids.sort_unstable();
+    let semantic = match query.get("roleSemantic") {
+        None | Some("") => Semantic::AllOf,
+        Some(text) => [Semantic::AllOf, Semantic::AnyOf]
+            .into_iter()
+            .find(|semantic| semantic.as_str().eq_ignore_ascii_case(text))
+            .ok_or_else(|| Failure::field("semantic", "must be AllOf or AnyOf", text))?,
+    };
+    Ok(asked.then_some((roles, semantic)))
+}
+
+/// Runs where it does not hold up others: in place when little is to be done.
+pub async fn run<T: Send + 'static>(
+    turns: Asking,
+    candidates: usize,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    if candidates <= INLINE {
+        return work();
+    }
+    turns.work(work).await
+}

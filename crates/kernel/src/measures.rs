@@ -1,0 +1,119 @@
+//! What this controller measures of itself: requests, and what routers add for their channels.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use weft_contract::{Api, Operation};
+use weft_metrics::{Histogram, Registry, Report, Scope, process};
+
+/// Everything that a controller measures.
+#[derive(Debug)]
+pub struct Measures {
+    registry: Arc<Registry>,
+    /// What is registered for as long as the controller runs.
+    scope: Mutex<Scope>,
+    /// Times of requests, by the names they are told under.
+    times: Mutex<HashMap<String, Arc<Histogram>>>,
+}
+
+impl Default for Measures {
+    fn default() -> Self {
+        let registry = Registry::new(Instant::now());
+        let mut scope = registry.scope();
+        process::register(&mut scope);
+        Self { registry, scope: Mutex::new(scope), times: Mutex::default() }
+    }
+}
+
+impl Measures {
+    /// Brings rates and windows up to date.
+    pub fn tick(&self) {
+        self.registry.tick(Instant::now());
+    }
+
+    /// Names of their own, for as long as the scope lives.
+    pub fn scope(&self) -> Scope {
+        self.registry.scope()
+    }
+
+    /// How many names are not measured because there are too many.
+    pub fn refused(&self) -> u64 {
+        self.registry.refused()
+    }
+
+    /// What is measured now.
+    pub fn read(&self) -> Report {
+        self.registry.read(Instant::now())
+    }
+
+    /// An operation took so long. There are as many names as there are operations.
+    pub fn request(&self, api: Api, operation: &Operation, took: Duration) {
+        self.timer(request_name(api, operation)).took(took);
+        let also = match (api, operation.id) {
+            (Api::Client | Api::Management, "authenticate") => "api-session.create",
+            (Api::Client, "createSession") => "session.create",
+            (Api::Client, "listServices") => "services.list",
+            _ => return,
+        };
+        self.timer(also.to_owned()).took(took);
+    }
+
+    fn timer(&self, name: String) -> Arc<Histogram> {
+        let mut times = self.times.lock();
+        if let Some(known) = times.get(&name) {
+            return Arc::clone(known);
+        }
+        let made = Arc::new(Histogram::times());
+        times.insert(name.clone(), Arc::clone(&made));
+        // Whoever reads holds the registry's lock and not this one.
+        let cells = Arc::clone(&made);
+        self.scope.lock().timer(name, move |all| cells.add_to(all));
+        made
+    }
+}
+
+/// The name of an operation's timer: its path with `:id` and `:subid` for ids, and its method.
+fn request_name(api: Api, operation: &Operation) -> String {
+    let mut name = api.base().to_owned();
+    let mut ids = 0;
+    for part in operation.path.split('/').filter(|part| !part.is_empty()) {
+        name.push('/');
+        if part.starts_with('{') {
+            name.push_str(if ids == 0 { ":id" } else { ":subid" });
+            ids += 1;
+        } else {
+            name.push_str(part);
+        }
+    }
+    name.push('.');
+    name.push_str(operation.method.as_str());
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_contract::resource;
+    use weft_metrics::{Value, names};
+
+    use super::*;
+
+    #[test]
+    fn requests_are_told_under_the_names_of_the_original() {
+        let measures = Measures::default();
+        let row = |id| resource::operation(Api::Management, id).unwrap();
+        let took = Duration::from_millis(3);
+        measures.request(Api::Management, row("detailIdentity"), took);
+        measures.request(Api::Management, row("detailIdentity"), took);
+        measures.request(Api::Management, row("authenticate"), took);
+        let report = measures.read();
+        let name = "/edge/management/v1/identities/:id.GET";
+        let Some(Value::Timer(timer)) = report.get(name) else { panic!("{report:?}") };
+        assert_eq!((timer.0.count, timer.0.mean), (2, 3_000_000.0));
+        assert!(report.contains_key("api-session.create"));
+        for name in report.keys() {
+            assert!(names::find(names::CONTROLLER, name).is_some(), "{name}");
+        }
+    }
+}

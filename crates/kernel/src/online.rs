@@ -1,0 +1,349 @@
+//! Who is connected now: routers with what they told of themselves, and the identities connected
+//! to them. Class Memory: written by the network part, read by the resources, gone with the
+//! process and rebuilt from the routers.
+//!
+//! A router can be back before its former connection has ended: what is told counts only from the
+//! connection that is the router's now, and so does its end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::{HashMap, HashSet};
+use parking_lot::RwLock;
+use weft_contract::resource::edge_router::sync_status;
+use weft_contract::resource::identity::{ConnectionStatus, Interface};
+use weft_model::{Id, Timestamp};
+
+/// An identity of which no router told for this long is in unknown state
+/// (docs/protocol/management-api.md 7.1).
+const TOLD: Duration = Duration::from_secs(300);
+
+/// What a connected router told of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouterFacts {
+    /// Since when it is connected.
+    pub since: Timestamp,
+    /// Where it listens for SDKs.
+    pub hostname: String,
+    /// Where it listens, by protocol: `tls` to `tls://host:port`.
+    pub protocols: BTreeMap<String, String>,
+    /// How far it has the data model; one of [`sync_status`].
+    pub sync_status: String,
+    /// Its program.
+    pub version: RouterVersion,
+    /// Raw capability bits.
+    pub capabilities: u64,
+    /// Its network interfaces.
+    pub interfaces: Vec<Interface>,
+}
+
+impl Default for RouterFacts {
+    fn default() -> Self {
+        Self {
+            since: Timestamp(0),
+            hostname: String::new(),
+            protocols: BTreeMap::new(),
+            sync_status: sync_status::NEW.to_owned(),
+            version: RouterVersion::default(),
+            capabilities: 0,
+            interfaces: Vec::new(),
+        }
+    }
+}
+
+/// The program a router runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct RouterVersion {
+    /// What it calls its version.
+    pub version: String,
+    /// Revision of its source.
+    pub revision: String,
+    /// When it was built.
+    pub build_date: String,
+    /// Its operating system.
+    pub os: String,
+    /// Its processor.
+    pub arch: String,
+}
+
+/// What is known of a router at one moment: what it told, and how far it has the data model.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    facts: Option<Arc<RouterFacts>>,
+    gone: Option<&'static str>,
+}
+
+impl Seen {
+    /// Whether nothing has changed since.
+    pub fn is(&self, other: &Self) -> bool {
+        match (&self.facts, &other.facts) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => self.gone == other.gone,
+            _ => false,
+        }
+    }
+}
+
+/// The table of who is connected. Cheap to clone: clones are the same table.
+#[derive(Debug, Clone, Default)]
+pub struct Online(Arc<RwLock<Tables>>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    routers: HashMap<Id, Connection>,
+    /// Grows with everything that is told of routers.
+    version: u64,
+    /// Sync status of routers that were connected before.
+    gone: HashMap<Id, &'static str>,
+    /// By identity: the routers that hold a connection of it, and when one last told.
+    identities: HashMap<Id, Connected>,
+}
+
+/// The connection of a router.
+#[derive(Debug)]
+struct Connection {
+    number: u64,
+    facts: Arc<RouterFacts>,
+    /// Those it told of that are connected to it.
+    identities: HashSet<Id>,
+}
+
+#[derive(Debug, Default)]
+struct Connected {
+    routers: Vec<Id>,
+    told: Timestamp,
+}
+
+impl Tables {
+    fn is_current(&self, router: &Id, connection: u64) -> bool {
+        self.routers.get(router).is_some_and(|current| current.number == connection)
+    }
+
+    /// No identity is connected over a connection of a router any more.
+    fn disconnect_all(&mut self, router: &Id, ended: &Connection) {
+        for identity in &ended.identities {
+            if let Some(connected) = self.identities.get_mut(identity) {
+                connected.routers.retain(|own| own != router);
+            }
+        }
+    }
+}
+
+impl Online {
+    /// A router has connected: what a former connection of it told is void.
+    pub fn put_router(&self, router: &Id, connection: u64, facts: RouterFacts) {
+        let mut tables = self.0.write();
+        tables.version += 1;
+        tables.gone.remove(router);
+        let (facts, identities) = (Arc::new(facts), HashSet::new());
+        let connection = Connection { number: connection, facts, identities };
+        if let Some(former) = tables.routers.insert(router.clone(), connection) {
+            tables.disconnect_all(router, &former);
+        }
+    }
+
+    /// Changes what is known of a connected router; nothing if this is not its connection.
+    pub fn change_router(
+        &self,
+        router: &Id,
+        connection: u64,
+        change: impl FnOnce(&mut RouterFacts),
+    ) {
+        let mut tables = self.0.write();
+        if let Some(current) = tables.routers.get_mut(router)
+            && current.number == connection
+        {
+            change(Arc::make_mut(&mut current.facts));
+            tables.version += 1;
+        }
+    }
+
+    /// A connection of a router has ended; nothing if it has another one by now.
+    pub fn remove_router(&self, router: &Id, connection: u64) {
+        let mut tables = self.0.write();
+        if !tables.is_current(router, connection) {
+            return;
+        }
+        let Some(ended) = tables.routers.remove(router) else { return };
+        tables.version += 1;
+        tables.gone.insert(router.clone(), sync_status::DISCONNECTED);
+        tables.disconnect_all(router, &ended);
+    }
+
+    /// What a router told, while it is connected.
+    pub fn router(&self, router: &str) -> Option<Arc<RouterFacts>> {
+        self.0.read().routers.get(router).map(|current| Arc::clone(&current.facts))
+    }
+
+    /// Whether a router is connected.
+    pub fn is_online(&self, router: &str) -> bool {
+        self.0.read().routers.contains_key(router)
+    }
+
+    /// Ids of the routers that are connected.
+    pub fn routers(&self) -> Vec<Id> {
+        self.0.read().routers.keys().cloned().collect()
+    }
+
+    /// Those of these routers that are connected.
+    pub fn among<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
+        let tables = self.0.read();
+        routers.filter(|router| tables.routers.contains_key(*router)).cloned().collect()
+    }
+
+    /// Changes whenever anything that is known of routers does.
+    pub fn version(&self) -> u64 {
+        self.0.read().version
+    }
+
+    /// What is known of these routers, in this order.
+    pub fn seen<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> Vec<Seen> {
+        let tables = self.0.read();
+        let seen = |router: &Id| {
+            let current = tables.routers.get(router);
+            let facts = current.map(|current| Arc::clone(&current.facts));
+            Seen { facts, gone: tables.gone.get(router).copied() }
+        };
+        routers.map(seen).collect()
+    }
+
+    /// The sync status of a router, connected or not.
+    pub fn sync_status(&self, router: &str) -> String {
+        let tables = self.0.read();
+        match tables.routers.get(router) {
+            Some(current) => current.facts.sync_status.clone(),
+            None => tables.gone.get(router).copied().unwrap_or(sync_status::UNKNOWN).to_owned(),
+        }
+    }
+
+    /// A router tells over its connection whether an identity has one to it.
+    pub fn put_identity(
+        &self,
+        identity: &Id,
+        (router, connection): (&Id, u64),
+        connected: bool,
+        now: Timestamp,
+    ) {
+        let mut tables = self.0.write();
+        let tables = &mut *tables;
+        let Some(current) = tables.routers.get_mut(router) else { return };
+        if current.number != connection {
+            return;
+        }
+        match connected {
+            true => current.identities.insert(identity.clone()),
+            false => current.identities.remove(identity),
+        };
+        let entry = tables.identities.entry(identity.clone()).or_default();
+        entry.told = now;
+        entry.routers.retain(|own| own != router);
+        if connected {
+            entry.routers.push(router.clone());
+        }
+    }
+
+    /// Whether an identity is connected to a router.
+    pub fn identity(&self, identity: &str, now: Timestamp) -> ConnectionStatus {
+        match self.0.read().identities.get(identity) {
+            Some(connected) if now.since(connected.told) > TOLD => ConnectionStatus::Unknown,
+            Some(connected) if connected.routers.is_empty() => ConnectionStatus::Offline,
+            Some(_) => ConnectionStatus::Online,
+            None => ConnectionStatus::Offline,
+        }
+    }
+
+    /// Every identity of which a router told, with the routers it is connected to, by id.
+    pub fn connections(&self, now: Timestamp) -> Vec<(Id, Vec<Id>, ConnectionStatus)> {
+        let mut all: Vec<_> = {
+            let tables = self.0.read();
+            let told = tables.identities.iter();
+            told.map(|(id, connected)| (id.clone(), connected.routers.clone())).collect()
+        };
+        all.sort_unstable();
+        let with_status = |(id, routers): (Id, Vec<Id>)| {
+            let status = self.identity(id.as_str(), now);
+            (id, routers, status)
+        };
+        all.into_iter().map(with_status).collect()
+    }
+
+    /// Forgets an identity or router that was deleted.
+    pub fn forget(&self, id: &str) {
+        let mut tables = self.0.write();
+        tables.identities.remove(id);
+        tables.gone.remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_follow_their_routers() {
+        let online = Online::default();
+        let (laptop, router) = (Id::new("laptop"), Id::new("r1"));
+        let now = Timestamp(1_000_000);
+        assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
+        online.put_identity(&laptop, (&router, 1), true, now);
+        assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
+        online.put_router(&router, 1, RouterFacts::default());
+        online.put_identity(&laptop, (&router, 1), true, now);
+        assert_eq!(online.identity("laptop", now), ConnectionStatus::Online);
+        assert_eq!(online.identity("laptop", now.plus(TOLD * 2)), ConnectionStatus::Unknown);
+        online.remove_router(&router, 1);
+        assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
+        assert_eq!(online.sync_status("r1"), sync_status::DISCONNECTED);
+        assert_eq!(online.sync_status("r2"), sync_status::UNKNOWN);
+    }
+
+    #[test]
+    fn a_router_that_goes_takes_only_its_own_connections_along() {
+        let online = Online::default();
+        let now = Timestamp(1_000_000);
+        let (one, other) = (Id::new("r1"), Id::new("r2"));
+        online.put_router(&one, 1, RouterFacts::default());
+        online.put_router(&other, 2, RouterFacts::default());
+        let ids: Vec<Id> = (0..100).map(|number| Id::new(&format!("i{number}"))).collect();
+        for (number, id) in ids.iter().enumerate() {
+            online.put_identity(id, (&one, 1), true, now);
+            online.put_identity(id, (&other, 2), number % 2 == 0, now);
+        }
+        online.put_identity(&ids[1], (&one, 1), false, now);
+        let up = || {
+            let is_up = |id: &&Id| online.identity(id.as_str(), now) == ConnectionStatus::Online;
+            ids.iter().filter(is_up).count()
+        };
+        assert_eq!(up(), 99);
+        online.remove_router(&one, 1);
+        assert_eq!(up(), 50);
+        online.forget("i0");
+        online.put_router(&other, 3, RouterFacts::default());
+        assert_eq!(up(), 0);
+    }
+
+    #[test]
+    fn only_the_connection_of_now_counts() {
+        let online = Online::default();
+        let (laptop, router) = (Id::new("laptop"), Id::new("r1"));
+        let now = Timestamp(1_000_000);
+        let status = || online.identity("laptop", now);
+        online.put_router(&router, 1, RouterFacts::default());
+        online.put_identity(&laptop, (&router, 1), true, now);
+        // Another connection takes its place, which knows nobody yet.
+        online.put_router(&router, 2, RouterFacts::default());
+        assert_eq!(status(), ConnectionStatus::Offline);
+        online.put_identity(&laptop, (&router, 1), true, now);
+        assert_eq!(status(), ConnectionStatus::Offline);
+        online.put_identity(&laptop, (&router, 2), true, now);
+        online.put_identity(&laptop, (&router, 1), false, now);
+        online.change_router(&router, 1, |facts| facts.hostname = "old".into());
+        online.remove_router(&router, 1);
+        assert_eq!(status(), ConnectionStatus::Online);
+        assert_eq!(online.router("r1").unwrap().hostname, "");
+        online.remove_router(&router, 2);
+        assert!(!online.is_online("r1") && status() == ConnectionStatus::Offline);
+    }
+}

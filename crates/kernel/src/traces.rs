@@ -1,0 +1,106 @@
+//! Whose circuits are written to the log in detail, and for how long
+//! (docs/protocol/management-api.md 7.1, trace). Class Memory: asked for by an administrator,
+//! forgotten when its time is over.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use weft_model::{Id, Timestamp};
+
+/// What of a circuit is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    /// The terminator and path that were chosen.
+    SelectPath,
+    /// How the routers took it.
+    EstablishPath,
+}
+
+impl Channel {
+    const ALL: [Self; 2] = [Self::SelectPath, Self::EstablishPath];
+
+    /// The channels of these names. Unknown ones are ignored; none, and `all`, are all.
+    pub fn named(names: &[String]) -> Vec<Self> {
+        if names.is_empty() || names.iter().any(|name| name == "all") {
+            return Self::ALL.to_vec();
+        }
+        let is_named = |channel: &Self| {
+            let own = match channel {
+                Self::SelectPath => "selectPath",
+                Self::EstablishPath => "establishPath",
+            };
+            names.iter().any(|name| name == own)
+        };
+        Self::ALL.into_iter().filter(is_named).collect()
+    }
+}
+
+/// The trace of one identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// Its name in the log.
+    pub id: String,
+    /// When it ends.
+    pub until: Timestamp,
+    /// What is written.
+    pub channels: Vec<Channel>,
+}
+
+/// Every trace. Clones are the same traces.
+#[derive(Debug, Clone, Default)]
+pub struct Traces(Arc<RwLock<HashMap<Id, Trace>>>);
+
+impl Traces {
+    /// Begins a trace in place of the one there may be.
+    pub fn begin(&self, identity: &Id, trace: Trace) {
+        self.0.write().insert(identity.clone(), trace);
+    }
+
+    /// Ends a trace.
+    pub fn end(&self, identity: &Id) {
+        self.0.write().remove(identity);
+    }
+
+    /// The name of the trace, if this is to be written.
+    pub fn of(&self, identity: &Id, channel: Channel, now: Timestamp) -> Option<String> {
+        let traces = self.0.read();
+        let trace = traces.get(identity).filter(|trace| trace.until > now)?;
+        trace.channels.contains(&channel).then(|| trace.id.clone())
+    }
+
+    /// Forgets what is over.
+    pub fn sweep(&self, now: Timestamp) {
+        if !self.0.read().is_empty() {
+            self.0.write().retain(|_, trace| trace.until > now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_have_names() {
+        let names = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        assert_eq!(Channel::named(&[]), Channel::ALL);
+        assert_eq!(Channel::named(&names(&["all", "x"])), Channel::ALL);
+        assert_eq!(Channel::named(&names(&["establishPath", "x"])), [Channel::EstablishPath]);
+        assert_eq!(Channel::named(&names(&["x"])), []);
+    }
+
+    #[test]
+    fn traces_end_by_themselves() {
+        let (traces, id, at) = (Traces::default(), Id::new("a"), Timestamp::from_secs);
+        let channels = vec![Channel::SelectPath];
+        traces.begin(&id, Trace { id: "t".into(), until: at(10), channels });
+        assert_eq!(traces.of(&id, Channel::SelectPath, at(9)).as_deref(), Some("t"));
+        assert_eq!(traces.of(&id, Channel::EstablishPath, at(9)), None);
+        assert_eq!(traces.of(&id, Channel::SelectPath, at(10)), None);
+        traces.sweep(at(10));
+        assert_eq!(traces.of(&id, Channel::SelectPath, at(9)), None);
+    }
+}

@@ -1,0 +1,206 @@
+//! Turns at work that keeps a processor busy: so many at a time, and among those who wait each
+//! caller in turn, however much each of them asks for.
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use weft_contract::ErrorCode;
+use weft_limits::source_of;
+
+use crate::caller::Caller;
+use crate::failure::Failure;
+
+/// What one caller may have waiting.
+const WAITING: usize = 256;
+/// How long anybody waits: then nobody is there any more to hear the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The turns. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Turns(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// Turns that nobody has.
+    free: usize,
+    /// Those who wait, by caller; no caller without any.
+    waiting: HashMap<String, VecDeque<oneshot::Sender<Turn>>>,
+    /// The callers that wait, in the order in which they come next.
+    order: VecDeque<String>,
+}
+
+/// The turns as one caller sees them.
+#[derive(Debug)]
+pub struct Asking {
+    turns: Turns,
+    whose: String,
+}
+
+/// A turn; goes to the next one when dropped.
+#[derive(Debug)]
+pub struct Turn(Option<Arc<Mutex<State>>>);
+
+impl Turns {
+    /// So many for each processor.
+    pub(crate) fn per_processor(count: usize) -> Self {
+        let processors = available_parallelism().map_or(1, NonZero::get);
+        Self::new(processors * count)
+    }
+
+    fn new(at_once: usize) -> Self {
+        let state = State { free: at_once, waiting: HashMap::new(), order: VecDeque::new() };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// The turns as this caller sees them.
+    pub fn asked_by(&self, caller: &Caller) -> Asking {
+        Asking { turns: self.clone(), whose: whose(caller) }
+    }
+
+    /// Does work on the blocking pool when it is the caller's turn.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        self.asked_by(caller).work(work).await
+    }
+
+    async fn take(&self, whose: &str) -> Result<Turn, Failure> {
+        let busy = || Failure::new(ErrorCode::ServerTooManyRequests);
+        let mut turn = {
+            let mut state = self.0.lock();
+            if state.free > 0 {
+                state.free -= 1;
+                return Ok(Turn(Some(Arc::clone(&self.0))));
+            }
+            let is_first = !state.waiting.contains_key(whose);
+            let own = state.waiting.entry(whose.to_owned()).or_default();
+            // Whoever has gone holds no place.
+            own.retain(|waiting| !waiting.is_closed());
+            if own.len() >= WAITING {
+                return Err(busy());
+            }
+            let (sender, turn) = oneshot::channel();
+            own.push_back(sender);
+            if is_first {
+                state.order.push_back(whose.to_owned());
+            }
+            turn
+        };
+        match tokio::time::timeout(PATIENCE, &mut turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(busy()),
+        }
+    }
+}
+
+impl Asking {
+    /// Does work on the blocking pool when it is the caller's turn.
+    pub async fn work<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let turn = self.turns.take(&self.whose).await?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        let fault = |error| Failure::unhandled(format!("the work ended in a fault: {error}"));
+        done.await.unwrap_or_else(|error| Err(fault(error)))
+    }
+}
+
+impl State {
+    /// Who comes next.
+    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+        let whose = self.order.pop_front()?;
+        let own = self.waiting.get_mut(&whose)?;
+        // Whoever has gone is passed over.
+        while own.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
+        let next = own.pop_front();
+        if own.is_empty() {
+            self.waiting.remove(&whose);
+        } else {
+            self.order.push_back(whose);
+        }
+        next
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(turns) = self.0.take() else { return };
+        let mut state = turns.lock();
+        while !state.order.is_empty() {
+            let Some(next) = state.next() else { continue };
+            match next.send(Turn(Some(Arc::clone(&turns)))) {
+                Ok(()) => return,
+                // Whoever waited has gone: the turn is still here, and must not end twice.
+                Err(mut turn) => turn.0 = None,
+            }
+        }
+        state.free += 1;
+    }
+}
+
+/// Who a caller counts as.
+fn whose(caller: &Caller) -> String {
+    match (caller.identity(), caller.origin.remote) {
+        (Some(identity), _) => identity.to_owned(),
+        (None, Some(remote)) => source_of(remote.ip()).to_string(),
+        (None, None) => caller.author().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_caller_has_his_turn_however_much_another_asks_for() {
+        let turns = Turns::new(1);
+        let first = turns.take("greedy").await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut all = Vec::new();
+        for who in ["greedy", "greedy", "greedy", "modest", "greedy"] {
+            let (turns, order) = (turns.clone(), Arc::clone(&order));
+            let mut waits = Box::pin(async move {
+                let turn = turns.take(who).await.unwrap();
+                order.lock().push(who);
+                drop(turn);
+            });
+            assert!(futures::poll!(&mut waits).is_pending());
+            all.push(waits);
+        }
+        // One gives up, which holds up nobody.
+        drop(all.remove(0));
+        drop(first);
+        futures::future::join_all(all).await;
+        assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy"]);
+        let state = turns.0.lock();
+        assert!(state.free == 1 && state.waiting.is_empty() && state.order.is_empty());
+    }
+
+    #[tokio::test]
+    async fn no_caller_has_any_number_waiting() {
+        let turns = Turns::new(1);
+        let _first = turns.take("greedy").await.unwrap();
+        let mut waiting = Vec::new();
+        for _ in 0..WAITING {
+            let mut waits = Box::pin(turns.take("greedy"));
+            assert!(futures::poll!(&mut waits).is_pending());
+            waiting.push(waits);
+        }
+        let refused = turns.take("greedy").await.unwrap_err();
+        assert_eq!(refused.status(), 429);
+        assert!(futures::poll!(Box::pin(turns.take("modest"))).is_pending());
+        waiting.pop();
+        assert!(futures::poll!(Box::pin(turns.take("greedy"))).is_pending());
+    }
+}

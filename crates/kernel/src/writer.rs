@@ -1,0 +1,577 @@
+//! The one writer of the model.
+//!
+//! Operations are decided one after the other on the *tip*: the published snapshot plus the
+//! change sets that are not durable yet. While one batch is made durable the next is decided.
+//! When a batch is durable its snapshot is published, its callers are answered, its subscribers
+//! told, in this order; nobody reads what is not durable. If the store refuses a batch, the tip is
+//! thrown away and the same functions are decided again on what the store has.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::sync::{mpsc, oneshot};
+use weft_contract::ErrorCode;
+use weft_model::{ChangeSet, Revision, Snapshot};
+use weft_store::{BatchId, CommitError, Store};
+
+use super::subscription::{Published, Subscribers, Subscription};
+use crate::failure::Failure;
+
+/// Decides what an operation changes, looking at nothing but the tip. It may run again on another
+/// tip, and must then decide anew.
+pub type Decide = Box<dyn Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + Sync>;
+
+/// Work between two batches, while nothing else is decided or written: on what is published, and
+/// perhaps with the same entities in a new snapshot.
+pub type Alone =
+    Box<dyn FnOnce(Arc<Snapshot>) -> BoxFuture<'static, Result<Option<Snapshot>, String>> + Send>;
+
+/// Operations that may wait to be decided; above that the answer is "busy".
+const QUEUE: usize = 1024;
+/// Operations and bytes in one batch.
+const BATCH_OPERATIONS: usize = 100;
+const BATCH_BYTES: usize = 1024 * 1024;
+/// Waits between questions about the outcome of a batch: the first, and the longest.
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+const SETTLE_PAUSE_MOST: Duration = Duration::from_secs(5);
+
+/// How long others are waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadlines {
+    /// A caller for his answer.
+    pub answer: Duration,
+    /// The writer for the store to write one batch; then the store is asked what became of it.
+    pub commit: Duration,
+    /// The writer for that answer, before callers are told that the outcome is not known.
+    pub settle: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        // The APIs answer after 10 s whatever happens, and know less of it.
+        Self { answer: seconds(8), commit: seconds(30), settle: seconds(5) }
+    }
+}
+
+/// An operation that is durable and visible.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// Its revision; the one it was decided on if it changed nothing.
+    pub revision: Revision,
+    /// A snapshot that contains it.
+    pub snapshot: Arc<Snapshot>,
+}
+
+/// How writing goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// The last batch was written.
+    Fine,
+    /// The last batch was not written; the next is tried.
+    Failing(String),
+    /// Nothing is written any more.
+    Stopped(String),
+}
+
+struct Submission {
+    decide: Decide,
+    answer: oneshot::Sender<Result<Done, Failure>>,
+}
+
+/// What is asked of the writer.
+enum Wanted {
+    Decide(Submission),
+    Alone(Alone, oneshot::Sender<Result<(), String>>),
+}
+
+/// What others have of the writer.
+#[derive(Clone)]
+pub struct Writer {
+    queue: mpsc::Sender<Wanted>,
+    published: Arc<ArcSwap<Snapshot>>,
+    subscribers: Subscribers,
+    health: Arc<ArcSwap<Health>>,
+    deadlines: Deadlines,
+}
+
+impl Writer {
+    /// Starts writing onto a snapshot that was loaded from the store.
+    pub fn start(store: Arc<dyn Store>, snapshot: Snapshot, deadlines: Deadlines) -> Self {
+        let (queue, submissions) = mpsc::channel(QUEUE);
+        let snapshot = Arc::new(snapshot);
+        let writer = Self {
+            queue,
+            published: Arc::new(ArcSwap::new(Arc::clone(&snapshot))),
+            subscribers: Subscribers::default(),
+            health: Arc::new(ArcSwap::from_pointee(Health::Fine)),
+            deadlines,
+        };
+        let work = Work {
+            store,
+            submissions,
+            published: Arc::clone(&writer.published),
+            subscribers: writer.subscribers.clone(),
+            health: Arc::clone(&writer.health),
+            tip: (*snapshot).clone(),
+            closed: snapshot,
+            again: VecDeque::new(),
+            alone: None,
+            open: Batch::default(),
+            unsettled: None,
+            deadlines,
+        };
+        tokio::spawn(work.run());
+        writer
+    }
+
+    /// What is durable now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.published.load_full()
+    }
+
+    /// Follows what is published after the returned snapshot.
+    pub fn subscribe(&self) -> (Arc<Snapshot>, Subscription) {
+        self.subscribers.join(&self.published)
+    }
+
+    /// How writing goes.
+    pub fn health(&self) -> Health {
+        (**self.health.load()).clone()
+    }
+
+    /// Has an operation decided and made durable. A caller that stops waiting does not undo it.
+    pub async fn submit(&self, decide: Decide) -> Result<Done, Failure> {
+        if let Health::Stopped(cause) = &**self.health.load() {
+            return Err(unavailable(cause));
+        }
+        let (answer, answered) = oneshot::channel();
+        let wanted = Wanted::Decide(Submission { decide, answer });
+        self.queue.try_send(wanted).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => ErrorCode::ServerTooManyRequests.into(),
+            mpsc::error::TrySendError::Closed(_) => unavailable("the controller is stopping"),
+        })?;
+        match tokio::time::timeout(self.deadlines.answer, answered).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(unavailable("the controller is stopping")),
+            Err(_) => Err(unknown("the store has not answered yet")),
+        }
+    }
+
+    /// Has work done between two batches, also when writing has stopped; after work that succeeded
+    /// it is tried again.
+    pub async fn alone(&self, work: Alone) -> Result<(), String> {
+        let stopping = || "the controller is stopping".to_owned();
+        let (answer, answered) = oneshot::channel();
+        self.queue.send(Wanted::Alone(work, answer)).await.map_err(|_| stopping())?;
+        answered.await.map_err(|_| stopping())?
+    }
+}
+
+/// 503 for what may have been made, or may be yet.
+fn unknown(cause: &str) -> Failure {
+    Failure::because(ErrorCode::OutcomeUnknown, cause)
+}
+
+/// 503 with its cause; nothing was made.
+fn unavailable(cause: &str) -> Failure {
+    Failure::because(ErrorCode::Unhandled, cause).with_status(503)
+}
+
+/// An operation that was decided on the tip.
+struct Decided {
+    submission: Submission,
+    change: Arc<ChangeSet>,
+    revision: Revision,
+}
+
+/// Operations that become durable together.
+#[derive(Default)]
+struct Batch {
+    operations: Vec<Decided>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.operations.len() >= BATCH_OPERATIONS || self.bytes >= BATCH_BYTES
+    }
+
+    /// What there is to write; operations that change nothing only wait for those before them.
+    fn changes(&self) -> Vec<Arc<ChangeSet>> {
+        let changes = self.operations.iter().map(|decided| &decided.change);
+        changes.filter(|change| !change.is_empty()).cloned().collect()
+    }
+}
+
+struct Work {
+    store: Arc<dyn Store>,
+    submissions: mpsc::Receiver<Wanted>,
+    published: Arc<ArcSwap<Snapshot>>,
+    subscribers: Subscribers,
+    health: Arc<ArcSwap<Health>>,
+    /// Nobody else has it, so that a change copies nothing but what snapshots that were published
+    /// share with it.
+    tip: Snapshot,
+    /// The tip as it was when the last batch was closed.
+    closed: Arc<Snapshot>,
+    /// Operations to be decided again before new ones.
+    again: VecDeque<Submission>,
+    /// Work that waits until nothing is open.
+    alone: Option<(Alone, oneshot::Sender<Result<(), String>>)>,
+    /// Operations decided since the batch in flight was closed.
+    open: Batch,
+    /// A batch that may have happened: nothing is decided before that is known.
+    unsettled: Option<BatchId>,
+    deadlines: Deadlines,
+}
+
+impl Work {
+    async fn run(mut self) {
+        while self.find_out().await && self.fill().await {
+            if self.open.operations.is_empty() {
+                self.be_alone().await;
+                continue;
+            }
+            let batch = std::mem::take(&mut self.open);
+            let after = Arc::new(self.tip.clone());
+            self.closed = Arc::clone(&after);
+            let result = self.write(&batch).await;
+            self.settle(batch, after, result).await;
+        }
+        self.subscribers.close();
+    }
+
+    /// Waits until it is known what became of the last batch. Whoever comes meanwhile is refused, and
+    /// nothing of his is made. False at the end.
+    async fn find_out(&mut self) -> bool {
+        let Some(batch) = self.unsettled else { return true };
+        let store = Arc::clone(&self.store);
+        let asked = async { (outcome(&*store, batch).await, store.head()) };
+        let mut asked = std::pin::pin!(asked);
+        let (happened, head) = loop {
+            tokio::select! {
+                biased;
+                told = &mut asked => break told,
+                next = self.submissions.recv() => match next {
+                    Some(wanted) => refuse(wanted),
+                    None => return false,
+                },
+            }
+        };
+        self.unsettled = None;
+        let caught_up = match (happened, head) {
+            (Ok(false), _) => Ok(false),
+            (Ok(true), Ok(head)) => self.follow(head.revision).await.map(|()| true),
+            (Err(error), _) => Err(error.to_string()),
+            (_, Err(error)) => Err(error.to_string()),
+        };
+        match caught_up {
+            Ok(happened) => {
+                tracing::info!(%batch, happened, "the outcome of a batch is known now");
+                self.health.store(Arc::new(Health::Fine));
+            }
+            Err(cause) => {
+                tracing::error!(%cause, "writing has stopped");
+                self.health.store(Arc::new(Health::Stopped(cause)));
+            }
+        }
+        self.reset_tip();
+        true
+    }
+
+    /// Decides what is waiting, until there is a batch to write or work to do alone. False at the
+    /// end.
+    async fn fill(&mut self) -> bool {
+        loop {
+            while !self.open.is_full() {
+                if let Some(submission) = self.again.pop_front() {
+                    self.decide(submission);
+                    continue;
+                }
+                let next = self.alone.is_none().then(|| self.submissions.try_recv().ok());
+                let Some(wanted) = next.flatten() else { break };
+                self.take(wanted);
+            }
+            if !self.open.operations.is_empty() || self.alone.is_some() {
+                return true;
+            }
+            match self.submissions.recv().await {
+                Some(wanted) => self.take(wanted),
+                None => return false,
+            }
+        }
+    }
+
+    fn take(&mut self, wanted: Wanted) {
+        match wanted {
+            Wanted::Decide(submission) => self.decide(submission),
+            Wanted::Alone(work, answer) => self.alone = Some((work, answer)),
+        }
+    }
+
+    /// Does what had to wait until nothing is open.
+    async fn be_alone(&mut self) {
+        let Some((work, answer)) = self.alone.take() else { return };
+        let current = self.published.load_full();
+        let done = AssertUnwindSafe(async { work(current).await }).catch_unwind().await;
+        let done = done.unwrap_or_else(|panic| Err(fault(&*panic).to_string()));
+        if let Ok(after) = &done {
+            self.health.store(Arc::new(Health::Fine));
+            if let Some(after) = after {
+                self.published.store(Arc::new(after.clone()));
+                self.reset_tip();
+                self.subscribers.start_over();
+            }
+        }
+        let _ = answer.send(done.map(drop));
+    }
+
+    /// Decides one operation on the tip. A refusal is answered at once.
+    fn decide(&mut self, submission: Submission) {
+        if let Health::Stopped(cause) = &**self.health.load() {
+            let _ = submission.answer.send(Err(unavailable(cause)));
+            return;
+        }
+        let decided = catch_unwind(AssertUnwindSafe(|| (submission.decide)(&self.tip)));
+        let decided = decided.unwrap_or_else(|panic| Err(fault(&*panic)));
+        let change = decided.and_then(|change| self.advance(&change).map(|()| change));
+        match change {
+            Ok(change) => {
+                let (change, revision) = (Arc::new(change), self.tip.revision());
+                self.open.bytes += change.size();
+                self.open.operations.push(Decided { submission, change, revision });
+            }
+            Err(failure) => {
+                let _ = submission.answer.send(Err(failure));
+            }
+        }
+    }
+
+    /// Applies a change set to the tip, which stays as it is if the change set is refused.
+    fn advance(&mut self, change: &ChangeSet) -> Result<(), Failure> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        let tip = &mut self.tip;
+        match catch_unwind(AssertUnwindSafe(|| tip.advance(change))) {
+            Ok(advanced) => Ok(advanced?),
+            Err(panic) => {
+                // It may be half changed: begin again behind the last batch.
+                let failure = fault(&*panic);
+                self.tip = (*self.closed).clone();
+                for decided in std::mem::take(&mut self.open).operations {
+                    let _ = decided.submission.answer.send(Err(fault(&*panic)));
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Throws away what is not published.
+    fn reset_tip(&mut self) {
+        self.closed = self.published.load_full();
+        self.tip = (*self.closed).clone();
+    }
+
+    /// Makes a batch durable, and decides the next one meanwhile.
+    async fn write(&mut self, batch: &Batch) -> Result<(), CommitError> {
+        let changes = batch.changes();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let base = self.published.load().revision();
+        let mut commit =
+            Box::pin(commit(Arc::clone(&self.store), base, changes, self.deadlines).fuse());
+        loop {
+            let room = !self.open.is_full() && self.alone.is_none();
+            tokio::select! {
+                biased;
+                result = &mut commit => return result,
+                next = self.submissions.recv(), if room && !self.submissions.is_closed() => {
+                    if let Some(wanted) = next {
+                        self.take(wanted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Draws the consequences of a batch.
+    async fn settle(
+        &mut self,
+        batch: Batch,
+        after: Arc<Snapshot>,
+        result: Result<(), CommitError>,
+    ) {
+        match result {
+            Ok(()) => {
+                self.health.store(Arc::new(Health::Fine));
+                self.publish(batch, after);
+            }
+            Err(CommitError::Stale { head }) => {
+                tracing::warn!(%head, "the store was changed by somebody else, deciding again");
+                self.catch_up(batch, head).await;
+            }
+            Err(error @ CommitError::Damaged(_)) => {
+                tracing::error!(%error, "writing has stopped");
+                self.health.store(Arc::new(Health::Stopped(error.to_string())));
+                self.give_up(batch, &error);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a batch was not written");
+                if let CommitError::Unknown { batch, .. } = error {
+                    self.unsettled = Some(batch);
+                }
+                self.health.store(Arc::new(Health::Failing(error.to_string())));
+                self.give_up(batch, &error);
+            }
+        }
+    }
+
+    /// Publishes, answers, tells.
+    fn publish(&mut self, batch: Batch, after: Arc<Snapshot>) {
+        let before = self.published.load_full();
+        let changes = batch.changes();
+        if !changes.is_empty() {
+            self.published.store(Arc::clone(&after));
+        }
+        for decided in batch.operations {
+            let done = Done { revision: decided.revision, snapshot: Arc::clone(&after) };
+            let _ = decided.submission.answer.send(Ok(done));
+        }
+        if !changes.is_empty() {
+            let revision = after.revision();
+            self.subscribers.tell(&Arc::new(Published { before, after, changes, revision }));
+        }
+    }
+
+    /// Takes over what somebody else committed, and decides everything again on top of it.
+    async fn catch_up(&mut self, batch: Batch, head: Revision) {
+        let open = std::mem::take(&mut self.open);
+        let decided = batch.operations.into_iter().chain(open.operations);
+        let mut waiting: VecDeque<_> = decided.map(|decided| decided.submission).collect();
+        waiting.append(&mut self.again);
+        self.again = waiting;
+        if let Err(cause) = self.follow(head).await {
+            tracing::error!(%cause, "the store cannot be followed, writing has stopped");
+            self.health.store(Arc::new(Health::Stopped(cause)));
+            // What waits is answered with the cause when its turn comes.
+        }
+        self.reset_tip();
+    }
+
+    async fn follow(&mut self, head: Revision) -> Result<(), String> {
+        let before = self.published.load_full();
+        let mut after = Arc::clone(&before);
+        let mut changes = Vec::new();
+        let mut log = self.store.follow(before.revision());
+        while after.revision() < head {
+            let next = tokio::time::timeout(self.deadlines.commit, log.next()).await;
+            let next = next.map_err(|_| "the log of the store does not answer".to_owned())?;
+            let next = next.ok_or("the log of the store has ended")?;
+            let committed = next.map_err(|error| error.to_string())?;
+            let applied = after.apply(&committed.change_set).map_err(|error| error.to_string())?;
+            after = Arc::new(applied);
+            changes.push(committed.change_set);
+        }
+        if !changes.is_empty() {
+            self.published.store(Arc::clone(&after));
+            let revision = after.revision();
+            self.subscribers.tell(&Arc::new(Published { before, after, changes, revision }));
+        }
+        Ok(())
+    }
+
+    /// Tells everybody who was decided what became of it, and drops the tip. What stood behind the
+    /// batch was never given to the store.
+    fn give_up(&mut self, batch: Batch, error: &CommitError) {
+        let open = std::mem::take(&mut self.open);
+        let answer = |decided: Decided, failure| drop(decided.submission.answer.send(Err(failure)));
+        for decided in batch.operations {
+            let failure = match error {
+                CommitError::Busy => ErrorCode::ServerTooManyRequests.into(),
+                // Who changes nothing only waited.
+                error @ CommitError::Unknown { .. } if !decided.change.is_empty() => {
+                    unknown(&error.to_string())
+                }
+                error => unavailable(&error.to_string()),
+            };
+            answer(decided, failure);
+        }
+        for decided in open.operations {
+            answer(decided, unavailable(&format!("not written, as the batch before it: {error}")));
+        }
+        self.reset_tip();
+    }
+}
+
+/// Refuses what comes while it is not known what the last batch has changed.
+fn refuse(wanted: Wanted) {
+    const WHY: &str = "it is not known yet what became of an earlier change; nothing was done";
+    match wanted {
+        Wanted::Decide(submission) => drop(submission.answer.send(Err(unavailable(WHY)))),
+        Wanted::Alone(_, answer) => drop(answer.send(Err(WHY.to_owned()))),
+    }
+}
+
+/// Gives a batch to the store. If its outcome is not known, it is asked for before it is said so.
+async fn commit(
+    store: Arc<dyn Store>,
+    base: Revision,
+    changes: Vec<Arc<ChangeSet>>,
+    deadlines: Deadlines,
+) -> Result<(), CommitError> {
+    loop {
+        let batch = BatchId::random();
+        let written = store.commit_as(batch, base, changes.clone());
+        let reason = match tokio::time::timeout(deadlines.commit, written).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(CommitError::Unknown { reason, .. })) => reason,
+            Ok(Err(error)) => return Err(error),
+            Err(_) => "the store does not answer".to_owned(),
+        };
+        tracing::warn!(%batch, reason, "the outcome of a batch is not known, asking");
+        match tokio::time::timeout(deadlines.settle, outcome(&*store, batch)).await {
+            Ok(Ok(true)) => return Ok(()),
+            // It did not happen and never will: once more.
+            Ok(Ok(false)) => {}
+            // Asked again it says the same, and writing stops.
+            Ok(Err(damage)) => {
+                return Err(CommitError::Unknown { batch, reason: damage.to_string() });
+            }
+            Err(_) => return Err(CommitError::Unknown { batch, reason }),
+        }
+    }
+}
+
+/// Whether a batch happened; asked for until the store knows.
+async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError> {
+    let mut pause = SETTLE_PAUSE;
+    loop {
+        match store.settle(batch).await {
+            Ok(revision) => return Ok(revision.is_some()),
+            Err(error @ CommitError::Damaged(_)) => return Err(error),
+            Err(error) => tracing::warn!(%batch, %error, "the store does not tell the outcome"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(SETTLE_PAUSE_MOST);
+    }
+}
+
+/// A decide function that panicked is a fault of ours, not the end of writing.
+fn fault(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(panic = text, "an operation failed while it was decided");
+    Failure::unhandled("the operation failed while it was decided")
+}
+
+#[cfg(test)]
+mod tests;

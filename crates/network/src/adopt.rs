@@ -1,0 +1,309 @@
+//! Circuits of an earlier run of this controller are taken up again, so that a restart breaks none.
+//!
+//! Routers of weft repeat the routes they carry when they connect
+//! ([`CarriedCircuits`]); from the pieces of all its routers the whole of a circuit is put
+//! together, and from then on it is like any other. Until all pieces are there, and for routers
+//! that only ever confirm idle circuits, a circuit is kept in part: it is confirmed and ended, but
+//! cannot be moved.
+//!
+//! Never taken up is what this run made or ended itself: its ids begin with the tag of the run, and
+//! ended ones are remembered.
+
+use std::collections::{BTreeMap, HashSet};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use prost::Message as _;
+use weft_model::Id;
+use weft_paths::path::Path;
+use weft_wire::StringMap;
+use weft_wire::ctrl::route::Egress;
+use weft_wire::ctrl::{DestType, Route};
+
+use crate::circuits::HOST_TAG;
+
+/// Most circuits of which pieces are kept.
+const MAX_CIRCUITS: usize = 200_000;
+/// Most circuits known in part that one router was the first to tell of.
+const MAX_BEGUN: usize = 100_000;
+
+/// What the pieces of one router, and the circuits that it was the first to tell of, may take, in
+/// bytes: real circuits take some 300, so it is enough for as many as may go over it.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Longest route that is taken up, in bytes: real ones have some hundred.
+const MAX_ROUTE: usize = 2 * 1024;
+/// Longest id of a circuit, in bytes: real ones have 22.
+const MAX_ID: usize = 128;
+/// Most routers one circuit goes over.
+pub(crate) const MAX_NODES: usize = 64;
+/// Tag with the service, possibly `instance@service`.
+pub(crate) const SERVICE_TAG: &str = "serviceId";
+
+/// Tag with the dialing identity.
+pub(crate) const CLIENT_TAG: &str = "clientId";
+/// The tags that are taken up: no others are ever given to a circuit.
+const KNOWN_TAGS: [&str; 3] = [SERVICE_TAG, CLIENT_TAG, HOST_TAG];
+
+/// The pieces of circuits that are not whole yet, and what routers are telling right now.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    pub(crate) state: Mutex<State>,
+    /// Held while a circuit is taken up, so that what routers tell at the same time adds up.
+    pub(crate) taking_up: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) circuits: HashMap<String, BTreeMap<Id, Route>>,
+    /// Circuits known in part, with the router that told of each first.
+    pub(crate) first: HashMap<String, Id>,
+    /// Of how many of these each router was the first to tell.
+    pub(crate) begun: HashMap<Id, usize>,
+    /// Circuits that were taken up and are whole, with the router that told of each first, and what
+    /// they take, in bytes.
+    pub(crate) whole: HashMap<String, (Id, usize)>,
+    /// What the pieces of each router take, and the whole circuits that it told of first, in bytes.
+    pub(crate) bytes: HashMap<Id, usize>,
+    /// Circuits of before over connected routers that these have not named so far, while they tell.
+    pub(crate) telling: HashMap<Id, HashSet<String>>,
+    /// Connected routers that have told everything.
+    pub(crate) told: HashSet<Id>,
+}
+
+impl State {
+    /// A router tells of a circuit that is not whole; false if it told of too many.
+    fn begin(&mut self, router: &Id, circuit: &str) -> bool {
+        if self.first.contains_key(circuit) {
+            return true;
+        }
+        let begun = self.begun.entry(router.clone()).or_default();
+        if *begun >= MAX_BEGUN {
+            return false;
+        }
+        *begun += 1;
+        self.first.insert(circuit.to_owned(), router.clone());
+        true
+    }
+
+    /// Puts a piece in the place of what the router told before; false if it told too much.
+    fn put(&mut self, router: &Id, route: Route) -> bool {
+        let pieces = self.circuits.entry(route.circuit_id.clone()).or_default();
+        if pieces.len() >= MAX_NODES && !pieces.contains_key(router) {
+            return true;
+        }
+        let size = route.encoded_len();
+        let before = pieces.get(router).map_or(0, Route::encoded_len);
+        let bytes = self.bytes.entry(router.clone()).or_default();
+        let now = *bytes + size - before;
+        let has_room = size <= MAX_ROUTE && now <= MAX_BYTES;
+        if has_room {
+            *bytes = now;
+            pieces.insert(router.clone(), route);
+        }
+        has_room
+    }
+
+    fn done(&mut self, circuit: &str) {
+        for (router, route) in self.circuits.remove(circuit).into_iter().flatten() {
+            self.give_back(&router, route.encoded_len());
+        }
+        let Some(router) = self.first.remove(circuit) else { return };
+        if let Some(begun) = self.begun.get_mut(&router) {
+            *begun -= 1;
+            if *begun == 0 {
+                self.begun.remove(&router);
+            }
+        }
+    }
+
+    /// A circuit is whole: in place of its pieces what is kept of it counts, for the router that told of
+    /// it first. False if that told too much.
+    fn put_whole(&mut self, circuit: &str, bytes: usize) -> bool {
+        let Some(router) = self.first.get(circuit).cloned() else { return false };
+        let piece = self.circuits.get(circuit).and_then(|pieces| pieces.get(&router));
+        let before = self.bytes.get(&router).copied().unwrap_or_default();
+        let others = before.saturating_sub(piece.map_or(0, Route::encoded_len));
+        let has_room = others + bytes <= MAX_BYTES;
+        if has_room {
+            self.done(circuit);
+            *self.bytes.entry(router.clone()).or_default() += bytes;
+            self.whole.insert(circuit.to_owned(), (router, bytes));
+        }
+        has_room
+    }
+
+    /// A circuit has ended.
+    fn over(&mut self, circuit: &str) {
+        self.done(circuit);
+        if let Some((router, bytes)) = self.whole.remove(circuit) {
+            self.give_back(&router, bytes);
+        }
+    }
+
+    fn give_back(&mut self, router: &Id, bytes: usize) {
+        let Some(taken) = self.bytes.get_mut(router) else { return };
+        *taken = taken.saturating_sub(bytes);
+        if *taken == 0 {
+            self.bytes.remove(router);
+        }
+    }
+}
+
+impl Pieces {
+    pub(crate) fn begin(&self, router: &Id, circuit: &str) -> bool {
+        self.state.lock().begin(router, circuit)
+    }
+
+    pub(crate) fn add(&self, router: &Id, route: Route) -> Option<BTreeMap<Id, Route>> {
+        let mut state = self.state.lock();
+        let known = state.circuits.contains_key(&route.circuit_id);
+        if !known && state.circuits.len() >= MAX_CIRCUITS {
+            return None;
+        }
+        if !state.begin(router, &route.circuit_id) {
+            return None;
+        }
+        let id = route.circuit_id.clone();
+        if !state.put(router, route) {
+            if state.circuits.get(&id).is_some_and(BTreeMap::is_empty) {
+                state.done(&id);
+            }
+            return None;
+        }
+        state.circuits.get(&id).cloned()
+    }
+
+    /// Whether a router may tell what it carries; `of_before` says which circuits it is to name.
+    pub(crate) fn begin_to_tell(
+        &self,
+        router: &Id,
+        of_before: impl FnOnce() -> HashSet<String>,
+    ) -> bool {
+        let has_told = {
+            let state = self.state.lock();
+            if state.telling.contains_key(router) {
+                return true;
+            }
+            state.told.contains(router)
+        };
+        if !has_told {
+            let missing = of_before();
+            self.state.lock().telling.insert(router.clone(), missing);
+        }
+        !has_told
+    }
+
+    /// A router has named these. With the last of them: what it has not named.
+    pub(crate) fn named(&self, router: &Id, named: &[String], is_last: bool) -> HashSet<String> {
+        let mut state = self.state.lock();
+        let Some(missing) = state.telling.get_mut(router) else { return HashSet::new() };
+        for id in named {
+            missing.remove(id);
+        }
+        if !is_last {
+            return HashSet::new();
+        }
+        state.told.insert(router.clone());
+        state.telling.remove(router).unwrap_or_default()
+    }
+
+    /// A connection of a router begins or is over: what it tells, or has told, is void.
+    pub(super) fn forget_report(&self, router: &Id) {
+        let mut state = self.state.lock();
+        state.telling.remove(router);
+        state.told.remove(router);
+    }
+
+    /// Whether a router tells, or has told, which circuits it carries.
+    pub(super) fn has_begun(&self, router: &Id) -> bool {
+        let state = self.state.lock();
+        state.telling.contains_key(router) || state.told.contains(router)
+    }
+
+    /// A circuit is whole: nothing is to be added any more. False if there is no room for it.
+    pub(crate) fn put_whole(&self, circuit: &str, bytes: usize) -> bool {
+        self.state.lock().put_whole(circuit, bytes)
+    }
+
+    /// A circuit that was taken up, perhaps in part, has ended.
+    pub fn over(&self, circuit: &str) {
+        self.state.lock().over(circuit);
+    }
+}
+
+/// A circuit as its pieces tell it.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) path: Path,
+    pub(crate) ingress: String,
+    pub(crate) egress: String,
+    pub(crate) is_whole: bool,
+    pub(crate) dialed: Option<(Id, Egress)>,
+    pub(crate) tags: StringMap,
+}
+
+impl Told {
+    /// What is kept of it, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let nodes = self.path.nodes.iter().map(|id| id.as_str().len());
+        let links = self.path.links.iter().map(String::len);
+        let tags = self.tags.iter().map(|(name, value)| name.len() + value.len());
+        let texts: usize = nodes.chain(links).chain(tags).sum();
+        texts + self.ingress.len() + self.egress.len()
+    }
+}
+
+pub(crate) fn is_id(circuit: &str) -> bool {
+    (1..=MAX_ID).contains(&circuit.len())
+}
+
+/// Walks from the initiating end along the links.
+pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> Told {
+    let mut told = Told { tags: tags(pieces), ..Told::default() };
+    let nodes = pieces.keys().cloned().collect();
+    let in_part = Path { nodes, links: Vec::new(), cost: 0 };
+    let dialed = pieces.iter().find_map(|(id, route)| Some((id.clone(), route.egress.clone()?)));
+    told.dialed = dialed;
+    let starts = pieces.iter().find_map(|(router, route)| {
+        let start = route.forwards.iter().find(|it| it.dst_type() == DestType::Start)?;
+        Some((router, start.dst_address.clone()))
+    });
+    let Some((mut router, ingress)) = starts else { return Told { path: in_part, ..told } };
+    told.ingress.clone_from(&ingress);
+    let mut from = ingress;
+    let mut path = Path::default();
+    loop {
+        path.nodes.push(router.clone());
+        let forwards = pieces.get(router).into_iter().flat_map(|route| &route.forwards);
+        let next = forwards.into_iter().find(|forward| forward.src_address == from);
+        let Some(next) = next else { return Told { path: in_part, ..told } };
+        match next.dst_type() {
+            DestType::End => {
+                told.egress.clone_from(&next.dst_address);
+                return Told { path, is_whole: true, ..told };
+            }
+            DestType::Start => return Told { path: in_part, ..told },
+            DestType::Link => from.clone_from(&next.dst_address),
+        }
+        path.links.push(from.clone());
+        let over_link = pieces.iter().find(|(id, route)| {
+            !path.nodes.contains(id) && route.forwards.iter().any(|it| it.src_address == from)
+        });
+        match over_link {
+            Some((id, _)) => router = id,
+            None => return Told { path: in_part, ..told },
+        }
+    }
+}
+
+pub(crate) fn tags(pieces: &BTreeMap<Id, Route>) -> StringMap {
+    pieces
+        .values()
+        .find(|route| !route.tags.is_empty())
+        .map(|route| route.tags.iter().filter(|(name, _)| KNOWN_TAGS.contains(&name.as_str())))
+        .map(|known| known.map(|(name, value)| (name.clone(), value.clone())).collect())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

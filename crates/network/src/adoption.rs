@@ -1,0 +1,217 @@
+//! Circuits of an earlier run of this controller are taken up again, so that a restart breaks none.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_kernel::events::CircuitChange;
+use weft_model::entity::Terminator;
+use weft_model::{Id, Snapshot};
+use weft_paths::path::Path;
+use weft_paths::queue::Why;
+use weft_wire::ctrl::route::Egress;
+use weft_wire::ctrl::{CarriedCircuits, Route};
+
+use crate::adopt::{CLIENT_TAG, MAX_NODES, SERVICE_TAG, Told, is_id, put_together};
+use crate::circuits::{Circuit, EndAddresses};
+use crate::misreports::Misreport;
+use crate::network::Network;
+use crate::routers::LiveRouter;
+
+/// Most circuits over one router, above which none is taken up on its word.
+pub(crate) const MAX_AT_ROUTER: usize = 200_000;
+
+/// Tag with the routers on whose word alone a circuit is there: this run did not make it.
+pub(crate) const REPORTED_TAG: &str = "reportedBy";
+
+impl Network {
+    /// A router tells which circuits of this controller it carries, once for each connection.
+    pub fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
+        if !self.0.routers.is_current(router) {
+            return;
+        }
+        let of_before = || self.of_before(router).iter().map(|it| it.id.clone()).collect();
+        if !self.0.pieces.begin_to_tell(&router.id, of_before) {
+            tracing::debug!(router = %router.id, "circuits told once more, ignored");
+            return;
+        }
+        let snapshot = self.0.kernel.snapshot();
+        let mut named = Vec::with_capacity(part.routes.len());
+        for route in part.routes {
+            let id = route.circuit_id.clone();
+            if !is_id(&id) {
+                self.refuse(router, Misreport::MalformedCircuit, &id);
+                continue;
+            }
+            if !self.take_up(&snapshot, router, route) {
+                self.unroute_at(&router.id, &id);
+            }
+            named.push(id);
+        }
+        for id in self.0.pieces.named(&router.id, &named, part.last) {
+            if let Some(circuit) = self.0.circuits.get(&id)
+                && is_of_before(&circuit, router)
+            {
+                self.not_carried(&circuit, &router.id);
+            }
+        }
+    }
+
+    /// A router does not carry a circuit any more that goes over it. If it is none of the ends, the
+    /// others can do without it, or tell it again. True if the circuit has ended.
+    pub(crate) fn not_carried(&self, circuit: &Circuit, router: &Id) -> bool {
+        let ends = [circuit.path.first(), circuit.path.last()];
+        if circuit.is_whole && !ends.contains(&Some(router)) {
+            self.move_or_end(circuit, Why::Lost);
+            return false;
+        }
+        self.remove_circuit(&circuit.id, true)
+    }
+
+    /// Takes a carried route up; false if its circuit is over.
+    fn take_up(&self, snapshot: &Snapshot, router: &Arc<LiveRouter>, route: Route) -> bool {
+        let id = route.circuit_id.clone();
+        let _one_by_one = self.0.pieces.taking_up.lock();
+        match self.0.circuits.get(&id) {
+            Some(circuit) if circuit.is_whole => {
+                return circuit.path.has_node(router.id.as_str());
+            }
+            Some(_) => {}
+            None if self.0.circuits.is_known(&id) => return true,
+            None if self.is_over(&id) => return false,
+            None if self.0.circuits.count_at(&router.id) >= MAX_AT_ROUTER => {
+                tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: there are too many over its router");
+                return true;
+            }
+            None => {}
+        }
+        let Some(pieces) = self.0.pieces.add(&router.id, route) else {
+            tracing::warn!(circuit = %id, "circuit not taken up: there are too many in pieces");
+            return true;
+        };
+        let told = put_together(&pieces);
+        if told.is_whole && !self.0.pieces.put_whole(&id, id.len() + told.bytes()) {
+            tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: its router tells of too many");
+            if self.0.circuits.get(&id).is_none() {
+                self.0.pieces.over(&id);
+            }
+            return true;
+        }
+        self.keep(snapshot, &id, told);
+        true
+    }
+
+    fn is_over(&self, id: &str) -> bool {
+        self.is_of_this_run(id) || self.0.circuits.has_ended(id)
+    }
+
+    /// Puts a circuit in the table, or in the place of what was known of it.
+    fn keep(&self, snapshot: &Snapshot, id: &str, told: Told) {
+        let mut told = told;
+        // Whoever sees the circuit sees on whose word it is there.
+        let by: Vec<&str> = told.path.nodes.iter().map(Id::as_str).collect();
+        told.tags.insert(REPORTED_TAG.to_owned(), by.join(","));
+        let target = told.tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
+        let (instance, service) = target.split_once('@').unwrap_or(("", target));
+        let service = Id::new(service);
+        let terminator = told.dialed.as_ref();
+        let terminator = terminator
+            .and_then(|(router, egress)| find_terminator(snapshot, &service, router, egress));
+        let circuit = Arc::new(Circuit {
+            id: id.to_owned(),
+            // The identity: which session it was is not told.
+            client: told.tags.get(CLIENT_TAG).cloned().unwrap_or_default(),
+            is_of_session: false,
+            instance: instance.to_owned(),
+            service,
+            terminator: terminator.unwrap_or_default(),
+            path: told.path,
+            ingress: told.ingress,
+            egress: told.egress,
+            addresses: EndAddresses::default(),
+            created_at: self.0.kernel.now(),
+            routed_at: Instant::now(),
+            tags: told.tags,
+            is_whole: told.is_whole,
+            moving: Arc::default(),
+        });
+        let before = self.0.circuits.get(id);
+        let is_counted = before.as_ref().is_some_and(|before| !before.terminator.is_empty());
+        let event = match circuit.is_whole {
+            true => self.circuit_event(CircuitChange::Adopted, &circuit, Duration::ZERO),
+            false => None,
+        };
+        let with = || {
+            if !is_counted && !circuit.terminator.is_empty() {
+                self.0.costs.created(&circuit.terminator);
+            }
+            self.tell_event(event);
+        };
+        let is_kept = match before {
+            Some(_) => self.0.circuits.put_with(Arc::clone(&circuit), with),
+            None => self.0.circuits.adopt(Arc::clone(&circuit), with),
+        };
+        if !is_kept {
+            self.0.pieces.over(id);
+        }
+    }
+
+    /// An idle circuit that nobody here knows is confirmed by a router that does not tell what it
+    /// carries: it is kept in part, unless the router has confirmed too many. False if it is over.
+    pub(crate) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
+        if !is_id(id) || self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
+            return false;
+        }
+        let _one_by_one = self.0.pieces.taking_up.lock();
+        if self.0.circuits.is_known(id) || !self.0.pieces.begin(&router.id, id) {
+            return true;
+        }
+        let path = Path::of_one(router.id.clone());
+        let snapshot = self.0.kernel.snapshot();
+        self.keep(&snapshot, id, Told { path, ..Told::default() });
+        true
+    }
+
+    /// A circuit that is kept in part goes over this router too. False if it cannot.
+    pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, circuit: &Circuit) -> bool {
+        if circuit.is_whole || circuit.path.nodes.len() >= MAX_NODES {
+            return false;
+        }
+        let mut path = circuit.path.clone();
+        path.nodes.push(router.id.clone());
+        self.0.circuits.put(Arc::new(circuit.moved(path)))
+    }
+
+    /// Of how many circuits only a part is known.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn in_part(&self) -> usize {
+        let state = self.0.pieces.state.lock();
+        state.first.len().max(state.circuits.len())
+    }
+
+    fn unroute_at(&self, router: &Id, circuit: &str) {
+        use weft_wire::ProtoBody as _;
+        let unroute = weft_wire::ctrl::Unroute { circuit_id: circuit.to_owned(), now: true };
+        self.tell(router.as_str(), weft_channel::Lane::High, unroute.to_message());
+    }
+}
+
+/// Whether a circuit went over a router before that was connected: later ones it need not know.
+pub(crate) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
+    circuit.path.nodes.contains(&router.id) && circuit.routed_at < router.since
+}
+
+/// The terminator that an end was dialed for, if it still exists.
+pub(crate) fn find_terminator(
+    snapshot: &Snapshot,
+    service: &Id,
+    router: &Id,
+    egress: &Egress,
+) -> Option<Id> {
+    let mut found = snapshot.referring::<Terminator>(Terminator::SERVICE, service);
+    let same = |one: &&Arc<Terminator>| {
+        one.router_id == *router
+            && *one.binding == *egress.binding
+            && *one.address == *egress.destination
+    };
+    found.find(same).map(|terminator| terminator.base.id.clone())
+}

@@ -1,0 +1,629 @@
+//! The circuits of this controller: ids reserved while they are made, circuits that are up, and
+//! those of an earlier run that routers still carry.
+
+mod index;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use weft_model::{Id, Timestamp};
+use weft_paths::path::Path;
+use weft_wire::StringMap;
+
+use crate::moving::Moving;
+use index::Index;
+
+/// Tag with the hosting identity.
+pub(crate) const HOST_TAG: &str = "hostId";
+
+/// Most circuits, reserved ones included.
+const MAX_CIRCUITS: usize = 1_000_000;
+/// One in so many of these is for dials: circuits that routers tell of leave it free.
+const FOR_DIALS: usize = 4;
+/// Circuits of which the past is remembered: those that ended are not taken up again, and routers
+/// tell minutes later what they carried of them.
+const REMEMBERED: usize = 131_072;
+/// Routers of a circuit's past that are remembered.
+const MAX_PAST: usize = 32;
+/// Circuits that are looked at before others get at the table.
+const TURN: usize = 500;
+
+/// A circuit that is up.
+#[derive(Debug)]
+pub struct Circuit {
+    /// Its id.
+    pub id: String,
+    /// Session or identity that dials.
+    pub client: String,
+    /// Whether the client is a service session of this controller, with which the circuit ends.
+    pub is_of_session: bool,
+    /// The service.
+    pub service: Id,
+    /// The terminator; empty if it is not known any more.
+    pub terminator: Id,
+    /// The instance that was asked for.
+    pub instance: String,
+    /// The way it takes. Of a circuit that is not whole only the routers that told of it.
+    pub path: Path,
+    /// Address of the initiating end.
+    pub ingress: String,
+    /// Address of the terminating end.
+    pub egress: String,
+    /// Addresses of the applications, as far as the ends told them.
+    pub addresses: EndAddresses,
+    /// When it was made, or taken up.
+    pub created_at: Timestamp,
+    /// When the routers on its path had heard of it.
+    pub routed_at: Instant,
+    /// Its tags.
+    pub tags: StringMap,
+    /// Whether all of its path is known; a circuit that was taken up in part cannot be moved.
+    pub is_whole: bool,
+    /// Whether it is being moved, and when it was.
+    pub moving: Arc<Moving>,
+}
+
+/// Addresses of the applications at the ends of a circuit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct EndAddresses {
+    /// Of the initiator, its own.
+    pub initiator_local: String,
+    /// Of the initiator, its peer.
+    pub initiator_remote: String,
+    /// Of the terminator, its own.
+    pub terminator_local: String,
+    /// Of the terminator, its peer.
+    pub terminator_remote: String,
+}
+
+impl Circuit {
+    /// The same circuit on another path.
+    pub fn moved(&self, path: Path) -> Self {
+        Self {
+            path,
+            id: self.id.clone(),
+            client: self.client.clone(),
+            is_of_session: self.is_of_session,
+            service: self.service.clone(),
+            terminator: self.terminator.clone(),
+            instance: self.instance.clone(),
+            ingress: self.ingress.clone(),
+            egress: self.egress.clone(),
+            addresses: self.addresses.clone(),
+            created_at: self.created_at,
+            routed_at: Instant::now(),
+            tags: self.tags.clone(),
+            is_whole: self.is_whole,
+            moving: Arc::clone(&self.moving),
+        }
+    }
+}
+
+/// Why there is no circuit of an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotReserved {
+    /// The id is taken.
+    Taken,
+    /// There are as many circuits as there may be.
+    Full,
+}
+
+/// A circuit that is being made.
+#[derive(Debug, Clone)]
+struct Reservation {
+    /// Session or identity that dials.
+    client: String,
+    /// The routers of the attempt; before the first the one where it begins.
+    nodes: Vec<Id>,
+    /// One of these routers said that it has ended already.
+    faulted: bool,
+    /// It is not wanted any more, whatever becomes of the attempt.
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    /// Most circuits, reserved ones included.
+    most: usize,
+    up: HashMap<Arc<str>, Arc<Circuit>>,
+    making: HashMap<String, Reservation>,
+    by_link: Index<Arc<str>>,
+    by_router: Index<Id>,
+    by_client: Index<Arc<str>>,
+    by_terminator: Index<Id>,
+    /// Circuits that ended or took another path.
+    past: HashMap<Arc<str>, Past>,
+    past_order: VecDeque<Arc<str>>,
+}
+
+/// What became of a circuit.
+#[derive(Debug)]
+struct Past {
+    service: Id,
+    /// Routers that it went over.
+    nodes: Vec<Id>,
+    has_ended: bool,
+}
+
+/// All circuits.
+#[derive(Debug)]
+pub struct Circuits(RwLock<Tables>);
+
+impl Default for Circuits {
+    fn default() -> Self {
+        Self::within(MAX_CIRCUITS)
+    }
+}
+
+impl Circuits {
+    fn within(most: usize) -> Self {
+        Self(RwLock::new(Tables { most, ..Tables::default() }))
+    }
+
+    /// Reserves an id for a circuit that is being made, for whom and from which router.
+    pub fn reserve(&self, id: &str, client: &str, first: &Id) -> Result<(), NotReserved> {
+        let mut tables = self.0.write();
+        if tables.is_known(id) {
+            return Err(NotReserved::Taken);
+        }
+        if tables.len() >= tables.most {
+            return Err(NotReserved::Full);
+        }
+        let (client, nodes) = (client.to_owned(), vec![first.clone()]);
+        let reservation = Reservation { client, nodes, faulted: false, ended: false };
+        tables.making.insert(id.to_owned(), reservation);
+        Ok(())
+    }
+
+    /// An attempt at a reserved circuit begins; false if the circuit is not wanted any more.
+    pub fn attempt(&self, id: &str, nodes: &[Id]) -> bool {
+        let mut tables = self.0.write();
+        let Some(reservation) = tables.making.get_mut(id) else { return false };
+        reservation.nodes = nodes.to_vec();
+        reservation.faulted = false;
+        !reservation.ended
+    }
+
+    /// What is being made goes on under another id; false if it is not in the making, or the id is
+    /// taken.
+    pub fn rename(&self, id: &str, new: &str) -> bool {
+        let mut tables = self.0.write();
+        if tables.is_known(new) {
+            return false;
+        }
+        let Some(reservation) = tables.making.remove(id) else { return false };
+        tables.making.insert(new.to_owned(), Reservation { faulted: false, ..reservation });
+        true
+    }
+
+    /// A router says that a circuit has ended. If it is one in the making it is not put any more,
+    /// provided that the router is on its path. False if it is not in the making.
+    pub fn fault_in_making(&self, id: &str, router: &Id) -> bool {
+        let mut tables = self.0.write();
+        let Some(reservation) = tables.making.get_mut(id) else { return false };
+        reservation.faulted |= reservation.nodes.contains(router);
+        true
+    }
+
+    /// Ends the circuits in the making that a test of client and routers picks: they are not put.
+    pub fn end_in_making(&self, pick: impl Fn(&str, &[Id]) -> bool) {
+        for reservation in self.0.write().making.values_mut() {
+            reservation.ended |= pick(&reservation.client, &reservation.nodes);
+        }
+    }
+
+    /// Gives a reservation back.
+    pub fn release(&self, id: &str) {
+        self.0.write().making.remove(id);
+    }
+
+    /// Puts a circuit in the place of its reservation or of what it was before; false if it was
+    /// removed or ended meanwhile.
+    pub fn put(&self, circuit: Arc<Circuit>) -> bool {
+        self.put_with(circuit, || {})
+    }
+
+    /// The same; what goes with it is done before anybody can remove the circuit again.
+    pub fn put_with(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
+        let mut tables = self.0.write();
+        let known = tables.up.get_key_value(&*circuit.id);
+        if let Some((id, before)) = known.map(|(id, it)| (Arc::clone(id), Arc::clone(it))) {
+            tables.replace(&id, &before, circuit);
+        } else {
+            let is_wanted = |it: &Reservation| !it.faulted && !it.ended;
+            if !tables.making.get(&circuit.id).is_some_and(is_wanted) {
+                return false;
+            }
+            tables.making.remove(&circuit.id);
+            tables.link(circuit);
+        }
+        with();
+        true
+    }
+
+    /// Takes a circuit up that nobody made here; false if the id is taken or there is no room.
+    /// What goes with it is done before anybody can remove it again.
+    pub fn adopt(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
+        let mut tables = self.0.write();
+        let most = tables.most - tables.most / FOR_DIALS;
+        let has_room = !tables.is_known(&circuit.id) && tables.len() < most;
+        if has_room {
+            tables.link(circuit);
+            with();
+        }
+        has_room
+    }
+
+    /// A circuit that is up.
+    pub fn get(&self, id: &str) -> Option<Arc<Circuit>> {
+        self.0.read().up.get(id).cloned()
+    }
+
+    /// Whether an id is reserved or up.
+    pub fn is_known(&self, id: &str) -> bool {
+        self.0.read().is_known(id)
+    }
+
+    /// Whether a circuit of this id ended here.
+    pub fn has_ended(&self, id: &str) -> bool {
+        self.0.read().past.get(id).is_some_and(|past| past.has_ended)
+    }
+
+    /// The service of a circuit that is up or has ended, if it goes or went over the router.
+    pub(super) fn service_over(&self, id: &str, router: &str) -> Option<Id> {
+        let tables = self.0.read();
+        let now = tables.up.get(id).filter(|circuit| circuit.path.has_node(router));
+        now.map(|circuit| circuit.service.clone()).or_else(|| {
+            let went_over = |past: &&Past| past.nodes.iter().any(|node| node.as_str() == router);
+            tables.past.get(id).filter(went_over).map(|past| past.service.clone())
+        })
+    }
+
+    /// Removes a circuit that is up.
+    pub fn remove(&self, id: &str) -> Option<Arc<Circuit>> {
+        let mut tables = self.0.write();
+        let circuit = tables.up.remove(id)?;
+        tables.unlink(&circuit);
+        tables.remember(&circuit, true);
+        Some(circuit)
+    }
+
+    /// All circuits that are up.
+    pub fn all(&self) -> Vec<Arc<Circuit>> {
+        self.0.read().up.values().cloned().collect()
+    }
+
+    /// The circuits over a link.
+    pub fn over_link(&self, link: &str) -> Vec<Arc<Circuit>> {
+        self.in_turns(|tables, after| tables.by_link.some(link, after, TURN))
+    }
+
+    /// How many circuits go over a link.
+    pub fn count_over(&self, link: &str) -> usize {
+        self.0.read().by_link.count(link)
+    }
+
+    /// Ids of the first circuits over a link, behind one of them.
+    pub(super) fn some_over(&self, link: &str, after: Option<&str>, most: usize) -> Vec<Arc<str>> {
+        self.0.read().by_link.some(link, after, most)
+    }
+
+    /// The routers that circuits go over.
+    pub fn routers(&self) -> Vec<Id> {
+        self.0.read().by_router.keys().cloned().collect()
+    }
+
+    /// How many circuits go over a router.
+    pub(super) fn count_at(&self, router: &Id) -> usize {
+        self.0.read().by_router.count(router)
+    }
+
+    /// The circuits over a router.
+    pub fn at(&self, router: &Id) -> Vec<Arc<Circuit>> {
+        self.in_turns(|tables, after| tables.by_router.some(router, after, TURN))
+    }
+
+    /// The first circuits over a router, behind one of them.
+    pub(super) fn some_at(&self, router: &Id, after: Option<&str>) -> Vec<Arc<Circuit>> {
+        let tables = self.0.read();
+        let ids = tables.by_router.some(router, after, TURN);
+        ids.iter().filter_map(|id| tables.up.get(id).cloned()).collect()
+    }
+
+    /// The circuits of a session or an identity.
+    pub fn of_client(&self, client: &str) -> Vec<Arc<Circuit>> {
+        self.in_turns(|tables, after| tables.by_client.some(client, after, TURN))
+    }
+
+    /// The circuits to a terminator.
+    pub fn to_terminator(&self, terminator: &Id) -> Vec<Arc<Circuit>> {
+        self.in_turns(|tables, after| tables.by_terminator.some(terminator, after, TURN))
+    }
+
+    /// Circuits that an index knows, in parts, so that nobody waits for the whole.
+    fn in_turns(&self, some: impl Fn(&Tables, Option<&str>) -> Vec<Arc<str>>) -> Vec<Arc<Circuit>> {
+        let (mut found, mut after) = (Vec::new(), None::<Arc<str>>);
+        loop {
+            let tables = self.0.read();
+            let ids = some(&tables, after.as_deref());
+            found.extend(ids.iter().filter_map(|id| tables.up.get(id).cloned()));
+            match ids.len() < TURN {
+                true => return found,
+                false => after = ids.into_iter().next_back(),
+            }
+        }
+    }
+
+    /// How many are being made.
+    pub fn in_making(&self) -> usize {
+        self.0.read().making.len()
+    }
+
+    /// How many are up or being made.
+    pub fn len(&self) -> usize {
+        self.0.read().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Tables {
+    fn len(&self) -> usize {
+        self.up.len() + self.making.len()
+    }
+
+    fn is_known(&self, id: &str) -> bool {
+        self.up.contains_key(id) || self.making.contains_key(id)
+    }
+
+    fn link(&mut self, circuit: Arc<Circuit>) {
+        let id: Arc<str> = circuit.id.as_str().into();
+        for link in &circuit.path.links {
+            self.by_link.insert(&link.as_str().into(), &id);
+        }
+        for router in &circuit.path.nodes {
+            self.by_router.insert(router, &id);
+        }
+        self.by_client.insert(&circuit.client.as_str().into(), &id);
+        self.by_terminator.insert(&circuit.terminator, &id);
+        self.up.insert(id, circuit);
+    }
+
+    fn unlink(&mut self, circuit: &Circuit) {
+        let id = circuit.id.as_str();
+        circuit.path.links.iter().for_each(|link| self.by_link.remove(link.as_str(), id));
+        circuit.path.nodes.iter().for_each(|router| self.by_router.remove(router, id));
+        self.by_client.remove(circuit.client.as_str(), id);
+        self.by_terminator.remove(&circuit.terminator, id);
+    }
+
+    /// A circuit takes another path, or more is known of it.
+    fn replace(&mut self, id: &Arc<str>, before: &Circuit, now: Arc<Circuit>) {
+        let (old, new) = (&before.path, &now.path);
+        if old.nodes.iter().any(|router| !new.nodes.contains(router)) {
+            self.remember(before, false);
+        }
+        for link in old.links.iter().filter(|link| !new.has_link(link)) {
+            self.by_link.remove(link.as_str(), id);
+        }
+        for link in new.links.iter().filter(|link| !old.has_link(link)) {
+            self.by_link.insert(&link.as_str().into(), id);
+        }
+        for router in old.nodes.iter().filter(|router| !new.nodes.contains(router)) {
+            self.by_router.remove(router, id);
+        }
+        for router in new.nodes.iter().filter(|router| !old.nodes.contains(router)) {
+            self.by_router.insert(router, id);
+        }
+        if before.client != now.client {
+            self.by_client.remove(before.client.as_str(), id);
+            self.by_client.insert(&now.client.as_str().into(), id);
+        }
+        if before.terminator != now.terminator {
+            self.by_terminator.remove(&before.terminator, id);
+            self.by_terminator.insert(&now.terminator, id);
+        }
+        self.up.insert(Arc::clone(id), now);
+    }
+
+    /// A circuit has ended, or leaves its path.
+    fn remember(&mut self, circuit: &Circuit, has_ended: bool) {
+        if let Some(past) = self.past.get_mut(&*circuit.id) {
+            past.has_ended |= has_ended;
+            past.service = circuit.service.clone();
+            for node in &circuit.path.nodes {
+                if past.nodes.len() < MAX_PAST && !past.nodes.contains(node) {
+                    past.nodes.push(node.clone());
+                }
+            }
+            return;
+        }
+        let id: Arc<str> = circuit.id.as_str().into();
+        let nodes = circuit.path.nodes.clone();
+        let past = Past { service: circuit.service.clone(), nodes, has_ended };
+        self.past.insert(Arc::clone(&id), past);
+        self.past_order.push_back(id);
+        while self.past_order.len() > REMEMBERED {
+            if let Some(oldest) = self.past_order.pop_front() {
+                self.past.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// A circuit over these routers and links, for tests.
+#[cfg(any(test, feature = "testing"))]
+pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
+    Circuit {
+        id: id.into(),
+        client: "client".into(),
+        is_of_session: false,
+        service: Id::new("svc"),
+        terminator: Id::new("t"),
+        instance: String::new(),
+        path: Path {
+            nodes: nodes.iter().map(|id| Id::new(id)).collect(),
+            links: links.iter().map(|id| (*id).to_owned()).collect(),
+            cost: 0,
+        },
+        ingress: "I".into(),
+        egress: "E".into(),
+        addresses: EndAddresses::default(),
+        created_at: Timestamp(0),
+        routed_at: Instant::now(),
+        tags: StringMap::new(),
+        is_whole: true,
+        moving: Arc::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sample as circuit;
+    use super::*;
+
+    #[test]
+    fn an_id_is_reserved_once_and_given_back() {
+        let circuits = Circuits::default();
+        let r1 = Id::new("r1");
+        assert_eq!(circuits.reserve("c1", "client", &r1), Ok(()));
+        assert_eq!(circuits.reserve("c1", "client", &r1), Err(NotReserved::Taken));
+        assert!(circuits.get("c1").is_none() && circuits.is_known("c1"));
+        assert!(circuits.remove("c1").is_none());
+        circuits.release("c1");
+        assert!(!circuits.put(Arc::new(circuit("c1", &["r1"], &[]))));
+        assert!(circuits.is_empty());
+    }
+
+    #[test]
+    fn what_routers_tell_of_leaves_room_for_dials() {
+        let circuits = Circuits::within(8);
+        let adopted = (0..8).filter(|number| {
+            circuits.adopt(Arc::new(circuit(&format!("c{number}"), &["r1"], &[])), || {})
+        });
+        assert_eq!(adopted.count(), 6);
+        let reserve = |id: &str| circuits.reserve(id, "client", &Id::new("r1"));
+        assert_eq!((reserve("d1"), reserve("d2")), (Ok(()), Ok(())));
+        assert_eq!(reserve("d3"), Err(NotReserved::Full));
+    }
+
+    #[test]
+    fn what_ends_in_the_making_is_not_put() {
+        let circuits = Circuits::default();
+        let (r1, r2, r3) = (Id::new("r1"), Id::new("r2"), Id::new("r3"));
+        let put = || circuits.put(Arc::new(circuit("c1", &["r1", "r2"], &["l1"])));
+        circuits.reserve("c1", "client", &r1).unwrap();
+        assert!(circuits.attempt("c1", &[r1.clone(), r3.clone()]));
+        assert!(circuits.fault_in_making("c1", &r3));
+        assert!(!put(), "ended by a router on its way");
+        // The next attempt knows nothing of the one before.
+        assert!(circuits.attempt("c1", &[r1.clone(), r2.clone()]));
+        assert!(circuits.fault_in_making("c1", &r3), "not on its way any more");
+        circuits.end_in_making(|client, _| client == "other");
+        circuits.end_in_making(|_, nodes| nodes.last() == Some(&r3));
+        let mut has_gone_with_it = false;
+        let up = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
+        assert!(circuits.put_with(up, || has_gone_with_it = true) && has_gone_with_it);
+        assert!(!circuits.fault_in_making("c1", &r2), "not in the making");
+        circuits.remove("c1").unwrap();
+
+        circuits.reserve("c1", "client", &r1).unwrap();
+        circuits.end_in_making(|client, nodes| client == "client" && nodes.first() == Some(&r1));
+        assert!(!circuits.attempt("c1", &[r1, r2]), "ended for good");
+        assert!(!circuits.put_with(Arc::new(circuit("c1", &["r1"], &[])), || panic!("not put")));
+        circuits.release("c1");
+        assert!(circuits.is_empty());
+    }
+
+    #[test]
+    fn what_is_renamed_in_the_making_is_the_same() {
+        let circuits = Circuits::default();
+        let r1 = Id::new("r1");
+        circuits.reserve("c1", "client", &r1).unwrap();
+        circuits.reserve("c3", "client", &r1).unwrap();
+        assert!(!circuits.rename("c1", "c3") && !circuits.rename("c9", "c2"));
+        assert!(circuits.fault_in_making("c1", &r1));
+        assert!(circuits.rename("c1", "c2"));
+        assert!(!circuits.is_known("c1") && !circuits.fault_in_making("c1", &r1));
+        assert!(circuits.put(Arc::new(circuit("c2", &["r1"], &[]))));
+        assert!(!circuits.rename("c2", "c4"), "not in the making");
+        // What is not wanted any more is not under another id either.
+        circuits.end_in_making(|client, _| client == "client");
+        assert!(circuits.rename("c3", "c5") && !circuits.attempt("c5", &[r1]));
+    }
+
+    #[test]
+    fn links_are_followed_through_moves() {
+        let circuits = Circuits::default();
+        circuits.reserve("c1", "client", &Id::new("r1")).unwrap();
+        let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
+        assert!(circuits.put(Arc::clone(&first)));
+        circuits.release("c1");
+        assert_eq!(circuits.over_link("l1").len(), 1);
+        let path = Path { nodes: first.path.nodes.clone(), links: vec!["l2".into()], cost: 1 };
+        assert!(circuits.put(Arc::new(first.moved(path))));
+        assert!(circuits.over_link("l1").is_empty());
+        assert_eq!(circuits.over_link("l2").len(), 1);
+        assert!(!circuits.has_ended("c1"));
+        assert!(circuits.remove("c1").is_some());
+        assert!(circuits.has_ended("c1") && circuits.over_link("l2").is_empty());
+        assert!(circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || {}));
+        assert!(!circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || panic!("not taken up")));
+    }
+
+    #[test]
+    fn a_circuit_is_known_to_routers_that_it_went_over() {
+        let circuits = Circuits::default();
+        let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
+        assert!(circuits.adopt(Arc::clone(&first), || {}));
+        let over = |router: &str| circuits.service_over("c1", router).is_some();
+        assert!(over("r1") && over("r2") && !over("r3"));
+        let path = Path { nodes: vec![Id::new("r1"), Id::new("r3")], ..first.path.clone() };
+        assert!(circuits.put(Arc::new(first.moved(path))));
+        assert!(over("r1") && over("r2") && over("r3") && !over("r4"));
+        assert!(!circuits.has_ended("c1"), "it has moved");
+        circuits.remove("c1").unwrap();
+        assert!(over("r1") && over("r2") && over("r3") && !over("r4"));
+        assert_eq!(circuits.service_over("c2", "r1"), None);
+    }
+
+    /// Whatever happens to circuits, each is found by all that it has, and by nothing else.
+    #[test]
+    fn circuits_are_found_by_what_they_have() {
+        let circuits = Circuits::default();
+        let ids = |found: Vec<Arc<Circuit>>| -> Vec<String> {
+            found.iter().map(|it| it.id.clone()).collect()
+        };
+        let by = |router: &str| ids(circuits.at(&Id::new(router)));
+        for number in 0..1_200 {
+            let one = circuit(&format!("c{number:04}"), &["r1", "r2"], &["l1"]);
+            assert!(circuits.adopt(Arc::new(one), || {}));
+        }
+        assert_eq!((by("r1").len(), circuits.count_over("l1")), (1_200, 1_200));
+        assert_eq!(ids(circuits.of_client("client")).len(), 1_200);
+        let one = circuit("c0007", &["r1", "r3", "r2"], &["l2", "l3"]);
+        let one = Circuit { client: "other".into(), terminator: Id::new("u"), ..one };
+        assert!(circuits.put(Arc::new(one)));
+        for found in [
+            by("r3"),
+            ids(circuits.over_link("l2")),
+            ids(circuits.of_client("other")),
+            ids(circuits.to_terminator(&Id::new("u"))),
+        ] {
+            assert_eq!(found, ["c0007"]);
+        }
+        assert_eq!((by("r2").len(), circuits.over_link("l1").len()), (1_200, 1_199));
+        assert_eq!(circuits.to_terminator(&Id::new("t")).len(), 1_199);
+        circuits.remove("c0007").unwrap();
+        assert!(by("r3").is_empty() && circuits.of_client("other").is_empty());
+        let first = circuits.some_over("l1", None, 3);
+        assert_eq!(circuits.some_over("l1", Some(&first[1]), 1), first[2..]);
+    }
+}

@@ -1,0 +1,638 @@
+//! Making a circuit (docs/protocol/control-plane.md 12): choose a terminator and a path, tell every
+//! router on it, wait for all of them; on failure once more, with what was learnt, and as another
+//! circuit unless the router chose the id. A router between the ends that takes nothing new, as it
+//! stops or has too much to do, is gone around without that counting, a few times.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use weft_channel::Lane;
+use weft_kernel::events::{CircuitChange, CircuitEvent, Event};
+use weft_model::entity::{Precedence, Service, Terminator, TerminatorStrategy};
+use weft_model::{Id, Snapshot};
+use weft_paths::path::Path;
+use weft_paths::queue::Why;
+use weft_paths::select::{Candidate, choose};
+use weft_spans::{Kind, Span, attribute};
+use weft_wire::ctrl::{RouteError, RouteErrorCode, Unroute, peer_data_key};
+use weft_wire::{PeerData, ProtoBody as _, StringMap};
+
+use super::circuits::{Circuit, EndAddresses, NotReserved};
+use super::routes::RouteSpec;
+use super::traced::{self, Asked};
+use crate::circuits::HOST_TAG;
+use crate::network::Network;
+use crate::terminators::{Terminators, Update};
+
+/// Most attempts of one circuit that do not count, as a router between the ends took nothing new.
+const DETOURS: u32 = 4;
+/// How long a route may take to reach the wire.
+const SEND_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A circuit that somebody wants.
+#[derive(Debug, Clone)]
+pub struct CircuitSpec {
+    /// The router where it begins.
+    pub router: Id,
+    /// The service.
+    pub service: Id,
+    /// The instance to dial; empty is any without one.
+    pub instance: String,
+    /// Session or identity that dials.
+    pub client: String,
+    /// Whether that is a service session: the circuit lasts no longer.
+    pub is_of_session: bool,
+    /// Goes to the terminating side.
+    pub peer_data: PeerData,
+    /// Tags; the host is added.
+    pub tags: StringMap,
+    /// An id chosen by the router.
+    pub id: Option<String>,
+}
+
+/// A circuit that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeCircuit {
+    /// Its id.
+    pub id: String,
+    /// Address of the initiating end.
+    pub address: String,
+    /// From the terminating side: what its terminator holds, and what it told just now.
+    pub peer_data: PeerData,
+    /// Its tags.
+    pub tags: StringMap,
+}
+
+/// Why there is no circuit (docs/protocol/operations.md 4.3, `failure_cause`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FailureCause {
+    /// Another circuit has the id.
+    IdInUse,
+    /// Too many circuits are being made.
+    TooMany,
+    /// There is no such service.
+    InvalidService,
+    /// The service has no terminators.
+    NoTerminators,
+    /// No router of a terminator is connected.
+    NoOnlineTerminators,
+    /// No path leads to a terminator.
+    NoPath,
+    /// A router did not answer in time.
+    RouterResponseTimeout,
+    /// A router refused.
+    Router(RouteErrorCode),
+}
+
+impl FailureCause {
+    /// The word in events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IdInUse | Self::TooMany => "ID_GENERATION_ERR",
+            Self::InvalidService => "INVALID_SERVICE",
+            Self::NoTerminators => "NO_TERMINATORS",
+            Self::NoOnlineTerminators => "NO_ONLINE_TERMINATORS",
+            Self::NoPath => "NO_PATH",
+            Self::RouterResponseTimeout => "ROUTER_RESPONSE_TIMEOUT",
+            Self::Router(code) => match code {
+                RouteErrorCode::Generic => "ROUTER_ERR_GENERIC",
+                RouteErrorCode::InvalidTerminator => "ROUTER_ERR_INVALID_TERMINATOR",
+                RouteErrorCode::MisconfiguredTerminator => "ROUTER_ERR_MISCONFIGURED_TERMINATOR",
+                RouteErrorCode::DialTimedOut => "ROUTER_ERR_DIAL_TIMED_OUT",
+                RouteErrorCode::ConnectionRefused => "ROUTER_ERR_CONN_REFUSED",
+                RouteErrorCode::RejectedByApplication => "ROUTER_ERR_REJECTED_BY_APPLICATION",
+                RouteErrorCode::DnsResolutionFailed => "ROUTER_ERR_DNS_RESOLUTION_FAILED",
+                RouteErrorCode::PortNotAllowed => "ROUTER_ERR_PORT_NOT_ALLOWED",
+                RouteErrorCode::InvalidLinkDestination => "ROUTER_ERR_INVALID_LINK_DESTINATION",
+                RouteErrorCode::ResourcesNotAvailable => "ROUTER_ERR_RESOURCES_NOT_AVAILABLE",
+            },
+        }
+    }
+}
+
+/// A circuit that was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct CircuitFailure {
+    /// The class.
+    pub cause: FailureCause,
+    /// For people.
+    pub text: String,
+    /// The id it would have had.
+    pub circuit: String,
+}
+
+/// A circuit in the making. Its id is given back when this is dropped.
+struct Making<'a> {
+    network: &'a Network,
+    spec: &'a CircuitSpec,
+    span: &'a mut Span,
+    id: String,
+    started: Instant,
+    /// Routers that have set up a route in any attempt.
+    routed: Vec<Id>,
+    /// What did not work.
+    tried: Tried,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.network.0.circuits.release(&self.id);
+    }
+}
+
+/// What an attempt ended in.
+struct Attempt {
+    chosen: Chosen,
+    ingress: String,
+    egress: String,
+    tags: StringMap,
+    peer_data: PeerData,
+}
+
+impl Network {
+    /// Makes a circuit, and says in `span` what it came to.
+    pub async fn create_circuit(
+        &self,
+        spec: &CircuitSpec,
+        span: &mut Span,
+    ) -> Result<MadeCircuit, CircuitFailure> {
+        span.set(attribute::SERVICE_ID, spec.service.as_str());
+        let made = self.make_circuit(spec, span).await;
+        match &made {
+            Ok(made) => span.set(attribute::CIRCUIT_ID, &made.id),
+            Err(failure) => {
+                span.set(attribute::CIRCUIT_ID, &failure.circuit);
+                traced::say_failure(span, failure);
+            }
+        }
+        made
+    }
+
+    async fn make_circuit(
+        &self,
+        spec: &CircuitSpec,
+        span: &mut Span,
+    ) -> Result<MadeCircuit, CircuitFailure> {
+        let id = spec.id.clone().unwrap_or_else(|| self.new_circuit_id());
+        let fail = |cause, text| CircuitFailure { cause, text, circuit: id.clone() };
+        let reserved = self.0.circuits.reserve(&id, &spec.client, &spec.router);
+        reserved.map_err(|why| match why {
+            NotReserved::Taken => {
+                fail(FailureCause::IdInUse, format!("circuit id {id} is already in use"))
+            }
+            NotReserved::Full => fail(FailureCause::TooMany, "too many circuits".to_owned()),
+        })?;
+        let (started, routed, tried) = (Instant::now(), Vec::new(), Tried::default());
+        let mut making = Making { network: self, spec, span, id, started, routed, tried };
+        let attempts = self.0.options.create_circuit_retries.max(1);
+        let (mut number, mut detours) = (0, 0);
+        loop {
+            match making.attempt(number + detours).await {
+                Ok(attempt) => return making.finish(attempt),
+                Err(Failed { failure, again, is_detour }) => {
+                    let is_free = is_detour
+                        && detours < DETOURS
+                        && started.elapsed() < self.0.options.route_timeout;
+                    if is_free {
+                        detours += 1;
+                    } else {
+                        number += 1;
+                    }
+                    if again && number < attempts {
+                        if spec.id.is_none() {
+                            making.begin_anew();
+                        }
+                        continue;
+                    }
+                    making.unroute_all_but(&[]);
+                    if number < 2 {
+                        return Err(failure);
+                    }
+                    let text = format!(
+                        "exceeded maximum [{attempts}] retries creating circuit [c/{}] ({})",
+                        making.id, failure.text
+                    );
+                    return Err(CircuitFailure { text, ..failure });
+                }
+            }
+        }
+    }
+
+    /// The terminator for a dial, and the way to it. Of terminators of one precedence those that were
+    /// not tried come first.
+    fn choose(
+        &self,
+        snapshot: &Snapshot,
+        spec: &CircuitSpec,
+        tried: &Tried,
+    ) -> Result<Chosen, FailureCause> {
+        let service = snapshot.get::<Service>(&spec.service).ok_or(FailureCause::InvalidService)?;
+        let ways = self.ways(&spec.router);
+        let strategy = service.terminator_strategy;
+        let (mut offline, mut apart) = (false, false);
+        let mut candidates = Vec::new();
+        for terminator in snapshot.referring::<Terminator>(Terminator::SERVICE, &spec.service) {
+            if *terminator.instance_id != *spec.instance {
+                continue;
+            }
+            let Some(reached) = ways.reach(&terminator.router_id) else {
+                offline = true;
+                continue;
+            };
+            let Some(path_cost) = reached else {
+                apart = true;
+                continue;
+            };
+            let was_tried = tried.terminators.contains(&terminator.base.id);
+            let terminator = Arc::clone(terminator);
+            candidates.push(Candidate { terminator, path_cost, dynamic_cost: 0, was_tried });
+        }
+        // A random choice looks at no experience.
+        if strategy != TerminatorStrategy::Random {
+            let ids = candidates.iter().map(|one| &one.terminator.base.id);
+            let costs = self.0.costs.of_each(ids);
+            candidates.iter_mut().zip(costs).for_each(|(one, cost)| one.dynamic_cost = cost);
+        }
+        let wanted = spec.peer_data.get(&peer_data_key::STICKINESS_TOKEN);
+        let wanted = wanted.and_then(|token| std::str::from_utf8(token).ok());
+        let random = u64::from_le_bytes(self.0.kernel.ids().bytes());
+        let none = match (apart, offline) {
+            (true, _) => FailureCause::NoPath,
+            (_, true) => FailureCause::NoOnlineTerminators,
+            _ => FailureCause::NoTerminators,
+        };
+        let Candidate { terminator, .. } =
+            choose(strategy, candidates, wanted, random).ok_or(none)?;
+        let to = &terminator.router_id;
+        let around = match tried.transit.is_empty() {
+            true => None,
+            false => ways.graph().path_around(&spec.router, to, &tried.transit),
+        };
+        let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
+        // Of a random choice nothing is learnt (docs/protocol/control-plane.md 11).
+        let is_counted = strategy != TerminatorStrategy::Random;
+        Ok(Chosen { terminator, path, is_counted })
+    }
+}
+
+/// Where a dial goes.
+struct Chosen {
+    terminator: Arc<Terminator>,
+    path: Path,
+    /// Whether what becomes of the dial counts for the terminator's cost.
+    is_counted: bool,
+}
+
+/// What earlier attempts went over in vain.
+#[derive(Debug, Default)]
+struct Tried {
+    terminators: Vec<Id>,
+    /// Routers between the ends that failed or did not answer.
+    transit: Vec<Id>,
+}
+
+impl Tried {
+    /// An attempt failed at a router. True if it is one between the ends at which none has before.
+    fn note(&mut self, chosen: &Chosen, router: &Id) -> bool {
+        let ends = [chosen.path.first(), chosen.path.last()];
+        if !ends.contains(&Some(router)) {
+            let is_new = !self.transit.contains(router);
+            self.transit.push(router.clone());
+            return is_new;
+        }
+        if *router == chosen.terminator.router_id {
+            self.terminators.push(chosen.terminator.base.id.clone());
+        }
+        false
+    }
+}
+
+/// Where a route could not be set up, and why.
+struct Broken {
+    cause: FailureCause,
+    router: Id,
+    text: String,
+}
+
+impl Broken {
+    fn at(router: &Id, cause: FailureCause, why: impl std::fmt::Display) -> Self {
+        Self { cause, router: router.clone(), text: format!("on [r/{router}] ({why})") }
+    }
+}
+
+/// An attempt that failed, and whether another may do better.
+struct Failed {
+    failure: CircuitFailure,
+    again: bool,
+    /// A router between the ends took nothing new, and has not said so before.
+    is_detour: bool,
+}
+
+impl Making<'_> {
+    fn failure(&self, cause: FailureCause, text: impl Into<String>) -> CircuitFailure {
+        CircuitFailure { cause, text: text.into(), circuit: self.id.clone() }
+    }
+
+    async fn attempt(&mut self, number: u32) -> Result<Attempt, Failed> {
+        let mut span = self.span.child("controller.attempt", Kind::Internal);
+        span.set(attribute::ATTEMPT, number + 1);
+        span.set(attribute::CIRCUIT_ID, &self.id);
+        self.span.set(attribute::ATTEMPTS, number + 1);
+        let attempt = self.try_once(number, &span).await;
+        if let Err(failed) = &attempt {
+            traced::say_failure(&mut span, &failed.failure);
+        }
+        attempt
+    }
+
+    /// Chooses where the dial goes.
+    fn select(&self, span: &Span) -> Result<Chosen, Failed> {
+        let mut span = span.child("controller.select", Kind::Internal);
+        let snapshot = self.network.0.kernel.snapshot();
+        let chosen = self.network.choose(&snapshot, self.spec, &self.tried).map_err(|cause| {
+            let service = &self.spec.service;
+            let instance = &self.spec.instance;
+            let text = match cause {
+                FailureCause::InvalidService => format!("service {service} does not exist"),
+                FailureCause::NoPath => {
+                    format!("no router with a terminator of service {service} can be reached")
+                }
+                FailureCause::NoOnlineTerminators => {
+                    format!(
+                        "service {service} has no online terminators for instanceId [{instance}]"
+                    )
+                }
+                _ => format!("service {service} has no terminators for instanceId [{instance}]"),
+            };
+            let failure = self.failure(cause, text);
+            traced::say_failure(&mut span, &failure);
+            self.report_failure(None, &failure);
+            Failed { failure, again: false, is_detour: false }
+        })?;
+        span.set(attribute::TERMINATOR_ID, chosen.terminator.base.id.as_str());
+        traced::say_path(&mut span, &chosen.path);
+        Ok(chosen)
+    }
+
+    async fn try_once(&mut self, number: u32, span: &Span) -> Result<Attempt, Failed> {
+        let chosen = self.select(span)?;
+        if !self.network.0.circuits.attempt(&self.id, &chosen.path.nodes) {
+            let failure = self.ended(&chosen);
+            return Err(Failed { failure, again: false, is_detour: false });
+        }
+        let (ingress, egress) = (self.network.new_address(), self.network.new_address());
+        let mut tags = self.spec.tags.clone();
+        tags.insert(HOST_TAG.to_owned(), chosen.terminator.host_id.to_string());
+        let spec = RouteSpec {
+            circuit: &self.id,
+            attempt: number,
+            path: &chosen.path,
+            ingress: &ingress,
+            egress: &egress,
+            dial: Some((&chosen.terminator, &self.spec.peer_data)),
+            timeout: self.network.0.options.route_timeout,
+            tags: &tags,
+        };
+        let mut routed = std::mem::take(&mut self.routed);
+        let outcome = self.establish(&spec, &chosen, &mut routed, span).await;
+        self.routed = routed;
+        match outcome {
+            Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
+            Err(Broken { cause, router, text }) => {
+                let has_no_room = FailureCause::Router(RouteErrorCode::ResourcesNotAvailable);
+                let is_detour = self.tried.note(&chosen, &router) && cause == has_no_room;
+                let text = format!("error creating route for [s/{}] {text}", self.spec.service);
+                let failure = self.failure(cause, text);
+                self.report_failure(Some(&chosen), &failure);
+                Err(Failed { failure, again: true, is_detour })
+            }
+        }
+    }
+
+    /// Sends the routes and waits until every router has set up its own.
+    async fn establish(
+        &self,
+        spec: &RouteSpec<'_>,
+        chosen: &Chosen,
+        routed: &mut Vec<Id>,
+        span: &Span,
+    ) -> Result<PeerData, Broken> {
+        let network = self.network;
+        let deadline = tokio::time::Instant::now() + spec.timeout;
+        let mut answers = network.0.waiting.begin(spec.circuit, spec.attempt, &spec.path.nodes);
+        let mut asked = Asked::default();
+        let sends = spec.routes().into_iter().map(|(router, route)| {
+            let mut message = route.to_message();
+            asked.tell(span, &router, &mut message);
+            async move {
+                let cause = FailureCause::RouterResponseTimeout;
+                let live = network.0.routers.get(router.as_str());
+                let Some(live) = live else {
+                    return Err(Broken::at(&router, cause, "not connected"));
+                };
+                let sent = live.channel.send_written(Lane::High, message, SEND_TIMEOUT);
+                sent.await.map_err(|problem| Broken::at(&router, cause, problem))
+            }
+        });
+        let sent = join_all(sends).await.into_iter().collect::<Result<(), _>>();
+        sent.inspect_err(|broken| asked.failed(&broken.router, broken.cause, &broken.text))?;
+        let mut missing = spec.path.nodes.clone();
+        let mut peer_data = PeerData::new();
+        let host = &chosen.terminator.router_id;
+        while !missing.is_empty() {
+            let answer = tokio::time::timeout_at(deadline, answers.next()).await;
+            let Ok(Some((router, answer))) = answer else {
+                self.count_failure(chosen);
+                let cause = FailureCause::RouterResponseTimeout;
+                let late = "no answer in time";
+                missing.iter().for_each(|router| asked.failed(router, cause, late));
+                return Err(Broken::at(&missing[0], cause, late));
+            };
+            match answer.result {
+                Ok(told) => {
+                    asked.done(&router);
+                    missing.retain(|node| *node != router);
+                    if !routed.contains(&router) {
+                        routed.push(router.clone());
+                    }
+                    if router == *host {
+                        peer_data = told;
+                    }
+                }
+                Err(error) => {
+                    self.learn(chosen, &router, &error);
+                    asked.failed(&router, FailureCause::Router(error.code), &error.text);
+                    return Err(Broken::at(&router, FailureCause::Router(error.code), error.text));
+                }
+            }
+        }
+        Ok(peer_data)
+    }
+
+    fn count_failure(&self, chosen: &Chosen) {
+        if chosen.is_counted {
+            self.network.0.costs.failed(&chosen.terminator.base.id, Instant::now());
+        }
+    }
+
+    /// Draws the consequences of a router's failure (docs/protocol/control-plane.md 12.4).
+    fn learn(&self, chosen: &Chosen, router: &Id, error: &RouteError) {
+        let terminator = &chosen.terminator;
+        if *router != terminator.router_id {
+            return;
+        }
+        self.count_failure(chosen);
+        if error.code != RouteErrorCode::InvalidTerminator {
+            return;
+        }
+        let kernel = self.network.0.kernel.clone();
+        let (router, id) = (router.clone(), terminator.base.id.clone());
+        let is_reported = matches!(&*terminator.binding, "edge" | "tunnel");
+        self.network.spawn(async move {
+            let done = if is_reported {
+                tracing::info!(terminator = %id, %router, "terminator removed: its router does not host it");
+                Terminators::of(&kernel).remove(&router, std::slice::from_ref(&id)).await
+            } else {
+                let update = Update { precedence: Some(Precedence::Failed), cost: None };
+                Terminators::of(&kernel).update(&router, &id, update).await
+            };
+            if let Err(problem) = done {
+                tracing::warn!(terminator = %id, %problem, "terminator not changed");
+            }
+        });
+    }
+
+    /// The next attempt is about a circuit of another id: what routers still say of the one before,
+    /// late successes and faults that name no attempt, is not taken for something about it.
+    fn begin_anew(&mut self) {
+        let id = self.network.new_circuit_id();
+        if self.network.0.circuits.rename(&self.id, &id) {
+            self.unroute_all_but(&[]);
+            self.routed.clear();
+            self.id = id;
+        }
+    }
+
+    /// Takes down what earlier attempts left on routers that are not among `kept`.
+    fn unroute_all_but(&self, kept: &[Id]) {
+        let unroute = Unroute { circuit_id: self.id.clone(), now: true };
+        for router in self.routed.iter().filter(|router| !kept.contains(router)) {
+            self.network.tell(router.as_str(), Lane::High, unroute.to_message());
+        }
+    }
+
+    fn finish(self, attempt: Attempt) -> Result<MadeCircuit, CircuitFailure> {
+        let Attempt { chosen, ingress, egress, tags, peer_data: told } = attempt;
+        let terminator = &chosen.terminator;
+        self.unroute_all_but(&chosen.path.nodes);
+        let service = self.network.0.kernel.snapshot();
+        let service = service.get::<Service>(&self.spec.service).cloned();
+        let (addresses, peer_data) = peer_data(self.spec, terminator, told, service.as_deref());
+        let circuit = Arc::new(Circuit {
+            id: self.id.clone(),
+            client: self.spec.client.clone(),
+            is_of_session: self.spec.is_of_session,
+            service: self.spec.service.clone(),
+            terminator: terminator.base.id.clone(),
+            instance: self.spec.instance.clone(),
+            path: chosen.path.clone(),
+            ingress: ingress.clone(),
+            egress,
+            addresses,
+            created_at: self.network.0.kernel.now(),
+            routed_at: Instant::now(),
+            tags: tags.clone(),
+            is_whole: true,
+            moving: Arc::default(),
+        });
+        let took = self.started.elapsed();
+        let event = self.network.circuit_event(CircuitChange::Created, &circuit, took);
+        let is_put = self.network.0.circuits.put_with(Arc::clone(&circuit), || {
+            if chosen.is_counted {
+                self.network.0.costs.created(&circuit.terminator);
+            }
+            self.network.0.used.dialed(&circuit.service, &circuit.terminator, true);
+            self.network.tell_event(event);
+        });
+        if !is_put {
+            self.unroute_all_but(&[]);
+            return Err(self.ended(&chosen));
+        }
+        // A session that ended before its circuit was in the table did not find it there.
+        if circuit.is_of_session && !self.network.0.logins.has_session(&circuit.client) {
+            self.network.remove_circuit(&circuit.id, true);
+            return Err(self.ended(&chosen));
+        }
+        // A link that broke before the circuit was in the table did not find it there either.
+        if !self.network.is_usable(&circuit.path) {
+            self.network.move_or_end(&circuit, Why::Broken);
+        }
+        Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
+    }
+
+    /// A router said that the circuit has ended, or it is not wanted any more.
+    fn ended(&self, chosen: &Chosen) -> CircuitFailure {
+        let cause = FailureCause::Router(RouteErrorCode::Generic);
+        let failure = self.failure(cause, "the circuit ended while it was made");
+        self.report_failure(Some(chosen), &failure);
+        failure
+    }
+
+    fn report_failure(&self, chosen: Option<&Chosen>, failure: &CircuitFailure) {
+        tracing::debug!(circuit = %self.id, service = %self.spec.service, %failure, "circuit not made");
+        if let Some(chosen) = chosen {
+            let terminator = &chosen.terminator.base.id;
+            self.network.0.used.dialed(&self.spec.service, terminator, false);
+        }
+        if !self.network.0.events.has_listeners() {
+            return;
+        }
+        let path = chosen.map(|chosen| chosen.path.clone()).unwrap_or_default();
+        self.network.0.events.tell(Event::Circuit(Arc::new(CircuitEvent {
+            at: self.network.0.kernel.now(),
+            change: CircuitChange::Failed,
+            circuit: self.id.clone(),
+            client: self.spec.client.clone(),
+            service: self.spec.service.clone(),
+            terminator: chosen.map(|one| one.terminator.base.id.clone()).unwrap_or_default(),
+            instance: self.spec.instance.clone(),
+            nodes: path.nodes,
+            links: path.links,
+            path_cost: path.cost,
+            duration: self.started.elapsed(),
+            failure: Some(failure.cause.as_str()),
+            tags: self.spec.tags.clone(),
+        })));
+    }
+}
+
+/// What the initiating side is told: static data, overlaid by what the host told, without the
+/// addresses, which the circuit keeps (docs/protocol/control-plane.md 12.2).
+fn peer_data(
+    spec: &CircuitSpec,
+    terminator: &Terminator,
+    told: PeerData,
+    service: Option<&Service>,
+) -> (EndAddresses, PeerData) {
+    use peer_data_key as key;
+    let text = |data: &PeerData, key: u32| {
+        data.get(&key).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+    };
+    let addresses = EndAddresses {
+        initiator_local: text(&spec.peer_data, key::INITIATOR_LOCAL_ADDRESS),
+        initiator_remote: text(&spec.peer_data, key::INITIATOR_REMOTE_ADDRESS),
+        terminator_local: text(&told, key::TERMINATOR_LOCAL_ADDRESS),
+        terminator_remote: text(&told, key::TERMINATOR_REMOTE_ADDRESS),
+    };
+    let mut data: PeerData = terminator.peer_data.clone();
+    data.extend(told);
+    data.retain(|key, _| !(1110..=1113).contains(key));
+    if service.is_some_and(|it| it.terminator_strategy == TerminatorStrategy::Sticky) {
+        let token = terminator.base.id.as_str().to_owned();
+        data.insert(key::STICKINESS_TOKEN, token.into());
+    }
+    (addresses, data)
+}

@@ -1,0 +1,195 @@
+//! What this controller says of itself (docs/protocol/operations.md 3).
+//!
+//! Only what it knows is told: in place of call stacks, which it cannot see, it names its threads and
+//! what they have done.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use weft_contract::Timestamp as TimeWord;
+use weft_model::Kind;
+use weft_model::entity::{Router, Terminator};
+
+use super::super::routers::LiveRouter;
+use crate::network::Network;
+
+/// Threads that are named.
+const MAX_THREADS: usize = 1000;
+
+impl Network {
+    /// What this controller says of itself; none if it does not know the value.
+    pub(super) fn own_value(&self, name: &str) -> Option<Value> {
+        Some(match name.to_lowercase().as_str() {
+            "connected-routers" => self.connected_routers(),
+            "terminator-costs" => self.terminator_costs(),
+            "refused-reports" => self.refused_reports(),
+            "identity-connection-statuses" => self.identity_connections(),
+            "data-model-index" | "router-data-model-index" => {
+                let snapshot = self.0.kernel.snapshot();
+                json!({
+                    "timeline": snapshot.timeline().to_string(),
+                    "index": snapshot.revision().0,
+                })
+            }
+            "config" => Some(self.0.kernel.settings().shown.clone()).filter(|it| !it.is_null())?,
+            "stackdump" => Value::String(threads()),
+            "metrics" | "metrics:json" => {
+                let kernel = &self.0.kernel;
+                let now = TimeWord::from_millis(kernel.now().0);
+                self.metric_events(&kernel.settings().id, now, &self.own_report())
+            }
+            "metrics:prometheus" => {
+                self.metric_text(&self.0.kernel.settings().id, &self.own_report())
+            }
+            _ => return None,
+        })
+    }
+
+    fn connected_routers(&self) -> Value {
+        let snapshot = self.0.kernel.snapshot();
+        let mut routers = self.0.routers.all();
+        routers.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        let shown = routers.iter().map(|live| {
+            let name = snapshot.get::<Router>(&live.id).map(|router| router.name.to_string());
+            json!({
+                "id": live.id.as_str(),
+                "name": name.unwrap_or_default(),
+                "version": live.version.version,
+                "connectTime": TimeWord::from_millis(live.connected_at.0),
+                "underlays": underlays(live),
+            })
+        });
+        Value::Array(shown.collect())
+    }
+
+    fn terminator_costs(&self) -> Value {
+        let snapshot = self.0.kernel.snapshot();
+        let shown = snapshot.list::<Terminator>().map(|terminator| {
+            let costs = self.0.costs.parts(&terminator.base.id);
+            json!({
+                "terminatorId": terminator.base.id.as_str(),
+                "circuitCount": costs.circuits,
+                "failureCost": costs.failures,
+                "currentCost": costs.total,
+            })
+        });
+        json!({"terminators": shown.collect::<Vec<_>>()})
+    }
+
+    /// What routers reported that is not theirs, by router.
+    fn refused_reports(&self) -> Value {
+        let routers = self.0.misreports.all().into_iter().map(|(router, reports)| {
+            let reports = reports.into_iter().map(|(name, times)| (name.to_owned(), times.into()));
+            json!({"routerId": router.as_str(), "reports": reports.collect::<Map<_, _>>()})
+        });
+        json!({"routers": routers.collect::<Vec<_>>()})
+    }
+
+    fn identity_connections(&self) -> Value {
+        let now = self.0.kernel.now();
+        let mut connections = Map::new();
+        for (identity, routers, status) in self.0.kernel.online().connections(now) {
+            let routers = routers.into_iter().map(|router| {
+                let shown = json!({"router_id": router.as_str(), "closed": false});
+                (router.to_string(), shown)
+            });
+            let shown = json!({
+                "connected_routers": routers.collect::<Map<_, _>>(),
+                "last_reported_state": status.as_str(),
+            });
+            connections.insert(identity.to_string(), shown);
+        }
+        json!({"connections": connections})
+    }
+
+    /// What is counted, by name.
+    pub(crate) fn counted(&self) -> Vec<(&'static str, u64)> {
+        let snapshot = self.0.kernel.snapshot();
+        let entities = |kind: Kind| snapshot.table(kind).len() as u64;
+        let sessions = self.0.logins.counts();
+        let (names, refused) = self.0.reported.counts();
+        vec![
+            ("weft.api_sessions", sessions.api_sessions),
+            ("weft.sessions", sessions.service_sessions),
+            ("weft.circuits", self.circuits().len() as u64),
+            ("weft.circuits.waiting_for_a_move", self.waiting_moves() as u64),
+            ("weft.circuits.waiting_for_a_path", self.without_path() as u64),
+            ("weft.links", self.links().len() as u64),
+            ("weft.routers.connected", self.0.routers.all().len() as u64),
+            ("weft.routers.refused_reports", self.0.misreports.total()),
+            ("weft.metrics.names", names),
+            ("weft.metrics.refused", refused),
+            ("weft.metrics.left_out", self.0.texts.left_out()),
+            ("weft.metrics.not_measured", self.0.kernel.measures().refused()),
+            ("weft.model.identities", entities(Kind::Identity)),
+            ("weft.model.routers", entities(Kind::Router)),
+            ("weft.model.services", entities(Kind::Service)),
+            ("weft.model.terminators", entities(Kind::Terminator)),
+            ("weft.model.revision", snapshot.revision().0),
+        ]
+    }
+}
+
+/// The threads of this process, and how busy the runtime is that this runs on.
+fn threads() -> String {
+    let mut text =
+        "Call stacks cannot be seen from inside this program; these are its threads.\n".to_owned();
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        let metrics = runtime.metrics();
+        let (workers, tasks) = (metrics.num_workers(), metrics.num_alive_tasks());
+        // Writing to a text does not fail.
+        let _ = writeln!(
+            text,
+            "runtime: {workers} workers, {tasks} tasks, {} waiting",
+            metrics.global_queue_depth()
+        );
+    }
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        text.push_str("this system does not name them\n");
+        return text;
+    };
+    let mut lines: Vec<String> =
+        tasks.flatten().take(MAX_THREADS).filter_map(|entry| thread(&entry.path())).collect();
+    lines.sort_unstable();
+    text.extend(lines);
+    text
+}
+
+/// A line about a thread: name, state (R runs, S sleeps), time spent in the program and in the
+/// system, in ticks of the clock.
+fn thread(folder: &Path) -> Option<String> {
+    let id = folder.file_name()?.to_str()?;
+    let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
+    // The name stands in brackets and may hold anything.
+    let (head, rest) = stat.rsplit_once(')')?;
+    let name = head.split_once('(')?.1;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    let (user, system) = (fields.nth(10)?, fields.next()?);
+    Some(format!("thread {id} {name}: {state}, user {user}, system {system}\n"))
+}
+
+/// How many connections of each type make up a channel.
+fn underlays(live: &LiveRouter) -> BTreeMap<String, u32> {
+    let mut count = BTreeMap::new();
+    for underlay in live.channel.underlays() {
+        *count.entry(underlay.kind).or_default() += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_named() {
+        let text = threads();
+        assert!(text.starts_with("Call stacks cannot be seen"));
+        if cfg!(target_os = "linux") {
+            assert!(text.lines().any(|line| line.starts_with("thread ")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What routers say of links (docs/protocol/control-plane.md 9.5, 14, 19), and operators.
+//!
+//! A router is heard only about links that it dialed, or that end at it. Whatever it says costs as
+//! much as it names or has links. What comes of it, circuits that move and paths that are found anew,
+//! is done later, by those who need it.
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use weft_channel::Lane;
+use weft_kernel::events::{Event, LinkChange, LinkEvent};
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_paths::links::{Link, Report};
+use weft_paths::queue::Why;
+use weft_wire::ProtoBody as _;
+use weft_wire::ctrl::{Fault, LinkStateUpdate, RouterLinks};
+use weft_wire::metrics::MetricsMessage;
+
+use super::misreports::Misreport;
+use super::routers::LiveRouter;
+use crate::network::Network;
+
+/// Latencies that are taken before others get at the links.
+const LATENCIES: usize = 500;
+
+impl Network {
+    pub(super) fn on_link_fault(
+        &self,
+        router: &Arc<LiveRouter>,
+        fault: &Fault,
+        change: LinkChange,
+    ) {
+        let Some(known) = self.0.links.get(&fault.id) else { return };
+        if !known.has_end(router.id.as_str()) {
+            return self.refuse(router, Misreport::LinkFault, &fault.id);
+        }
+        let Some(link) = self.0.links.fault(&fault.id, fault.iteration) else { return };
+        let forward = Fault::link(link.id.clone(), link.iteration).to_message();
+        self.tell(link.other_end(router.id.as_str()).as_str(), Lane::Default, forward);
+        self.link_lost(&link, change);
+    }
+
+    /// A link is gone from the table: circuits over it are moved.
+    fn link_lost(&self, link: &Link, change: LinkChange) {
+        self.tell_link(link, change);
+        self.move_over(&link.id, Why::Broken);
+    }
+
+    fn tell_link(&self, link: &Link, change: LinkChange) {
+        self.0.events.tell(Event::Link(LinkEvent {
+            at: self.0.kernel.now(),
+            link: link.id.clone(),
+            source: link.source.clone(),
+            destination: link.destination.clone(),
+            change,
+        }));
+    }
+
+    /// A router reports links that it dialed.
+    pub fn on_links(&self, router: &Arc<LiveRouter>, report: &RouterLinks) {
+        if !self.0.routers.is_current(router) {
+            return;
+        }
+        if report.full_refresh {
+            for gone in self.0.links.missing(&router.id, &report.links) {
+                if let Some(link) = self.0.links.fault(&gone, 0) {
+                    self.link_lost(&link, LinkChange::Fault);
+                }
+            }
+        }
+        let (now, snapshot) = (self.0.kernel.now(), self.0.kernel.snapshot());
+        let initial = self.0.options.initial_link_latency;
+        for reported in &report.links {
+            if snapshot.get::<Router>(&Id::new(&reported.dest_router_id)).is_none() {
+                self.refuse(router, Misreport::LinkToNobody, &reported.dest_router_id);
+                continue;
+            }
+            let link = match self.0.links.report(&router.id, reported, initial, now) {
+                Report::New(link) => link,
+                Report::Known(link) => {
+                    self.tell_link(&link, LinkChange::Known);
+                    continue;
+                }
+                refused => {
+                    let kind = match refused {
+                        Report::TooMany => Misreport::TooManyLinks,
+                        Report::TooManyParallel => Misreport::TooManyParallel,
+                        Report::Malformed => Misreport::MalformedLink,
+                        _ => Misreport::ForeignLink,
+                    };
+                    self.refuse(router, kind, &reported.id);
+                    continue;
+                }
+            };
+            self.tell_link(&link, LinkChange::New);
+            if self.0.routers.get(link.destination.as_str()).is_none() {
+                self.tell_link(&link, LinkChange::DisconnectedDestination);
+            }
+        }
+    }
+
+    /// The connections of a link changed.
+    pub fn on_link_state(&self, router: &Arc<LiveRouter>, update: LinkStateUpdate) {
+        let Some(link) = self.0.links.get(&update.link_id) else { return };
+        if !link.has_end(router.id.as_str()) {
+            return self.refuse(router, Misreport::LinkFault, &update.link_id);
+        }
+        let state = update.conn_state.unwrap_or_default();
+        if self.0.links.connections_changed(&update.link_id, update.link_iteration, state) {
+            self.tell_link(&link, LinkChange::Connections);
+        }
+    }
+
+    /// A router tells what it measured: of links, their latencies.
+    pub fn on_metrics(&self, router: &LiveRouter, report: &MetricsMessage) {
+        let latencies: Vec<(&str, u64)> = report.link_latencies().collect();
+        let mut foreign = 0;
+        for part in latencies.chunks(LATENCIES) {
+            foreign += self.0.links.measured(&router.id, part.iter().copied()).foreign;
+        }
+        self.0.misreports.count(&router.id, Misreport::Latency, foreign, "");
+        self.keep_report(router, report);
+    }
+
+    /// An operator changes a link; circuits over it look for a better way. False if there is none.
+    pub fn change_link(&self, id: &str, static_cost: Option<i32>, down: Option<bool>) -> bool {
+        let Some(link) = self.0.links.change(id, static_cost, down) else { return false };
+        self.move_over(id, if link.down { Why::Broken } else { Why::Cost });
+        true
+    }
+
+    /// An operator removes a link. False if there is none.
+    pub fn remove_link(&self, id: &str) -> bool {
+        let Some(link) = self.0.links.fault(id, 0) else { return false };
+        let fault = Fault::link(link.id.clone(), link.iteration).to_message();
+        for end in [&link.source, &link.destination] {
+            self.tell(end.as_str(), Lane::Default, fault.clone());
+        }
+        self.link_lost(&link, LinkChange::Fault);
+        true
+    }
+
+    /// A router is gone: its own links go, circuits over any of its links are moved. Circuits that
+    /// stay on this one router are kept, they live on without us
+    /// (docs/protocol/control-plane.md 14).
+    pub fn lost(&self, router: &LiveRouter) {
+        self.router_changed(&router.id);
+        self.0.pieces.forget_report(&router.id);
+        let at_it = self.0.links.at(&router.id);
+        let own = self.0.links.take_of(&router.id);
+        own.iter().for_each(|link| self.tell_link(link, LinkChange::Fault));
+        let links: HashSet<&str> = at_it.iter().chain(&own).map(|link| link.id.as_str()).collect();
+        links.into_iter().for_each(|link| self.move_over(link, Why::Broken));
+        self.end_rest(&router.id);
+    }
+}

@@ -1,0 +1,245 @@
+//! What the network's programs measure, as operators get it: Prometheus' text and events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::Bytes;
+use serde_json::Value as Json;
+use weft_contract::Timestamp as TimeWord;
+use weft_metrics::usage::WAYS;
+use weft_metrics::{Exposition, Origin, Report, Value, names};
+use weft_model::Timestamp;
+use weft_model::entity::{Service, Terminator};
+use weft_wire::metrics::MetricsMessage;
+
+use super::misreports::Misreport;
+use super::reported::Kept;
+use super::routers::LiveRouter;
+use super::used;
+use crate::network::Network;
+use crate::texts::FRESH;
+
+/// Longest text.
+const MAX_TEXT: usize = 64 << 20;
+/// Labels of a link.
+const LINK_ENDS: [&str; 2] = ["sourceRouterId", "targetRouterId"];
+
+impl Network {
+    /// A router tells what it measured, and what its circuits carried.
+    pub(super) fn keep_report(&self, router: &LiveRouter, report: &MetricsMessage) {
+        let at = self.0.kernel.now();
+        let is_own = |link: &str| {
+            self.0.links.get(link).is_some_and(|link| link.has_end(router.id.as_str()))
+        };
+        let registered = self.0.routers.get(router.id.as_str());
+        // What a connection said at its end is not kept.
+        if registered.is_some_and(|one| one.connection == router.connection) {
+            self.0.reported.keep(&router.id, report, at, is_own);
+        }
+        // Another controller counts it.
+        if report.do_not_propagate {
+            return;
+        }
+        for counter in &report.usage_counters {
+            for (circuit, bucket) in &counter.buckets {
+                self.count_usage(router, counter.interval_length, circuit, &bucket.values);
+            }
+        }
+    }
+
+    /// A router tells what a circuit carried within so many seconds. Of which service the circuit
+    /// is, or was, is known here: what the router says of it does not count.
+    fn count_usage(
+        &self,
+        router: &LiveRouter,
+        seconds: u64,
+        circuit: &str,
+        values: &BTreeMap<String, u64>,
+    ) {
+        let is_possible = values.values().all(|bytes| used::is_possible(*bytes, seconds));
+        let service = self.0.circuits.service_over(circuit, router.id.as_str());
+        let Some(service) = service.filter(|_| is_possible) else {
+            return self.refuse(router, Misreport::Usage, circuit);
+        };
+        if self.0.kernel.snapshot().get::<Service>(&service).is_some() {
+            let values = values.iter().map(|(name, bytes)| (name.as_str(), *bytes));
+            self.0.used.carried(&service, values);
+        }
+    }
+
+    /// What circuits of a service carried so far.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn used_by(&self, service: &weft_model::Id) -> [u64; WAYS.len()] {
+        let all = self.0.used.bytes();
+        all.into_iter().find(|(id, _)| id == service).map(|(_, bytes)| bytes).unwrap_or_default()
+    }
+
+    /// A router reports more than anybody can have to report; it is not read.
+    pub fn refuse_metrics(&self, router: &LiveRouter) {
+        self.refuse(router, Misreport::TooManyMetrics, "");
+    }
+
+    /// What this controller measures of itself.
+    pub(super) fn own_report(&self) -> Report {
+        let mut report = self.0.kernel.measures().read();
+        let counted = self.counted().into_iter();
+        report.extend(counted.map(|(name, count)| {
+            (name.to_owned(), Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
+        }));
+        report
+    }
+
+    /// What this controller and the routers measured, as Prometheus reads it.
+    pub async fn prometheus(&self, with_times: bool) -> Bytes {
+        let mut last = self.0.texts.last[usize::from(with_times)].lock().await;
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return text.clone();
+        }
+        let network = self.clone();
+        // Of many routers this takes a while.
+        let made = tokio::task::spawn_blocking(move || {
+            let made = network.exposition(with_times);
+            network.0.texts.left_out.store(made.left_out(), Ordering::Relaxed);
+            made.text()
+        });
+        let text = Bytes::from(made.await.unwrap_or_default());
+        *last = Some((Instant::now(), text.clone()));
+        text
+    }
+
+    fn exposition(&self, with_times: bool) -> Exposition {
+        let mut to = Exposition::new(MAX_TEXT);
+        let id = self.0.kernel.settings().id.clone();
+        let now = self.0.kernel.now();
+        let time = |at: Timestamp| with_times.then(|| u64::try_from(at.0).unwrap_or_default());
+        self.expose(&mut to, &id, &self.own_report(), time(now));
+        self.expose_use(&mut to, &id, time(now));
+        let kept = self.0.reported.all();
+        for Kept { router, at, values } in &kept {
+            for (pattern, held) in &values.own {
+                let one = (pattern.metric(), None);
+                self.expose_one(&mut to, router.as_str(), one, &held.value(), time(*at));
+            }
+        }
+        // Links are many: what finds no place is of them.
+        for Kept { router, at, values } in &kept {
+            for (link, of) in &values.links {
+                for (pattern, held) in of {
+                    let one = (pattern.metric(), Some(&**link));
+                    self.expose_one(&mut to, router.as_str(), one, &held.value(), time(*at));
+                }
+            }
+        }
+        to
+    }
+
+    /// Adds a report of somebody.
+    fn expose(&self, to: &mut Exposition, source: &str, report: &Report, at: Option<u64>) {
+        for (name, value) in report {
+            self.expose_one(to, source, names::split(name), value, at);
+        }
+    }
+
+    /// Adds a value of a metric, and of the link or router that it is of.
+    fn expose_one(
+        &self,
+        to: &mut Exposition,
+        source: &str,
+        (metric, entity): (&str, Option<&str>),
+        value: &Value,
+        at: Option<u64>,
+    ) {
+        let ends = entity.filter(|_| metric.starts_with("link."));
+        let ends = ends.and_then(|link| self.link_ends(link, source));
+        let mut labels = Vec::with_capacity(4);
+        if let Some(ends) = &ends {
+            labels.extend(LINK_ENDS.iter().copied().zip(ends.iter().map(String::as_str)));
+        }
+        labels.push(("source_id", source));
+        labels.extend(entity.map(|entity| ("source_entity_id", entity)));
+        to.add(metric, value, &labels, at);
+    }
+
+    /// Adds how services are used.
+    fn expose_use(&self, to: &mut Exposition, id: &str, at: Option<u64>) {
+        for ((service, terminator), dials) in self.0.used.dials() {
+            let labels = [
+                ("service_id", service.as_str()),
+                ("terminator_id", terminator.as_str()),
+                ("source_id", id),
+            ];
+            to.count("service.dial.success", dials.good, &labels, at);
+            to.count("service.dial.fail", dials.bad, &labels, at);
+        }
+        for (service, bytes) in self.0.used.bytes() {
+            for (way, bytes) in WAYS.iter().zip(bytes) {
+                let labels =
+                    [("service_id", service.as_str()), ("direction", way), ("source_id", id)];
+                to.count("service.bytes", bytes, &labels, at);
+            }
+        }
+    }
+
+    /// Both ends of a link, if one of them is the router that tells of it.
+    fn link_ends(&self, link: &str, source: &str) -> Option<[String; 2]> {
+        let link = self.0.links.get(link).filter(|link| link.has_end(source))?;
+        Some([link.source.to_string(), link.destination.to_string()])
+    }
+
+    /// A report as events, for inspections.
+    pub(super) fn metric_events(&self, source: &str, at: TimeWord, report: &Report) -> Json {
+        let kernel = &self.0.kernel;
+        let origin = Origin {
+            teller: &kernel.settings().id,
+            source,
+            at: at.to_string(),
+            report: kernel.ids().token().to_string(),
+        };
+        let tags = |link: &str| {
+            let [one, other] = self.link_ends(link, source)?;
+            Some([(LINK_ENDS[0], one), (LINK_ENDS[1], other)])
+        };
+        weft_metrics::events(&origin, report, &tags).collect()
+    }
+
+    /// The same as Prometheus reads it.
+    pub(super) fn metric_text(&self, source: &str, report: &Report) -> Json {
+        let mut to = Exposition::new(MAX_TEXT);
+        self.expose(&mut to, source, report, None);
+        Json::Array(vec![Json::String(to.text())])
+    }
+
+    /// What a router answered to a question for metrics, in the form that was asked for.
+    pub(super) fn metrics_of(&self, router: &str, name: &str, told: Json) -> Option<Json> {
+        let (at, report) = weft_metrics::from_json(told).ok()?;
+        let at = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let at = TimeWord::from_millis(i64::try_from(at.as_millis()).unwrap_or_default());
+        Some(match name {
+            "metrics:prometheus" => self.metric_text(router, &report),
+            _ => self.metric_events(router, at, &report),
+        })
+    }
+
+    /// Brings rates up to date, and forgets how services were used that are gone.
+    pub async fn measure(self) {
+        let mut ticks = tokio::time::interval(weft_metrics::TICK);
+        let mut count = 0_u32;
+        loop {
+            ticks.tick().await;
+            self.0.kernel.measures().tick();
+            count = count.wrapping_add(1);
+            if count.is_multiple_of(60) {
+                let snapshot: Arc<_> = self.0.kernel.snapshot();
+                self.0.used.keep(
+                    |id| snapshot.get::<Service>(id).is_some(),
+                    |id| snapshot.get::<Terminator>(id).is_some(),
+                );
+            }
+            if count.is_multiple_of(12) {
+                self.0.reported.expire(Instant::now());
+            }
+        }
+    }
+}

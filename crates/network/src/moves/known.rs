@@ -1,0 +1,177 @@
+//! What routers have been told of a circuit, and what they have to hear so that it takes another
+//! path. Pure.
+//!
+//! Routers add what a route names to what they know: what comes from an address goes to one place,
+//! the last that was named for it. Of a route that was not answered nobody knows whether it counts.
+
+use hashbrown::HashMap;
+use weft_model::Id;
+use weft_paths::path::Path;
+use weft_wire::ctrl::route::Forward;
+
+use super::super::circuits::Circuit;
+use super::super::routes;
+
+/// Where something goes that comes from an address, as a router may have been told.
+#[derive(Debug, PartialEq)]
+struct Way {
+    from: String,
+    to: String,
+    is_certain: bool,
+}
+
+/// What each router may have been told of a circuit.
+#[derive(Debug, Default)]
+pub(super) struct Known(HashMap<Id, Vec<Way>>);
+
+/// What routers have to hear: new ways, and then those that take the place of others.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    pub(super) new: Vec<(Id, Vec<Forward>)>,
+    pub(super) changing: Vec<(Id, Vec<Forward>)>,
+}
+
+impl Steps {
+    /// Every router that has to hear something.
+    pub(super) fn routers(&self) -> Vec<&Id> {
+        let mut routers: Vec<&Id> =
+            self.new.iter().chain(&self.changing).map(|(router, _)| router).collect();
+        routers.sort_unstable();
+        routers.dedup();
+        routers
+    }
+}
+
+impl Known {
+    /// What the path of a circuit says is known too: for certain by routers that have not lost it.
+    pub(super) fn add_path(&mut self, circuit: &Circuit, is_certain: impl Fn(&Id) -> bool) {
+        for (router, hops) in routes::hops(&circuit.path, &circuit.ingress, &circuit.egress) {
+            let is_certain = is_certain(router);
+            let ways = self.0.entry(router.clone()).or_default();
+            for hop in hops {
+                note(ways, hop.from, hop.to, is_certain);
+            }
+        }
+    }
+
+    /// A router is told this now.
+    pub(super) fn told(&mut self, router: &Id, forwards: &[Forward]) {
+        let ways = self.0.entry(router.clone()).or_default();
+        forwards.iter().for_each(|it| note(ways, &it.src_address, &it.dst_address, false));
+    }
+
+    /// A router has set this up.
+    pub(super) fn confirmed(&mut self, router: &Id, forwards: &[Forward]) {
+        let Some(ways) = self.0.get_mut(router) else { return };
+        for forward in forwards {
+            ways.retain(|way| way.from != forward.src_address || way.to == forward.dst_address);
+            note(ways, &forward.src_address, &forward.dst_address, true);
+        }
+    }
+
+    /// The routers that are not on a path and may know of the circuit.
+    pub(super) fn beside(&self, path: &Path) -> Vec<Id> {
+        self.0.keys().filter(|router| !path.nodes.contains(router)).cloned().collect()
+    }
+
+    /// What routers have to hear for a circuit to take a path.
+    pub(super) fn steps(&self, circuit: &Circuit, path: &Path) -> Steps {
+        let mut steps = Steps::default();
+        for (router, hops) in routes::hops(path, &circuit.ingress, &circuit.egress) {
+            let known = self.0.get(router).map_or(&[][..], Vec::as_slice);
+            let (mut new, mut changing) = (Vec::new(), Vec::new());
+            for hop in hops {
+                let mut same = known.iter().filter(|way| way.from == hop.from);
+                if same.clone().any(|way| way.to != hop.to) {
+                    changing.push(Forward::from(hop));
+                } else if !same.any(|way| way.is_certain) {
+                    new.push(Forward::from(hop));
+                }
+            }
+            for (step, forwards) in [(&mut steps.new, new), (&mut steps.changing, changing)] {
+                if !forwards.is_empty() {
+                    step.push((router.clone(), forwards));
+                }
+            }
+        }
+        steps
+    }
+}
+
+fn note(ways: &mut Vec<Way>, from: &str, to: &str, is_certain: bool) {
+    match ways.iter_mut().find(|way| way.from == from && way.to == to) {
+        Some(way) => way.is_certain |= is_certain,
+        None => ways.push(Way { from: from.to_owned(), to: to.to_owned(), is_certain }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::circuits::sample as circuit;
+
+    type Said<'a> = Vec<(&'a str, Vec<(&'a str, &'a str)>)>;
+
+    fn said(step: &[(Id, Vec<Forward>)]) -> Said<'_> {
+        step.iter()
+            .map(|(router, all)| {
+                let all = all.iter().map(|it| (&*it.src_address, &*it.dst_address));
+                (router.as_str(), all.collect())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn routers_hear_what_they_do_not_know_and_no_more() {
+        let before = circuit("c", &["a", "b", "c", "d"], &["ab", "bc", "cd"]);
+        let after = circuit("c", &["a", "b", "x", "d"], &["ab", "bx", "xd"]).path;
+        let mut known = Known::default();
+        known.add_path(&before, |_| true);
+        let steps = known.steps(&before, &after);
+        let new = vec![
+            ("b", vec![("bx", "ab")]),
+            ("x", vec![("bx", "xd"), ("xd", "bx")]),
+            ("d", vec![("xd", "E")]),
+        ];
+        assert_eq!(said(&steps.new), new, "a hears nothing");
+        let changing = vec![("b", vec![("ab", "bx")]), ("d", vec![("E", "xd")])];
+        assert_eq!(said(&steps.changing), changing);
+        assert_eq!(steps.routers(), [&Id::new("b"), &Id::new("d"), &Id::new("x")]);
+        // One of them has lost its part, nobody knows which.
+        let mut known = Known::default();
+        known.add_path(&before, |_| false);
+        let again = known.steps(&before, &before.path);
+        assert_eq!((again.new.len(), again.changing.len()), (4, 0));
+        let all = known.steps(&before, &after);
+        let mut known = Known::default();
+        known.add_path(&before, |router| router.as_str() != "c");
+        assert_eq!(said(&known.steps(&before, &before.path).new)[0].0, "c");
+        assert_eq!(said(&all.new)[0], ("a", vec![("I", "ab"), ("ab", "I")]));
+    }
+
+    #[test]
+    fn what_may_have_been_heard_is_said_again() {
+        let before = circuit("c", &["a", "b"], &["l1"]);
+        let after = circuit("c", &["a", "b"], &["l2"]).path;
+        let mut known = Known::default();
+        known.add_path(&before, |_| true);
+        let steps = known.steps(&before, &after);
+        for (router, forwards) in &steps.new {
+            known.told(router, forwards);
+        }
+        known.confirmed(&steps.new[0].0, &steps.new[0].1);
+        let (router, forwards) = &steps.changing[0];
+        known.told(router, forwards);
+        let next = known.steps(&before, &after);
+        assert_eq!(said(&next.new), [("b", vec![("l2", "E")])], "a has said that it knows");
+        assert_eq!(said(&next.changing), [("a", vec![("I", "l2")]), ("b", vec![("E", "l2")])]);
+        // Back to where it was, which router a may have left.
+        let back = known.steps(&before, &before.path);
+        assert_eq!(said(&back.changing), [("a", vec![("I", "l1")])]);
+        assert!(back.new.is_empty());
+        let (router, forwards) = &back.changing[0];
+        known.confirmed(router, forwards);
+        assert!(known.steps(&before, &before.path).changing.is_empty());
+        assert!(known.beside(&before.path).is_empty());
+    }
+}

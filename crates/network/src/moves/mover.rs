@@ -1,0 +1,171 @@
+//! Works the queue off.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use weft_model::Id;
+
+use super::Active;
+use crate::network::Network;
+
+/// Circuits that are moved at the same time, those that wait for slow routers not counted: in all,
+/// while somebody dials, and of those that are not urgent.
+const AT_ONCE: usize = 256;
+const BESIDE_DIALS: usize = 32;
+const NOT_URGENT: usize = 16;
+/// The same, with those that wait for slow routers.
+const IN_ALL: usize = 4_096;
+/// Circuits over a link that come into the queue at a time, if fewer are in it.
+const PART: usize = 500;
+/// Circuits that are begun, looked at or removed before others get their turn.
+const TURN: usize = 64;
+/// How often circuits without a path are looked at, and how many at a time.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOKED_AT: usize = 500;
+/// How long routers that a circuit has left keep their part of it, for what is on its way.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Routers that a circuit has left.
+pub(super) struct Left {
+    pub(super) at: Instant,
+    pub(super) circuit: Arc<str>,
+    pub(super) routers: Vec<Id>,
+}
+
+impl Network {
+    /// Moves circuits as long as the network lives.
+    pub(crate) async fn move_circuits(self) {
+        let mut under_way: JoinSet<Option<Left>> = JoinSet::new();
+        let mut left: VecDeque<Left> = VecDeque::new();
+        let mut looked = Instant::now();
+        loop {
+            self.fill_queue();
+            let has_more = self.begin_moves(&mut under_way);
+            self.leave_routers(&mut left);
+            self.end_rests();
+            if self.without_path() > 0 && looked.elapsed() >= LOOK {
+                self.look_after().await;
+                looked = Instant::now();
+            }
+            while let Some(done) = under_way.try_join_next() {
+                left.extend(done.ok().flatten());
+            }
+            if has_more {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let next = self.next_look(&left, looked);
+            tokio::select! {
+                () = self.0.moves.wake.notified() => {}
+                Some(done) = under_way.join_next(), if !under_way.is_empty() => {
+                    left.extend(done.ok().flatten());
+                }
+                () = tokio::time::sleep(next.unwrap_or_default()), if next.is_some() => {}
+            }
+        }
+    }
+
+    /// When there is something to do though nothing happens.
+    fn next_look(&self, left: &VecDeque<Left>, looked: Instant) -> Option<Duration> {
+        let drained = left.front().map(|it| DRAIN.saturating_sub(it.at.elapsed()));
+        let look = (self.without_path() > 0).then(|| LOOK.saturating_sub(looked.elapsed()));
+        let resting = self.0.moves.resting.lock();
+        let rested = resting.front().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        drained.into_iter().chain(look).chain(rested).min()
+    }
+
+    /// Some circuits over links that were lost come into the queue when few are in it.
+    fn fill_queue(&self) {
+        let next = self.0.moves.queue.lock().wants_more(PART);
+        let Some(source) = next else { return };
+        let circuits = self.0.circuits.some_over(&source.link, source.after.as_deref(), PART);
+        self.0.moves.queue.lock().expand(&source, &circuits, PART);
+    }
+
+    /// Begins to move circuits; true if more could be done at once.
+    fn begin_moves(&self, under_way: &mut JoinSet<Option<Left>>) -> bool {
+        let at_once = if self.0.circuits.in_making() > 0 { BESIDE_DIALS } else { AT_ONCE };
+        for _ in 0..TURN {
+            let active = self.0.moves.active.load(Ordering::Acquire);
+            if active >= at_once || under_way.len() >= IN_ALL {
+                return false;
+            }
+            let next = self.0.moves.queue.lock().pop(active >= NOT_URGENT);
+            let Some((id, wish)) = next else {
+                return self.0.moves.queue.lock().wants_more(PART).is_some();
+            };
+            under_way.spawn(self.clone().move_one(id, wish, Active::begin(self)));
+        }
+        true
+    }
+
+    /// Unroutes circuits at routers that they left a while ago and have not come back to.
+    fn leave_routers(&self, left: &mut VecDeque<Left>) {
+        for _ in 0..left.len().min(TURN) {
+            if left.front().is_none_or(|it| it.at.elapsed() < DRAIN) {
+                return;
+            }
+            let Some(gone) = left.pop_front() else { return };
+            // Nobody begins to move it meanwhile: who is told to forget it was not told of it anew.
+            let queue = self.0.moves.queue.lock();
+            if queue.is_under_way(&gone.circuit) {
+                left.push_back(Left { at: Instant::now(), ..gone });
+                continue;
+            }
+            let circuit = self.0.circuits.get(&gone.circuit);
+            for router in &gone.routers {
+                let is_on = circuit.as_ref().is_some_and(|it| it.path.nodes.contains(router));
+                if !is_on {
+                    self.unroute(router, &gone.circuit);
+                }
+            }
+            drop(queue);
+        }
+    }
+
+    /// Routers that were left alone are tried again.
+    fn end_rests(&self) {
+        let mut resting = self.0.moves.resting.lock();
+        while resting.front().is_some_and(|(until, _)| *until <= Instant::now())
+            && let Some((_, router)) = resting.pop_front()
+        {
+            self.router_changed(&router);
+            self.end_rest(&router);
+        }
+    }
+
+    /// Moves circuits that have a path again, and removes those that had none for too long.
+    async fn look_after(&self) {
+        let expired = self.0.moves.queue.lock().expired(Instant::now(), LOOKED_AT);
+        for (at, id) in expired.iter().enumerate() {
+            tracing::info!(circuit = %id, "circuit removed: it has no path any more");
+            self.remove_circuit(id, true);
+            self.0.moves.forget(id);
+            yield_in_turn(at).await;
+        }
+        let version = self.graph().version();
+        let next = self.0.moves.queue.lock().take_to_look_at(version, LOOKED_AT);
+        for (at, id) in next.iter().enumerate() {
+            let circuit = self.0.circuits.get(id);
+            let ends = circuit.as_ref().and_then(|it| it.path.first().zip(it.path.last()));
+            let has_path = ends.is_some_and(|(first, last)| self.ways(first).cost(last).is_some());
+            match has_path {
+                true => {
+                    self.0.moves.queue.lock().found_path(id);
+                    self.0.moves.wake.notify_one();
+                }
+                false => self.0.moves.queue.lock().found_none(id, Instant::now()),
+            }
+            yield_in_turn(at).await;
+        }
+    }
+}
+
+async fn yield_in_turn(at: usize) {
+    if at % TURN == TURN - 1 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,47 @@
+//! What the explanation of a dial looks at: the mesh of this moment and the terminators of a service.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use weft_model::entity::{Router, Terminator};
+use weft_model::{Id, Snapshot};
+use weft_paths::explain::Offer;
+use weft_paths::explain::mesh::{Mesh, MeshLink, MeshRouter};
+
+use crate::network::Network;
+
+impl Network {
+    /// The mesh at this moment.
+    pub fn mesh(&self, snapshot: &Snapshot) -> Mesh {
+        let mut routers = Vec::new();
+        for live in self.routers().all() {
+            if let Some(router) = snapshot.get::<Router>(&live.id) {
+                let rests = live.is_left_alone(Instant::now());
+                let (cost, no_traversal) = (router.cost, router.no_traversal || rests);
+                routers.push(MeshRouter { id: live.id.clone(), cost, no_traversal });
+            }
+        }
+        let links = self.links().in_order();
+        let links = links.iter().map(|link| MeshLink {
+            id: link.id.clone(),
+            source: link.source.clone(),
+            destination: link.destination.clone(),
+            static_cost: link.static_cost,
+            source_latency: link.source_latency,
+            destination_latency: link.destination_latency,
+            cost: link.counted,
+            down: link.down,
+        });
+        Mesh::new(self.options().min_router_cost, routers, links.collect())
+    }
+
+    /// The terminators of a service, with what experience with them costs.
+    pub fn offers(&self, snapshot: &Snapshot, service: &Id) -> Vec<Offer> {
+        let terminators = snapshot.referring::<Terminator>(Terminator::SERVICE, service);
+        let offer = |terminator: &Arc<Terminator>| Offer {
+            costs: self.0.costs.parts(&terminator.base.id),
+            terminator: Arc::clone(terminator),
+        };
+        terminators.map(offer).collect()
+    }
+}

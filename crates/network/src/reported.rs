@@ -1,0 +1,458 @@
+//! What routers report of themselves, kept for whoever charts it (docs/protocol/operations.md 5).
+//!
+//! The last report of each router that is connected is kept: metrics that routers have, as what they
+//! are, those of links only if the link ends at the router. What is kept of a value is what is shown
+//! of it. A router may have so many links, all together so many values: what finds no room is counted,
+//! and the same links find room every time. Whose report it is says the connection that it came over,
+//! not the report.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use weft_metrics::names::{self, Kind, Pattern};
+use weft_metrics::{Distribution, Rate, Value};
+use weft_model::{Id, Timestamp};
+use weft_wire::metrics::{Histogram, MetricsMessage, Timer};
+
+/// Links whose values are kept of one router.
+const MAX_LINKS: usize = 2_500;
+/// Values of all routers: those of both ends of 200,000 links, some 280 MiB.
+const MAX_IN_ALL: usize = 4_500_000;
+/// A report that no other one followed is forgotten after this, and not before twice the time that
+/// lay between the last two.
+const KEPT: Duration = Duration::from_secs(600);
+/// The same of a router's first report.
+const FIRST_KEPT: Duration = Duration::from_secs(3600);
+
+/// Reports by router.
+#[derive(Debug)]
+pub(crate) struct Reported {
+    inner: Mutex<Inner>,
+    limit: usize,
+}
+
+impl Default for Reported {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), limit: MAX_IN_ALL }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    routers: HashMap<Id, FromRouter>,
+    /// Values of all routers.
+    values: usize,
+    /// Values that are no router's or found no room, since the start.
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct FromRouter {
+    at: Timestamp,
+    /// When the last whole report came.
+    since: Instant,
+    keep_for: Duration,
+    values: Arc<Values>,
+}
+
+/// Values by what they are of.
+type OfOne = Vec<(&'static Pattern, Held)>;
+
+/// The values of a report.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Values {
+    /// Those of the router itself.
+    pub(crate) own: OfOne,
+    /// Those of its links, by link.
+    pub(crate) links: BTreeMap<Box<str>, OfOne>,
+}
+
+/// What is kept of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Held {
+    /// A whole number.
+    Int(i64),
+    /// Any number.
+    Float(f64),
+    /// Events per second, over a minute.
+    Rate(f64),
+    /// What was seen of a distribution.
+    Seen(Box<Seen>),
+}
+
+/// Count and percentiles of a distribution.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    count: u64,
+    percentiles: [f64; 6],
+}
+
+/// A report as it is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    /// The router.
+    pub(crate) router: Id,
+    /// When it came.
+    pub(crate) at: Timestamp,
+    /// What it says.
+    pub(crate) values: Arc<Values>,
+}
+
+impl Reported {
+    /// A report of a router has come, which takes the place of the one before. One that tells of
+    /// round trips alone is added to what is known. `is_own` says which links end at the router.
+    pub(crate) fn keep(
+        &self,
+        router: &Id,
+        report: &MetricsMessage,
+        at: Timestamp,
+        is_own: impl Fn(&str) -> bool,
+    ) {
+        let is_whole = !report.int_values.is_empty() || !report.meters.is_empty();
+        let (new, mut refused) = Values::of(report, is_own);
+        // Nobody waits while a report is read.
+        let (inner, now) = (&mut *self.inner.lock(), Instant::now());
+        let known = inner.take(router);
+        let (mut since, mut keep_for) = (now, FIRST_KEPT);
+        let values = match known {
+            Some(known) if is_whole => {
+                keep_for = KEPT.max(2 * now.saturating_duration_since(known.since));
+                Arc::new(new)
+            }
+            Some(known) => {
+                (since, keep_for) = (known.since, known.keep_for);
+                let mut values = known.values;
+                refused += Arc::make_mut(&mut values).add(new);
+                values
+            }
+            None => Arc::new(new),
+        };
+        let mut from = FromRouter { at, since, keep_for, values };
+        let room = self.limit.saturating_sub(inner.values);
+        if from.values.len() > room {
+            refused += Arc::make_mut(&mut from.values).fit(room);
+        }
+        inner.refused += refused as u64;
+        inner.put(router, from);
+    }
+
+    /// All that is kept, by router.
+    pub(crate) fn all(&self) -> Vec<Kept> {
+        let inner = self.inner.lock();
+        let of = |(router, known): (&Id, &FromRouter)| Kept {
+            router: router.clone(),
+            at: known.at,
+            values: Arc::clone(&known.values),
+        };
+        let mut all: Vec<Kept> = inner.routers.iter().map(of).collect();
+        drop(inner);
+        all.sort_unstable_by(|one, other| one.router.cmp(&other.router));
+        all
+    }
+
+    /// How many values are kept, and how many were refused so far.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let inner = self.inner.lock();
+        (inner.values as u64, inner.refused)
+    }
+
+    /// A router was deleted, or is not connected any more.
+    pub(crate) fn forget(&self, router: &Id) {
+        self.inner.lock().take(router);
+    }
+
+    /// Forgets what no router has told for long; to be called now and then.
+    pub(super) fn expire(&self, now: Instant) {
+        let inner = &mut *self.inner.lock();
+        let values = &mut inner.values;
+        inner.routers.retain(|_, known| {
+            let is_kept = now.saturating_duration_since(known.since) < known.keep_for;
+            if !is_kept {
+                *values -= known.values.len();
+            }
+            is_kept
+        });
+    }
+}
+
+impl Inner {
+    fn take(&mut self, router: &Id) -> Option<FromRouter> {
+        let known = self.routers.remove(router)?;
+        self.values -= known.values.len();
+        Some(known)
+    }
+
+    fn put(&mut self, router: &Id, known: FromRouter) {
+        if !known.values.is_empty() {
+            self.values += known.values.len();
+            self.routers.insert(router.clone(), known);
+        }
+    }
+}
+
+impl Values {
+    /// What of a report is a router's, and how many values are not.
+    fn of(report: &MetricsMessage, is_own: impl Fn(&str) -> bool) -> (Self, usize) {
+        let (mut values, mut refused) = (Self::default(), 0);
+        for (name, held) in values_of(report) {
+            match names::of_router(name).filter(|(pattern, _)| held.is(pattern.kind())) {
+                Some((pattern, None)) => put(&mut values.own, pattern, held),
+                Some((pattern, Some(link))) if is_own(link) => {
+                    match values.links.get_mut(link) {
+                        Some(known) => put(known, pattern, held),
+                        None => drop(values.links.insert(link.into(), vec![(pattern, held)])),
+                    }
+                    refused += values.within(MAX_LINKS);
+                }
+                _ => refused += 1,
+            }
+        }
+        (values, refused)
+    }
+
+    /// Leaves out the last links beyond so many, and answers how many values those had.
+    fn within(&mut self, links: usize) -> usize {
+        let mut left_out = 0;
+        while self.links.len() > links {
+            left_out += self.links.pop_last().map_or(0, |(_, of)| of.len());
+        }
+        left_out
+    }
+
+    /// Leaves out the last links until no more than so many values are left, if that can be: a
+    /// router's own are always kept.
+    fn fit(&mut self, most: usize) -> usize {
+        let (before, mut len) = (self.len(), self.len());
+        while len > most
+            && let Some((_, of)) = self.links.pop_last()
+        {
+            len -= of.len();
+        }
+        before - len
+    }
+
+    /// More of the same router, which takes the place of what is known. Answers how many values
+    /// found no room.
+    fn add(&mut self, more: Self) -> usize {
+        for (pattern, held) in more.own {
+            put(&mut self.own, pattern, held);
+        }
+        for (link, of) in more.links {
+            let known = self.links.entry(link).or_default();
+            of.into_iter().for_each(|(pattern, held)| put(known, pattern, held));
+        }
+        self.within(MAX_LINKS)
+    }
+
+    fn len(&self) -> usize {
+        self.own.len() + self.links.values().map(Vec::len).sum::<usize>()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.links.is_empty()
+    }
+}
+
+/// A value takes the place of that of the same metric.
+fn put(known: &mut OfOne, pattern: &'static Pattern, held: Held) {
+    match known.iter_mut().find(|(one, _)| std::ptr::eq(*one, pattern)) {
+        Some((_, place)) => *place = held,
+        None => known.push((pattern, held)),
+    }
+}
+
+impl Held {
+    fn seen(distribution: &Histogram) -> Self {
+        let Histogram { count, p50, p75, p95, p99, p999, p9999, .. } = *distribution;
+        let percentiles = [p50, p75, p95, p99, p999, p9999];
+        Self::Seen(Box::new(Seen { count: count.max(0).unsigned_abs(), percentiles }))
+    }
+
+    fn timed(timer: &Timer) -> Self {
+        let Timer { count, p50, p75, p95, p99, p999, p9999, .. } = *timer;
+        Self::seen(&Histogram { count, p50, p75, p95, p99, p999, p9999, ..Histogram::default() })
+    }
+
+    /// Whether a metric of this kind has such values.
+    fn is(&self, kind: Kind) -> bool {
+        matches!(
+            (self, kind),
+            (Self::Int(_) | Self::Float(_), Kind::Gauge)
+                | (Self::Rate(_), Kind::Meter)
+                | (Self::Seen(_), Kind::Histogram | Kind::Timer)
+        )
+    }
+
+    /// The value as it is shown.
+    pub(crate) fn value(&self) -> Value {
+        match self {
+            Self::Int(value) => Value::Int(*value),
+            Self::Float(value) => Value::Float(*value),
+            Self::Rate(m1) => Value::Meter(Rate { m1: *m1, ..Rate::default() }),
+            Self::Seen(seen) => {
+                let [p50, p75, p95, p99, p999, p9999] = seen.percentiles;
+                let count = seen.count;
+                let seen = Distribution {
+                    count,
+                    p50,
+                    p75,
+                    p95,
+                    p99,
+                    p999,
+                    p9999,
+                    ..Distribution::default()
+                };
+                Value::histogram(seen)
+            }
+        }
+    }
+}
+
+/// The values of a report by name.
+fn values_of(report: &MetricsMessage) -> impl Iterator<Item = (&str, Held)> {
+    let ints = report.int_values.iter().map(|(name, value)| (name, Held::Int(*value)));
+    let floats = report.float_values.iter().map(|(name, value)| (name, Held::Float(*value)));
+    let meters = report.meters.iter().map(|(name, meter)| (name, Held::Rate(meter.m1_rate)));
+    let histograms = report.histograms.iter().map(|(name, seen)| (name, Held::seen(seen)));
+    let timers = report.timers.iter().map(|(name, timer)| (name, Held::timed(timer)));
+    let all = ints.chain(floats).chain(meters).chain(histograms).chain(timers);
+    all.map(|(name, value)| (name.as_str(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_wire::metrics::Meter;
+
+    use super::*;
+
+    fn with_ints(names: &[&str]) -> MetricsMessage {
+        let int_values = names.iter().map(|name| ((*name).to_owned(), 1)).collect();
+        MetricsMessage { int_values, ..MetricsMessage::default() }
+    }
+
+    /// A report of latencies, and of an own value.
+    fn of_links(links: std::ops::Range<usize>) -> MetricsMessage {
+        let histograms = links.map(|at| (format!("link.l{at:06}.latency"), Histogram::default()));
+        MetricsMessage { histograms: histograms.collect(), ..with_ints(&["weft.links"]) }
+    }
+
+    fn names_of(reported: &Reported, at: usize) -> Vec<String> {
+        let values = Arc::clone(&reported.all()[at].values);
+        let mut names: Vec<_> = values.own.iter().map(|(one, _)| one.metric().to_owned()).collect();
+        names.sort();
+        for (link, of) in &values.links {
+            names.extend(of.iter().map(|(pattern, _)| format!("{link} {}", pattern.metric())));
+        }
+        names
+    }
+
+    fn all_own(_: &str) -> bool {
+        true
+    }
+
+    #[test]
+    fn the_last_report_counts_and_round_trips_are_added() {
+        let (reported, r1) = (Reported::default(), Id::new("r1"));
+        let (a, b, c) = ("weft.circuits", "weft.links", "weft.threads");
+        reported.keep(&r1, &with_ints(&[a, b]), Timestamp(1), all_own);
+        reported.keep(&r1, &with_ints(&[b, c]), Timestamp(2), all_own);
+        let latency = MetricsMessage { int_values: [].into(), ..of_links(1..2) };
+        for _ in 0..2 {
+            reported.keep(&r1, &latency, Timestamp(3), all_own);
+        }
+        assert_eq!(names_of(&reported, 0), [b, c, "l000001 link.latency"]);
+        assert_eq!((reported.all()[0].at.0, reported.counts()), (3, (3, 0)));
+        reported.forget(&r1);
+        assert_eq!((reported.all().len(), reported.counts().0), (0, 0));
+    }
+
+    #[test]
+    fn a_metric_has_one_value_however_often_it_is_told() {
+        let (reported, r1) = (Reported::default(), Id::new("r1"));
+        let mut report = MetricsMessage::default();
+        let name = "pool.route.handler.work_timer";
+        report.histograms.insert(name.to_owned(), Histogram::default());
+        report.timers.insert(name.to_owned(), Timer::default());
+        report.float_values.insert("weft.links".to_owned(), 1.5);
+        report.int_values.insert("weft.links".to_owned(), 1);
+        reported.keep(&r1, &report, Timestamp(1), all_own);
+        assert_eq!(names_of(&reported, 0), [name, "weft.links"]);
+    }
+
+    #[test]
+    fn what_is_no_routers_or_not_of_its_kind_is_refused() {
+        let (reported, evil) = (Reported::default(), Id::new("evil"));
+        let mut lies = with_ints(&[
+            "weft.links",
+            "evil",
+            "",
+            "ctrl.latency:r1",
+            "edge.connect.failures",
+            "link.l1.latency",
+            "link.evil:l1.latency",
+        ]);
+        lies.meters.insert("edge.connections".to_owned(), Meter::default());
+        lies.histograms.insert("link.l1.tx.bytesrate".to_owned(), Histogram::default());
+        lies.histograms.insert("link.l1.tx.msgsize".to_owned(), Histogram::default());
+        lies.histograms.insert("link.of_others.tx.msgsize".to_owned(), Histogram::default());
+        reported.keep(&evil, &lies, Timestamp(1), |link| link == "l1");
+        assert_eq!(names_of(&reported, 0), ["weft.links", "l1 link.tx.msgsize"]);
+        assert_eq!(reported.counts(), (2, 9));
+    }
+
+    #[test]
+    fn the_same_links_find_room_every_time() {
+        let (reported, r1) = (Reported::default(), Id::new("r1"));
+        for _ in 0..3 {
+            reported.keep(&r1, &of_links(0..MAX_LINKS + 100), Timestamp(1), all_own);
+            let values = Arc::clone(&reported.all()[0].values);
+            let last = values.links.keys().next_back().unwrap();
+            assert_eq!(&**last, format!("l{:06}", MAX_LINKS - 1));
+        }
+        assert_eq!(reported.counts(), (MAX_LINKS as u64 + 1, 300));
+    }
+
+    #[test]
+    fn all_routers_together_are_bounded_and_each_keeps_its_own_values() {
+        let reported = Reported { limit: 100, ..Reported::default() };
+        for at in 0..4 {
+            let router = Id::new(&format!("r{at}"));
+            reported.keep(&router, &of_links(0..40), Timestamp(1), all_own);
+        }
+        let kept: Vec<usize> = reported.all().iter().map(|one| one.values.len()).collect();
+        assert_eq!(kept, [41, 41, 18, 1]);
+        assert_eq!(reported.counts(), (101, 63));
+    }
+
+    #[test]
+    fn two_hundred_thousand_links_of_two_thousand_routers_fit() {
+        let routers = 2_000;
+        let per_end = names::ROUTER.iter().filter(|named| named.name.starts_with("link.")).count();
+        let own = names::ROUTER.len() - per_end;
+        assert!(2 * 200_000 * per_end + routers * own <= MAX_IN_ALL);
+        // A mesh in which everybody has a link to everybody.
+        assert!(routers <= MAX_LINKS);
+    }
+
+    #[test]
+    fn a_report_is_kept_until_the_next_is_long_overdue() {
+        let (reported, r1) = (Reported::default(), Id::new("r1"));
+        let begun = Instant::now();
+        reported.keep(&r1, &with_ints(&["weft.links"]), Timestamp(1), all_own);
+        reported.expire(begun + FIRST_KEPT - Duration::from_secs(1));
+        assert_eq!(reported.all().len(), 1, "nobody knows yet how often it reports");
+        let quarter = Duration::from_secs(900);
+        if let Some(known) = reported.inner.lock().routers.get_mut(&r1) {
+            known.since -= quarter;
+        }
+        reported.keep(&r1, &with_ints(&["weft.links"]), Timestamp(1), all_own);
+        reported.expire(begun + 2 * quarter - Duration::from_secs(1));
+        assert_eq!(reported.all().len(), 1, "every quarter of an hour");
+        reported.keep(&r1, &with_ints(&["weft.links"]), Timestamp(1), all_own);
+        reported.expire(Instant::now() + KEPT);
+        assert_eq!((reported.all().len(), reported.counts().0), (0, 0));
+    }
+}

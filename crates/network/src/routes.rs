@@ -1,0 +1,312 @@
+//! Routes: what each router on a path is told, and the answers they give
+//! (docs/protocol/control-plane.md 12.3, 12.4).
+
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use weft_model::Id;
+use weft_model::entity::Terminator;
+use weft_paths::path::Path;
+use weft_wire::ctrl::route::{Egress, Forward};
+use weft_wire::ctrl::{Context, DestType, REROUTE_ATTEMPT, Route, RouteResult};
+use weft_wire::{PeerData, StringMap};
+
+use super::circuits::Circuit;
+
+/// Log channels of the steps that a route belongs to: select and establish a path.
+const LOG_CHANNELS: u32 = 3;
+/// Answers that may wait for whoever makes the circuit.
+const ANSWERS: usize = 256;
+
+/// Everything that goes into the routes of one attempt.
+#[derive(Debug)]
+pub struct RouteSpec<'a> {
+    /// The circuit.
+    pub circuit: &'a str,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The way.
+    pub path: &'a Path,
+    /// Address of the initiating end.
+    pub ingress: &'a str,
+    /// Address of the terminating end.
+    pub egress: &'a str,
+    /// What the last router dials, with the initiator's peer data; none if it has dialed already.
+    pub dial: Option<(&'a Terminator, &'a PeerData)>,
+    /// Time for the attempt.
+    pub timeout: Duration,
+    /// Tags of the circuit.
+    pub tags: &'a StringMap,
+}
+
+impl RouteSpec<'_> {
+    /// The route of each router, in the order of the path.
+    pub fn routes(&self) -> Vec<(Id, Route)> {
+        let hops = hops(self.path, self.ingress, self.egress).enumerate();
+        hops.map(|(at, (node, hops))| (node.clone(), self.route(at, hops))).collect()
+    }
+
+    fn route(&self, at: usize, hops: [Hop<'_>; 2]) -> Route {
+        let is_last = at + 1 == self.path.nodes.len();
+        let mut forwards = hops.map(Forward::from).to_vec();
+        if is_last && at > 0 {
+            // The way back first, as peers expect it of the last router.
+            forwards.reverse();
+        }
+        let egress = self.dial.filter(|_| is_last).map(|(terminator, peer_data)| Egress {
+            binding: terminator.binding.to_string(),
+            address: self.egress.to_owned(),
+            destination: terminator.address.to_string(),
+            peer_data: peer_data.clone(),
+        });
+        Route { egress, ..bare(self.circuit, self.attempt, forwards, self.timeout, self.tags) }
+    }
+}
+
+/// The route with which a router that carries a circuit learns these ways.
+pub(super) fn reroute(circuit: &Circuit, forwards: Vec<Forward>, timeout: Duration) -> Route {
+    bare(&circuit.id, REROUTE_ATTEMPT, forwards, timeout, &circuit.tags)
+}
+
+fn bare(
+    circuit: &str,
+    attempt: u32,
+    forwards: Vec<Forward>,
+    timeout: Duration,
+    tags: &StringMap,
+) -> Route {
+    let fields = [
+        ("circuitId".to_owned(), circuit.to_owned()),
+        ("attemptNumber".to_owned(), attempt.to_string()),
+    ];
+    let mut route = Route {
+        circuit_id: circuit.to_owned(),
+        attempt,
+        egress: None,
+        forwards,
+        context: Some(Context { fields: fields.into(), channel_mask: LOG_CHANNELS }),
+        timeout: 0,
+        tags: tags.clone(),
+    };
+    route.set_time_left(i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX));
+    route
+}
+
+/// Where a router puts what comes from an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop<'a> {
+    /// Where it comes from.
+    pub from: &'a str,
+    /// Where it goes.
+    pub to: &'a str,
+    /// What that is.
+    pub kind: DestType,
+}
+
+/// What each router of a path does, in the order of the path: there, and back.
+pub(super) fn hops<'a>(
+    path: &'a Path,
+    ingress: &'a str,
+    egress: &'a str,
+) -> impl Iterator<Item = (&'a Id, [Hop<'a>; 2])> {
+    let last = path.nodes.len().saturating_sub(1);
+    let link = move |at: usize| path.links.get(at).map(String::as_str).unwrap_or_default();
+    path.nodes.iter().enumerate().map(move |(at, node)| {
+        let (before, before_kind) = match at {
+            0 => (ingress, DestType::Start),
+            _ => (link(at - 1), DestType::Link),
+        };
+        let (after, after_kind) = match at {
+            _ if at == last => (egress, DestType::End),
+            _ => (link(at), DestType::Link),
+        };
+        let there = Hop { from: before, to: after, kind: after_kind };
+        (node, [there, Hop { from: after, to: before, kind: before_kind }])
+    })
+}
+
+impl From<Hop<'_>> for Forward {
+    fn from(hop: Hop<'_>) -> Self {
+        Self {
+            src_address: hop.from.to_owned(),
+            dst_address: hop.to.to_owned(),
+            dst_type: hop.kind.into(),
+        }
+    }
+}
+
+/// Those who make circuits and wait for answers, by circuit.
+#[derive(Debug, Default)]
+pub struct Waiting(Mutex<HashMap<String, Waiter>>);
+
+#[derive(Debug)]
+struct Waiter {
+    attempt: u32,
+    routers: Vec<Id>,
+    answers: mpsc::Sender<(Id, RouteResult)>,
+}
+
+/// The answers of one attempt; forgotten when dropped.
+#[derive(Debug)]
+pub struct Answers<'a> {
+    waiting: &'a Waiting,
+    circuit: String,
+    answers: mpsc::Receiver<(Id, RouteResult)>,
+}
+
+/// Where an answer went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivered {
+    /// To whoever waits for it.
+    Yes,
+    /// It is of another attempt, or of a router that was not asked.
+    Ignored,
+    /// Nobody makes this circuit.
+    Nobody,
+}
+
+impl Waiting {
+    /// Waits for the answers of an attempt from these routers.
+    pub fn begin(&self, circuit: &str, attempt: u32, routers: &[Id]) -> Answers<'_> {
+        let (sender, answers) = mpsc::channel(ANSWERS);
+        let waiter = Waiter { attempt, routers: routers.to_vec(), answers: sender };
+        self.0.lock().insert(circuit.to_owned(), waiter);
+        Answers { waiting: self, circuit: circuit.to_owned(), answers }
+    }
+
+    /// A router answered.
+    pub fn deliver(&self, router: &Id, result: RouteResult) -> Delivered {
+        let waiting = self.0.lock();
+        let Some(waiter) = waiting.get(&result.circuit_id) else { return Delivered::Nobody };
+        if waiter.attempt != result.attempt || !waiter.routers.contains(router) {
+            return Delivered::Ignored;
+        }
+        match waiter.answers.try_send((router.clone(), result)) {
+            Ok(()) => Delivered::Yes,
+            Err(_) => Delivered::Ignored,
+        }
+    }
+
+    /// Does something about a router, unless it is asked for a route of the circuit at this moment.
+    /// It is done before a next attempt begins.
+    pub fn unless_asked(&self, circuit: &str, router: &Id, done: impl FnOnce()) {
+        let waiting = self.0.lock();
+        if !waiting.get(circuit).is_some_and(|waiter| waiter.routers.contains(router)) {
+            done();
+        }
+    }
+}
+
+impl Answers<'_> {
+    /// The next answer.
+    pub async fn next(&mut self) -> Option<(Id, RouteResult)> {
+        self.answers.recv().await
+    }
+}
+
+impl Drop for Answers<'_> {
+    fn drop(&mut self) {
+        self.waiting.0.lock().remove(&self.circuit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_model::{Base, Timestamp};
+    use weft_wire::ProtoBody;
+
+    fn path(nodes: &[&str], links: &[&str]) -> Path {
+        Path {
+            nodes: nodes.iter().map(|id| Id::new(id)).collect(),
+            links: links.iter().map(|id| (*id).to_owned()).collect(),
+            cost: 0,
+        }
+    }
+
+    fn terminator() -> Terminator {
+        Terminator {
+            base: Base::new(Id::new("t"), Timestamp(0)),
+            binding: "transport".into(),
+            address: "tcp:h:80".into(),
+            ..Terminator::default()
+        }
+    }
+
+    fn routes(path: &Path, dial: bool) -> Vec<(Id, Route)> {
+        let (terminator, none) = (terminator(), PeerData::new());
+        let spec = RouteSpec {
+            circuit: "c1",
+            attempt: 0,
+            path,
+            ingress: "I",
+            egress: "E",
+            dial: dial.then_some((&terminator, &none)),
+            timeout: Duration::from_secs(10),
+            tags: &StringMap::new(),
+        };
+        spec.routes()
+    }
+
+    #[test]
+    fn a_path_of_one_router() {
+        // docs/protocol/control-plane.md 26.4; the context is left out there.
+        let mut routes = routes(&path(&["r1"], &[]), true);
+        assert_eq!(routes.len(), 1);
+        let (_, mut route) = routes.remove(0);
+        route.context = None;
+        let expected = "0a0263311a180a097472616e73706f72741201451a087463703a683a3830\
+                        22080a01491201451801220 60a01451201493080c8afa025"
+            .replace(' ', "");
+        assert_eq!(hex::encode(route.to_body()), expected);
+    }
+
+    #[test]
+    fn a_path_of_three_routers() {
+        let of = |route: &Route| -> Vec<(String, String, i32)> {
+            let forwards = route.forwards.iter();
+            forwards.map(|f| (f.src_address.clone(), f.dst_address.clone(), f.dst_type)).collect()
+        };
+        let expect = |list: &[(&str, &str, DestType)]| -> Vec<(String, String, i32)> {
+            let list = list.iter();
+            list.map(|(a, b, kind)| ((*a).into(), (*b).into(), i32::from(*kind))).collect()
+        };
+        use DestType::{End, Link, Start};
+        let routes = routes(&path(&["r0", "r1", "r2"], &["l1", "l2"]), true);
+        assert_eq!(of(&routes[0].1), expect(&[("I", "l1", Link), ("l1", "I", Start)]));
+        assert_eq!(of(&routes[1].1), expect(&[("l1", "l2", Link), ("l2", "l1", Link)]));
+        assert_eq!(of(&routes[2].1), expect(&[("E", "l2", Link), ("l2", "E", End)]));
+        let dials: Vec<bool> = routes.iter().map(|(_, route)| route.egress.is_some()).collect();
+        assert_eq!(dials, [false, false, true]);
+    }
+
+    #[test]
+    fn a_reroute_dials_nothing() {
+        assert!(routes(&path(&["r1"], &[]), false)[0].1.egress.is_none());
+    }
+
+    #[test]
+    fn only_those_asked_are_heard() {
+        let waiting = Waiting::default();
+        let (r1, r2) = (Id::new("r1"), Id::new("r2"));
+        let result =
+            |attempt| RouteResult { circuit_id: "c1".into(), attempt, result: Ok(PeerData::new()) };
+        assert_eq!(waiting.deliver(&r1, result(0)), Delivered::Nobody);
+        let mut answers = waiting.begin("c1", 1, std::slice::from_ref(&r1));
+        assert_eq!(waiting.deliver(&r1, result(0)), Delivered::Ignored);
+        assert_eq!(waiting.deliver(&r2, result(1)), Delivered::Ignored);
+        assert_eq!(waiting.deliver(&r1, result(1)), Delivered::Yes);
+        assert_eq!(answers.answers.try_recv().unwrap().0, r1);
+        let is_asked = |router| {
+            let mut is_asked = true;
+            waiting.unless_asked("c1", router, || is_asked = false);
+            is_asked
+        };
+        assert!(is_asked(&r1) && !is_asked(&r2));
+        drop(answers);
+        assert!(!is_asked(&r1));
+        assert_eq!(waiting.deliver(&r1, result(1)), Delivered::Nobody);
+    }
+}

@@ -1,0 +1,304 @@
+//! Terminators that routers report (docs/protocol/edge-control-plane.md 14). The router chooses the
+//! id, which is also the address; creating the same one again is answered like the first time.
+//!
+//! Everything is judged on the tip, where requests before this one have been decided already, even
+//! if they are not durable yet: a removal may follow its creation at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure, Kernel};
+use weft_model::entity::{Precedence, Router, Service, Terminator};
+use weft_model::{Base, Id, Kind, Snapshot};
+
+/// What a router says of a terminator it hosts.
+#[derive(Debug, Clone)]
+pub struct Reported {
+    /// Id and address, chosen by the router.
+    pub id: Id,
+    /// The router.
+    pub router: Id,
+    /// The service.
+    pub service: Id,
+    /// `edge`, `tunnel`, `transport`, ...
+    pub binding: String,
+    /// Where the router dials; the id for `edge`.
+    pub address: String,
+    /// Instance id; empty if the host has none.
+    pub instance_id: String,
+    /// Comes with the instance id, and is kept.
+    pub instance_secret: Bytes,
+    /// Data handed to dialers.
+    pub peer_data: BTreeMap<u32, Bytes>,
+    /// Cost.
+    pub cost: u16,
+    /// Precedence.
+    pub precedence: Precedence,
+    /// The hosting identity; empty if there is none.
+    pub host: Id,
+}
+
+/// Why a report was refused.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refused {
+    /// A terminator of this id belongs to another service, router or host.
+    #[error("terminator {0} belongs to another service, router or host")]
+    Conflict(Id),
+    /// Another identity hosts this instance of the service.
+    #[error(
+        "sibling terminator {sibling} with shared identity {instance} belongs to different identity"
+    )]
+    Instance {
+        /// Its terminator.
+        sibling: Id,
+        /// The instance id.
+        instance: String,
+    },
+    /// The router or service is gone.
+    #[error("{0}")]
+    Gone(String),
+    /// There is no such terminator of the binding asked for.
+    #[error("terminator {0} does not exist")]
+    Unknown(Id),
+    /// Another router has the terminator.
+    #[error("terminator not owned by requesting router")]
+    Router,
+    /// The terminator is this router's, but hosted by somebody else.
+    #[error("terminator {0} belongs to another identity")]
+    Host(Id),
+    /// The writer refused.
+    #[error("{0}")]
+    Write(#[from] Failure),
+}
+
+impl Refused {
+    /// Whether trying again later may help: too much to do, or nobody can write now.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Write(failure) if matches!(failure.status(), 429 | 503))
+    }
+}
+
+/// Changes of a terminator by its router.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Update {
+    /// The new cost.
+    pub cost: Option<u16>,
+    /// The new precedence.
+    pub precedence: Option<Precedence>,
+}
+
+/// What a terminator must be for a request to be about it.
+#[derive(Debug, Clone)]
+pub struct Owned {
+    /// Its router.
+    pub router: Id,
+    /// Any if there is none.
+    pub binding: Option<&'static str>,
+    /// Any if there is none.
+    pub host: Option<Id>,
+}
+
+impl Owned {
+    /// Any of this router.
+    pub fn by(router: &Id) -> Self {
+        Self { router: router.clone(), binding: None, host: None }
+    }
+
+    /// The terminator, if it is one of these.
+    fn find<'s>(&self, tip: &'s Snapshot, id: &Id) -> Result<&'s Arc<Terminator>, Refused> {
+        let found = tip.get::<Terminator>(id);
+        let found = found.filter(|found| self.binding.is_none_or(|it| *found.binding == *it));
+        let found = found.ok_or_else(|| Refused::Unknown(id.clone()))?;
+        if found.router_id != self.router {
+            return Err(Refused::Router);
+        }
+        if self.host.as_ref().is_some_and(|host| *host != found.host_id) {
+            return Err(Refused::Host(id.clone()));
+        }
+        Ok(found)
+    }
+}
+
+impl Reported {
+    /// The terminator as it is to be stored; none if it is stored like that already.
+    fn stored(
+        &self,
+        decision: &Decision<'_>,
+        source: &Arc<str>,
+    ) -> Result<Option<Terminator>, Refused> {
+        let tip = decision.tip();
+        if tip.get::<Router>(&self.router).is_none() {
+            return Err(Refused::Gone(format!("there is no router {}", self.router)));
+        }
+        if tip.get::<Service>(&self.service).is_none() {
+            return Err(Refused::Gone(format!("there is no service {}", self.service)));
+        }
+        let current = tip.get::<Terminator>(&self.id);
+        if current.is_none_or(|current| *current.instance_id != *self.instance_id) {
+            self.check_instance(tip)?;
+        }
+        let Some(current) = current else {
+            let base = Base { is_system: true, ..Base::new(self.id.clone(), decision.now()) };
+            return Ok(Some(self.terminator(base, None, source)));
+        };
+        let is_same = *current.binding == *self.binding
+            && current.service_id == self.service
+            && current.router_id == self.router
+            && current.host_id == self.host;
+        if !is_same {
+            return Err(Refused::Conflict(self.id.clone()));
+        }
+        let saved = current.saved_precedence.filter(|_| current.precedence == self.precedence);
+        let mut changed = self.terminator(current.base.clone(), saved, &current.source_ctrl);
+        if changed == **current {
+            return Ok(None);
+        }
+        changed.base.updated_at = decision.now();
+        changed.source_ctrl = Arc::clone(source);
+        Ok(Some(changed))
+    }
+
+    /// Terminators that share an instance have the same host
+    /// (docs/protocol/edge-control-plane.md 14.2).
+    fn check_instance(&self, tip: &Snapshot) -> Result<(), Refused> {
+        if self.instance_id.is_empty() {
+            return Ok(());
+        }
+        let key = Terminator::instance_key(&self.service, &self.instance_id);
+        let mut others = tip.referring::<Terminator>(Terminator::INSTANCE, &key);
+        let foreign = others.find(|one| one.base.id != self.id && one.host_id != self.host);
+        match foreign {
+            None => Ok(()),
+            Some(foreign) => Err(Refused::Instance {
+                sibling: foreign.base.id.clone(),
+                instance: self.instance_id.clone(),
+            }),
+        }
+    }
+
+    fn terminator(&self, base: Base, saved: Option<Precedence>, source: &Arc<str>) -> Terminator {
+        Terminator {
+            base,
+            service_id: self.service.clone(),
+            router_id: self.router.clone(),
+            binding: self.binding.as_str().into(),
+            address: self.address.as_str().into(),
+            instance_id: self.instance_id.as_str().into(),
+            instance_secret: self.instance_secret.clone(),
+            cost: self.cost,
+            precedence: self.precedence,
+            saved_precedence: saved,
+            peer_data: self.peer_data.clone(),
+            host_id: self.host.clone(),
+            source_ctrl: Arc::clone(source),
+        }
+    }
+}
+
+/// The terminators of routers in the model.
+#[derive(Debug, Clone)]
+pub struct Terminators(Kernel);
+
+impl Terminators {
+    /// Those that this kernel has.
+    pub fn of(kernel: &Kernel) -> Self {
+        Self(kernel.clone())
+    }
+
+    /// Creates a terminator for its router, or brings an existing one up to date.
+    pub async fn put(&self, reported: Reported) -> Result<(), Refused> {
+        let source: Arc<str> = self.0.settings().id.as_str().into();
+        let caller = Caller::router(&reported.router, "create terminator");
+        self.judge(caller, move |decision| {
+            if let Some(stored) = reported.stored(decision, &source)? {
+                decision.put(stored);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes cost or precedence of a terminator of this router.
+    pub async fn update(&self, router: &Id, id: &Id, update: Update) -> Result<(), Refused> {
+        self.update_owned(Owned::by(router), id, update).await
+    }
+
+    /// The same for one of these.
+    pub async fn update_owned(&self, owned: Owned, id: &Id, update: Update) -> Result<(), Refused> {
+        let id = id.clone();
+        let caller = Caller::router(&owned.router, "update terminator");
+        self.judge(caller, move |decision| {
+            let current = owned.find(decision.tip(), &id)?;
+            let mut changed = (**current).clone();
+            changed.cost = update.cost.unwrap_or(changed.cost);
+            changed.precedence = update.precedence.unwrap_or(changed.precedence);
+            if changed != **current {
+                changed.base.updated_at = decision.now();
+                decision.put(changed);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes terminators of this router; those that are gone or another's are passed over.
+    pub async fn remove(&self, router: &Id, ids: &[Id]) -> Result<(), Refused> {
+        let caller = Caller::router(router, "remove terminators");
+        self.remove_if(caller, router, ids, |_| true).await
+    }
+
+    /// The same for those that a test picks when it is decided.
+    pub async fn remove_if(
+        &self,
+        caller: Caller,
+        router: &Id,
+        ids: &[Id],
+        pick: impl Fn(&Terminator) -> bool + Send + Sync + 'static,
+    ) -> Result<(), Refused> {
+        let (router, ids) = (router.clone(), ids.to_vec());
+        self.judge(caller, move |decision| {
+            for id in &ids {
+                let current = decision.tip().get::<Terminator>(id);
+                if current.is_some_and(|current| current.router_id == router && pick(current)) {
+                    decision.delete(Kind::Terminator, id)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes one of these.
+    pub async fn remove_owned(&self, owned: Owned, id: &Id) -> Result<(), Refused> {
+        let id = id.clone();
+        let caller = Caller::router(&owned.router, "remove terminator");
+        self.judge(caller, move |decision| {
+            owned.find(decision.tip(), &id)?;
+            Ok(decision.delete(Kind::Terminator, &id)?)
+        })
+        .await
+    }
+
+    /// Has something decided on the tip that may be refused there, and answers with the refusal.
+    async fn judge(
+        &self,
+        caller: Caller,
+        decide: impl Fn(&mut Decision<'_>) -> Result<(), Refused> + Send + Sync + 'static,
+    ) -> Result<(), Refused> {
+        let refused = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&refused);
+        let decided = self.0.decide(&caller, move |decision| {
+            decide(decision).map_err(|refusal| match refusal {
+                Refused::Write(failure) => failure,
+                refusal => Failure::unhandled(told.lock().insert(refusal).to_string()),
+            })
+        });
+        match decided.await {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(refused.lock().take().unwrap_or(Refused::Write(failure))),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Spans of a circuit that is made: of the whole, of each attempt, of each router's route.
+//!
+//! ```text
+//! controller.circuit
+//!   controller.attempt
+//!     controller.select     the terminator and the path are chosen
+//!     controller.route      one for each router: told, until it answers
+//! ```
+
+use weft_model::Id;
+use weft_paths::path::Path;
+use weft_spans::{Kind, Span, attribute};
+use weft_wire::Message;
+
+use super::create::{CircuitFailure, FailureCause};
+
+/// Says which routers a path goes over.
+pub(super) fn say_path(span: &mut Span, path: &Path) {
+    if !span.is_kept() {
+        return;
+    }
+    let nodes: Vec<&str> = path.nodes.iter().map(Id::as_str).collect();
+    span.set(attribute::PATH, &nodes.join(" "));
+    span.set(attribute::PATH_COST, path.cost);
+}
+
+/// Says why there is no circuit.
+pub(super) fn say_failure(span: &mut Span, failure: &CircuitFailure) {
+    span.set(attribute::ERROR_TYPE, failure.cause.as_str());
+    span.fail(failure);
+}
+
+/// Spans of the routes of one attempt that are not answered yet. Empty without spans.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(Vec<(Id, Span)>);
+
+impl Asked {
+    /// A router is told its route with this message.
+    pub(crate) fn tell(&mut self, attempt: &Span, router: &Id, message: &mut Message) {
+        let mut span = attempt.child("controller.route", Kind::Client);
+        let Some(context) = span.context() else { return };
+        context.put(&mut message.headers);
+        span.set(attribute::ROUTER_ID, router.as_str());
+        self.0.push((router.clone(), span));
+    }
+
+    /// It has set its route up.
+    pub(crate) fn done(&mut self, router: &Id) {
+        self.0.retain(|(asked, _)| asked != router);
+    }
+
+    /// It has not, for this reason.
+    pub(crate) fn failed(&mut self, router: &Id, cause: FailureCause, why: &str) {
+        if let Some((_, span)) = self.0.iter_mut().find(|(asked, _)| asked == router) {
+            span.set(attribute::ERROR_TYPE, cause.as_str());
+            span.fail(&why);
+        }
+        self.done(router);
+    }
+}

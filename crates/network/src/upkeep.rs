@@ -1,0 +1,240 @@
+//! The life of a circuit after it was made: faults, idle confirmations, its end
+//! (docs/protocol/control-plane.md 14). How it takes another path is in [`moves`](super::moves).
+//!
+//! A router is heard only about circuits that go over it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::{HashMap, HashSet};
+use weft_channel::Lane;
+use weft_kernel::events::{CircuitChange, CircuitEvent, Event, LinkChange};
+use weft_model::Id;
+use weft_model::entity::Service;
+use weft_paths::queue::Why;
+use weft_wire::ProtoBody as _;
+use weft_wire::ctrl::{
+    CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, Unroute,
+};
+
+use super::circuits::Circuit;
+use super::misreports::Misreport;
+use super::routers::LiveRouter;
+use super::routes::Delivered;
+use crate::network::Network;
+
+/// Most circuits one message may name.
+const MAX_NAMED: usize = 100_000;
+
+impl Network {
+    /// What there is to tell of a circuit; none if nobody listens.
+    pub(crate) fn circuit_event(
+        &self,
+        change: CircuitChange,
+        circuit: &Circuit,
+        took: Duration,
+    ) -> Option<Event> {
+        if !self.0.events.has_listeners() {
+            return None;
+        }
+        Some(Event::Circuit(Arc::new(CircuitEvent {
+            at: self.0.kernel.now(),
+            change,
+            circuit: circuit.id.clone(),
+            client: circuit.client.clone(),
+            service: circuit.service.clone(),
+            terminator: circuit.terminator.clone(),
+            instance: circuit.instance.clone(),
+            nodes: circuit.path.nodes.clone(),
+            links: circuit.path.links.clone(),
+            path_cost: circuit.path.cost,
+            duration: took,
+            failure: None,
+            tags: circuit.tags.clone(),
+        })))
+    }
+
+    /// Tells what there is to tell.
+    pub(super) fn tell_event(&self, event: Option<Event>) {
+        event.into_iter().for_each(|event| self.0.events.tell(event));
+    }
+
+    /// Ends a circuit: at once, or when what is on its way has arrived. False if there is none.
+    pub fn remove_circuit(&self, id: &str, now: bool) -> bool {
+        let Some(circuit) = self.0.circuits.remove(id) else { return false };
+        self.0.moves.forget(id);
+        if !self.is_of_this_run(id) {
+            self.0.pieces.over(id);
+        }
+        let unroute = Unroute { circuit_id: circuit.id.clone(), now };
+        for router in &circuit.path.nodes {
+            self.tell(router.as_str(), Lane::High, unroute.to_message());
+        }
+        self.0.costs.removed(&circuit.terminator);
+        let lasted = self.0.kernel.now().since(circuit.created_at);
+        self.tell_event(self.circuit_event(CircuitChange::Deleted, &circuit, lasted));
+        true
+    }
+
+    /// Ends the circuits that begin or end at a router, those in the making too.
+    pub fn end_circuits_at(&self, router: &Id) {
+        // In this order: what is put in between is found among those that are up.
+        let ends_there = |nodes: &[Id]| [nodes.first(), nodes.last()].contains(&Some(router));
+        self.0.circuits.end_in_making(|_, nodes| ends_there(nodes));
+        let mut circuits = self.0.circuits.at(router);
+        circuits.retain(|circuit| ends_there(&circuit.path.nodes));
+        self.remove_circuits(&circuits);
+    }
+
+    /// Ends the circuits of some clients that begin at a router, those in the making too.
+    pub fn end_circuits_of(&self, clients: &HashSet<&str>, router: &Id) {
+        self.0.circuits.end_in_making(|client, nodes| {
+            nodes.first() == Some(router) && clients.contains(client)
+        });
+        for client in clients {
+            let mut circuits = self.0.circuits.of_client(client);
+            circuits.retain(|circuit| circuit.path.first() == Some(router));
+            self.remove_circuits(&circuits);
+        }
+    }
+
+    /// Ends the circuits to a terminator.
+    pub fn end_circuits_to(&self, terminator: &Id) {
+        self.remove_circuits(&self.0.circuits.to_terminator(terminator));
+    }
+
+    fn remove_circuits(&self, circuits: &[Arc<Circuit>]) {
+        for circuit in circuits {
+            self.remove_circuit(&circuit.id, true);
+        }
+    }
+
+    /// Circuits none of whose routers is connected.
+    fn without_routers(&self) -> Vec<Arc<Circuit>> {
+        let is_gone = |router: &Id| self.0.routers.get(router.as_str()).is_none();
+        let mut routers = self.0.circuits.routers();
+        routers.retain(is_gone);
+        let circuits = routers.iter().flat_map(|router| {
+            let mut circuits = self.0.circuits.at(router);
+            circuits
+                .retain(|it| it.path.first() == Some(router) && it.path.nodes.iter().all(is_gone));
+            circuits
+        });
+        circuits.collect()
+    }
+
+    /// A router forgets a circuit.
+    pub fn unroute(&self, router: &Id, circuit: &str) {
+        let unroute = Unroute { circuit_id: circuit.to_owned(), now: true };
+        self.tell(router.as_str(), Lane::High, unroute.to_message());
+    }
+
+    /// A router answered a route.
+    pub fn on_route_result(&self, router: &Id, result: RouteResult) {
+        let (circuit, attempt, done) =
+            (result.circuit_id.clone(), result.attempt, result.result.is_ok());
+        if self.0.waiting.deliver(router, result) == Delivered::Yes {
+            return;
+        }
+        self.answered_late(router);
+        let over = self.0.circuits.get(&circuit);
+        let is_over_it = over.is_some_and(|circuit| circuit.path.has_node(router.as_str()));
+        if !done || attempt == REROUTE_ATTEMPT || is_over_it {
+            return;
+        }
+        // One that the attempt under way goes over puts the new route in the place of the old one.
+        self.0.waiting.unless_asked(&circuit, router, || {
+            tracing::debug!(%router, circuit, "late answer to a route, taken down");
+            self.unroute(router, &circuit);
+        });
+    }
+
+    /// Something broke.
+    pub fn on_fault(&self, router: &Arc<LiveRouter>, fault: &Fault) {
+        match fault.subject() {
+            FaultSubject::Ingress | FaultSubject::Egress => {
+                // An end can be gone before the other routers have answered their routes.
+                if self.0.circuits.fault_in_making(&fault.id, &router.id) {
+                    return;
+                }
+                let Some(circuit) = self.0.circuits.get(&fault.id) else { return };
+                if circuit.path.has_node(router.id.as_str()) {
+                    self.remove_circuit(&fault.id, false);
+                } else {
+                    self.refuse(router, Misreport::CircuitFault, &fault.id);
+                }
+            }
+            FaultSubject::Forward => self.forward_failed(router, fault, true),
+            FaultSubject::UnknownOwnerForward => self.forward_failed(router, fault, false),
+            FaultSubject::Link => self.on_link_fault(router, fault, LinkChange::Fault),
+            FaultSubject::LinkDuplicate => self.on_link_fault(router, fault, LinkChange::Duplicate),
+        }
+    }
+
+    fn forward_failed(&self, router: &Arc<LiveRouter>, fault: &Fault, is_owner: bool) {
+        for id in fault.ids().take(MAX_NAMED) {
+            match self.0.circuits.get(id) {
+                Some(circuit) if circuit.path.has_node(router.id.as_str()) => {
+                    self.move_or_end(&circuit, Why::Faulty);
+                }
+                Some(_) => self.unroute(&router.id, id),
+                None if is_owner && !self.0.circuits.is_known(id) => self.unroute(&router.id, id),
+                None => {}
+            }
+        }
+    }
+
+    /// A router asks whether circuits that carry nothing are still wanted.
+    pub fn on_confirmation(&self, router: &Arc<LiveRouter>, asked: &CircuitConfirmation) {
+        let snapshot = self.0.kernel.snapshot();
+        for id in asked.circuit_ids.iter().take(MAX_NAMED) {
+            let Some(circuit) = self.0.circuits.get(id) else {
+                if !self.0.circuits.is_known(id) && !self.adopt_confirmed(router, id) {
+                    self.unroute(&router.id, id);
+                }
+                continue;
+            };
+            if !circuit.path.has_node(router.id.as_str()) {
+                if !self.confirm_member(router, &circuit) {
+                    self.unroute(&router.id, id);
+                }
+                continue;
+            }
+            let Some(service) = snapshot.get::<Service>(&circuit.service) else {
+                if circuit.is_whole {
+                    self.remove_circuit(id, true);
+                }
+                continue;
+            };
+            let idle = asked.idle_times.get(id).copied().unwrap_or(0) / 1_000_000;
+            let ends = [circuit.path.first(), circuit.path.last()];
+            let is_end = ends.contains(&Some(&router.id));
+            if service.max_idle_millis > 0 && idle >= service.max_idle_millis && is_end {
+                self.remove_circuit(id, true);
+            }
+        }
+    }
+
+    /// Now and then: forgets circuits that no connected router can end any more, and moves some to
+    /// much cheaper paths.
+    pub(super) async fn look_over(self) {
+        let mut ticks = tokio::time::interval(self.0.options.cycle.max(Duration::from_millis(10)));
+        let mut lost: HashMap<String, Instant> = HashMap::new();
+        loop {
+            ticks.tick().await;
+            let now = Instant::now();
+            let circuits = self.without_routers();
+            let mut still = HashMap::new();
+            for circuit in circuits {
+                let since = lost.get(&circuit.id).copied().unwrap_or(now);
+                if now.duration_since(since) >= self.0.options.lost_circuit_life {
+                    self.remove_circuit(&circuit.id, true);
+                } else {
+                    still.insert(circuit.id.clone(), since);
+                }
+            }
+            lost = still;
+            self.improve().await;
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! How services are used: dials by terminator, bytes as routers report them.
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use weft_metrics::usage::WAYS;
+use weft_model::Id;
+
+/// Pairs of service and terminator that are told apart.
+const MAX_DIALED: usize = 50_000;
+/// Services whose bytes are told apart.
+const MAX_SERVICES: usize = 20_000;
+/// Bytes that a circuit can have carried one way in a minute: some 146 Gbit/s.
+const MOST_IN_A_MINUTE: u64 = 1 << 40;
+/// Longest interval that a report can be of, in minutes.
+const LONGEST: u64 = 60;
+
+/// Counts since the controller's start.
+#[derive(Debug, Default)]
+pub(crate) struct Used(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// By terminator, then by service.
+    dials: HashMap<Id, HashMap<Id, Dials>>,
+    /// How many pairs those are.
+    pairs: usize,
+    bytes: HashMap<Id, [u64; WAYS.len()]>,
+}
+
+/// Dials of one service at one terminator.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dials {
+    /// Those that came to stand.
+    pub(crate) good: u64,
+    /// Those that did not.
+    pub(crate) bad: u64,
+}
+
+/// Whether a circuit can have carried so much one way in an interval of so many seconds.
+pub(super) fn is_possible(bytes: u64, seconds: u64) -> bool {
+    bytes <= MOST_IN_A_MINUTE * seconds.div_ceil(60).clamp(1, LONGEST)
+}
+
+impl Used {
+    /// A dial came to stand, or did not.
+    pub(crate) fn dialed(&self, service: &Id, terminator: &Id, is_good: bool) {
+        let inner = &mut *self.0.lock();
+        let known = inner.dials.get_mut(terminator).and_then(|of| of.get_mut(service));
+        let dials = match known {
+            Some(known) => known,
+            None if inner.pairs >= MAX_DIALED => return,
+            None => {
+                inner.pairs += 1;
+                inner
+                    .dials
+                    .entry(terminator.clone())
+                    .or_default()
+                    .entry(service.clone())
+                    .or_default()
+            }
+        };
+        if is_good {
+            dials.good += 1;
+        } else {
+            dials.bad += 1;
+        }
+    }
+
+    /// Circuits of a service carried so much, by the names of [`WAYS`].
+    pub(crate) fn carried<'a>(&self, service: &Id, values: impl Iterator<Item = (&'a str, u64)>) {
+        let inner = &mut *self.0.lock();
+        if inner.bytes.len() >= MAX_SERVICES && !inner.bytes.contains_key(service) {
+            return;
+        }
+        let bytes = inner.bytes.entry(service.clone()).or_default();
+        for (name, more) in values {
+            let at = WAYS.iter().position(|way| *way == name);
+            if let Some(all) = at.and_then(|at| bytes.get_mut(at)) {
+                // Who charts it knows counters that begin anew, not ones that stand still.
+                *all = all.wrapping_add(more);
+            }
+        }
+    }
+
+    /// Dials, by service and terminator.
+    pub(crate) fn dials(&self) -> Vec<((Id, Id), Dials)> {
+        let inner = self.0.lock();
+        let pairs = inner.dials.iter().flat_map(|(terminator, of)| {
+            of.iter().map(|(service, dials)| ((service.clone(), terminator.clone()), *dials))
+        });
+        pairs.collect()
+    }
+
+    /// Bytes by service, in the order of [`WAYS`].
+    pub(crate) fn bytes(&self) -> Vec<(Id, [u64; WAYS.len()])> {
+        let inner = self.0.lock();
+        inner.bytes.iter().map(|(service, bytes)| (service.clone(), *bytes)).collect()
+    }
+
+    /// A terminator was deleted.
+    pub(super) fn forget_terminator(&self, terminator: &Id) {
+        let inner = &mut *self.0.lock();
+        inner.pairs -= inner.dials.remove(terminator).map_or(0, |of| of.len());
+    }
+
+    /// Forgets services and terminators that are not there any more.
+    pub(crate) fn keep(
+        &self,
+        is_service: impl Fn(&Id) -> bool,
+        is_terminator: impl Fn(&Id) -> bool,
+    ) {
+        let inner = &mut *self.0.lock();
+        inner.bytes.retain(|service, _| is_service(service));
+        inner.dials.retain(|terminator, of| {
+            of.retain(|service, _| is_service(service));
+            !of.is_empty() && is_terminator(terminator)
+        });
+        inner.pairs = inner.dials.values().map(HashMap::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dials_and_bytes_are_counted_and_forgotten() {
+        let (used, s, t) = (Used::default(), Id::new("s"), Id::new("t"));
+        used.dialed(&s, &t, true);
+        used.dialed(&s, &t, true);
+        used.dialed(&s, &t, false);
+        assert_eq!(used.dials(), [((s.clone(), t.clone()), Dials { good: 2, bad: 1 })]);
+        used.carried(&s, [("ingress.rx", 5), ("fabric.tx", 2), ("nothing", 9)].into_iter());
+        used.carried(&s, [("ingress.rx", u64::MAX)].into_iter());
+        assert_eq!(used.bytes(), [(s.clone(), [4, 0, 0, 0, 0, 2])], "it begins anew");
+        used.forget_terminator(&t);
+        assert!(used.dials().is_empty());
+        used.keep(|_| false, |_| true);
+        assert!(used.bytes().is_empty());
+    }
+
+    #[test]
+    fn pairs_are_bounded_and_those_that_are_gone_make_room() {
+        let (used, s) = (Used::default(), Id::new("s"));
+        let terminator = |at: usize| Id::new(&format!("t{at}"));
+        for at in 0..MAX_DIALED + 1 {
+            used.dialed(&s, &terminator(at), true);
+        }
+        let last = terminator(MAX_DIALED);
+        let is_known = |used: &Used, id: &Id| used.dials().iter().any(|((_, of), _)| of == id);
+        assert!(used.dials().len() == MAX_DIALED && !is_known(&used, &last));
+        used.forget_terminator(&terminator(0));
+        used.dialed(&s, &last, true);
+        assert!(is_known(&used, &last));
+        // What was deleted while nobody told of it goes with the next look.
+        used.keep(|_| true, |id| *id == last);
+        assert_eq!(used.dials().len(), 1);
+        used.dialed(&s, &terminator(1), true);
+        assert_eq!(used.dials().len(), 2);
+    }
+
+    #[test]
+    fn more_than_a_line_can_carry_is_impossible() {
+        assert!(is_possible(0, 0) && is_possible(MOST_IN_A_MINUTE, 60));
+        assert!(!is_possible(MOST_IN_A_MINUTE + 1, 60) && is_possible(MOST_IN_A_MINUTE + 1, 61));
+        assert!(!is_possible(u64::MAX, u64::MAX));
+    }
+}

@@ -1,0 +1,124 @@
+//! Whether terminators are still there: routers are asked about those they reported, when they
+//! connect and soon after each was made. What a router no longer hosts is removed
+//! (docs/protocol/control-plane.md 15.4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_kernel::{Notice, Published};
+use weft_model::entity::Terminator;
+use weft_model::{Change, Entity, Id, Kind};
+use weft_wire::ProtoBody as _;
+use weft_wire::ctrl::{self, ValidateTerminatorsV2Request, ValidateTerminatorsV2Response};
+
+use super::routers::LiveRouter;
+use crate::network::Network;
+use crate::terminators::Terminators;
+use crate::validations::Due;
+
+/// Terminators removed in one change.
+const BATCH: usize = 100;
+
+impl Network {
+    /// Asks a router that has connected about all of its terminators.
+    pub fn validate_router(&self, router: &Id) {
+        let snapshot = self.0.kernel.snapshot();
+        let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
+        self.0.validations.add(router, own.map(|terminator| terminator.base.id.clone()));
+        self.0.validations.state.lock().connected.insert(router.clone());
+        self.0.validations.wake.notify_one();
+    }
+
+    /// A router has answered.
+    pub fn on_validated(&self, router: &Arc<LiveRouter>, answer: &ValidateTerminatorsV2Response) {
+        let gone = self.0.validations.answered(&router.id, answer);
+        if gone.is_empty() {
+            return;
+        }
+        tracing::info!(router = %router.id, count = gone.len(), "removing terminators that the router does not host");
+        let (network, router) = (self.clone(), router.id.clone());
+        self.spawn(async move {
+            for batch in gone.chunks(BATCH) {
+                let done = Terminators::of(&network.0.kernel).remove(&router, batch).await;
+                if let Err(problem) = done {
+                    tracing::warn!(%router, %problem, "terminators not removed, asking again");
+                    network.0.validations.add(&router, batch.iter().cloned());
+                }
+            }
+        });
+    }
+
+    /// Asks about what was made, and again about what routers did not answer.
+    pub(super) async fn validate_terminators(self) {
+        let (_, mut changes) = self.0.kernel.subscribe();
+        let interval = self.0.options.validation_interval.max(Duration::from_millis(10));
+        let mut ticks = tokio::time::interval(interval);
+        loop {
+            tokio::select! {
+                notice = changes.next() => match notice {
+                    Some(Notice::Change(published)) => self.note_terminators(&published),
+                    Some(Notice::Resync(_)) => {
+                        for router in self.0.routers.all() {
+                            self.validate_router(&router.id);
+                        }
+                    }
+                    None => return,
+                },
+                _ = ticks.tick() => self.ask(&self.0.validations.waiting()),
+                () = self.0.validations.wake.notified() => {
+                    self.ask(&self.0.validations.take_connected());
+                }
+            }
+        }
+    }
+
+    fn note_terminators(&self, published: &Published) {
+        for change in published.changes.iter().flat_map(|set| &set.changes) {
+            match change {
+                Change::Put(Entity::Terminator(terminator)) => {
+                    let id = &terminator.base.id;
+                    let is_new = published.before.get::<Terminator>(id).is_none();
+                    if is_new && self.0.routers.get(terminator.router_id.as_str()).is_some() {
+                        let one = std::iter::once(id.clone());
+                        self.0.validations.add(&terminator.router_id, one);
+                    }
+                }
+                Change::Delete(Kind::Terminator, id) => self.terminator_deleted(id),
+                _ => {}
+            }
+        }
+    }
+
+    fn ask(&self, routers: &[Id]) {
+        let snapshot = self.0.kernel.snapshot();
+        let now = self.0.kernel.now();
+        let routers = routers.iter().filter_map(|id| self.0.routers.get(id.as_str()));
+        for router in routers {
+            let is_due = |id: &Id| match snapshot.get::<Terminator>(id) {
+                Some(one) if one.router_id != router.id => Due::Never,
+                Some(one) if now.since(one.base.created_at) < self.0.options.validation_age => {
+                    Due::Later
+                }
+                Some(_) => Due::Now,
+                None => Due::Never,
+            };
+            let due = self.0.validations.due(&router.id, is_due);
+            let asked = due.iter().filter_map(|(id, marker)| {
+                let one = snapshot.get::<Terminator>(id)?;
+                Some(ctrl::Terminator {
+                    id: id.to_string(),
+                    binding: one.binding.to_string(),
+                    address: one.address.to_string(),
+                    marker: *marker,
+                })
+            });
+            let terminators: Vec<_> = asked.collect();
+            if terminators.is_empty() {
+                continue;
+            }
+            let request =
+                ValidateTerminatorsV2Request { terminators, fix_invalid: true, post_create: true };
+            self.tell(router.id.as_str(), weft_channel::Lane::Default, request.to_message());
+        }
+    }
+}

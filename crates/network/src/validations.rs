@@ -1,0 +1,148 @@
+//! Which terminators routers have to be asked about, and when.
+
+use std::time::{Duration, Instant};
+
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use weft_model::Id;
+use weft_wire::ctrl::ValidateTerminatorsV2Response;
+
+/// How long a router has to answer before it is asked again.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(180);
+
+/// What is to be asked of whom.
+#[derive(Debug, Default)]
+pub(crate) struct Validations {
+    pub(crate) state: Mutex<State>,
+    pub(crate) wake: Notify,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    routers: HashMap<Id, Check>,
+    /// Routers that have connected and are to be asked at once.
+    pub(crate) connected: HashSet<Id>,
+    last_marker: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Check {
+    /// Markers of the terminators that nobody has vouched for yet.
+    pending: HashMap<Id, u64>,
+    /// When the question was sent that is not answered yet.
+    asked: Option<Instant>,
+}
+
+impl Validations {
+    pub(crate) fn add(&self, router: &Id, terminators: impl Iterator<Item = Id>) {
+        let mut state = self.state.lock();
+        for terminator in terminators {
+            state.last_marker += 1;
+            let marker = state.last_marker;
+            let check = state.routers.entry(router.clone()).or_default();
+            check.pending.insert(terminator, marker);
+        }
+    }
+
+    /// A router is gone; it is asked about everything when it comes back.
+    pub(crate) fn forget(&self, router: &Id) {
+        let mut state = self.state.lock();
+        state.routers.remove(router);
+        state.connected.remove(router);
+    }
+
+    /// The routers that have connected since the last call.
+    pub(crate) fn take_connected(&self) -> Vec<Id> {
+        self.state.lock().connected.drain().collect()
+    }
+
+    /// The routers with terminators that nobody has vouched for.
+    pub(crate) fn waiting(&self) -> Vec<Id> {
+        let mut state = self.state.lock();
+        state.routers.retain(|_, check| !check.pending.is_empty());
+        state.routers.keys().cloned().collect()
+    }
+
+    /// What there is to ask of a router now.
+    pub(crate) fn due(&self, router: &Id, is_due: impl Fn(&Id) -> Due) -> Vec<(Id, u64)> {
+        let mut state = self.state.lock();
+        let Some(check) = state.routers.get_mut(router) else { return Vec::new() };
+        if check.asked.is_some_and(|at| at.elapsed() < ANSWER_TIME) {
+            return Vec::new();
+        }
+        let mut due = Vec::new();
+        check.pending.retain(|id, marker| match is_due(id) {
+            Due::Now => {
+                due.push((id.clone(), *marker));
+                true
+            }
+            Due::Later => true,
+            Due::Never => false,
+        });
+        check.asked = (!due.is_empty()).then(Instant::now);
+        due
+    }
+
+    /// Takes an answer in, and says which terminators are to be removed.
+    pub(crate) fn answered(&self, router: &Id, answer: &ValidateTerminatorsV2Response) -> Vec<Id> {
+        let mut state = self.state.lock();
+        let Some(check) = state.routers.get_mut(router) else { return Vec::new() };
+        check.asked = None;
+        let mut gone = Vec::new();
+        for (id, found) in &answer.states {
+            let id = Id::new(id);
+            let asked = check.pending.get(&id);
+            if asked.is_none_or(|marker| found.marker != 0 && found.marker != *marker) {
+                continue;
+            }
+            check.pending.remove(&id);
+            if !found.valid {
+                gone.push(id);
+            }
+        }
+        gone
+    }
+}
+
+/// Whether a terminator is to be asked about.
+pub(crate) enum Due {
+    Now,
+    Later,
+    Never,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_wire::ctrl::RouterTerminatorState;
+
+    #[test]
+    fn only_what_was_asked_is_removed() {
+        let (validations, r1) = (Validations::default(), Id::new("r1"));
+        validations.add(&r1, ["t1", "t2", "t3"].into_iter().map(Id::new));
+        let due = validations.due(&r1, |id| match id.as_str() {
+            "t3" => Due::Later,
+            _ => Due::Now,
+        });
+        assert_eq!(due.len(), 2);
+        assert!(validations.due(&r1, |_| Due::Now).is_empty(), "one question at a time");
+        let state = |marker| RouterTerminatorState { marker, ..RouterTerminatorState::default() };
+        let marker = |id: &str| due.iter().find(|(own, _)| own.as_str() == id).unwrap().1;
+        let answer = ValidateTerminatorsV2Response {
+            states: [
+                ("t1".to_owned(), state(marker("t1"))),
+                ("t2".to_owned(), state(marker("t2") + 77)),
+                ("t9".to_owned(), state(0)),
+            ]
+            .into(),
+        };
+        assert_eq!(validations.answered(&r1, &answer), [Id::new("t1")]);
+        let again: Vec<_> = validations.due(&r1, |_| Due::Now);
+        assert_eq!(again.len(), 2, "t2 was not answered, t3 not asked yet");
+        assert_eq!(validations.waiting(), std::slice::from_ref(&r1));
+        validations.forget(&r1);
+        assert!(validations.due(&r1, |_| Due::Now).is_empty());
+        assert!(validations.waiting().is_empty(), "nobody else is looked at");
+    }
+}

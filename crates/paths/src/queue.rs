@@ -1,0 +1,669 @@
+//! Circuits that are to be moved, each at most once: in which order, and for what each waits. Pure.
+//!
+//! What concerns all circuits over a link is noted as the link, and becomes circuits bit by bit. A
+//! circuit that is removed leaves nothing behind.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::{HashMap, HashSet};
+use weft_model::Id;
+
+/// How long a circuit is kept that cannot be moved, whatever the reason.
+const IN_ALL: Duration = Duration::from_secs(60);
+
+/// Why a circuit is to take another path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// A link or router on its path is gone.
+    Broken,
+    /// A router between its ends has lost its part of it: all hear their routes again, even if the
+    /// path is the same.
+    Lost,
+    /// A router on its path could not pass something on: the same, in its turn.
+    Faulty,
+    /// There may be a cheaper path. If not, it stays.
+    Cost,
+}
+
+/// What a circuit that waits is to be moved for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// It comes before others.
+    pub is_urgent: bool,
+    /// All its routers hear their routes, also where nothing changes.
+    pub sends_again: bool,
+    /// It stays if it gains nothing.
+    pub only_if_cheaper: bool,
+}
+
+impl From<Why> for Wish {
+    fn from(why: Why) -> Self {
+        Self {
+            is_urgent: matches!(why, Why::Broken | Why::Lost),
+            sends_again: matches!(why, Why::Lost | Why::Faulty),
+            only_if_cheaper: why == Why::Cost,
+        }
+    }
+}
+
+impl Wish {
+    fn and(self, other: Self) -> Self {
+        Self {
+            is_urgent: self.is_urgent || other.is_urgent,
+            sends_again: self.sends_again || other.sends_again,
+            only_if_cheaper: self.only_if_cheaper && other.only_if_cheaper,
+        }
+    }
+}
+
+/// Urgent ones first, and of each the first that came.
+type Turn = (bool, u64);
+
+#[derive(Debug, Clone)]
+enum Place {
+    /// It can go on.
+    Ready,
+    /// A router has to answer others first.
+    Parked(Id),
+    /// A router where it begins or ends answers nothing.
+    Resting(Id),
+    /// It is being moved; with what came up meanwhile.
+    UnderWay(Option<Wish>),
+    /// It has no path, or could not take it: until when it is kept, and the version of the graph in
+    /// which it need not be looked at.
+    Stranded(Instant, Option<u64>),
+}
+
+/// How long a circuit waits already.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waits {
+    /// Since when it could not be moved, whatever the reason.
+    since: Option<Instant>,
+    /// Since when there is no path.
+    without_path: Option<Instant>,
+    /// The version of the graph in which it was looked at once more though it had failed.
+    again: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    wish: Wish,
+    number: u64,
+    place: Place,
+    waits: Waits,
+}
+
+impl Entry {
+    fn new(wish: Wish, number: u64) -> Self {
+        Self { wish, number, place: Place::Ready, waits: Waits::default() }
+    }
+
+    fn turn(&self) -> Turn {
+        (!self.wish.is_urgent, self.number)
+    }
+}
+
+/// All circuits over a link.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// The link.
+    pub link: Arc<str>,
+    why: Why,
+    /// Those up to this one are in the queue.
+    pub after: Option<Arc<str>>,
+}
+
+/// Circuits that are to be moved.
+#[derive(Debug)]
+pub struct Queue {
+    circuits: HashMap<Arc<str>, Entry>,
+    ready: BTreeMap<Turn, Arc<str>>,
+    parked: ByRouter,
+    resting: ByRouter,
+    /// Those that are given up next first.
+    stranded: BTreeMap<(Instant, u64), Arc<str>>,
+    /// The last of the stranded that was looked at.
+    looked_at: Option<(Instant, u64)>,
+    /// The urgent ones, and the others.
+    sources: [VecDeque<Source>; 2],
+    /// Those of which nothing has come into the queue yet.
+    untouched: HashSet<(Arc<str>, Why)>,
+    last_number: u64,
+    /// How long a circuit may have no path.
+    without_path: Duration,
+}
+
+impl Queue {
+    /// An empty one, in which circuits may have no path for so long.
+    pub fn new(without_path: Duration) -> Self {
+        Self {
+            circuits: HashMap::new(),
+            ready: BTreeMap::new(),
+            parked: HashMap::new(),
+            resting: HashMap::new(),
+            stranded: BTreeMap::new(),
+            looked_at: None,
+            sources: Default::default(),
+            untouched: HashSet::new(),
+            last_number: 0,
+            without_path,
+        }
+    }
+
+    /// A circuit is to be moved.
+    pub fn push(&mut self, id: &Arc<str>, why: Why) {
+        let wish = Wish::from(why);
+        let Some(entry) = self.circuits.get_mut(id) else {
+            let number = self.next_number();
+            return self.put(id, Entry::new(wish, number));
+        };
+        if let Place::UnderWay(meanwhile) = &mut entry.place {
+            // What else there is shows when it has arrived.
+            if why == Why::Lost {
+                *meanwhile = Some(wish);
+            }
+            return;
+        }
+        let Some(entry) = self.take(id) else { return };
+        self.put(id, Entry { wish: entry.wish.and(wish), ..entry });
+    }
+
+    /// All circuits over a link are to be moved.
+    pub fn push_link(&mut self, link: &str, why: Why) {
+        let link: Arc<str> = link.into();
+        if self.untouched.insert((Arc::clone(&link), why)) {
+            self.sources_for(why).push_back(Source { link, why, after: None });
+        }
+    }
+
+    fn sources_for(&mut self, why: Why) -> &mut VecDeque<Source> {
+        let [urgent, others] = &mut self.sources;
+        if Wish::from(why).is_urgent { urgent } else { others }
+    }
+
+    /// Circuits over this link, behind one of them, are to come into the queue next; none while
+    /// there are `enough` that come before them.
+    pub fn wants_more(&self, enough: usize) -> Option<Source> {
+        let source = self.sources.iter().find_map(VecDeque::front)?;
+        let last = (!Wish::from(source.why).is_urgent, u64::MAX);
+        let are_few = || self.ready.range(..=last).take(enough).count() < enough;
+        (self.ready.len() < enough || are_few()).then(|| source.clone())
+    }
+
+    /// The next circuits over a link; there are no more if these are fewer than `most`.
+    pub fn expand(&mut self, source: &Source, circuits: &[Arc<str>], most: usize) {
+        if source.after.is_none() {
+            self.untouched.remove(&(Arc::clone(&source.link), source.why));
+        }
+        let sources = self.sources_for(source.why);
+        let Some(first) = sources.front_mut().filter(|it| *it == source) else { return };
+        match circuits.last().filter(|_| circuits.len() >= most) {
+            Some(last) => first.after = Some(Arc::clone(last)),
+            None => drop(sources.pop_front()),
+        }
+        circuits.iter().for_each(|id| self.push(id, source.why));
+    }
+
+    /// The next circuit to be moved, an urgent one or any.
+    pub fn pop(&mut self, only_urgent: bool) -> Option<(Arc<str>, Wish)> {
+        let (&(is_other, _), id) = self.ready.first_key_value()?;
+        if is_other && only_urgent {
+            return None;
+        }
+        let id = Arc::clone(id);
+        let entry = self.take(&id)?;
+        let wish = entry.wish;
+        self.put(&id, Entry { place: Place::UnderWay(None), ..entry });
+        Some((id, wish))
+    }
+
+    /// A circuit that is being moved has to wait for a router.
+    pub fn park(&mut self, id: &Arc<str>, router: &Id) {
+        self.put_back(id, None, |_| Place::Parked(router.clone()));
+    }
+
+    /// A router has room for so many.
+    pub fn unpark(&mut self, router: &Id, room: usize) -> bool {
+        let Some(parked) = self.parked.get(router) else { return false };
+        let ids = parked.values().take(room).cloned().collect();
+        self.go_on(ids)
+    }
+
+    /// A circuit that was to be moved has to wait until a router at which it begins or ends answers
+    /// again. False if it has waited for long enough.
+    pub fn rest(&mut self, id: &Arc<str>, wish: Wish, router: &Id, now: Instant) -> bool {
+        let Some(entry) = self.circuits.get(id) else { return true };
+        if entry.waits.since.is_some_and(|since| now.duration_since(since) >= IN_ALL) {
+            return false;
+        }
+        self.put_back(id, Some(wish), |waits| {
+            waits.since.get_or_insert(now);
+            waits.without_path = None;
+            Place::Resting(router.clone())
+        });
+        true
+    }
+
+    /// A router that answered nothing may be asked again.
+    pub fn end_rest(&mut self, router: &Id) -> bool {
+        let Some(resting) = self.resting.get(router) else { return false };
+        let ids = resting.values().cloned().collect();
+        self.go_on(ids)
+    }
+
+    fn go_on(&mut self, ids: Vec<Arc<str>>) -> bool {
+        for id in &ids {
+            if let Some(entry) = self.take(id) {
+                self.put(id, Entry { place: Place::Ready, ..entry });
+            }
+        }
+        !ids.is_empty()
+    }
+
+    /// A circuit that was to be moved has no path in this version of the graph.
+    pub fn strand(&mut self, id: &Arc<str>, wish: Wish, now: Instant, version: u64) {
+        let without_path = self.without_path;
+        self.put_back(id, Some(wish), |waits| {
+            waits.without_path.get_or_insert(now);
+            Place::Stranded(waits.until(now, without_path), Some(version))
+        });
+    }
+
+    /// A circuit could not take the path that it has in this version of the graph. What was in its way
+    /// need not make another version: it is looked at once more also in this one.
+    pub fn fail(&mut self, id: &Arc<str>, wish: Wish, now: Instant, version: u64) {
+        let without_path = self.without_path;
+        self.put_back(id, Some(wish), |waits| {
+            waits.without_path = None;
+            let was_again = waits.again.replace(version) == Some(version);
+            let until = waits.until(now, without_path);
+            Place::Stranded(until, was_again.then_some(version))
+        });
+    }
+
+    /// A circuit is not being moved any more, but waits.
+    fn put_back(
+        &mut self,
+        id: &Arc<str>,
+        wish: Option<Wish>,
+        place: impl FnOnce(&mut Waits) -> Place,
+    ) {
+        // It is not there if it was removed meanwhile.
+        let Some(mut entry) = self.take(id) else { return };
+        if let Place::UnderWay(meanwhile) = entry.place {
+            let wish = wish.unwrap_or(entry.wish);
+            entry.wish = meanwhile.map_or(wish, |more| wish.and(more));
+            entry.place = place(&mut entry.waits);
+        }
+        self.put(id, entry);
+    }
+
+    /// A circuit is where it shall be; if it came up meanwhile that it is not, it waits again.
+    pub fn done(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.take(id) else { return };
+        if let Place::UnderWay(Some(wish)) = entry.place {
+            let number = self.next_number();
+            self.put(id, Entry::new(wish, number));
+        }
+    }
+
+    /// A circuit was removed.
+    pub fn forget(&mut self, id: &str) {
+        self.take(id);
+    }
+
+    /// Whether a circuit is being moved.
+    pub fn is_under_way(&self, id: &str) -> bool {
+        self.circuits.get(id).is_some_and(|it| matches!(it.place, Place::UnderWay(_)))
+    }
+
+    /// The first circuits that are not kept any longer.
+    pub fn expired(&self, now: Instant, most: usize) -> Vec<Arc<str>> {
+        let expired = self.stranded.range(..=(now, u64::MAX));
+        expired.take(most).map(|(_, id)| Arc::clone(id)).collect()
+    }
+
+    /// Those of the next `most` circuits without a path that were not looked at in this version of the
+    /// graph: from now on they were.
+    pub fn take_to_look_at(&mut self, version: u64, most: usize) -> Vec<Arc<str>> {
+        let from = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.stranded.range((from, Bound::Unbounded)).take(most);
+        let next: Vec<_> = next.map(|(at, id)| (*at, Arc::clone(id))).collect();
+        // After the last it begins again.
+        self.looked_at = next.last().map(|(at, _)| *at).filter(|_| next.len() >= most);
+        let mut found = Vec::new();
+        for (_, id) in next {
+            let place = self.circuits.get_mut(&id).map(|entry| &mut entry.place);
+            if let Some(Place::Stranded(_, seen)) = place
+                && *seen != Some(version)
+            {
+                *seen = Some(version);
+                found.push(id);
+            }
+        }
+        found
+    }
+
+    /// A circuit that had no path, or could not take it, has one.
+    pub fn found_path(&mut self, id: &Arc<str>) {
+        let Some(mut entry) = self.take(id) else { return };
+        if matches!(entry.place, Place::Stranded(..)) {
+            entry.place = Place::Ready;
+        }
+        self.put(id, entry);
+    }
+
+    /// A circuit was looked at and has no path.
+    pub fn found_none(&mut self, id: &Arc<str>, now: Instant) {
+        let Some(mut entry) = self.take(id) else { return };
+        if let Place::Stranded(until, _) = &mut entry.place {
+            entry.waits.without_path.get_or_insert(now);
+            *until = entry.waits.until(now, self.without_path);
+        }
+        self.put(id, entry);
+    }
+
+    /// How many can go on.
+    #[cfg(test)]
+    fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// How many have no path.
+    pub fn stranded(&self) -> usize {
+        self.stranded.len()
+    }
+
+    /// How many wait for their turn, and the links whose circuits do too.
+    pub fn waiting(&self) -> (usize, Vec<Arc<str>>) {
+        let aside = self.parked.values().chain(self.resting.values());
+        let links = self.sources.iter().flatten().map(|source| Arc::clone(&source.link));
+        (self.ready.len() + aside.map(BTreeMap::len).sum::<usize>(), links.collect())
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn put(&mut self, id: &Arc<str>, entry: Entry) {
+        let (turn, id) = (entry.turn(), Arc::clone(id));
+        match &entry.place {
+            Place::Ready => drop(self.ready.insert(turn, Arc::clone(&id))),
+            Place::Parked(router) => add(&mut self.parked, router, turn, &id),
+            Place::Resting(router) => add(&mut self.resting, router, turn, &id),
+            Place::Stranded(until, _) => {
+                self.stranded.insert((*until, entry.number), Arc::clone(&id));
+            }
+            Place::UnderWay(_) => {}
+        }
+        self.circuits.insert(id, entry);
+    }
+
+    fn take(&mut self, id: &str) -> Option<Entry> {
+        let entry = self.circuits.remove(id)?;
+        match &entry.place {
+            Place::Ready => drop(self.ready.remove(&entry.turn())),
+            Place::Parked(router) => remove(&mut self.parked, router, entry.turn()),
+            Place::Resting(router) => remove(&mut self.resting, router, entry.turn()),
+            Place::Stranded(until, _) => drop(self.stranded.remove(&(*until, entry.number))),
+            Place::UnderWay(_) => {}
+        }
+        Some(entry)
+    }
+}
+
+impl Waits {
+    /// Until when a circuit without a path, or that could not take it, is kept.
+    fn until(&mut self, now: Instant, without_path: Duration) -> Instant {
+        let last = *self.since.get_or_insert(now) + IN_ALL;
+        self.without_path.map_or(last, |since| last.min(since + without_path))
+    }
+}
+
+/// Circuits that wait for a router, by the router.
+type ByRouter = HashMap<Id, BTreeMap<Turn, Arc<str>>>;
+
+fn add(waiting: &mut ByRouter, router: &Id, turn: Turn, id: &Arc<str>) {
+    waiting.entry(router.clone()).or_default().insert(turn, Arc::clone(id));
+}
+
+fn remove(waiting: &mut ByRouter, router: &Id, turn: Turn) {
+    if let Some(circuits) = waiting.get_mut(router) {
+        circuits.remove(&turn);
+        if circuits.is_empty() {
+            waiting.remove(router);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long circuits may have no path.
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn queue() -> Queue {
+        Queue::new(LIMIT)
+    }
+
+    fn id(number: usize) -> Arc<str> {
+        format!("c{number}").into()
+    }
+
+    fn popped(queue: &mut Queue, only_urgent: bool) -> Option<String> {
+        queue.pop(only_urgent).map(|(id, _)| id.to_string())
+    }
+
+    fn is_bare(queue: &Queue) -> bool {
+        queue.circuits.is_empty()
+            && queue.ready.is_empty()
+            && queue.parked.is_empty()
+            && queue.resting.is_empty()
+            && queue.stranded.is_empty()
+    }
+
+    #[test]
+    fn a_circuit_that_ends_leaves_nothing_in_the_queue() {
+        let (mut queue, router, now) = (queue(), Id::new("r"), Instant::now());
+        for number in 0..100 {
+            for why in [Why::Faulty, Why::Broken, Why::Cost, Why::Lost] {
+                queue.push(&id(number), why);
+            }
+        }
+        assert_eq!((queue.circuits.len(), queue.ready()), (100, 100));
+        for number in 0..90 {
+            let (next, wish) = queue.pop(false).unwrap();
+            match number / 30 {
+                0 => queue.park(&next, &router),
+                1 if number % 2 == 0 => assert!(queue.rest(&next, wish, &router, now)),
+                1 => queue.strand(&next, wish, now, 1),
+                _ => {}
+            }
+        }
+        for number in 0..100 {
+            queue.forget(&id(number));
+        }
+        assert!(is_bare(&queue));
+        // What was under way comes to nothing.
+        queue.strand(&id(70), Why::Broken.into(), now, 1);
+        queue.park(&id(71), &router);
+        queue.done(&id(72));
+        assert!(is_bare(&queue));
+    }
+
+    #[test]
+    fn the_urgent_come_first_and_what_adds_up_is_kept() {
+        let mut queue = queue();
+        queue.push(&id(1), Why::Cost);
+        queue.push(&id(2), Why::Faulty);
+        queue.push(&id(3), Why::Broken);
+        queue.push(&id(1), Why::Broken);
+        let (first, wish) = queue.pop(true).unwrap();
+        assert_eq!((&*first, wish), ("c1", Why::Broken.into()), "it came first");
+        queue.push(&first, Why::Broken);
+        queue.push(&first, Why::Lost);
+        queue.done(&first);
+        assert_eq!(popped(&mut queue, true).unwrap(), "c3");
+        let (again, wish) = queue.pop(true).unwrap();
+        assert_eq!((&*again, wish), ("c1", Why::Lost.into()), "it came up meanwhile");
+        assert_eq!((popped(&mut queue, true), queue.ready()), (None, 1));
+        queue.push(&id(2), Why::Broken);
+        let (_, wish) = queue.pop(true).unwrap();
+        assert!(wish.is_urgent && wish.sends_again);
+        queue.done(&again);
+        assert_eq!(queue.ready(), 0);
+    }
+
+    #[test]
+    fn who_waits_for_a_router_goes_on_when_it_has_room() {
+        let (mut queue, router) = (queue(), Id::new("r"));
+        (0..4).for_each(|number| queue.push(&id(number), Why::Faulty));
+        for _ in 0..4 {
+            let (next, _) = queue.pop(false).unwrap();
+            queue.park(&next, &router);
+        }
+        assert_eq!((queue.ready(), queue.waiting().0), (0, 4));
+        queue.push(&id(3), Why::Broken);
+        assert!(queue.unpark(&router, 2) && !queue.unpark(&Id::new("other"), 2));
+        assert_eq!(popped(&mut queue, false).unwrap(), "c3");
+        assert_eq!(popped(&mut queue, false).unwrap(), "c0");
+        assert!(queue.unpark(&router, usize::MAX) && !queue.unpark(&router, 1));
+        assert_eq!((queue.ready(), queue.parked.len()), (2, 0));
+    }
+
+    #[test]
+    fn circuits_without_a_path_are_looked_at_once_in_each_version() {
+        let (mut queue, start) = (queue(), Instant::now());
+        for number in 0..10 {
+            queue.push(&id(number), Why::Broken);
+            let (next, wish) = queue.pop(false).unwrap();
+            queue.strand(&next, wish, start + Duration::from_secs(number as u64), 7);
+        }
+        assert!(queue.take_to_look_at(7, 100).is_empty());
+        assert_eq!(queue.take_to_look_at(8, 4), [id(0), id(1), id(2), id(3)]);
+        assert_eq!(queue.take_to_look_at(8, 4), [id(4), id(5), id(6), id(7)]);
+        assert_eq!(queue.take_to_look_at(8, 4), [id(8), id(9)]);
+        assert!(queue.take_to_look_at(8, 4).is_empty());
+        queue.found_path(&id(5));
+        queue.found_path(&id(5));
+        assert_eq!((queue.stranded(), queue.ready()), (9, 1));
+        // One whose path turns out to be none has had none since then.
+        let (again, wish) = queue.pop(false).unwrap();
+        queue.strand(&again, wish, start + Duration::from_secs(100), 9);
+        assert_eq!(queue.stranded(), 10);
+        assert_eq!(queue.expired(start + Duration::from_secs(7), 99).len(), 7);
+        let later = start + Duration::from_secs(3);
+        assert_eq!(queue.expired(later, 2), [id(0), id(1)]);
+        assert_eq!(queue.expired(later, 9).len(), 3);
+    }
+
+    /// A circuit whose next try fails.
+    fn failed(queue: &mut Queue, now: Instant, version: u64) {
+        let (next, wish) = queue.pop(false).unwrap();
+        queue.fail(&next, wish, now, version);
+    }
+
+    #[test]
+    fn who_could_not_take_its_path_is_looked_at_once_more_in_any_version() {
+        let (mut queue, now) = (queue(), Instant::now());
+        queue.push(&id(1), Why::Broken);
+        failed(&mut queue, now, 7);
+        assert_eq!(queue.take_to_look_at(7, 9), [id(1)]);
+        assert!(queue.take_to_look_at(7, 9).is_empty());
+        queue.found_path(&id(1));
+        failed(&mut queue, now, 7);
+        assert!(queue.take_to_look_at(7, 9).is_empty(), "it was once more");
+        assert_eq!(queue.take_to_look_at(8, 9), [id(1)]);
+        queue.found_path(&id(1));
+        failed(&mut queue, now, 8);
+        assert_eq!(queue.take_to_look_at(8, 9), [id(1)], "once in each");
+    }
+
+    #[test]
+    fn only_the_time_without_a_path_counts() {
+        let (mut queue, start) = (queue(), Instant::now());
+        let has_expired = |queue: &Queue, after: Duration| queue.expired(start + after, 9).len();
+        queue.push(&id(1), Why::Broken);
+        failed(&mut queue, start, 7);
+        assert_eq!(has_expired(&queue, LIMIT * 9), 0, "it has one");
+        queue.found_none(&id(1), start + LIMIT);
+        queue.found_none(&id(1), start + LIMIT * 2);
+        assert_eq!((has_expired(&queue, LIMIT), has_expired(&queue, LIMIT * 2)), (0, 1));
+        queue.found_path(&id(1));
+        failed(&mut queue, start + LIMIT * 2, 8);
+        assert_eq!(has_expired(&queue, LIMIT * 9), 0, "it had one again");
+        assert_eq!(has_expired(&queue, IN_ALL), 1, "not for ever");
+        queue.forget(&id(1));
+        assert!(is_bare(&queue));
+    }
+
+    #[test]
+    fn who_waits_for_an_end_goes_on_when_that_answers() {
+        let (mut queue, router, start) = (queue(), Id::new("r"), Instant::now());
+        queue.push(&id(1), Why::Broken);
+        let (next, wish) = queue.pop(false).unwrap();
+        assert!(queue.rest(&next, wish, &router, start));
+        assert_eq!((queue.ready(), queue.waiting().0, queue.stranded()), (0, 1, 0));
+        assert!(!queue.unpark(&router, 9) && !queue.end_rest(&Id::new("other")));
+        assert!(queue.expired(start + IN_ALL * 2, 9).is_empty());
+        assert!(queue.end_rest(&router) && !queue.end_rest(&router));
+        let (next, wish) = queue.pop(false).unwrap();
+        assert!(!queue.rest(&next, wish, &router, start + IN_ALL), "it has waited long enough");
+        queue.forget(&next);
+        assert!(is_bare(&queue));
+    }
+
+    #[test]
+    fn a_lost_link_costs_as_little_as_it_is_named() {
+        let mut queue = queue();
+        (0..1_000).for_each(|_| queue.push_link("l", Why::Broken));
+        assert_eq!(queue.waiting().1.len(), 1);
+        queue.push_link("dear", Why::Cost);
+        let first = queue.wants_more(3).unwrap();
+        assert_eq!((&*first.link, &first.after), ("l", &None));
+        queue.expand(&first, &[id(1), id(2)], 2);
+        // It breaks again meanwhile: those that came back to it may be among the first.
+        queue.push_link("l", Why::Broken);
+        queue.push_link("l", Why::Broken);
+        let second = queue.wants_more(3).unwrap();
+        assert_eq!(second.after, Some(id(2)));
+        queue.expand(&second, &[id(3)], 2);
+        assert_eq!(queue.wants_more(3), None, "three come before");
+        let again = queue.wants_more(4).unwrap();
+        assert_eq!((queue.ready(), &*again.link, &again.after), (3, "l", &None));
+        queue.expand(&again, &[], 2);
+        let dear = queue.wants_more(4).unwrap();
+        assert_eq!(&*dear.link, "dear");
+        queue.expand(&first, &[id(9)], 2);
+        queue.expand(&dear, &[id(4)], 2);
+        assert_eq!((queue.wants_more(9), queue.ready()), (None, 4));
+        assert!(queue.untouched.is_empty());
+    }
+
+    /// A search for each among all others would take minutes.
+    #[test]
+    fn many_links_are_lost_at_once() {
+        let mut queue = queue();
+        for link in 0..200_000 {
+            queue.push_link(&format!("dear{link}"), Why::Cost);
+            queue.push_link(&format!("lost{link}"), Why::Broken);
+            queue.push_link(&format!("lost{link}"), Why::Broken);
+        }
+        assert_eq!(queue.waiting().1.len(), 400_000);
+        let mut order = Vec::new();
+        while let Some(next) = queue.wants_more(1) {
+            queue.expand(&next, &[], 1);
+            order.push(next.link);
+        }
+        assert_eq!(
+            (&*order[0], &*order[199_999], &*order[200_000]),
+            ("lost0", "lost199999", "dear0")
+        );
+        assert!(order.len() == 400_000 && queue.untouched.is_empty());
+    }
+}

@@ -1,0 +1,502 @@
+//! The graph that paths are found in, shared by all: one version after the other, and the trees of
+//! cheapest ways over it.
+//!
+//! Whatever matters to paths is noted as *who* changed ([`Pending`]); how it is now is looked up when
+//! somebody needs a path. What comes and goes (routers, links, an operator's word) counts at once; a
+//! measured latency makes a version only every so often. A version holds what is new in it and shares
+//! the rest, and the changes between versions are kept for a while, so that trees are mended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use hashbrown::HashSet;
+use parking_lot::Mutex;
+use weft_model::Id;
+
+use super::graph::Graph;
+use super::links::Links;
+use super::path::Path;
+use super::pending::{Noted, Pair, Pending, pair};
+use super::tree::Tree;
+use super::trees::Trees;
+
+/// Changed pairs that are kept for trees of earlier versions: 2 MiB.
+const MAX_KEPT: usize = 262_144;
+/// Numbers of routers that are gone, above which the connected ones are numbered anew: so many, and
+/// as many as are connected.
+const SPARE_NUMBERS: usize = 1_024;
+
+/// How routers are at this moment.
+pub trait World {
+    /// Cost and `noTraversal` of a router, if it is connected and may be used.
+    fn router(&self, id: &Id) -> Option<(u16, bool)>;
+
+    /// Every connected router.
+    fn routers(&self) -> Vec<Id>;
+}
+
+/// The graph and the trees over it.
+#[derive(Debug)]
+pub struct Topology {
+    min_router_cost: u16,
+    /// At most one version in this time is made for latencies alone.
+    latency_interval: Duration,
+    pending: Arc<Pending>,
+    current: ArcSwap<Graph>,
+    /// What was noted is on its way into the next version.
+    is_making: AtomicBool,
+    begun: Instant,
+    /// When latencies may make a version next, in microseconds since then.
+    latencies_due: AtomicU64,
+    making: Mutex<History>,
+    trees: Trees,
+}
+
+/// What is different in a version: pairs of neighbours.
+#[derive(Debug)]
+struct Step {
+    version: u64,
+    changed: Vec<(u32, u32)>,
+}
+
+/// What happened from version to version.
+#[derive(Debug, Default)]
+struct History {
+    steps: VecDeque<Step>,
+    kept: usize,
+}
+
+impl History {
+    fn add(&mut self, version: u64, changed: Vec<(u32, u32)>) {
+        self.kept += changed.len();
+        self.steps.push_back(Step { version, changed });
+        while self.kept > MAX_KEPT || self.steps.len() > MAX_KEPT {
+            let Some(oldest) = self.steps.pop_front() else { return };
+            self.kept -= oldest.changed.len();
+        }
+    }
+
+    /// What changed after a version; none if not all of it is kept, or it is more than `most`.
+    fn since(&self, version: u64, most: usize) -> Option<Vec<(u32, u32)>> {
+        let first = self.steps.front()?.version;
+        let skipped = usize::try_from((version + 1).checked_sub(first)?).ok()?;
+        let steps = self.steps.iter().skip(skipped);
+        let mut counted = 0;
+        let is_beyond = |step: &Step| {
+            counted += step.changed.len();
+            counted > most
+        };
+        if steps.clone().any(is_beyond) {
+            return None;
+        }
+        let mut changed: Vec<_> = steps.flat_map(|step| step.changed.iter().copied()).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        Some(changed)
+    }
+}
+
+impl Topology {
+    /// No routers yet. What is noted as changed is looked up; latencies count at most so often.
+    pub fn new(min_router_cost: u16, latency_interval: Duration, pending: Arc<Pending>) -> Self {
+        Self {
+            min_router_cost,
+            latency_interval,
+            pending,
+            current: ArcSwap::from_pointee(Graph::new(min_router_cost)),
+            is_making: AtomicBool::new(false),
+            begun: Instant::now(),
+            latencies_due: AtomicU64::new(0),
+            making: Mutex::default(),
+            trees: Trees::default(),
+        }
+    }
+
+    /// Changes are noted here.
+    pub fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
+    /// The graph as it is now.
+    pub fn current(&self, world: &impl World, links: &Links) -> Arc<Graph> {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        let (urgent, latencies) = (&self.pending.is_urgent, &self.pending.has_latencies);
+        let now = || u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // Latencies that are not due are nobody's business: they are nearly always there.
+        let are_due = || is_set(latencies) && now() >= self.latencies_due.load(Ordering::Acquire);
+        // In this order: notes are taken only after it is said that a version is being made.
+        if is_set(urgent) || is_set(&self.is_making) || are_due() {
+            let mut history = self.making.lock();
+            let with_latencies = are_due();
+            if with_latencies || is_set(urgent) {
+                if with_latencies {
+                    let interval = u64::try_from(self.latency_interval.as_micros());
+                    let due = now().saturating_add(interval.unwrap_or(u64::MAX));
+                    self.latencies_due.store(due, Ordering::Release);
+                }
+                self.is_making.store(true, Ordering::Release);
+                let noted = self.pending.take(with_latencies);
+                self.advance(&mut history, noted, world, links);
+                self.is_making.store(false, Ordering::Release);
+            }
+        }
+        self.current.load_full()
+    }
+
+    /// Makes the next version, if anything is different.
+    fn advance(&self, history: &mut History, noted: Noted, world: &impl World, links: &Links) {
+        let before = self.current.load_full();
+        let (mut graph, mut changed) = (Graph::clone(&before), Vec::new());
+        let mut routers = noted.routers;
+        let spare = before.size() - before.connected();
+        let is_anew = noted.all || spare > before.connected() + SPARE_NUMBERS;
+        if is_anew {
+            graph = Graph::new(self.min_router_cost);
+            graph.set_version(before.version());
+            routers = world.routers().into_iter().collect();
+        }
+        let mut pairs: HashSet<Pair> = noted.links;
+        pairs.extend(noted.latencies);
+        for router in &routers {
+            let was_there = graph.has(router);
+            graph.set_router(router, world.router(router), &mut changed);
+            if graph.has(router) && !was_there {
+                pairs.extend(links.neighbours(router).iter().map(|peer| pair(router, peer)));
+            }
+        }
+        for (one, other) in &pairs {
+            if graph.has(one) && graph.has(other) {
+                graph.set_link(one, other, links.best(one, other), &mut changed);
+            }
+        }
+        // A router without links changes nobody's way, and still is there or not.
+        if !is_anew && changed.is_empty() && routers.is_empty() {
+            return;
+        }
+        let version = before.version() + 1;
+        graph.set_version(version);
+        if is_anew {
+            *history = History::default();
+            self.trees.clear();
+        } else {
+            history.add(version, changed);
+        }
+        self.current.store(Arc::new(graph));
+    }
+
+    /// The cheapest ways from a router, as they are now.
+    pub fn ways(&self, world: &impl World, links: &Links, from: &Id) -> Ways {
+        loop {
+            let graph = self.current(world, links);
+            let Some(source) = graph.number(from) else { return Ways { graph, tree: None } };
+            let tree =
+                self.trees.with(source, graph.size(), |kept| self.renew(kept, &graph, source));
+            if tree.is_some() {
+                return Ways { graph, tree };
+            }
+        }
+    }
+}
+
+impl Topology {
+    /// Makes a kept tree one of this version of the graph; none if it is of a later one already.
+    fn renew(&self, kept: &mut Option<Arc<Tree>>, graph: &Graph, source: u32) -> Option<Arc<Tree>> {
+        if let Some(tree) = kept {
+            if tree.version() > graph.version() {
+                return None;
+            }
+            if tree.version() < graph.version() {
+                let most = Tree::most_mended(graph);
+                let changed = self.making.lock().since(tree.version(), most);
+                match changed {
+                    Some(changed) => Arc::make_mut(tree).mend(graph, &changed),
+                    None => *tree = Arc::new(Tree::grow(graph, source, None)),
+                }
+            }
+            return Some(Arc::clone(tree));
+        }
+        let tree = Arc::new(Tree::grow(graph, source, None));
+        *kept = Some(Arc::clone(&tree));
+        Some(tree)
+    }
+}
+
+/// The cheapest ways from one router, in one version of the graph.
+#[derive(Debug)]
+pub struct Ways {
+    graph: Arc<Graph>,
+    /// None if the router is not connected.
+    tree: Option<Arc<Tree>>,
+}
+
+impl Ways {
+    /// Whether a router is connected, and then what the way to it costs, if there is one.
+    pub fn reach(&self, router: &Id) -> Option<Option<u32>> {
+        let number = self.graph.number(router)?;
+        Some(self.tree.as_ref().and_then(|tree| tree.cost(number)))
+    }
+
+    /// What the way to a router costs; none if there is none.
+    pub fn cost(&self, to: &Id) -> Option<u32> {
+        self.tree.as_ref()?.cost(self.graph.number(to)?)
+    }
+
+    /// The way to a router.
+    pub fn path(&self, to: &Id) -> Option<Path> {
+        self.tree.as_ref()?.path(&self.graph, self.graph.number(to)?)
+    }
+
+    /// The graph that they lead over.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use weft_model::Timestamp;
+    use weft_wire::ctrl::RouterLink;
+
+    /// Routers that are what a test says.
+    #[derive(Default)]
+    struct Routers(Mutex<BTreeMap<Id, (u16, bool)>>);
+
+    impl World for Routers {
+        fn router(&self, id: &Id) -> Option<(u16, bool)> {
+            self.0.lock().get(id).copied()
+        }
+
+        fn routers(&self) -> Vec<Id> {
+            self.0.lock().keys().cloned().collect()
+        }
+    }
+
+    struct Bed {
+        routers: Routers,
+        links: Links,
+        topology: Topology,
+    }
+
+    impl Bed {
+        fn new(latency_interval: Duration) -> Self {
+            let pending = Arc::new(Pending::default());
+            Self {
+                routers: Routers::default(),
+                links: Links::telling(Arc::clone(&pending)),
+                topology: Topology::new(10, latency_interval, pending),
+            }
+        }
+
+        fn router(&self, id: &str, now: Option<u16>) {
+            match now {
+                Some(cost) => self.routers.0.lock().insert(Id::new(id), (cost, false)),
+                None => self.routers.0.lock().remove(&Id::new(id)),
+            };
+            self.topology.pending().router(&Id::new(id));
+        }
+
+        fn link(&self, id: &str, from: &str, to: &str) {
+            let link = RouterLink {
+                id: id.into(),
+                dest_router_id: to.into(),
+                iteration: 1,
+                ..RouterLink::default()
+            };
+            self.links.report(&Id::new(from), &link, Duration::from_millis(50), Timestamp(0));
+        }
+
+        fn measure(&self, link: &str, router: &str, millis: u64) {
+            self.links.measured(&Id::new(router), [(link, millis * 1_000_000)].into_iter());
+        }
+
+        fn version(&self) -> u64 {
+            self.topology.current(&self.routers, &self.links).version()
+        }
+
+        fn path(&self, from: &str, to: &str) -> Option<(Vec<String>, u32)> {
+            let ways = self.topology.ways(&self.routers, &self.links, &Id::new(from));
+            let path = ways.path(&Id::new(to))?;
+            assert_eq!(Some(path.cost), ways.cost(&Id::new(to)));
+            // A tree says what the graph says.
+            let found = ways.graph().path(&Id::new(from), &Id::new(to));
+            assert_eq!(found.as_ref(), Some(&path));
+            Some((path.links, path.cost))
+        }
+    }
+
+    fn over(links: &[&str], cost: u32) -> Option<(Vec<String>, u32)> {
+        Some((links.iter().map(|id| (*id).to_owned()).collect(), cost))
+    }
+
+    /// a - b - d, and a - c - d which costs more.
+    fn diamond(latency_interval: Duration) -> Bed {
+        let bed = Bed::new(latency_interval);
+        for (router, cost) in [("a", 0), ("b", 0), ("c", 20), ("d", 0)] {
+            bed.router(router, Some(cost));
+        }
+        for (id, from, to) in
+            [("ab", "a", "b"), ("bd", "b", "d"), ("ac", "a", "c"), ("cd", "d", "c")]
+        {
+            bed.link(id, from, to);
+        }
+        bed
+    }
+
+    #[test]
+    fn what_comes_and_goes_counts_at_once() {
+        let bed = diamond(Duration::from_secs(1_000));
+        assert_eq!(bed.path("a", "d"), over(&["ab", "bd"], 2 * 101 + 20));
+        bed.links.fault("bd", 0);
+        assert_eq!(bed.path("a", "d"), over(&["ac", "cd"], 2 * 101 + 30));
+        bed.link("b2", "d", "b");
+        assert_eq!(bed.path("a", "d"), over(&["ab", "b2"], 222));
+        bed.links.change("b2", Some(200), None);
+        assert_eq!(bed.path("a", "d"), over(&["ac", "cd"], 232));
+        bed.links.change("b2", Some(1), Some(true));
+        assert_eq!(bed.path("a", "d"), over(&["ac", "cd"], 232));
+        bed.router("c", None);
+        assert_eq!(bed.path("a", "d"), None);
+        bed.links.change("b2", None, Some(false));
+        bed.router("b", Some(300));
+        assert_eq!(bed.path("a", "d"), over(&["ab", "b2"], 512));
+        bed.router("c", Some(0));
+        assert_eq!(bed.path("a", "d"), over(&["ac", "cd"], 222));
+        assert_eq!(bed.path("d", "a"), over(&["cd", "ac"], 222));
+        bed.router("a", None);
+        assert_eq!((bed.path("a", "d"), bed.path("d", "a")), (None, None));
+        // A link that is reported before its routers are there is found when they come.
+        bed.link("ae", "a", "e");
+        bed.router("e", Some(0));
+        bed.router("a", Some(0));
+        assert_eq!(bed.path("e", "d"), over(&["ae", "ac", "cd"], 333));
+    }
+
+    /// Whoever noted something finds it in the graph, also while others make a version of it.
+    #[test]
+    fn what_was_noted_is_seen_whoever_makes_the_version() {
+        let bed = diamond(Duration::ZERO);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let bed = &bed;
+                scope.spawn(move || {
+                    for turn in 0..300 {
+                        let id = format!("x{thread}");
+                        bed.router(&id, Some(0));
+                        bed.link(&format!("l{thread}-{turn}"), &id, "a");
+                        assert!(bed.path(&id, "d").is_some());
+                        bed.links.take_of(&Id::new(&id));
+                        assert!(bed.path(&id, "d").is_none());
+                        bed.router(&id, None);
+                        assert!(!bed.topology.current(&bed.routers, &bed.links).has(&Id::new(&id)));
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn nothing_new_makes_no_version() {
+        let bed = diamond(Duration::ZERO);
+        let version = bed.version();
+        assert_eq!(bed.version(), version);
+        bed.measure("ab", "a", 51);
+        bed.measure("ab", "b", 51);
+        assert_eq!(bed.version(), version, "too small to count");
+        bed.measure("ab", "a", 10);
+        assert_eq!(bed.version(), version + 1);
+        let first = bed.topology.current(&bed.routers, &bed.links);
+        assert!(
+            Arc::ptr_eq(&first, &bed.topology.current(&bed.routers, &bed.links)),
+            "it is shared"
+        );
+    }
+
+    #[test]
+    fn latencies_make_few_versions() {
+        let bed = diamond(Duration::from_secs(1_000));
+        bed.version();
+        bed.measure("ac", "a", 1);
+        assert_eq!(
+            bed.path("a", "d"),
+            over(&["ac", "cd"], 52 + 101 + 30),
+            "the first counts at once"
+        );
+        let version = bed.version();
+        for millis in [0, 100, 200] {
+            bed.measure("ab", "a", millis);
+            bed.measure("bd", "b", millis);
+            assert_eq!(bed.version(), version);
+        }
+        // What counts at once does not bring the others with it.
+        bed.links.fault("cd", 0);
+        assert_eq!(bed.path("a", "d"), over(&["ab", "bd"], 222));
+        assert_eq!(bed.version(), version + 1);
+        let bed = diamond(Duration::from_millis(1));
+        bed.measure("ab", "a", 200);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        bed.version();
+        bed.measure("ac", "a", 1);
+        while bed.path("a", "d") != over(&["ac", "cd"], 52 + 101 + 30) {
+            assert!(Instant::now() < deadline);
+        }
+    }
+
+    /// Who needs a path does not queue for what is not due.
+    #[test]
+    fn latencies_that_are_not_due_hold_nobody_up() {
+        let bed = diamond(Duration::from_secs(1_000));
+        bed.measure("ab", "a", 1);
+        let version = bed.version();
+        bed.measure("ab", "a", 200);
+        let _made_by_another = bed.topology.making.lock();
+        assert_eq!(bed.version(), version);
+    }
+
+    #[test]
+    fn a_network_that_everybody_left_is_empty() {
+        let bed = diamond(Duration::ZERO);
+        assert_eq!(bed.topology.current(&bed.routers, &bed.links).connected(), 4);
+        bed.routers.0.lock().clear();
+        bed.topology.pending().everything();
+        assert_eq!(bed.topology.current(&bed.routers, &bed.links).connected(), 0);
+        assert_eq!(bed.path("a", "d"), None);
+    }
+
+    #[test]
+    fn numbers_of_routers_that_are_gone_are_given_again() {
+        let bed = diamond(Duration::ZERO);
+        for number in 0..3 * SPARE_NUMBERS {
+            let id = format!("x{number}");
+            bed.router(&id, Some(0));
+            bed.link(&format!("l{number}"), &id, "a");
+            assert_eq!(bed.path(&id, "d").unwrap().0.len(), 3);
+            bed.router(&id, None);
+            bed.links.take_of(&Id::new(&id));
+        }
+        let graph = bed.topology.current(&bed.routers, &bed.links);
+        assert!(graph.size() <= SPARE_NUMBERS + 16, "{}", graph.size());
+        assert_eq!(bed.path("a", "d"), over(&["ab", "bd"], 222));
+        bed.topology.pending().everything();
+        assert_eq!(bed.path("a", "d"), over(&["ab", "bd"], 222));
+    }
+
+    #[test]
+    fn history_that_is_not_kept_is_not_claimed() {
+        let mut history = History::default();
+        assert_eq!(history.since(3, MAX_KEPT), None);
+        history.add(4, vec![(1, 2)]);
+        history.add(5, vec![(3, 4), (1, 2)]);
+        assert_eq!(history.since(2, MAX_KEPT), None);
+        assert_eq!(history.since(3, MAX_KEPT), Some(vec![(1, 2), (3, 4)]));
+        assert_eq!(history.since(4, MAX_KEPT), Some(vec![(1, 2), (3, 4)]));
+        assert_eq!((history.since(3, 2), history.since(4, 2).is_some()), (None, true));
+        assert_eq!(history.since(5, MAX_KEPT), Some(vec![]));
+        history.add(6, vec![(0, 0); MAX_KEPT]);
+        assert_eq!((history.since(4, MAX_KEPT), history.kept), (None, MAX_KEPT));
+    }
+}

@@ -1,0 +1,117 @@
+//! Trees that are kept: one for each router from which somebody dialed, within a bound of memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+
+use super::tree::Tree;
+
+/// What kept trees may take, in bytes: all those of a network of 4,700 routers. Of a larger one those
+/// are kept that were used last.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+/// One in so many goes when there is no room, the least used first: looking for them costs as much
+/// as there are trees.
+const SHARE_THAT_GOES: usize = 8;
+
+/// A place for the tree of one router. Whoever grows or mends it holds it, so that others who need
+/// it at the same time do not do the same.
+#[derive(Debug, Default)]
+struct Place {
+    tree: Mutex<Option<Arc<Tree>>>,
+    used: AtomicU64,
+}
+
+/// The trees, by the number of their router.
+#[derive(Debug)]
+pub struct Trees {
+    places: RwLock<HashMap<u32, Arc<Place>>>,
+    /// Counts how often a tree was asked for.
+    asked: AtomicU64,
+    max_bytes: usize,
+}
+
+impl Default for Trees {
+    fn default() -> Self {
+        Self::within(MAX_BYTES)
+    }
+}
+
+impl Trees {
+    fn within(max_bytes: usize) -> Self {
+        Self { places: RwLock::default(), asked: AtomicU64::new(0), max_bytes }
+    }
+
+    /// The place of a router's tree, over a graph of `size` routers, is given to `renew`; nobody else
+    /// has it meanwhile.
+    pub fn with<T>(
+        &self,
+        source: u32,
+        size: usize,
+        renew: impl FnOnce(&mut Option<Arc<Tree>>) -> T,
+    ) -> T {
+        let known = self.places.read().get(&source).cloned();
+        let place = known.unwrap_or_else(|| self.make_place(source, size));
+        place.used.store(self.asked.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        renew(&mut place.tree.lock())
+    }
+
+    fn make_place(&self, source: u32, size: usize) -> Arc<Place> {
+        let most = (self.max_bytes / Tree::bytes(size)).max(1);
+        let mut places = self.places.write();
+        if places.len() >= most && !places.contains_key(&source) {
+            let mut used: Vec<(u64, u32)> =
+                places.iter().map(|(at, it)| (it.used.load(Ordering::Relaxed), *at)).collect();
+            used.sort_unstable();
+            let going = places.len() - most + 1 + most / SHARE_THAT_GOES;
+            for (_, at) in used.into_iter().take(going) {
+                places.remove(&at);
+            }
+        }
+        let place = places.entry(source).or_default();
+        // Until it is used it would be the first to go.
+        place.used.store(self.asked.load(Ordering::Relaxed), Ordering::Relaxed);
+        Arc::clone(place)
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.places.write().clear();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.places.read().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::graph::Graph;
+    use super::*;
+
+    #[test]
+    fn the_least_used_go_when_there_is_no_room() {
+        let graph = Graph::new(0);
+        let trees = Trees::within(Tree::bytes(0) * 16);
+        let mut grown = 0;
+        let mut get = |source: u32| {
+            trees.with(source, 0, |known| {
+                grown += usize::from(known.is_none());
+                known.get_or_insert_with(|| Arc::new(Tree::grow(&graph, source, None)));
+            });
+            grown
+        };
+        for source in 0..16 {
+            get(source);
+        }
+        assert_eq!(get(0), 16, "it is kept");
+        assert_eq!(get(16), 17);
+        assert_eq!(get(0), 17, "it was used last");
+        assert_eq!(get(1), 18, "it had to go");
+        assert!(trees.len() <= 16);
+        trees.clear();
+        assert_eq!(trees.len(), 0);
+    }
+}

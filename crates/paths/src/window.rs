@@ -1,0 +1,185 @@
+//! How much of a router's attention moves may take: routes that it has not answered yet.
+//!
+//! Every answer gives it more room, up to a bound. A router that lets a route run out of time, or
+//! refuses one after the other as a router between ends, is left alone for a while: no new path leads
+//! through it. One that was silent is asked nothing meanwhile, and then one route tries it again; what
+//! it answers late ends that before its time.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Routes that a router may have unanswered at first, and at most.
+const FIRST: usize = 8;
+const MOST: usize = 64;
+/// How long a router is left alone.
+const REST: Duration = Duration::from_secs(10);
+/// What refusals without a success between them come to before a router is left alone. One because
+/// a link is unknown counts little: the link may have broken just now, with many on their way.
+const REFUSED: u32 = 256;
+const REFUSAL: u32 = 32;
+const LINK_REFUSAL: u32 = 1;
+
+/// What became of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It is set up.
+    Done,
+    /// The router refused it.
+    Refused,
+    /// The router does not know a link of it.
+    NoLink,
+    /// Nothing came in time.
+    Silence,
+    /// The router is not connected any more.
+    Gone,
+}
+
+/// The routes of moves that a connected router has not answered.
+#[derive(Debug)]
+pub struct Window(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    unanswered: usize,
+    limit: usize,
+    refused: u32,
+    rests_until: Option<Instant>,
+    /// It rests because it said nothing.
+    is_silent: bool,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        let (unanswered, refused, rests_until) = (0, 0, None);
+        let state = State { unanswered, limit: FIRST, refused, rests_until, is_silent: false };
+        Self(Mutex::new(state))
+    }
+}
+
+impl Window {
+    /// Takes a place for a route if there is one.
+    pub fn try_take(&self) -> bool {
+        let mut state = self.0.lock();
+        let has_room = state.unanswered < state.limit;
+        state.unanswered += usize::from(has_room);
+        has_room
+    }
+
+    /// Takes a place, whether there is one or not.
+    pub fn take(&self) {
+        self.0.lock().unanswered += 1;
+    }
+
+    /// Gives a place back.
+    pub fn give_back(&self) {
+        let mut state = self.0.lock();
+        state.unanswered = state.unanswered.saturating_sub(1);
+    }
+
+    /// How many more places there are.
+    pub fn room(&self) -> usize {
+        let state = self.0.lock();
+        state.limit.saturating_sub(state.unanswered)
+    }
+
+    /// A route was answered, or was not. Until when the router is left alone, if that begins now.
+    pub fn answered(&self, answer: Answer, now: Instant) -> Option<Instant> {
+        let mut state = self.0.lock();
+        match answer {
+            Answer::Done => {
+                state.refused = 0;
+                state.limit = (state.limit + 1).min(MOST);
+            }
+            Answer::Refused => state.refused += REFUSAL,
+            Answer::NoLink => state.refused += LINK_REFUSAL,
+            Answer::Silence => state.refused = REFUSED,
+            Answer::Gone => {}
+        }
+        if state.refused < REFUSED {
+            return None;
+        }
+        let rests = state.rests_until.is_some_and(|until| now < until);
+        let is_silent = answer == Answer::Silence;
+        state.refused = 0;
+        state.is_silent = is_silent || (rests && state.is_silent);
+        if is_silent {
+            state.limit = 1;
+        }
+        if rests {
+            return None;
+        }
+        state.rests_until = Some(now + REST);
+        state.rests_until
+    }
+
+    /// The router answered a route after its time. True if it was silent until now.
+    pub fn heard(&self, now: Instant) -> bool {
+        let mut state = self.0.lock();
+        let was_silent = state.is_silent && state.rests_until.is_some_and(|until| now < until);
+        if was_silent {
+            state.is_silent = false;
+            state.rests_until = None;
+        }
+        was_silent
+    }
+
+    /// Whether the router is left alone and asked nothing.
+    pub fn is_silent(&self, now: Instant) -> bool {
+        let state = self.0.lock();
+        state.is_silent && state.rests_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether no new path leads through the router.
+    pub fn rests(&self, now: Instant) -> bool {
+        self.0.lock().rests_until.is_some_and(|until| now < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_answers_gets_more_and_who_does_not_is_left_alone() {
+        let (window, start) = (Window::default(), Instant::now());
+        assert_eq!((0..100).filter(|_| window.try_take()).count(), FIRST);
+        for _ in 0..1_000 {
+            window.give_back();
+            assert_eq!(window.answered(Answer::Done, start), None);
+        }
+        assert_eq!(window.room(), MOST);
+        assert!(window.answered(Answer::Silence, start).is_some());
+        assert_eq!(window.answered(Answer::Silence, start), None, "it is left alone already");
+        assert!(window.rests(start) && !window.rests(start + REST));
+        assert!(window.is_silent(start) && !window.is_silent(start + REST));
+        assert_eq!(window.room(), 1, "one tries");
+        assert_eq!(window.answered(Answer::Done, start + REST), None);
+        assert_eq!(window.room(), 2);
+        let later = start + REST;
+        assert!(!window.heard(later), "it was not silent");
+        assert!(window.answered(Answer::Silence, later).is_some() && window.is_silent(later));
+        assert!(window.heard(later) && !window.heard(later));
+        assert!(!window.is_silent(later) && !window.rests(later));
+        assert!(window.answered(Answer::Silence, later).is_some(), "silent once more");
+    }
+
+    #[test]
+    fn refusals_one_after_the_other_count() {
+        let (window, now) = (Window::default(), Instant::now());
+        let times = |answer: Answer| {
+            let rests = |_: &usize| window.answered(answer, now).is_some();
+            (1..1_000).find(rests).unwrap_or_default()
+        };
+        (0..7).for_each(|_| assert_eq!(window.answered(Answer::Refused, now), None));
+        assert_eq!(window.answered(Answer::Done, now), None);
+        assert_eq!(times(Answer::Gone), 0);
+        assert_eq!(times(Answer::Refused), 8);
+        assert!(window.rests(now) && !window.is_silent(now), "it answers");
+        assert_eq!((window.room(), times(Answer::Silence)), (FIRST + 1, 0));
+        assert!(window.is_silent(now) && window.room() == 1);
+        let window = Window::default();
+        let links = (0..255).all(|_| window.answered(Answer::NoLink, now).is_none());
+        assert!(links && window.answered(Answer::NoLink, now).is_some());
+    }
+}
