@@ -116,7 +116,7 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected <type>:<host>:<port> with type tls, dtls, tcp, ws, wss or udp";
+        let expected = "expected <type>:<host>:<port> with a type such as tls or wss";
         let (kind, rest) = text
             .split_once(':')
             .and_then(|(name, rest)| {

@@ -12,23 +12,41 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions and replacements from one word to the other; `limit` plus one if there are
-/// more than `limit`.
+/// Insertions, deletions, replacements and swaps of neighbours from one word to the other; `limit`
+/// plus one if the lengths differ by more than `limit`.
 fn distance(a: &str, b: &str, limit: usize) -> usize {
     let b: Vec<char> = b.chars().take(100).collect();
     let a: Vec<char> = a.chars().take(100).collect();
     if a.len().abs_diff(b.len()) > limit {
         return limit + 1;
     }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+    // The rows for two, one and no letters before the present one of `a`.
+    let mut earlier: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
+        let mut row = vec![i + 1];
         for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+            let mut least = (above[j] + usize::from(x != y)).min(row[j] + 1).min(above[j + 1] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                least = least.min(earlier[j - 1] + 1);
+            }
+            row.push(least);
         }
+        earlier = std::mem::replace(&mut above, row);
     }
-    row.last().copied().unwrap_or_default()
+    above.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_swapped_letters_are_one_edit() {
+        assert_eq!(nearest("crtl", ["ctrl", "web"]), Some("ctrl"));
+        assert_eq!(nearest("wbe", ["ctrl", "web"]), Some("web"));
+        assert_eq!(distance("abcd", "badc", 4), 2);
+        assert_eq!(distance("abc", "cab", 3), 2);
+        assert_eq!(nearest("wxy", ["ctrl", "web"]), None);
+    }
 }

@@ -196,6 +196,28 @@ pub(crate) enum Side {
     Router,
 }
 
+impl Side {
+    /// The bindings of APIs that the program serves.
+    fn bindings(self) -> &'static [&'static str] {
+        match self {
+            Self::Controller { edge: true } => &[
+                "edge-client",
+                "edge-management",
+                "edge-oidc",
+                "fabric",
+                "health-checks",
+                "metrics",
+                "spa",
+                "zac",
+            ],
+            Self::Controller { edge: false } => {
+                &["fabric", "health-checks", "metrics", "spa", "zac"]
+            }
+            Self::Router => &["health-checks", "metrics"],
+        }
+    }
+}
+
 /// Reads the servers of a file.
 pub(crate) fn read(root: &Section<'_>, side: Side) -> Vec<WebServer> {
     root.list("web").iter().filter_map(|item| server(item, side)).collect()
@@ -370,7 +392,8 @@ fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {
                 _ if side == Side::Router => "; a router serves `health-checks` and `metrics`",
                 _ => "",
             };
-            section.problem("binding", format!("invalid binding {binding}{reason}"));
+            let text = format!("invalid binding {binding}{reason}");
+            section.unknown_word("binding", text, side.bindings());
             None
         }
     };

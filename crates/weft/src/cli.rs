@@ -253,13 +253,13 @@ pub(crate) fn parse() -> Asked {
     let settled = arguments::settle(&command, std::env::args_os());
     let matches = match command.try_get_matches_from(&settled.words) {
         Ok(matches) => matches,
-        Err(error) => settled.explain(error).exit(),
+        Err(error) => leave(&settled.explain(error)),
     };
     if let Some((name, rest)) = matches.subcommand() {
         if let (TRACE, Some((SHOW, shown))) = (name, rest.subcommand()) {
             return match TraceShowArgs::from_arg_matches(shown) {
                 Ok(args) => Asked::TraceShow(Box::new(args)),
-                Err(error) => error.exit(),
+                Err(error) => leave(&error),
             };
         }
         if let Some(request) = entity::Request::from_matches(name, rest) {
@@ -271,8 +271,21 @@ pub(crate) fn parse() -> Asked {
     }
     match Cli::from_arg_matches(&matches) {
         Ok(cli) => Asked::Fixed(Box::new(cli.command)),
-        Err(error) => error.exit(),
+        Err(error) => leave(&error),
     }
+}
+
+/// Prints help or a mistake of the command line, and ends the process.
+fn leave(error: &clap::Error) -> ! {
+    use std::io::{ErrorKind, Write as _, stdout};
+    let status = match error.print().and_then(|()| stdout().flush()) {
+        Err(failed) if failed.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("weft: cannot print: {failed}");
+            1
+        }
+        _ => error.exit_code(),
+    };
+    std::process::exit(status)
 }
 
 #[cfg(test)]

@@ -6,13 +6,16 @@ use std::{
 };
 
 use weft_client::enroll::{enroll_ott, peek};
-use weft_identity::{KeyAlgorithm, PrivateKey};
+use weft_identity::{KeyAlgorithm, PrivateKey, write_private};
 
 use crate::{
     cli::EnrollArgs,
     failure::{Failure, chain},
     output,
 };
+
+/// Bytes that an identity with many authorities has.
+const ROOM: usize = 256 << 10;
 
 /// Enrolls and writes the identity file.
 pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
@@ -34,11 +37,40 @@ pub(crate) async fn enroll_beside(token: &str, out: &Path) -> Result<(), Failure
 }
 
 async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
+    let room = Room::beside(out)?;
     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
     let identity = enroll_ott(token, &key).await.map_err(refused)?;
+    drop(room);
     identity.write(out).map_err(|error| {
         Failure::new(chain(&error)).during("the token is spent, but the identity cannot be written")
     })
+}
+
+/// A file of the size of a large identity, removed when it is dropped: with it the disk has room, and
+/// the folder can be written to.
+struct Room(PathBuf);
+
+impl Room {
+    fn beside(out: &Path) -> Result<Self, Failure> {
+        // A link is followed when the identity is written.
+        let target = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
+        let mut name = std::ffi::OsString::from(".");
+        name.push(target.file_name().unwrap_or_default());
+        name.push(format!(".{}.room", std::process::id()));
+        let path = target.with_file_name(name);
+        write_private(&path, &vec![b' '; ROOM]).map_err(|error| {
+            Failure::new(chain(&error))
+                .during(format!("{} cannot be written, the token was not used", out.display()))
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // A leftover does no harm.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// Adds possible reasons to the refusal of a token, as the controller gives none.
@@ -108,6 +140,26 @@ mod tests {
         check_target(&file, true).unwrap();
         assert!(check_target(folder.path(), true).is_err());
         assert!(check_target(&folder.path().join("no/x.json"), true).is_err());
+    }
+
+    #[test]
+    fn there_is_room_before_a_token_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::beside(&folder.path().join("x.json")).unwrap();
+        let held = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap();
+        assert_eq!(held.metadata().unwrap().len(), ROOM as u64);
+        drop(room);
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_token_is_kept_where_nothing_can_be_written() {
+        // Nobody can make a file there.
+        let out = Path::new("/proc/weft-identity.json");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let error = runtime.block_on(spend("no token", out)).unwrap_err().to_string();
+        assert!(error.contains("the token was not used"), "{error}");
     }
 
     #[test]

@@ -150,9 +150,13 @@ impl From<&ApiError> for Failure {
             400..500 => status::REFUSED,
             _ => status::FAILED,
         };
-        let mut failure = Self::of(refusal, status);
+        // Values in it, such as names, must not begin a line.
+        let mut failure = Self::of(printable::line(&refusal.to_string()), status);
         failure.details.push(format!("code: {} (HTTP {})", body.code, refusal.status));
         causes(body, &mut failure.details);
+        for detail in &mut failure.details {
+            *detail = printable::line(detail);
+        }
         if refusal.status >= 500 && !body.request_id.is_empty() {
             let log = format!("request: {} (its id in the controller's log)", body.request_id);
             failure.details.push(log);
@@ -249,6 +253,16 @@ mod tests {
                 "cause: name must be unique"
             ]
         );
+    }
+
+    #[test]
+    fn values_stay_in_their_line() {
+        let cause = Cause::field("name", "bad: a\nb", "a\nb\u{1b}[2J");
+        let failure = refusal(400, ErrorCode::CouldNotValidate, cause);
+        for text in failure.details.iter().chain([&failure.message]) {
+            assert!(!text.contains(['\n', '\u{1b}']), "{text:?}");
+        }
+        assert!(failure.details.contains(&r"field: name = `a\nb\u{1b}[2J`".to_owned()));
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub(crate) struct Home {
     root: PathBuf,
     /// The lock, which ends with the process.
     _lock: File,
+    /// Folders that this process made for the home, the innermost first.
+    made: Vec<PathBuf>,
+    /// True if this process made the file of the lock.
+    is_lock_made: bool,
 }
 
 impl Home {
@@ -49,13 +53,29 @@ impl Home {
         let at = |what: &str, error: io::Error| {
             Failure::new(format!("{what} the home {}: {error}", root.display()))
         };
+        check_path(&root)?;
+        let missing =
+            root.ancestors().take_while(|one| !one.as_os_str().is_empty() && !one.exists());
+        let made: Vec<PathBuf> = missing.map(Path::to_owned).collect();
         make_private(&root).map_err(|error| at("cannot make", error))?;
         let root = fs::canonicalize(&root).map_err(|error| at("cannot use", error))?;
         check_path(&root)?;
+        refuse_strangers(&root)?;
+        let is_lock_made = !root.join(LOCK).exists();
         let lock = lock(&root)?;
-        let home = Self { root, _lock: lock };
-        home.refuse_strangers()?;
-        Ok(home)
+        Ok(Self { root, _lock: lock, made, is_lock_made })
+    }
+
+    /// Removes what opening made, for a network that is not created.
+    pub(crate) fn leave_nothing(&self) {
+        if !self.is_lock_made {
+            return;
+        }
+        // A folder that holds anything else stays, and a leftover does no harm.
+        let _ = fs::remove_file(self.root.join(LOCK));
+        for folder in &self.made {
+            let _ = fs::remove_dir(folder);
+        }
     }
 
     /// True if the home has no network yet. The controller's file is the last that is created.
@@ -137,26 +157,26 @@ impl Home {
         make_private(&path)
             .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
     }
+}
 
-    /// Refuses a folder that holds anything else.
-    fn refuse_strangers(&self) -> Result<(), Failure> {
-        if !self.is_new() {
-            return Ok(());
-        }
-        let entries = fs::read_dir(&self.root)
-            .map_err(|error| Failure::new(format!("{}: {error}", self.root.display())))?;
-        let stranger = entries
-            .filter_map(Result::ok)
-            .map(|entry| entry.file_name())
-            .find(|name| !BEGINNINGS.iter().any(|own| name == own));
-        match stranger {
-            None => Ok(()),
-            Some(name) => Err(Failure::usage(format!(
-                "{} holds other things ({}); name an empty folder with --home",
-                self.root.display(),
-                name.display()
-            ))),
-        }
+/// Refuses a folder that has no network and holds anything else.
+fn refuse_strangers(root: &Path) -> Result<(), Failure> {
+    if root.join(CONTROLLER_FILE).exists() {
+        return Ok(());
+    }
+    let entries =
+        fs::read_dir(root).map_err(|error| Failure::new(format!("{}: {error}", root.display())))?;
+    let stranger = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.file_name())
+        .find(|name| !BEGINNINGS.iter().any(|own| name == own));
+    match stranger {
+        None => Ok(()),
+        Some(name) => Err(Failure::usage(format!(
+            "{} holds other things ({}); name an empty folder with --home",
+            root.display(),
+            name.display()
+        ))),
     }
 }
 
@@ -232,8 +252,21 @@ mod tests {
         fs::write(folder.path().join("letter.txt"), "").unwrap();
         let error = Home::open(Some(folder.path())).unwrap_err();
         assert!(error.to_string().contains("letter.txt"), "{error}");
+        assert!(!folder.path().join(LOCK).exists());
         fs::write(folder.path().join(CONTROLLER_FILE), "").unwrap();
         assert!(!Home::open(Some(folder.path())).unwrap().is_new());
+    }
+
+    #[test]
+    fn a_network_that_is_not_created_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        Home::open(Some(&folder.path().join("a/b"))).unwrap().leave_nothing();
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+        // What others made stays.
+        fs::create_dir_all(folder.path().join("c")).unwrap();
+        fs::write(folder.path().join("c").join(LOCK), "").unwrap();
+        Home::open(Some(&folder.path().join("c"))).unwrap().leave_nothing();
+        assert!(folder.path().join("c").join(LOCK).exists());
     }
 
     #[test]

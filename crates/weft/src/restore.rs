@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -12,12 +12,15 @@ use crate::failure::{Failure, chain};
 
 /// Suffix of the name of a replaced database; a number follows.
 const KEPT: &str = "before-restore";
+/// The first bytes of a database.
+const DATABASE_BEGINS: &[u8] = b"redb";
 
 /// Checks the snapshot, writes it as a new database on a new timeline, and replaces the present
 /// one, which is kept. The present database stays locked meanwhile, because later writes to it
 /// would be lost.
 pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
     let during = |failure: Failure| failure.during("nothing was restored");
+    check(snapshot).map_err(during)?;
     let held = hold(database).map_err(during)?;
     let fresh = beside(database, "restoring");
     if fresh.exists() {
@@ -43,6 +46,21 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
     }
     println!("run the controller: everybody logs in anew, and routers take the whole data model");
     Ok(())
+}
+
+/// Refuses a file that is no database at all. Damage of one is found by the store.
+fn check(snapshot: &Path) -> Result<(), Failure> {
+    let mut begin = Vec::new();
+    let read = File::open(snapshot)
+        .and_then(|file| file.take(DATABASE_BEGINS.len() as u64).read_to_end(&mut begin));
+    read.map_err(|error| at(snapshot, &error))?;
+    match begin == DATABASE_BEGINS {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{} is no snapshot of a database of weft; `weft database snapshot` makes one",
+            snapshot.display()
+        ))),
+    }
 }
 
 /// Locks the database, so that no process has it open. It may be damaged, as that is a reason to
@@ -130,8 +148,11 @@ mod tests {
         drop(store);
         let error = restore(&database, &folder.path().join("nothing")).unwrap_err().to_string();
         assert!(error.contains("nothing was restored"), "{error}");
+        assert!(error.contains("nothing: No such file"), "{error}");
         fs::write(folder.path().join("garbage"), b"this is no database").unwrap();
-        assert!(restore(&database, &folder.path().join("garbage")).is_err());
+        let error = restore(&database, &folder.path().join("garbage")).unwrap_err().to_string();
+        assert!(error.contains("garbage is no snapshot of a database of weft"), "{error}");
+        assert!(!error.contains("damaged"), "{error}");
         assert_eq!(names(&database), ["early", "late"]);
 
         restore(&database, &snapshot).unwrap();

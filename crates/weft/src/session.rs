@@ -59,15 +59,15 @@ impl Session {
             return Ok(found);
         }
         let names = logins.names()?;
+        let folder = logins.directory().display();
         let hint = match names.as_slice() {
             [] => "log in with `weft login`".to_owned(),
             names => format!("`weft use NAME` chooses one of {}", names.join(", ")),
         };
         Err(Failure::not_logged_in(match &self.login {
             Some(name) => format!("there is no saved login `{name}`; {hint}"),
-            None => {
-                format!("there is no saved login in {}: {hint}", logins.directory().display())
-            }
+            None if names.is_empty() => format!("there is no saved login in {folder}: {hint}"),
+            None => format!("no login of those in {folder} is chosen: {hint}"),
         }))
     }
 

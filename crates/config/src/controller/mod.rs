@@ -168,7 +168,7 @@ impl ControllerConfig {
 
     fn read(root: &Section<'_>) -> Self {
         let identity = root.section("identity");
-        if !identity.is_present() {
+        if !root.has("identity") {
             root.problem("identity", "identity section not found");
         }
         let edge = root.section("edge");
@@ -215,6 +215,8 @@ impl ControllerConfig {
 
     /// Checks values of different sections against each other.
     fn check(&self, root: &Section<'_>) {
+        check_domains(root, "trustDomain", self.trust_domain.as_slice());
+        check_domains(root, "additionalTrustDomains", &self.additional_trust_domains);
         if matches!(self.storage, Storage::Cluster(_)) && self.ctrl.advertise_address.is_none() {
             root.problem(
                 "ctrl",
@@ -318,6 +320,19 @@ impl RouterDataModelConfig {
             log_size: section.int("logSize", 10_000, 10..=i64::from(u32::MAX)),
             listener_buffer_size: section.int("listenerBufferSize", 1000, 0..=i64::from(u32::MAX)),
         }
+    }
+}
+
+/// Notes trust domains with characters that no SPIFFE id has.
+fn check_domains(root: &Section<'_>, key: &'static str, names: &[String]) {
+    let is_domain = |name: &String| {
+        name.len() <= 255
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+    };
+    for name in names.iter().filter(|name| !is_domain(name)) {
+        let text =
+            format!("{name:?} is no trust domain: letters, digits, `.`, `-` and `_` are allowed");
+        root.problem(key, text);
     }
 }
 

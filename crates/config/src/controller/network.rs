@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    address::Address,
+    address::{Address, AddressKind},
     channel_options::{ChannelOptions, Heartbeats},
     section::Section,
 };
@@ -122,18 +122,25 @@ pub struct ControlDialer {
 impl ControlConfig {
     pub(super) fn read(root: &Section<'_>) -> Self {
         let section = root.section("ctrl");
-        if !section.is_present() {
+        if !root.has("ctrl") {
             root.problem("ctrl", "controllerConfig must provide [ctrl]");
-        } else if !section.has("listener") {
+        } else if section.is_present() && !section.has("listener") {
             section.problem(
                 "listener",
                 "controllerConfig must provide [ctrl/listener], e.g. tls:0.0.0.0:6262",
             );
         }
+        let listener = section.address("listener");
+        if let Some(kind) = listener.as_ref().map(|address| address.kind)
+            && kind != AddressKind::Tls
+        {
+            let text = format!("a controller listens with tls for routers, not {}", kind.name());
+            section.problem("listener", text);
+        }
         let options = section.section("options");
         let heartbeats = Heartbeats::default();
         Self {
-            listener: section.address("listener"),
+            listener,
             options: ChannelOptions::read(&options),
             advertise_address: options.address("advertiseAddress"),
             new_listener: options.address("newListener"),

@@ -92,7 +92,7 @@ impl Storage {
         if database.is_none() && !root.has("raft") {
             root.problem(
                 "db",
-                "controllerConfig must provide [db] or [cluster]: a file or a directory for the data",
+                "controllerConfig must provide [db] or [cluster]: `db` names a file, `cluster.dataDir` a directory",
             );
         }
         Self::Database(database.unwrap_or_default().into())

@@ -56,7 +56,7 @@ pub struct CtrlListener {
 impl CtrlConfig {
     pub(super) fn read(root: &Section<'_>, path: &Path) -> Self {
         let section = root.section("ctrl");
-        if !section.is_present() {
+        if !root.has("ctrl") {
             root.problem("ctrl", "required section [ctrl] not found");
         }
         section.ignore(&["ha"]);
@@ -87,6 +87,7 @@ impl CtrlConfig {
 }
 
 fn endpoints(section: &Section<'_>) -> Vec<Address> {
+    const NO_HOST: &str = "the host of the controller is missing, expected tls:<host>:<port>";
     let single = section.text("endpoint");
     section.describe("endpoint", "address", "", "this or endpoints");
     let several = section.texts("endpoints");
@@ -97,6 +98,10 @@ fn endpoints(section: &Section<'_>) -> Vec<Address> {
             section.in_effect("endpoints", "");
         }
         return match single.map(|text| text.parse::<Address>()) {
+            Some(Ok(address)) if address.host.is_empty() => {
+                section.problem("endpoint", NO_HOST);
+                Vec::new()
+            }
             Some(Ok(address)) => vec![address],
             Some(Err(reason)) => {
                 section.problem("endpoint", format!("cannot parse [ctrl/endpoint] ({reason})"));
@@ -111,7 +116,14 @@ fn endpoints(section: &Section<'_>) -> Vec<Address> {
     section
         .list_or("endpoints", "cannot parse [ctrl/endpoints], must be list")
         .iter()
-        .filter_map(Item::address)
+        .filter_map(|item| {
+            let address = item.address()?;
+            if address.host.is_empty() {
+                item.problem(NO_HOST);
+                return None;
+            }
+            Some(address)
+        })
         .collect()
 }
 

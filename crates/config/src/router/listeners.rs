@@ -7,7 +7,10 @@ use crate::{
     address::{Address, AddressKind, HostPort},
     channel_options::ChannelOptions,
     controller::Network,
-    router::ingress::{self, IngressListener},
+    router::{
+        dns,
+        ingress::{self, IngressListener},
+    },
     section::Section,
     suggest,
     xgress_options::XgressOptions,
@@ -397,16 +400,21 @@ impl TunnelOptions {
             "[udp://127.0.0.1:53]",
             "udp://<address>:<port>, file:///<path>",
         );
+        let resolver = not_empty(resolver);
+        let upstream = not_empty(section.texts("dnsUpstream"));
+        if matches!(mode, TunnelMode::Tproxy(_)) {
+            dns::check(section, &resolver, &upstream);
+        }
         Self {
             services: services(section, &mode),
             mode,
             resolver: if section.has("resolver") {
-                not_empty(resolver)
+                resolver
             } else {
                 vec!["udp://127.0.0.1:53".to_owned()]
             },
             dns_range: dns_range(section),
-            dns_upstream: not_empty(section.texts("dnsUpstream")),
+            dns_upstream: upstream,
             dns_upstream_mode: section.choice(
                 "dnsUpstreamMode",
                 &UPSTREAM,

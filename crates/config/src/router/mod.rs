@@ -1,6 +1,7 @@
 //! The router's file (docs/protocol/config.md 5).
 
 mod ctrl;
+mod dns;
 mod edge;
 mod endpoints;
 mod forwarder;

@@ -340,3 +340,42 @@ fn event_handlers() {
     );
     assert!(text.contains("invalid include x for session"), "{text}");
 }
+
+#[test]
+fn a_trust_domain_is_a_name() {
+    let said = refused("v: 3\n", "v: 3\ntrustDomain: 'Not a domain!'\n");
+    assert!(said.contains(":2:14: trustDomain: \"Not a domain!\" is no trust domain"), "{said}");
+    let said = refused("v: 3\n", "v: 3\nadditionalTrustDomains: [a.example, 'b c']\n");
+    assert!(said.contains("\"b c\" is no trust domain"), "{said}");
+    let fine = "v: 3\ntrustDomain: 'spiffe://weft-1_a.example/x'\n";
+    controller(&MINIMAL.replacen("v: 3\n", fine, 1)).unwrap();
+}
+
+#[test]
+fn routers_are_served_with_tls_only() {
+    for kind in ["udp", "tcp", "dtls", "ws", "wss"] {
+        let said = refused("tls:0.0.0.0:6262", &format!("{kind}:0.0.0.0:6262"));
+        let expected = format!("a controller listens with tls for routers, not {kind}");
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+#[test]
+fn a_mistake_is_not_followed_by_others_of_the_same_cause() {
+    let said = refused("ctrl: {listener: \"tls:0.0.0.0:6262\"}", "ctrl: 5");
+    assert!(said.contains("ctrl: must be a map") && !said.contains("must provide"), "{said}");
+    let said = refused("ctrl: {listener: \"tls:0.0.0.0:6262\"}", "");
+    assert!(said.contains("must provide [ctrl]"), "{said}");
+}
+
+#[test]
+fn an_unknown_api_is_told_the_known_ones() {
+    let none = |_: &str| None;
+    let text = MINIMAL.replace("binding: fabric", "binding: fabrik");
+    let examined =
+        crate::ControllerConfig::examine(&text, std::path::Path::new("c.yml"), &none).unwrap();
+    let problem = &examined.problems[0];
+    let words = "edge-client, edge-management, edge-oidc, fabric, health-checks, metrics, spa, zac";
+    assert_eq!(problem.allowed.as_deref(), Some(words));
+    assert_eq!(problem.suggestion.as_deref(), Some("fabric"));
+}

@@ -113,6 +113,9 @@ fn special(key: &str) -> Option<Vec<Value>> {
         "web[].bindPoints[].identity.env" | "proxy.password" => Vec::new(),
         "ctrl.rateLimiter.decreaseFactor" => vec![Value::Float(0.5)],
         "csr.sans.ip" => list("10.1.2.3"),
+        "listeners[].options.resolver" | "listeners[].options.dnsUpstream" => {
+            list("udp://127.0.0.2:53")
+        }
         "listeners[].options.services" => Vec::new(),
         "listeners[].options.mode" => vec![Value::text("host"), Value::text("tproxy:/x")],
         // One of these addresses is of the type that the binding takes.

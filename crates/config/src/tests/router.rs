@@ -507,3 +507,51 @@ fn links_that_a_controller_sets_are_read_like_those_of_a_file() {
     assert!(read(&format!("{{\"dialers\": [{many}]}}")).unwrap_err().contains("more than 64"));
     assert!(read(&" ".repeat(crate::MAX_FILE_BYTES + 1)).unwrap_err().contains("longer than"));
 }
+
+#[test]
+fn addresses_of_dns_are_checked_where_it_is_served() {
+    let tunnel = |mode: &str, more: &str| {
+        let options = format!("{{mode: {mode}, {more}}}");
+        let listener = format!("listeners:\n- binding: tunnel\n  options: {options}\n");
+        router(&format!(
+            "v: 3\nidentity: {{cert: a, key: b}}\nctrl: {{endpoint: 'tls:c:6262'}}\n{listener}"
+        ))
+    };
+    for (more, expected) in [
+        (
+            "resolver: bogus",
+            "resolver: \"bogus\": has to be udp://<address>:<port> or file:///<path>",
+        ),
+        ("resolver: 'udp://127.0.0.1:99999'", "\"99999\" is not a port"),
+        ("resolver: 'udp://127.0.0.1:53?clients=x'", "\"x\" is not a network"),
+        ("resolver: 'udp://127.0.0.1:53?maybe'", "\"maybe\" is none of refused"),
+        ("dnsUpstream: bogus", "dnsUpstream: \"bogus\": has to be udp://<host>:<port> or tcp://"),
+    ] {
+        let said = tunnel("tproxy", more).unwrap_err().to_string();
+        assert!(said.contains(expected) && said.contains("r1.yml:6:"), "{said}");
+        tunnel("host", more).unwrap();
+    }
+    let fine = "resolver: ['udp://[::1]:53?clients=10.0.0.0/8&refused', 'udp://localhost'], \
+                dnsUpstream: ['tcp://9.9.9.9', 'udp://::1', 'udp://dns.example:53']";
+    tunnel("tproxy", fine).unwrap();
+}
+
+#[test]
+fn a_controller_has_a_host() {
+    let ctrl = |text: &str| {
+        router(&format!("v: 3\nidentity: {{cert: a, key: b}}\nctrl: {text}\n"))
+            .unwrap_err()
+            .to_string()
+    };
+    for text in [
+        "{endpoint: 'tls::1380'}",
+        "{endpoint: 'tls:$NOPE_HOST:1380'}",
+        "{endpoints: ['tls:c:1', 'tls::1380']}",
+    ] {
+        let said = ctrl(text);
+        assert!(
+            said.contains("r1.yml:3:") && said.contains("the host of the controller"),
+            "{said}"
+        );
+    }
+}

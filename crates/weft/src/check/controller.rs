@@ -22,6 +22,10 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
     findings.extend(addresses::listen(&examined.facts, &BINDS, purpose));
     findings.extend(advertised(config, &examined.facts));
     findings.extend(match &config.storage {
+        Storage::Database(path) if path.is_dir() => {
+            let text = format!("{} is a folder; `db` names a file", path.display());
+            Some(Finding::mistake("db", text))
+        }
         Storage::Database(path) => addresses::folder_of("db", path, purpose),
         Storage::Cluster(_) => None,
     });

@@ -37,7 +37,11 @@ pub(crate) fn report<T>(examined: &Examined<T>, format: Format) -> Result<(), Fa
             .iter()
             .map(|(severity, one)| excerpt(path, &examined.source, *severity, one) + "\n");
         let shown: String = shown.collect();
-        shown + &format!("{}: {words}", path.display())
+        match mistakes {
+            0 => shown + &format!("{}: {words}", path.display()),
+            // The failure says it.
+            _ => shown.trim_end().to_owned(),
+        }
     });
     if mistakes == 0 {
         return Ok(());

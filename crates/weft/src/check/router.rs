@@ -1,6 +1,6 @@
 //! Checks of what a router's file refers to.
 
-use weft_config::{EndpointsFile, Examined, Facts, IdentitySection, RouterConfig};
+use weft_config::{EndpointsFile, Examined, Facts, IdentitySection, KeyAt, RouterConfig};
 use weft_identity::{Identity, Location};
 use weft_router::check_advertised;
 use weft_web::identity_section;
@@ -18,7 +18,11 @@ pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
     let config = &examined.config;
     let mut findings = identities(config, purpose);
     findings.extend(requests(config));
-    findings.extend(controllers(config, purpose));
+    // A mistake in the section may be the reason why no controller is known.
+    let is_ctrl = |one: &KeyAt| one.key == "ctrl" || one.key.starts_with("ctrl.");
+    if !examined.problems.iter().any(is_ctrl) {
+        findings.extend(controllers(config, purpose));
+    }
     findings.extend(dialed_by_controllers(config));
     findings.extend(addresses::listen(&examined.facts, &BINDS, purpose));
     findings.extend(interfaces(&examined.facts));

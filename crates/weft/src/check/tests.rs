@@ -396,6 +396,9 @@ fn some_controller_is_named_or_waited_for() {
         examined
     };
     assert!(said(&look("{}")).contains("ctrl: no controller is known"));
+    let misspelt = said(&look("{endpiont: 'tls:localhost:6262'}"));
+    assert!(misspelt.contains("did you mean `endpoint`?"), "{misspelt}");
+    assert!(!misspelt.contains("no controller is known"), "{misspelt}");
     let waits = "{listeners: [{bind: 'tls:127.0.0.1:0', advertise: 'tls:localhost:6263'}]}";
     let waits = look(waits);
     assert_eq!(said(&waits), "");
@@ -491,4 +494,20 @@ fn a_controller_that_could_not_serve_does_not_start() {
         assert!(problems.contains(part), "{part}\n{problems}");
     }
     assert!(problems.contains(MISNAMED), "{problems}");
+}
+
+#[test]
+fn the_database_is_a_file() {
+    let place = Place::new();
+    let file = place.folder.path().join("controller.yml");
+    let none = |_: &str| None;
+    let look = |db: &Path| {
+        let text = format!("v: 3\ndb: {}\n", db.display());
+        let mut examined = ControllerConfig::examine(&text, &file, &none).unwrap();
+        controller(&mut examined, Purpose::Start);
+        said(&examined)
+    };
+    let folder = place.folder.path();
+    assert!(look(folder).contains("is a folder; `db` names a file"), "{}", look(folder));
+    assert!(!look(&folder.join("ctrl.db")).contains("db:"), "{}", look(&folder.join("ctrl.db")));
 }

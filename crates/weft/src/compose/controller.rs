@@ -18,7 +18,7 @@ use weft_control::{ControlOptions, DialerOptions};
 use weft_controller::{Addresses, Controller, Durations, GuessLimits, Settings};
 use weft_identity::{Identity, LiveIdentity};
 use weft_network::{Network, NetworkOptions};
-use weft_store::{Embedded, Options, Store};
+use weft_store::{Embedded, OpenError, Options, Store};
 use weft_web::identity_section;
 
 use super::{
@@ -287,8 +287,16 @@ fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
     let path = database_of(config)?;
     let options =
         Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
-    let store = Embedded::open(path, options)
-        .map_err(|error| Failure::new(chain(&error)).during(format!("db {}", path.display())))?;
+    let store = Embedded::open(path, options).map_err(|error| {
+        let failure = Failure::new(chain(&error)).during(format!("db {}", path.display()));
+        match error {
+            OpenError::Damaged(_) => failure.and(
+                "`weft controller restore FILE SNAPSHOT` restores a snapshot, and keeps what was the \
+                 database",
+            ),
+            _ => failure,
+        }
+    })?;
     Ok(Arc::new(store))
 }
 

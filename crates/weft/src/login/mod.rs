@@ -110,7 +110,12 @@ async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<Stri
                 Some(password) => password.clone(),
                 None => ask::password(&args.username).await?,
             };
-            Credentials::password(args.username.clone(), password)?
+            let given = Credentials::password(args.username.clone(), password);
+            given.map_err(|error| match error {
+                // No request was made: the name or the password is wrong usage.
+                weft_client::Error::Request(reason) => Failure::usage(reason),
+                other => other.into(),
+            })?
         }
     };
     let session = client.login(&credentials).await.map_err(|error| {

@@ -115,14 +115,25 @@ pub(crate) fn rows(rows: &table::Rows, below: &str, more: &str) {
 
 /// Prints a list of values with these members.
 pub(crate) fn list(format: Format, items: Vec<Value>, members: &[&str]) {
-    let column =
-        |name: &&str| table::Column { title: name.to_uppercase(), pointer: format!("/{name}") };
+    let column = |name: &&str| table::Column { title: title(name), pointer: format!("/{name}") };
     if format == Format::Table {
         let mut found = table::Rows::new(members.iter().map(column).collect());
         items.iter().for_each(|item| found.push(item));
         return rows(&found, "", "--output json shows everything");
     }
     value(format, &Value::Array(items), String::new);
+}
+
+/// The heading of a member: `expiresAt` is EXPIRES AT.
+fn title(member: &str) -> String {
+    let mut title = String::with_capacity(member.len() + 2);
+    for one in member.chars() {
+        if one.is_ascii_uppercase() {
+            title.push(' ');
+        }
+        title.push(one.to_ascii_uppercase());
+    }
+    title
 }
 
 /// A list that is printed while its values arrive.
@@ -157,5 +168,14 @@ impl Stream {
             (_, true) => print("\n]\n"),
             (_, false) => print("[]\n"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_heading_has_the_words_of_its_member() {
+        assert_eq!(super::title("expiresAt"), "EXPIRES AT");
+        assert_eq!(super::title("name"), "NAME");
     }
 }

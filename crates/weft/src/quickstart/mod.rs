@@ -105,13 +105,15 @@ struct Up {
 /// Creates keys and files, or checks existing ones.
 fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
     if home.is_new() {
-        Plan::of(args)?.carry_out(home)?;
+        let plan = Plan::of(args).inspect_err(|_| home.leave_nothing())?;
+        plan.carry_out(home)?;
         step("keys, certificates and configuration files written");
         return Ok(());
     }
     let added = routers::add(home, args)?;
     if added > 0 {
-        step(&format!("configuration of {added} more routers written"));
+        let routers = if added == 1 { "router" } else { "routers" };
+        step(&format!("configuration of {added} more {routers} written"));
     }
     let mut ignored = plan::creation_options(args);
     ignored.retain(|option| added == 0 || !["--router-port", "--link-port"].contains(option));

@@ -58,10 +58,7 @@ impl Plan {
         let controller = sockets.hold(controller.end("--ctrl-address", ctrl_host)?);
         let mut routers = Vec::new();
         for number in 1..=count {
-            let edge = match number {
-                1 => places.edge_of_first(&mut sockets)?,
-                number => places.edge(number, &mut sockets)?,
-            };
+            let edge = places.edge(number, &mut sockets)?;
             routers.push(RouterPlan { number, edge, link: None });
         }
         for router in routers.iter_mut().filter(|_| count > 1) {

@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::Path};
 
 use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
 
-use super::plan::{End, Port, Sockets, text, write};
+use super::plan::{End, Sockets, text, write};
 use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home};
 
 const ROUTER_PORT: u16 = 3022;
@@ -76,14 +76,8 @@ impl<'a> Places<'a> {
         self.edge.0
     }
 
-    /// The address for clients of the first router in a new network.
-    pub(super) fn edge_of_first(&self, sockets: &mut Sockets) -> Result<End, Failure> {
-        let port = Port { option: "--router-port", wanted: self.edge.0 };
-        Ok(sockets.hold(port.end("--router-address", self.host)?))
-    }
-
-    /// The address for clients of a further router: its port is as far behind the first router's as
-    /// its number, or a free one if no option chose the first port and this one is taken.
+    /// The address for clients of a router: its port is as far behind the first router's as its
+    /// number, or a free one if no option chose the first port and this one is taken.
     pub(super) fn edge(&self, number: u8, sockets: &mut Sockets) -> Result<End, Failure> {
         sockets.near("--router-port", self.edge, number, "--router-address", self.host)
     }
@@ -299,6 +293,18 @@ mod tests {
             }
         }
         assert_eq!(home.router_count(), 1);
+    }
+
+    #[test]
+    fn a_free_port_takes_the_place_of_one_that_is_taken_unless_it_was_chosen() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = socket.local_addr().unwrap().port();
+        let places =
+            |is_chosen| Places { host: "localhost", edge: (taken, is_chosen), link: (0, true) };
+        let end = places(false).edge(1, &mut Sockets::default()).unwrap();
+        assert_ne!(end.bind.port, taken);
+        let error = places(true).edge(1, &mut Sockets::default()).unwrap_err().to_string();
+        assert!(error.contains("another program uses it"), "{error}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl<'a> Scene<'a> {
     async fn create<B: Body>(&self, kind: &Kind, body: &B) -> Result<String, Failure> {
         self.go_on()?;
         let made = self.client.create(kind, body).await;
-        made.map_err(|error| Failure::from(error).during(format!("making a {}", kind.name)))
+        made.map_err(|error| Failure::from(error).during(format!("the {} was not made", kind.name)))
     }
 
     fn go_on(&self) -> Result<(), Failure> {

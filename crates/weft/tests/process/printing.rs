@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     network::Place,
-    program::{text, weft},
+    program::{WEFT, text, weft},
     terminal::Terminal,
 };
 
@@ -25,7 +25,7 @@ async fn tables_fit_into_the_terminal_and_are_whole_in_a_pipe() {
     let whole = text(&weft(place.folder(), &["logins"]).await);
     let widest = |text: &str| text.lines().map(|line| line.trim_end().chars().count()).max();
     assert!(widest(&whole) > Some(120), "{whole}");
-    assert!(whole.contains("EXPIRESAT") && !whole.contains('…'), "{whole}");
+    assert!(whole.contains("EXPIRES AT") && !whole.contains('…'), "{whole}");
     for columns in [40, 79, 80] {
         let mut at = Terminal::start_in(&place, Some(columns), &["logins"]);
         assert!(at.ended().await.success());
@@ -50,4 +50,15 @@ async fn the_version_says_of_which_commit_it_is() {
         assert!(line.contains(&commit[..12]), "{line}");
         assert!(line.contains(shown["buildDate"].as_str().unwrap()), "{line}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut weft = std::process::Command::new(WEFT);
+    let done = weft.arg("--help").stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot print"), "{said}");
 }
