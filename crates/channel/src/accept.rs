@@ -1,16 +1,14 @@
 //! The listening side of the hello.
 
-use crate::carrier::Carrier;
 use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::established::{Established, OnStart};
 use crate::group::{GroupPolicy, secrets_match};
 use crate::handle::ChannelHandle;
-use crate::handshake::{self, ReadError};
-use crate::listener::{Accepted, ConnectionHandler};
+use crate::handshake::{Fresh, ReadError};
+use crate::listener::{Accepted, Arrival, ConnectionHandler};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
-use crate::pump::TlsPump;
 use crate::registry::{Lookup, Registry, Reservation};
 use crate::shared::{Group, GroupState, Shared};
 use futures::future::BoxFuture;
@@ -20,8 +18,6 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio_rustls::TlsStream;
 use weft_wire::hello::{Hello, HelloResult, RejectClass, negotiation};
 use weft_wire::{FrameError, FrameLimits, Headers, WireError};
 
@@ -150,10 +146,7 @@ impl<G> Clone for ChannelAcceptor<G> {
 
 impl<G: HelloGate> ChannelAcceptor<G> {
     /// Makes a channel of a connection, or adds it to one.
-    pub(crate) async fn take<S>(self, connection: Accepted<S>)
-    where
-        S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin + Send,
-    {
+    pub(crate) async fn take<F: Fresh>(self, connection: Arrival<F>) {
         let remote = connection.remote;
         if let Err(problem) = self.0.accept(connection).await {
             tracing::info!(peer = %remote, %problem, "connection refused");
@@ -163,7 +156,7 @@ impl<G: HelloGate> ChannelAcceptor<G> {
 
 impl<G: HelloGate> ConnectionHandler for ChannelAcceptor<G> {
     fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()> {
-        Box::pin(self.clone().take(connection))
+        Box::pin(self.clone().take(connection.into()))
     }
 }
 
@@ -199,12 +192,9 @@ enum Place {
 }
 
 impl<G: HelloGate> Inner<G> {
-    async fn accept<S>(&self, connection: Accepted<S>) -> Result<(), AcceptError>
-    where
-        S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin + Send,
-    {
-        let Accepted { mut stream, remote, local, protocol, pending, slot } = connection;
-        let certificates = peer_certificates(&stream);
+    async fn accept<F: Fresh>(&self, connection: Arrival<F>) -> Result<(), AcceptError> {
+        let Arrival { mut stream, remote, local, protocol, pending, slot } = connection;
+        let certificates = stream.certificates();
         if let Err(refusal) = self.gate.screen(&certificates) {
             return Err(AcceptError::Refused(refusal.reason));
         }
@@ -222,10 +212,9 @@ impl<G: HelloGate> Inner<G> {
         if self.options.vouches {
             pending.vouch();
         }
-        let connection = |stream: TlsStream<S>, hello: &Hello| {
-            let (socket, tls) = handshake::into_parts(stream);
+        let connection = |stream: F, hello: &Hello| {
             let kind = hello.underlay_type().unwrap_or_default().to_owned();
-            Connection { pump: TlsPump::new(socket, tls), kind, slot: Some(slot) }
+            Connection { pump: stream.into_transport(), kind, slot: Some(slot) }
         };
         let identity = identity(&admission, &peer);
         if let Place::Joins(channel) = place {
@@ -267,17 +256,14 @@ impl<G: HelloGate> Inner<G> {
     }
 
     /// Reads the hello. A peer with another version of frames is sent the supported ones.
-    async fn read_hello<S>(&self, stream: &mut TlsStream<S>) -> Result<Hello, AcceptError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        match handshake::read_message(stream, self.options.hello_limits).await {
+    async fn read_hello(&self, stream: &mut impl Fresh) -> Result<Hello, AcceptError> {
+        match stream.read(self.options.hello_limits).await {
             Ok(message) => Ok(Hello::from_message(message)?),
             Err(ReadError::Io(error)) => Err(error.into()),
             Err(ReadError::Frame(error)) => {
                 if matches!(error, FrameError::Magic { .. }) {
-                    stream.write_all(&negotiation::RESPONSE).await?;
-                    let _ = stream.shutdown().await;
+                    stream.write_bytes(&negotiation::RESPONSE).await?;
+                    stream.end().await;
                 }
                 Err(error.into())
             }
@@ -305,24 +291,29 @@ impl<G: HelloGate> Inner<G> {
 
     async fn refuse(
         &self,
-        stream: &mut TlsStream<impl AsyncRead + AsyncWrite + Unpin>,
+        stream: &mut impl Fresh,
         hello: &Hello,
         refusal: Refusal,
     ) -> Result<(), AcceptError> {
         if let Some(class) = refusal.answer {
             let answer = HelloResult::refuse(hello, class, refusal.reason.clone());
             self.in_time(self.write(stream, &answer)).await?;
-            let _ = self.in_time(async { Ok(stream.shutdown().await?) }).await;
+            let _ = self
+                .in_time(async {
+                    stream.end().await;
+                    Ok(())
+                })
+                .await;
         }
         Err(AcceptError::Refused(refusal.reason))
     }
 
     async fn write(
         &self,
-        stream: &mut TlsStream<impl AsyncRead + AsyncWrite + Unpin>,
+        stream: &mut impl Fresh,
         answer: &HelloResult,
     ) -> Result<(), AcceptError> {
-        Ok(handshake::write_message(stream, &answer.to_message()).await?)
+        Ok(stream.write(&answer.to_message()).await?)
     }
 
     async fn in_time<T>(
@@ -361,11 +352,6 @@ fn peer_info(peer: PeerHello) -> PeerInfo {
         headers: peer.hello.headers,
         dialed: false,
     }
-}
-
-fn peer_certificates<S>(stream: &TlsStream<S>) -> Vec<CertificateDer<'static>> {
-    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    certificates.iter().map(|der| der.clone().into_owned()).collect()
 }
 
 fn new_id() -> String {

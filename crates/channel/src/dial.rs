@@ -1,27 +1,26 @@
-//! Connecting to a listener: TCP, TLS and hello; with a WebSocket between TCP and TLS if the address asks
-//! for one.
+//! Connecting to a listener: TCP, TLS and hello; with a WebSocket between TCP and TLS, or DTLS in place
+//! of both, if the address asks for it.
 
-use crate::carrier::Carrier;
 use crate::connection::Connection;
+use crate::datagram::{self, DatagramDial};
 use crate::error::DialError;
 use crate::established::Established;
 use crate::group::GroupPolicy;
-use crate::handshake::{self, ReadError};
+use crate::handshake::{Fresh, ReadError};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
 use crate::proxy::{self, HttpProxy};
-use crate::pump::TlsPump;
 use crate::redial;
 use crate::shared::{Group, GroupState, Shared};
 use crate::socket;
+use crate::transport::Transport;
 use crate::websocket;
 use parking_lot::Mutex;
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -47,6 +46,8 @@ pub struct DialOptions {
     pub bind: Option<IpAddr>,
     /// A proxy through which the listener is reached.
     pub proxy: Option<HttpProxy>,
+    /// How `dtls:` addresses are dialed, always without the proxy; `None` refuses them.
+    pub datagrams: Option<DatagramDial>,
     /// The options of the channel.
     pub channel: ChannelOptions,
     /// The connections the channel wants; `None` for a single one without grouping.
@@ -76,6 +77,7 @@ impl DialOptions {
             timeout: TIMEOUT,
             bind: None,
             proxy: None,
+            datagrams: None,
             channel,
             group: None,
             connection_id: None,
@@ -133,10 +135,11 @@ pub(crate) async fn connect(options: &DialOptions, hello: &Hello) -> Result<Dial
 async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, DialError> {
     let address = || options.error_address();
     let bad = |problem: &str| DialError::Address { address: address(), problem: problem.into() };
-    let over_websocket = match options.address.scheme {
-        Scheme::Tls => false,
-        Scheme::Wss => true,
-        _ => return Err(bad("channels are dialed over tls and wss only")),
+    let over_websocket = match (options.address.scheme, &options.datagrams) {
+        (Scheme::Tls, _) => false,
+        (Scheme::Wss, _) => true,
+        (Scheme::Dtls, Some(with)) => return over_datagrams(options, with, hello).await,
+        _ => return Err(bad("channels are dialed over tls and wss only, links over dtls too")),
     };
     let name = options.server_name.as_ref().unwrap_or(&options.address.host).clone();
     let name = ServerName::try_from(name).map_err(|_| bad("the host is no valid server name"))?;
@@ -147,7 +150,7 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
         addresses.map_err(|source| DialError::Connect { address: address(), source })?;
     let failed = |source| DialError::Tls { address: address(), source };
     let tls = TlsConnector::from(options.tls.clone());
-    let ((pump, kind), result) = if over_websocket {
+    let greeted = if over_websocket {
         let alpn = vec![b"http/1.1".to_vec()];
         let outer = tls.clone().with_alpn(alpn).connect(name.clone(), socket).await;
         let outer = TlsStream::from(outer.map_err(failed)?);
@@ -159,15 +162,40 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
         let stream = tls.with_alpn(alpn).connect(name, socket).await.map_err(failed)?;
         greet(options, TlsStream::from(stream), hello).await?
     };
+    Ok(dialed(greeted, (remote, local)))
+}
+
+async fn over_datagrams(
+    options: &DialOptions,
+    with: &DatagramDial,
+    hello: &Hello,
+) -> Result<Dialed, DialError> {
+    let failed = |source| DialError::Dtls { address: options.error_address(), source };
+    let flow = datagram::dial(options, with).await.map_err(failed)?;
+    let greeted = greet(options, flow, hello).await?;
+    let addresses = greeted.pump.addresses().map_err(failed)?;
+    Ok(dialed(greeted, addresses))
+}
+
+/// A connection whose hello was answered.
+struct Greeted {
+    pump: Transport,
+    kind: String,
+    certificates: Vec<CertificateDer<'static>>,
+    result: HelloResult,
+}
+
+fn dialed(greeted: Greeted, (remote, local): (SocketAddr, SocketAddr)) -> Dialed {
+    let Greeted { pump, kind, certificates, result } = greeted;
     let peer = PeerInfo {
-        certificates: pump.certificates(),
+        certificates,
         remote,
         local,
         id: result.listener_id().map(str::to_owned),
         headers: result.headers.clone(),
         dialed: true,
     };
-    Ok(Dialed { connection: Connection { pump, kind, slot: None }, result, peer })
+    Dialed { connection: Connection { pump, kind, slot: None }, result, peer }
 }
 
 /// Host and port in the form for requests.
@@ -177,29 +205,26 @@ fn authority(options: &DialOptions) -> String {
 }
 
 /// Sends the hello and makes a connection of the stream.
-async fn greet<S>(
+async fn greet(
     options: &DialOptions,
-    mut stream: TlsStream<S>,
+    mut stream: impl Fresh,
     hello: &Hello,
-) -> Result<((TlsPump, String), HelloResult), DialError>
-where
-    S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin,
-{
+) -> Result<Greeted, DialError> {
     let result = say_hello(options, &mut stream, hello).await?;
     let kind = hello.underlay_type().unwrap_or_default().to_owned();
-    let (carrier, tls) = handshake::into_parts(stream);
-    Ok(((TlsPump::new(carrier, tls), kind), result))
+    let certificates = stream.certificates();
+    Ok(Greeted { pump: stream.into_transport(), kind, certificates, result })
 }
 
 async fn say_hello(
     options: &DialOptions,
-    stream: &mut TlsStream<impl AsyncRead + AsyncWrite + Unpin>,
+    stream: &mut impl Fresh,
     hello: &Hello,
 ) -> Result<HelloResult, DialError> {
     let address = || options.error_address();
     let broken = |source| DialError::Hello { address: address(), source };
-    handshake::write_message(stream, &hello.to_message()).await.map_err(broken)?;
-    let answer = handshake::read_message(stream, FrameLimits::HELLO).await;
+    stream.write(&hello.to_message()).await.map_err(broken)?;
+    let answer = stream.read(FrameLimits::HELLO).await;
     let answer = answer.map_err(|error| match error {
         ReadError::Io(source) => broken(source),
         ReadError::Frame(FrameError::Magic { found }) if found == negotiation::MAGIC => {

@@ -133,6 +133,14 @@ pub enum DialError {
         /// The error.
         source: std::io::Error,
     },
+    /// The DTLS handshake failed.
+    #[error("DTLS with {address} failed: {source}")]
+    Dtls {
+        /// The address.
+        address: String,
+        /// The error.
+        source: std::io::Error,
+    },
     /// The connection closed during the hello; listeners refuse in this way.
     #[error("connection to {address} closed during the hello: {source}")]
     Hello {

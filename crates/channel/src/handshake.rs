@@ -1,5 +1,9 @@
-//! The hello on a fresh TLS stream, before the connection has its task.
+//! The hello on a fresh connection, before it has its task.
 
+use crate::carrier::Carrier;
+use crate::pump::TlsPump;
+use crate::transport::Transport;
+use rustls_pki_types::CertificateDer;
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsStream;
@@ -13,6 +17,61 @@ pub(crate) enum ReadError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Frame(#[from] FrameError),
+}
+
+/// A connection before its hello.
+pub(crate) trait Fresh: Send {
+    /// The certificates of the peer, leaf first.
+    fn certificates(&self) -> Vec<CertificateDer<'static>>;
+
+    /// Reads one message.
+    fn read(
+        &mut self,
+        limits: FrameLimits,
+    ) -> impl Future<Output = Result<Message, ReadError>> + Send;
+
+    /// Writes one message.
+    fn write(&mut self, message: &Message) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Writes bytes that are no message.
+    fn write_bytes(&mut self, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Tells the peer of the end.
+    fn end(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Makes it what the connection's task works with.
+    fn into_transport(self) -> Transport;
+}
+
+impl<S> Fresh for TlsStream<S>
+where
+    S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin + Send,
+{
+    fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        let certificates = self.get_ref().1.peer_certificates().unwrap_or_default();
+        certificates.iter().map(|der| der.clone().into_owned()).collect()
+    }
+
+    async fn read(&mut self, limits: FrameLimits) -> Result<Message, ReadError> {
+        read_message(self, limits).await
+    }
+
+    async fn write(&mut self, message: &Message) -> io::Result<()> {
+        write_message(self, message).await
+    }
+
+    async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes).await
+    }
+
+    async fn end(&mut self) {
+        let _ = self.shutdown().await;
+    }
+
+    fn into_transport(self) -> Transport {
+        let (carrier, tls) = into_parts(self);
+        Transport::Tls(TlsPump::new(carrier, tls))
+    }
 }
 
 /// Reads one message and not a byte more, because later bytes belong to the connection's task.

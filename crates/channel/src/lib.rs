@@ -16,7 +16,8 @@
 //!
 //! Everything that a peer can cause is limited before it costs anything: pending handshakes in all and
 //! per source, time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS
-//! is carried by a TCP socket or, for programs in browsers, by the messages of a WebSocket.
+//! is carried by a TCP socket or, for programs in browsers, by the messages of a WebSocket. Links may be
+//! carried by datagrams of DTLS instead; then a message may be lost.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -39,6 +40,7 @@ mod accept;
 mod batch;
 mod carrier;
 mod connection;
+mod datagram;
 mod dial;
 mod door;
 mod error;
@@ -66,6 +68,7 @@ mod shared;
 mod socket;
 mod tap;
 mod trace;
+mod transport;
 mod underlay;
 mod waiters;
 mod wake;
@@ -73,6 +76,10 @@ mod websocket;
 
 pub use accept::{AcceptOptions, Admission, ChannelAcceptor, HelloGate, PeerHello, Refusal};
 pub use batch::{BATCH_BYTES, BATCH_FRAMES, Batch, Outbox};
+pub use datagram::{
+    DatagramDial, DatagramListen, DatagramOptions, DatagramRegistration, MAX_MESSAGE,
+    listen_datagrams,
+};
 pub use dial::{DialOptions, dial};
 pub use door::PendingSlot;
 pub use error::{CloseReason, DialError, RequestError, SendError};

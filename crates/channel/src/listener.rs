@@ -51,7 +51,7 @@ pub struct ListenerLimits {
 }
 
 impl ListenerLimits {
-    fn door(&self, known: &Arc<KnownSources>) -> Arc<Door> {
+    pub(crate) fn door(&self, known: &Arc<KnownSources>) -> Arc<Door> {
         let (places, per_source, grace) = (self.pending, self.pending_per_source, self.grace);
         Door::new(DoorLimits { places, per_source, grace }, Arc::clone(known))
     }
@@ -90,6 +90,30 @@ pub struct Accepted<S = TcpStream> {
 #[derive(Debug)]
 pub struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
+}
+
+impl ConnectionSlot {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self { _permit: permit }
+    }
+}
+
+/// A connection for channels, whatever carries it, before its hello.
+#[derive(Debug)]
+pub(crate) struct Arrival<F> {
+    pub(crate) stream: F,
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) protocol: String,
+    pub(crate) pending: PendingSlot,
+    pub(crate) slot: ConnectionSlot,
+}
+
+impl<S> From<Accepted<S>> for Arrival<TlsStream<S>> {
+    fn from(accepted: Accepted<S>) -> Self {
+        let Accepted { stream, remote, local, protocol, pending, slot } = accepted;
+        Self { stream, remote, local, protocol, pending, slot }
+    }
 }
 
 /// Handles the connections of a protocol.
@@ -330,7 +354,7 @@ impl SharedListener {
         // The next connection may name its protocol.
         drop(first);
         let permit = protocol.connections.clone().try_acquire_owned();
-        let slot = ConnectionSlot { _permit: permit.map_err(|_| NotServed::TooMany)? };
+        let slot = ConnectionSlot::new(permit.map_err(|_| NotServed::TooMany)?);
         let config = (protocol.tls)().ok_or(NotServed::NoTls)?;
         let stream = async { start.into_stream(with_alpn(&config, name.as_bytes())).await };
         let stream = within(since + protocol.handshake_timeout, &mut back, stream).await?;
@@ -423,7 +447,7 @@ async fn within<T>(
 }
 
 /// Resolves when the place is taken back; never after it was released.
-async fn taken_back(back: &mut TakenBack) {
+pub(crate) async fn taken_back(back: &mut TakenBack) {
     if back.await.is_err() {
         std::future::pending().await
     }

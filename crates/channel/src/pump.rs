@@ -7,7 +7,6 @@
 use crate::carrier::Carrier;
 use crate::error::CloseReason;
 use crate::websocket::Arrived;
-use rustls_pki_types::CertificateDer;
 use socket2::{SockRef, Socket};
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::time::Duration;
@@ -92,11 +91,6 @@ impl TlsPump {
     /// Sends a keep-alive message when it is due.
     pub(crate) fn keep_alive(&mut self, now: Instant) -> Result<(), CloseReason> {
         self.carrier.keep_alive(now).map_err(|error| CloseReason::io(&error))
-    }
-
-    pub(crate) fn certificates(&self) -> Vec<CertificateDer<'static>> {
-        let certificates = self.tls.peer_certificates().unwrap_or_default();
-        certificates.iter().map(|der| der.clone().into_owned()).collect()
     }
 
     /// The decrypted bytes that are there; `None` when the peer has ended TLS.

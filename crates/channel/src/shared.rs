@@ -152,8 +152,7 @@ impl Shared {
 
     /// Adds a connection and starts its task.
     pub(crate) fn attach(self: &Arc<Self>, connection: Connection) -> Result<(), CloseReason> {
-        let socket = connection.pump.stream();
-        let addresses = socket.and_then(|one| Ok((one.peer_addr()?, one.local_addr()?)));
+        let addresses = connection.pump.addresses();
         let (remote, local) = addresses.map_err(|error| CloseReason::io(&error))?;
         let waker = UnderlayWaker::default();
         let (info, runner) = {

@@ -1,6 +1,7 @@
 //! Channels over real TLS on the loopback.
 
 mod data;
+mod datagrams;
 mod exchange;
 mod groups;
 mod limits;

@@ -11,9 +11,10 @@ use crate::lane_outbox::LaneOutbox;
 use crate::lanes::{Lane, Part};
 use crate::listener::ConnectionSlot;
 use crate::peer::UnderlayInfo;
-use crate::pump::{Received, TlsPump};
+use crate::pump::Received;
 use crate::shared::Shared;
 use crate::socket::{PEER_TIMEOUT, set_peer_timeout};
+use crate::transport::Transport;
 use crate::wake::UnderlayWaker;
 use std::ops::Range;
 use std::pin::Pin;
@@ -31,7 +32,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// A connection at work.
 pub(crate) struct Underlay {
-    pump: TlsPump,
+    pump: Transport,
     decoder: frame::Decoder,
     is_judged: bool,
     /// The bytes that the decoder holds.
@@ -76,12 +77,13 @@ impl Underlay {
     ) -> Self {
         let shared: &Arc<Shared> = channel.shared();
         let socket = connection.pump.stream();
-        if let (Some(bytes), Ok(socket)) = (shared.options.unsent_low_water, &socket) {
+        if let (Some(bytes), Some(Ok(socket))) = (shared.options.unsent_low_water, &socket) {
             crate::socket::set_unsent_low_water(socket, bytes);
         }
         // A peer that may take longer to accept bytes may also be silent for longer.
         let peer_timeout = shared.options.write_timeout.map(|limit| limit.max(PEER_TIMEOUT));
-        if peer_timeout != Some(PEER_TIMEOUT)
+        if let Some(socket) = socket
+            && peer_timeout != Some(PEER_TIMEOUT)
             && let Err(error) = socket.and_then(|socket| set_peer_timeout(socket, peer_timeout))
         {
             tracing::debug!(%error, "cannot set the user timeout of a socket");

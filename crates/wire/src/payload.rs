@@ -5,10 +5,12 @@
 //! it as [`Payload`] or [`Ack`] (docs/protocol/data-plane.md 1, 7 and 9; docs/protocol/sdk.md 13).
 
 mod ack;
+mod compact;
 mod control;
 mod varint;
 
 pub use ack::{Ack, MAX_ACK_SEQUENCES, sequences};
+pub use compact::{is_frame, read_compact, write_compact};
 pub use control::{CircuitControl, ControlKind};
 pub use varint::{read_varint, write_varint};
 

@@ -57,6 +57,18 @@ impl Authority {
         (vec![der], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
     }
 
+    /// What a side of DTLS brings, which trusts everybody.
+    pub(crate) fn dtls(&self) -> weft_dtls::Settings {
+        let (chain, key) = self.certificate();
+        let key = self.provider.key_provider.load_private_key(key).unwrap();
+        weft_dtls::Settings {
+            certified: vec![Arc::new(rustls::sign::CertifiedKey::new(chain, key))],
+            judge: Arc::new(|_| Ok(())),
+            provider: self.provider.clone(),
+            server_name: None,
+        }
+    }
+
     pub(crate) fn server(&self) -> Arc<rustls::ServerConfig> {
         let (chain, key) = self.certificate();
         let builder = rustls::ServerConfig::builder_with_provider(self.provider.clone());

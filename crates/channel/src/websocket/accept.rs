@@ -32,7 +32,7 @@ impl<G: HelloGate> ConnectionHandler for WebSocketAcceptor<G> {
         Box::pin(async move {
             let remote = connection.remote;
             match upgrade(connection, &tls, &options).await {
-                Ok(connection) => channels.take(connection).await,
+                Ok(connection) => channels.take(connection.into()).await,
                 Err(problem) => tracing::debug!(peer = %remote, %problem, "no WebSocket was made"),
             }
         })

@@ -1,0 +1,70 @@
+//! Dialing over DTLS.
+
+use std::{io, sync::Arc};
+
+use tokio::net::UdpSocket;
+use weft_dtls::{Connection, Settings};
+
+use super::{
+    DatagramDial,
+    flow::{End, Flow, Path},
+    inbox::Inbox,
+    listener::LONGEST,
+    socket,
+};
+use crate::dial::DialOptions;
+
+/// Connects to the first address of the host that completes the handshake. Each has an equal part of
+/// the dial's time.
+pub(crate) async fn dial(options: &DialOptions, with: &DatagramDial) -> io::Result<Flow> {
+    let (host, port) = (options.address.host.as_str(), options.address.port);
+    let mut addresses = crate::resolve(host, port).await?;
+    addresses.retain(|remote| options.bind.is_none_or(|from| from.is_ipv4() == remote.is_ipv4()));
+    let each = options.timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for remote in addresses {
+        let now = tokio::time::Instant::now().into_std();
+        let settings = Settings { server_name: sni(host), ..with.settings.clone() };
+        let connection = Connection::client(settings, now).map_err(io::Error::other)?;
+        let connecting = async {
+            let socket = socket::connect(remote, options.bind, &with.options).await?;
+            let local = socket.local_addr()?;
+            let (socket, inbox) = (Arc::new(socket), Arc::new(Inbox::default()));
+            let reading = tokio::spawn(read(Arc::clone(&socket), Arc::clone(&inbox)));
+            let _end = End::new(move || reading.abort());
+            let path = Path { socket, is_connected: true, remote, local, inbox, _end };
+            let mut flow = Flow::new(path, connection, with.options);
+            flow.shake().await?;
+            Ok(flow)
+        };
+        match tokio::time::timeout(each, connecting).await {
+            Ok(Ok(flow)) => return Ok(flow),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::Error::new(io::ErrorKind::TimedOut, "no answer in time"),
+        }
+    }
+    Err(failure)
+}
+
+/// The name that is told to the listener; addresses are not told.
+fn sni(host: &str) -> Option<String> {
+    host.parse::<std::net::IpAddr>().is_err().then(|| host.to_owned())
+}
+
+/// Reads the socket until it is dropped.
+async fn read(socket: Arc<UdpSocket>, inbox: Arc<Inbox>) {
+    let mut buffer = vec![0; LONGEST + 1];
+    loop {
+        match socket.recv(&mut buffer).await {
+            Ok(length) if length <= LONGEST => {
+                inbox.push(buffer.get(..length).unwrap_or_default());
+            }
+            Ok(_) => {}
+            // Nobody listens there, or did not for a moment: heartbeats decide.
+            Err(error) => {
+                tracing::trace!(%error, "a UDP socket failed");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The datagrams of one peer, and the DTLS above them.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use rustls_pki_types::CertificateDer;
+use tokio::{net::UdpSocket, time::Instant};
+use weft_dtls::Connection;
+use weft_wire::{FrameLimits, Message, frame};
+
+use super::{
+    DatagramOptions, DatagramPump,
+    framing::{pack, unpack},
+    inbox::Inbox,
+};
+use crate::{
+    handshake::{Fresh, ReadError},
+    transport::Transport,
+};
+
+/// The way of datagrams to one peer and back.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) socket: Arc<UdpSocket>,
+    /// True if the socket sends to this peer only.
+    pub(super) is_connected: bool,
+    pub(super) remote: SocketAddr,
+    pub(super) local: SocketAddr,
+    pub(super) inbox: Arc<Inbox>,
+    /// Ends the way when dropped.
+    pub(super) _end: End,
+}
+
+/// Called when a way ends.
+pub(super) struct End(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl End {
+    pub(super) fn new(call: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(call)))
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
+}
+
+impl std::fmt::Debug for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("End")
+    }
+}
+
+impl Path {
+    /// Sends a datagram if the system takes it now.
+    pub(super) fn try_send(&self, datagram: &[u8]) -> io::Result<()> {
+        let sent = match self.is_connected {
+            true => self.socket.try_send(datagram),
+            false => self.socket.try_send_to(datagram, self.remote),
+        };
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
+            Err(error) => {
+                // As if it were lost on its way.
+                tracing::trace!(peer = %self.remote, %error, "a datagram was not sent");
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    async fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        loop {
+            match self.try_send(datagram) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.socket.writable().await?;
+                }
+                sent => return sent,
+            }
+        }
+    }
+}
+
+/// A DTLS connection with one peer.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(super) path: Path,
+    pub(super) connection: Connection,
+    pub(super) options: DatagramOptions,
+}
+
+impl Flow {
+    pub(super) fn new(path: Path, connection: Connection, options: DatagramOptions) -> Self {
+        Self { path, connection, options }
+    }
+
+    /// Brings the handshake to its end.
+    pub(super) async fn shake(&mut self) -> io::Result<()> {
+        loop {
+            self.send_all().await?;
+            if self.connection.is_established() {
+                self.path.inbox.widen();
+                return Ok(());
+            }
+            let due = self.connection.due().map(Instant::from_std);
+            tokio::select! {
+                datagram = self.path.next() => {
+                    let taken = self.connection.input(&datagram, Instant::now().into_std());
+                    if let Err(problem) = taken {
+                        self.send_all().await?;
+                        return Err(io::Error::new(io::ErrorKind::ConnectionAborted, problem));
+                    }
+                }
+                () = until(due) => {
+                    let repeated = self.connection.on_time(Instant::now().into_std());
+                    repeated.map_err(io::Error::other)?;
+                }
+            }
+        }
+    }
+
+    async fn send_all(&mut self) -> io::Result<()> {
+        while let Some(datagram) = self.connection.datagram() {
+            self.path.send(&datagram).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a frame.
+    async fn send_frame(&mut self, frame: Vec<u8>) -> io::Result<()> {
+        let long = || io::Error::other("the message does not fit into a datagram");
+        let data = pack(frame, false).ok_or_else(long)?;
+        let datagram = self.connection.seal(&data).map_err(io::Error::other)?;
+        self.path.send(&datagram).await
+    }
+}
+
+impl Path {
+    async fn next(&self) -> Vec<u8> {
+        loop {
+            self.inbox.arrived().await;
+            if let Some(datagram) = self.inbox.pop() {
+                return datagram;
+            }
+        }
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Fresh for Flow {
+    fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        self.connection.certificates().to_vec()
+    }
+
+    async fn read(&mut self, limits: FrameLimits) -> Result<Message, ReadError> {
+        loop {
+            while let Some(data) = self.connection.take_data() {
+                let Some(bytes) = unpack(data) else { continue };
+                let message = frame::Decoder::new(limits).decode(&mut &*bytes)?;
+                if let Some(message) = message {
+                    return Ok(message);
+                }
+            }
+            if self.connection.is_closed() {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            let datagram = self.path.next().await;
+            let taken = self.connection.input(&datagram, Instant::now().into_std());
+            taken.map_err(io::Error::other)?;
+            self.send_all().await?;
+        }
+    }
+
+    async fn write(&mut self, message: &Message) -> io::Result<()> {
+        self.send_frame(frame::encode(message)).await
+    }
+
+    async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let datagram = self.connection.seal(bytes).map_err(io::Error::other)?;
+        self.path.send(&datagram).await
+    }
+
+    async fn end(&mut self) {
+        if let Some(datagram) = self.connection.close() {
+            let _ = self.path.send(&datagram).await;
+        }
+    }
+
+    fn into_transport(self) -> Transport {
+        Transport::Datagrams(Box::new(DatagramPump::new(self)))
+    }
+}

@@ -1,0 +1,189 @@
+//! Messages between a connection's task and its datagrams, without waiting.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{io::Interest, time::Instant};
+
+use super::{
+    flow::Flow,
+    framing::{MAX_MESSAGE, frame_length, pack, unpack},
+    pace::Pace,
+};
+use crate::{error::CloseReason, pump::Received};
+
+/// The interval at which the log names messages that were too long.
+const WARNING: Duration = Duration::from_secs(60);
+
+/// A flow at work.
+#[derive(Debug)]
+pub(crate) struct DatagramPump {
+    flow: Flow,
+    /// Frames that were received and not read yet.
+    frames: VecDeque<Bytes>,
+    /// Datagrams that the socket has not taken yet.
+    outgoing: VecDeque<Vec<u8>>,
+    /// The part of a frame that was given so far.
+    incomplete: Vec<u8>,
+    pace: Option<Pace>,
+    /// Messages that were too long since the last warning, and the time of that.
+    too_long: u64,
+    warned: Option<Instant>,
+}
+
+impl DatagramPump {
+    pub(super) fn new(flow: Flow) -> Self {
+        let pace = flow.options.max_bytes_per_second.map(Pace::new);
+        let mut pump = Self {
+            flow,
+            frames: VecDeque::new(),
+            outgoing: VecDeque::new(),
+            incomplete: Vec::new(),
+            pace,
+            too_long: 0,
+            warned: None,
+        };
+        // What came with the hello.
+        pump.take_data();
+        pump
+    }
+
+    /// The address of the peer, and that of this side.
+    pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.flow.path.remote, self.flow.path.local)
+    }
+
+    fn take_data(&mut self) {
+        while let Some(data) = self.flow.connection.take_data() {
+            // What is no message is dropped as if it were lost.
+            self.frames.extend(unpack(data));
+        }
+    }
+
+    /// The received bytes that are there; `None` when the peer has closed the connection.
+    pub(crate) fn plaintext(&self) -> Option<&[u8]> {
+        match self.frames.front() {
+            Some(frame) => Some(frame),
+            None if self.flow.connection.is_closed() => None,
+            None => Some(&[]),
+        }
+    }
+
+    /// Removes received bytes from the front.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        if let Some(frame) = self.frames.front_mut() {
+            bytes::Buf::advance(frame, bytes.min(frame.len()));
+            if frame.is_empty() {
+                self.frames.pop_front();
+            }
+        }
+    }
+
+    /// Takes one datagram.
+    pub(crate) fn receive(&mut self) -> Received {
+        let Some(datagram) = self.flow.path.inbox.pop() else { return Received::Blocked };
+        // Nothing in a datagram fails an established connection.
+        let _ = self.flow.connection.input(&datagram, Instant::now().into_std());
+        while let Some(answer) = self.flow.connection.datagram() {
+            self.outgoing.push_back(answer);
+        }
+        self.take_data();
+        Received::Bytes(datagram.len())
+    }
+
+    /// Puts the frames of `slices` into datagrams. Takes everything.
+    pub(crate) fn encrypt(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, CloseReason> {
+        let mut taken = 0;
+        for slice in slices {
+            self.incomplete.extend_from_slice(slice);
+            taken += slice.len();
+        }
+        let mut bytes = std::mem::take(&mut self.incomplete);
+        while let Some(length) = frame_length(&bytes).filter(|length| *length <= bytes.len()) {
+            let rest = bytes.split_off(length);
+            self.seal(std::mem::replace(&mut bytes, rest))?;
+        }
+        self.incomplete = bytes;
+        Ok(taken)
+    }
+
+    fn seal(&mut self, frame: Vec<u8>) -> Result<(), CloseReason> {
+        let length = frame.len();
+        let Some(data) = pack(frame, self.flow.options.compact) else {
+            self.note_too_long(length);
+            return Ok(());
+        };
+        let sealed = self.flow.connection.seal(&data);
+        let sealed = sealed.map_err(|problem| CloseReason::Tls(problem.to_string().into()))?;
+        self.outgoing.push_back(sealed);
+        Ok(())
+    }
+
+    fn note_too_long(&mut self, length: usize) {
+        self.too_long += 1;
+        let now = Instant::now();
+        if self.warned.is_none_or(|warned| now >= warned + WARNING) {
+            tracing::warn!(
+                peer = %self.flow.path.remote, messages = self.too_long, bytes = length,
+                "messages of more than {MAX_MESSAGE} bytes do not fit into a datagram of a DTLS \
+                 link and are dropped: set `mtu` in the options of the listeners and dialers at the \
+                 ends of circuits"
+            );
+            (self.warned, self.too_long) = (Some(now), 0);
+        }
+    }
+
+    /// Sends datagrams until none are left, the socket takes no more, or the rate is reached. Returns
+    /// whether none are left, and how many bytes were sent.
+    pub(crate) fn flush(&mut self) -> Result<(bool, usize), CloseReason> {
+        let mut sent = 0;
+        while let Some(datagram) = self.outgoing.front() {
+            let now = Instant::now();
+            if self.pace.as_ref().is_some_and(|pace| pace.waits_until(now).is_some()) {
+                return Ok((false, sent));
+            }
+            match self.flow.path.try_send(datagram) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok((false, sent));
+                }
+                Err(error) => return Err(CloseReason::io(&error)),
+            }
+            self.pace.iter_mut().for_each(|pace| pace.sent(datagram.len(), now));
+            sent += datagram.len();
+            self.outgoing.pop_front();
+        }
+        Ok((true, sent))
+    }
+
+    /// Tells the peer of the end, if the socket takes it at once.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Some(datagram) = self.flow.connection.close() {
+            let _ = self.flow.path.try_send(&datagram);
+        }
+    }
+
+    /// Waits until there is a datagram, or one can be sent.
+    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
+        tokio::select! {
+            () = self.flow.path.inbox.arrived(), if interest.is_readable() => Ok(()),
+            ready = self.writable(), if interest.is_writable() => ready,
+        }
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        let pace = self.pace.as_ref();
+        match pace.and_then(|pace| pace.waits_until(Instant::now())) {
+            Some(until) => {
+                tokio::time::sleep_until(until).await;
+                Ok(())
+            }
+            None => self.flow.path.socket.writable().await,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What carries the frames of a connection: a stream of TLS, or datagrams of DTLS.
+
+use std::{
+    io::{self, IoSlice},
+    net::SocketAddr,
+};
+
+use tokio::{io::Interest, net::TcpStream, time::Instant};
+
+use crate::{
+    datagram::DatagramPump,
+    error::CloseReason,
+    pump::{Received, TlsPump},
+};
+
+/// What carries the frames of a connection.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Tls(TlsPump),
+    Datagrams(Box<DatagramPump>),
+}
+
+impl Transport {
+    /// Moves the socket to the runtime that the caller has entered. A socket of datagrams stays.
+    pub(crate) fn rebind(self) -> io::Result<Self> {
+        match self {
+            Self::Tls(pump) => Ok(Self::Tls(pump.rebind()?)),
+            Self::Datagrams(pump) => Ok(Self::Datagrams(pump)),
+        }
+    }
+
+    /// The TCP socket, if there is one.
+    pub(crate) fn stream(&self) -> Option<io::Result<&TcpStream>> {
+        match self {
+            Self::Tls(pump) => Some(pump.stream()),
+            Self::Datagrams(_) => None,
+        }
+    }
+
+    /// The address of the peer, and that of this side.
+    pub(crate) fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        match self {
+            Self::Tls(pump) => {
+                pump.stream().and_then(|tcp| Ok((tcp.peer_addr()?, tcp.local_addr()?)))
+            }
+            Self::Datagrams(pump) => Ok(pump.addresses()),
+        }
+    }
+
+    /// The peer's session was accepted.
+    pub(crate) fn judged(&mut self) {
+        if let Self::Tls(pump) = self {
+            pump.judged();
+        }
+    }
+
+    /// Bytes held below the frames until the rest of their message arrives.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Tls(pump) => pump.held(),
+            Self::Datagrams(_) => 0,
+        }
+    }
+
+    /// The time at which [`keep_alive`](Self::keep_alive) is to be called.
+    pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
+        match self {
+            Self::Tls(pump) => pump.keep_alive_at(),
+            Self::Datagrams(_) => None,
+        }
+    }
+
+    /// Sends a keep-alive message when it is due.
+    pub(crate) fn keep_alive(&mut self, now: Instant) -> Result<(), CloseReason> {
+        match self {
+            Self::Tls(pump) => pump.keep_alive(now),
+            Self::Datagrams(_) => Ok(()),
+        }
+    }
+
+    /// The decrypted bytes that are there; `None` when the peer has ended the connection.
+    pub(crate) fn plaintext(&mut self) -> Result<Option<&[u8]>, CloseReason> {
+        match self {
+            Self::Tls(pump) => pump.plaintext(),
+            Self::Datagrams(pump) => Ok(pump.plaintext()),
+        }
+    }
+
+    /// Removes decrypted bytes from the front.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        match self {
+            Self::Tls(pump) => pump.consume(bytes),
+            Self::Datagrams(pump) => pump.consume(bytes),
+        }
+    }
+
+    /// True if there are bytes to decrypt.
+    pub(crate) fn has_input(&self) -> bool {
+        match self {
+            Self::Tls(pump) => pump.has_input(),
+            Self::Datagrams(_) => false,
+        }
+    }
+
+    /// Decrypts some of them.
+    pub(crate) fn decrypt(&mut self) -> Result<(), CloseReason> {
+        match self {
+            Self::Tls(pump) => pump.decrypt(),
+            Self::Datagrams(_) => Ok(()),
+        }
+    }
+
+    /// Reads the socket once.
+    pub(crate) fn receive(&mut self) -> Result<Received, CloseReason> {
+        match self {
+            Self::Tls(pump) => pump.receive(),
+            Self::Datagrams(pump) => Ok(pump.receive()),
+        }
+    }
+
+    /// The time at which [`give_back`](Self::give_back) is to be called.
+    pub(crate) fn idle_at(&self) -> Option<Instant> {
+        match self {
+            Self::Tls(pump) => pump.idle_at(),
+            Self::Datagrams(_) => None,
+        }
+    }
+
+    /// Frees buffers if the connection has been idle; true if it did.
+    pub(crate) fn give_back(&mut self, now: Instant) -> bool {
+        match self {
+            Self::Tls(pump) => pump.give_back(now),
+            Self::Datagrams(_) => false,
+        }
+    }
+
+    /// Encrypts as much of `slices` as there is room for.
+    pub(crate) fn encrypt(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, CloseReason> {
+        match self {
+            Self::Tls(pump) => pump.encrypt(slices),
+            Self::Datagrams(pump) => pump.encrypt(slices),
+        }
+    }
+
+    /// Writes encrypted bytes until none are left or the socket takes no more. Returns whether none
+    /// are left, and how many were written.
+    pub(crate) fn flush(&mut self) -> Result<(bool, usize), CloseReason> {
+        match self {
+            Self::Tls(pump) => pump.flush(),
+            Self::Datagrams(pump) => pump.flush(),
+        }
+    }
+
+    /// Tells the peer of the end, if the socket takes it at once.
+    pub(crate) fn say_goodbye(&mut self) {
+        match self {
+            Self::Tls(pump) => pump.say_goodbye(),
+            Self::Datagrams(pump) => pump.say_goodbye(),
+        }
+    }
+
+    /// Waits until the socket can be read or written.
+    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
+        match self {
+            Self::Tls(pump) => pump.ready(interest).await,
+            Self::Datagrams(pump) => pump.ready(interest).await,
+        }
+    }
+}
