@@ -6,9 +6,11 @@
 
 mod values;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 use weft_channel::Lane;
@@ -28,7 +30,15 @@ const MAX_COMPILED: usize = 1 << 20;
 /// Most values in one request.
 const MAX_VALUES: usize = 64;
 
+/// Values that other parts of the controller show, by name.
+pub(crate) type Shows = Mutex<BTreeMap<&'static str, Box<dyn Fn() -> Value + Send + Sync>>>;
+
 impl Network {
+    /// Adds a value to those that this controller says of itself.
+    pub fn shows(&self, name: &'static str, value: impl Fn() -> Value + Send + Sync + 'static) {
+        self.0.shows.lock().insert(name, Box::new(value));
+    }
+
     /// Asks everybody whose id or name the pattern finds for values.
     pub async fn inspect(&self, pattern: &str, values: &[String]) -> Inspected {
         let mut inspected = Inspected { success: true, ..Inspected::default() };

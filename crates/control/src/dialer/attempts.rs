@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+use weft_config::show_duration;
+use weft_model::Id;
 use weft_wire::Address;
 
 /// How long a router that was connected may take to come back by itself.
@@ -57,6 +60,25 @@ impl Attempts {
         self.failures
     }
 
+    /// What an inspection shows of it (docs/protocol/operations.md 3).
+    pub(super) fn shown(&self, router: &Id, now: Instant) -> Value {
+        let (status, next) = match self.phase {
+            Phase::Waiting(due) => ("NeedsDial", due.saturating_duration_since(now)),
+            Phase::Dialing => ("Dialing", Duration::ZERO),
+            Phase::Up(_) => ("Connected", Duration::ZERO),
+        };
+        let current = self.addresses.get(self.turn % self.addresses.len().max(1));
+        json!({
+            "routerId": router.as_str(),
+            "addresses": self.addresses.iter().map(Address::to_string).collect::<Vec<_>>(),
+            "currentAddress": current.map(Address::to_string).unwrap_or_default(),
+            "status": status,
+            "dialAttempts": self.failures,
+            "retryDelay": show_duration(self.delay),
+            "nextDial": show_duration(next),
+        })
+    }
+
     /// Takes note of whether the router is connected; `chance` is between 0 and 1. Answers since when a
     /// dial is due, if one is.
     pub(super) fn look(
@@ -95,6 +117,12 @@ impl Attempts {
     /// The dial under way has connected the router.
     pub(super) fn connected(&mut self, now: Instant) {
         self.phase = Phase::Up(now);
+    }
+
+    /// A dial that is due has to wait longer, because too many wait.
+    pub(super) fn put_off(&mut self, now: Instant, pace: &Pace, chance: f64) {
+        let wait = self.delay.max(pace.min).mul_f64(1.0 + chance.clamp(0.0, 1.0));
+        self.phase = Phase::Waiting(now + wait);
     }
 
     /// The dial under way has failed. The next one goes to the next address.
@@ -146,6 +174,34 @@ mod tests {
         }
         assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
         assert_eq!(router.failures(), 6);
+    }
+
+    #[test]
+    fn an_inspection_shows_where_it_stands() {
+        let (mut router, now) = router();
+        let id = Id::new("r1");
+        let shown = |router: &Attempts| {
+            let shown = router.shown(&id, now);
+            ["currentAddress", "status", "dialAttempts", "retryDelay", "nextDial"]
+                .map(|key| shown[key].to_string().replace('"', ""))
+        };
+        assert_eq!(shown(&router), ["tls:a:1", "NeedsDial", "0", "0s", "0s"]);
+        host(&mut router);
+        assert_eq!(shown(&router), ["tls:a:1", "Dialing", "0", "0s", "0s"]);
+        router.failed(now, &PACE, 0.5);
+        assert_eq!(shown(&router), ["tls:b:2", "NeedsDial", "1", "1s", "1s"]);
+        router.connected(now);
+        assert_eq!(shown(&router)[1], "Connected");
+    }
+
+    #[test]
+    fn a_dial_that_is_put_off_is_no_failure_and_comes_later() {
+        let (mut router, now) = router();
+        router.put_off(now, &PACE, 0.5);
+        let due = now + Duration::from_millis(1500);
+        assert_eq!(router.look(false, due - Duration::from_millis(1), &PACE, 0.5), None);
+        assert_eq!(router.look(false, due, &PACE, 0.5), Some(due));
+        assert_eq!((host(&mut router).as_str(), router.failures()), ("a", 0));
     }
 
     #[test]

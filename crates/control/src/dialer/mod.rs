@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use weft_channel::{ChannelOptions, DialError, DialOptions, Established, GroupPolicy, dial};
-use weft_config::controller::ControlDialer;
+use weft_config::{controller::ControlDialer, show_duration};
 use weft_identity::LiveIdentity;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_kernel::Notice;
@@ -60,6 +62,8 @@ pub struct DialerOptions {
     pub fast_failure_window: Duration,
     /// Dials at once.
     pub max_workers: usize,
+    /// Dials that wait for one of these. Those beyond are put off, as after a failure.
+    pub queue_size: usize,
 }
 
 impl From<&ControlDialer> for DialerOptions {
@@ -72,7 +76,32 @@ impl From<&ControlDialer> for DialerOptions {
             retry_backoff_factor: config.retry_backoff_factor,
             fast_failure_window: config.fast_failure_window,
             max_workers: config.max_workers as usize,
+            queue_size: config.queue_size as usize,
         }
+    }
+}
+
+impl DialerOptions {
+    /// What an inspection shows of them, and of the routers (docs/protocol/operations.md 3).
+    fn shown(&self, routers: &HashMap<Id, Attempts>) -> Value {
+        let now = Instant::now();
+        let mut all: Vec<_> = routers.iter().collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        let all: Vec<Value> = all.into_iter().map(|(id, one)| one.shown(id, now)).collect();
+        json!({
+            "enabled": true,
+            "config": {
+                "groups": self.groups,
+                "dialDelay": show_duration(self.dial_delay),
+                "minRetryInterval": show_duration(self.min_retry_interval),
+                "maxRetryInterval": show_duration(self.max_retry_interval),
+                "retryBackoffFactor": self.retry_backoff_factor,
+                "fastFailureWindow": show_duration(self.fast_failure_window),
+                "queueSize": self.queue_size,
+                "maxWorkers": self.max_workers,
+            },
+            "routers": all,
+        })
     }
 }
 
@@ -95,7 +124,10 @@ impl ControlPlane {
         };
         let (outcomes, ended) = mpsc::channel(options.max_workers.max(1));
         let outbound = Arc::new(Outbound { plane: Arc::clone(&self.0), tls });
-        let dialer = Dialer { outbound, options, pace, routers: HashMap::new(), busy: 0, outcomes };
+        let routers = Arc::<Mutex<HashMap<Id, Attempts>>>::default();
+        let (shown, said) = (Arc::clone(&routers), options.clone());
+        self.0.network.shows("ctrl-dialer", move || said.shown(&shown.lock()));
+        let dialer = Dialer { outbound, options, pace, routers, busy: 0, outcomes };
         let stop = self.0.stop.clone();
         self.0.network.spawn(async move {
             let _ = stop.run_until_cancelled(dialer.run(ended)).await;
@@ -112,7 +144,8 @@ struct Dialer {
     outbound: Arc<Outbound>,
     options: DialerOptions,
     pace: Pace,
-    routers: HashMap<Id, Attempts>,
+    /// Shared with inspections.
+    routers: Arc<Mutex<HashMap<Id, Attempts>>>,
     /// Dials under way.
     busy: usize,
     outcomes: mpsc::Sender<Outcome>,
@@ -134,7 +167,8 @@ impl Dialer {
                 },
                 Some((router, is_connected)) = ended.recv() => {
                     self.busy -= 1;
-                    let Some(attempts) = self.routers.get_mut(&router) else { continue };
+                    let mut routers = self.routers.lock();
+                    let Some(attempts) = routers.get_mut(&router) else { continue };
                     match is_connected {
                         true => attempts.connected(Instant::now()),
                         false => attempts.failed(Instant::now(), &self.pace, rand::random()),
@@ -151,15 +185,15 @@ impl Dialer {
                 for change in published.changes.iter().flat_map(|set| &set.changes) {
                     match change {
                         Change::Put(Entity::Router(router)) => {
-                            self.consider(router, Instant::now())
+                            self.consider(router, Instant::now());
                         }
-                        Change::Delete(Kind::Router, id) => drop(self.routers.remove(id)),
+                        Change::Delete(Kind::Router, id) => drop(self.routers.lock().remove(id)),
                         _ => {}
                     }
                 }
             }
             Notice::Resync(snapshot) => {
-                self.routers.retain(|id, _| snapshot.get::<Router>(id).is_some());
+                self.routers.lock().retain(|id, _| snapshot.get::<Router>(id).is_some());
                 self.take(&snapshot);
             }
         }
@@ -169,42 +203,53 @@ impl Dialer {
     fn take(&mut self, snapshot: &Snapshot) {
         let mut first = Instant::now();
         for router in snapshot.list::<Router>() {
-            let known = self.routers.len();
-            self.consider(router, first);
-            if self.routers.len() > known {
+            if self.consider(router, first) {
                 first += SPREAD;
             }
         }
     }
 
-    fn consider(&mut self, router: &Router, first: Instant) {
+    /// True if the router is a new one that is to be dialed.
+    fn consider(&self, router: &Router, first: Instant) -> bool {
         let id = &router.base.id;
         let is_there = !router.disabled && router.fingerprint.is_some();
         let addresses = ctrl_listeners::dialable(router, &self.options.groups);
+        let mut routers = self.routers.lock();
         if !is_there || addresses.is_empty() {
             // The outcome of a dial under way concerns nobody then.
-            self.routers.remove(id);
-        } else if let Some(attempts) = self.routers.get_mut(id) {
-            attempts.set_addresses(addresses);
-        } else {
-            self.routers.insert(id.clone(), Attempts::new(addresses, first));
+            routers.remove(id);
+            return false;
         }
+        if let Some(attempts) = routers.get_mut(id) {
+            attempts.set_addresses(addresses);
+            return false;
+        }
+        routers.insert(id.clone(), Attempts::new(addresses, first));
+        true
     }
 
-    /// Begins those dials that are due, the oldest first, as far as there is room.
+    /// Begins those dials that are due, the oldest first, as far as there is room. As many may wait as the
+    /// queue holds.
     fn dial_due(&mut self) {
         let (now, live) = (Instant::now(), self.outbound.plane.network.routers());
         let mut due: Vec<(Instant, Id)> = Vec::new();
-        for (id, attempts) in &mut self.routers {
+        let mut routers = self.routers.lock();
+        for (id, attempts) in routers.iter_mut() {
             let connected = live.get(id.as_str()).is_some_and(|live| !live.channel.is_closed());
             if let Some(since) = attempts.look(connected, now, &self.pace, rand::random()) {
                 due.push((since, id.clone()));
             }
         }
         due.sort_unstable();
-        due.truncate(self.options.max_workers.saturating_sub(self.busy));
+        let room = self.options.max_workers.saturating_sub(self.busy);
+        for (_, id) in due.iter().skip(room + self.options.queue_size) {
+            if let Some(attempts) = routers.get_mut(id) {
+                attempts.put_off(now, &self.pace, rand::random());
+            }
+        }
+        due.truncate(room);
         for (_, id) in due {
-            let Some(attempts) = self.routers.get_mut(&id) else { continue };
+            let Some(attempts) = routers.get_mut(&id) else { continue };
             let (failures, Some(address)) = (attempts.failures(), attempts.begin()) else {
                 continue;
             };

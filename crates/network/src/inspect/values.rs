@@ -43,7 +43,7 @@ impl Network {
             "metrics:prometheus" => {
                 self.metric_text(&self.0.kernel.settings().id, &self.own_report())
             }
-            _ => return None,
+            other => self.0.shows.lock().get(other)?(),
         })
     }
 

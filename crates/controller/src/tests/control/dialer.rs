@@ -125,6 +125,7 @@ fn dial_routers(net: &Net) {
         retry_backoff_factor: 1.5,
         fast_failure_window: Duration::from_millis(50),
         max_workers: 2,
+        queue_size: 32,
     };
     net.plane.dial_routers(&LiveIdentity::fixed(identity), options).unwrap();
 }
