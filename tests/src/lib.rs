@@ -13,6 +13,7 @@ mod bindings;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
+mod datagrams;
 mod dialed;
 #[cfg(test)]
 mod edges;

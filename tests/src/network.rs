@@ -237,6 +237,7 @@ impl Network {
             retry_backoff_factor: 1.5,
             fast_failure_window: Duration::from_millis(200),
             max_workers: 4,
+            queue_size: 32,
         };
         let running = self.controller.as_ref().unwrap();
         running.control.dial_routers(&self.seed.identity, options).unwrap();

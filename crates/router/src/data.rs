@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
-    AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, Registration,
-    TlsSource, TraceFile, WebSocketAcceptor, WebSocketOptions,
+    AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, TlsSource, TraceFile,
+    WebSocketAcceptor, WebSocketOptions,
 };
 use weft_config::{
     XgressOptions,
@@ -43,7 +43,7 @@ use crate::{
     control::ControlHalf,
     forwarder::{Circuit, Forwarder, ReportIntervals, SetUp, Timers},
     health,
-    link::{LinkOptions, Links},
+    link::{LinkOptions, Links, datagram::Socket},
     measures::Measures,
     seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteError, RouteErrorCode},
 };
@@ -122,7 +122,7 @@ pub struct DataHalf {
     options: DataOptions,
     dials: tokio::sync::Semaphore,
     control: Arc<dyn Control>,
-    listening: Mutex<Vec<Registration>>,
+    listening: Mutex<Vec<Socket>>,
     links: OnceLock<Arc<Links>>,
     stop: CancellationToken,
     /// Cancelled when nothing new is accepted any more.
@@ -313,7 +313,7 @@ impl DataHalf {
         // Go SDKs offer no protocol at all.
         let protocols = [alpn::EDGE, ""];
         let listening = listeners.listen(bind, limits.listener, &protocols, tls, acceptor);
-        let registration = listening.await?;
+        let registration = Socket::from(listening.await?);
         let address = registration.local_addr();
         self.listening.lock().push(registration);
         Ok(address)
@@ -382,7 +382,7 @@ impl DataHalf {
         let channels = ChannelAcceptor::new(gate, limits.hello);
         let acceptor = Arc::new(WebSocketAcceptor::new(channels, inner, options));
         let listening = listeners.listen(bind, limits.listener, &["http/1.1"], tls, acceptor);
-        let registration = listening.await?;
+        let registration = Socket::from(listening.await?);
         let address = registration.local_addr();
         self.listening.lock().push(registration);
         Ok(address)
@@ -396,7 +396,7 @@ impl DataHalf {
         &self,
         config: &IngressListener,
         tls: Arc<rustls::ServerConfig>,
-    ) -> io::Result<SocketAddr> {
+    ) -> io::Result<Option<SocketAddr>> {
         let ingress = Ingress::new(
             Arc::clone(&self.forwarder),
             Arc::clone(&self.control),
@@ -414,13 +414,13 @@ impl DataHalf {
         let begun = self.options.data_runtime.spawn(async move {
             if address.kind.is_datagram() {
                 let socket = ingress::bind_datagrams(&address).await?;
-                let bound = socket.local_addr()?;
+                let bound = socket.local_addr();
                 let ends = DatagramEnds { draining, stop };
                 tokio::spawn(serve_datagrams(ingress, socket, DatagramLimits::default(), ends));
                 return Ok(bound);
             }
             let listener = ingress::bind_streams(&address).await?;
-            let bound = listener.local_addr()?;
+            let bound = listener.local_addr().ok();
             let tls = (address.kind == IngressKind::Tls).then_some(tls);
             tokio::spawn(serve_streams(ingress, listener, tls, StreamLimits::default(), draining));
             Ok(bound)

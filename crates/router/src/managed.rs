@@ -8,13 +8,18 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weft_channel::{Listeners, Registration, TlsSource};
+use weft_channel::{Listeners, TlsSource};
 use weft_config::{
-    AddressKind, RouterConfig,
+    RouterConfig,
     router::{LinkConfig, LinkListener as ListenerConfig},
 };
 
-use crate::{access::ManagedConfigs, control::ControlHalf, link::Links, seam::LinkListener};
+use crate::{
+    access::ManagedConfigs,
+    control::ControlHalf,
+    link::{Links, datagram::Socket, links_over},
+    seam::LinkListener,
+};
 
 /// The config type of links.
 pub(crate) const LINK: &str = "router.link.v1";
@@ -44,7 +49,7 @@ pub(crate) struct ManagedLinks {
 struct Open {
     config: ListenerConfig,
     told: LinkListener,
-    _registration: Registration,
+    _registration: Socket,
 }
 
 impl ManagedLinks {
@@ -108,7 +113,7 @@ impl ManagedLinks {
     /// Opens and closes listeners. False if one of them could not be opened.
     async fn listen(&self, setup: &LinkConfig, open: &mut Vec<Open>) -> bool {
         let wanted: Vec<_> =
-            setup.listeners.iter().filter(|one| one.bind.kind == AddressKind::Tls).collect();
+            setup.listeners.iter().filter(|one| links_over(one.bind.kind)).collect();
         let before = open.len();
         open.retain(|one| wanted.contains(&&one.config));
         let (mut is_other, mut is_complete) = (open.len() != before, true);

@@ -29,7 +29,7 @@ use crate::{
     enroll,
     forwarder::FIN_HOLD,
     health::Health,
-    link::LinkOptions,
+    link::{self, LinkOptions},
     managed::{self, ManagedLinks},
     seam::LinkListener,
     web::{Sources, WebServers},
@@ -414,7 +414,7 @@ impl Router {
                 address: listener.address.to_string(),
                 source,
             })?;
-            self.ingress.push(bound);
+            self.ingress.extend(bound);
         }
         Ok(())
     }
@@ -459,6 +459,8 @@ impl Router {
             dial_workers: config.forwarder.link_dial_workers as usize,
             dial_queue: config.forwarder.link_dial_queue as usize,
             handshake_timeout: config.tls_handshake_timeout.min(MAX_HANDSHAKE),
+            datagrams: link::datagram::options(config),
+            datagram_handshake_timeout: config.transport.dtls.handshake_timeout,
             probe_interval: config.forwarder.latency_probe_interval,
             data_runtime: self._runtimes.data.clone(),
             control_runtime: self._runtimes.control.clone(),
@@ -482,7 +484,7 @@ impl Router {
         }
         let mut told = Vec::new();
         let served = config.link.listeners.iter();
-        for listener in served.filter(|one| one.bind.kind == AddressKind::Tls) {
+        for listener in served.filter(|one| link::links_over(one.bind.kind)) {
             if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
                 tracing::warn!(
                     advertise = %listener.advertise, %problem,
@@ -783,8 +785,8 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
         }
     };
     let other = |kind: AddressKind| kind != AddressKind::Tls;
-    let listeners = config.link.listeners.iter().any(|one| other(one.bind.kind));
-    warn(listeners, "link.listeners.bind", "routers link over tls only");
+    let listeners = config.link.listeners.iter().any(|one| !link::links_over(one.bind.kind));
+    warn(listeners, "link.listeners.bind", "routers link over tls and dtls only");
     let controllers = config.ctrl.listeners.iter().any(|one| other(one.bind.kind));
     warn(controllers, "ctrl.listeners.bind", "controllers dial routers over tls only");
     let managed = &config.managed_config;

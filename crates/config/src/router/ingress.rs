@@ -43,21 +43,24 @@ pub enum IngressKind {
     Udp4,
     /// Datagrams over IPv6 only.
     Udp6,
+    /// Datagrams of a socket in the file system.
+    Unixgram,
 }
 
 impl IngressKind {
-    const ALL: [(&str, Self); 5] = [
+    const ALL: [(&str, Self); 6] = [
         ("tcp", Self::Tcp),
         ("tls", Self::Tls),
         ("udp", Self::Udp),
         ("udp4", Self::Udp4),
         ("udp6", Self::Udp6),
+        ("unixgram", Self::Unixgram),
     ];
 
     /// True for datagrams.
     #[must_use]
     pub fn is_datagram(self) -> bool {
-        matches!(self, Self::Udp | Self::Udp4 | Self::Udp6)
+        matches!(self, Self::Udp | Self::Udp4 | Self::Udp6 | Self::Unixgram)
     }
 
     /// The word before the first colon.
@@ -67,18 +70,23 @@ impl IngressKind {
     }
 }
 
-/// The address of a listener for connections or datagrams: `tcp:host:port`, `udp4:host:port`.
+/// The address of a listener for connections or datagrams: `tcp:host:port`, `udp4:host:port`,
+/// `unixgram:/path`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IngressAddress {
     /// The protocol.
     pub kind: IngressKind,
-    /// Host and port; an empty host is every address of the machine.
+    /// Host and port; an empty host is every address of the machine. The path of a socket in the file
+    /// system stands in place of the host, without a port.
     pub at: HostPort,
 }
 
 impl fmt::Display for IngressAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind.name(), self.at)
+        match self.kind {
+            IngressKind::Unixgram => write!(f, "unixgram:{}", self.at.host),
+            kind => write!(f, "{}:{}", kind.name(), self.at),
+        }
     }
 }
 
@@ -96,6 +104,15 @@ impl FromStr for IngressAddress {
                 "address ({text}): `{name}` is not served here, the type must be one of {names}"
             ));
         };
+        if *kind == IngressKind::Unixgram {
+            if !cfg!(unix) {
+                return Err(format!("address ({text}): this system has no `unixgram`"));
+            }
+            if rest.is_empty() || rest.contains('\0') {
+                return Err(format!("address ({text}) not parsed: expected unixgram:<path>"));
+            }
+            return Ok(Self { kind: *kind, at: HostPort { host: rest.to_owned(), port: 0 } });
+        }
         let at = rest.parse().map_err(|reason| format!("address ({text}) not parsed: {reason}"))?;
         Ok(Self { kind: *kind, at })
     }
@@ -122,7 +139,7 @@ pub(super) fn read(
     };
     if binding.ends_with("_udp") && !address.kind.is_datagram() {
         let text = format!(
-            "`{binding}` takes datagrams, the type of the address must be udp, udp4 or udp6, not {}",
+            "`{binding}` takes datagrams, the type of the address must be udp, udp4, udp6 or unixgram, not {}",
             address.kind.name()
         );
         section.problem("address", text);

@@ -74,6 +74,12 @@ fn addresses_of_every_form() {
         ),
         ("{binding: transport, address: 'tcp:h:1'}", IngressKind::Tcp, "transport", "tcp:h:1"),
         (
+            "{binding: proxy_udp, address: 'unixgram:/run/a:b.sock', service: s}",
+            IngressKind::Unixgram,
+            "proxy_udp",
+            "unixgram:/run/a:b.sock",
+        ),
+        (
             "{binding: transport_udp, address: 'udp4:h:1'}",
             IngressKind::Udp4,
             "transport_udp",
@@ -98,14 +104,14 @@ fn what_cannot_be_listened_on_is_named() {
         ("{binding: proxy, service: s}", "required value [address] not found"),
         (
             "{binding: proxy_udp, address: 'tcp:h:1', service: s}",
-            "must be udp, udp4 or udp6, not tcp",
+            "must be udp, udp4, udp6 or unixgram, not tcp",
         ),
-        ("{binding: transport_udp, address: 'tls:h:1'}", "must be udp, udp4 or udp6, not tls"),
-        ("{binding: transport, address: 'wss:h:1'}", "`wss` is not served here"),
         (
-            "{binding: proxy_udp, address: 'unixgram:/x', service: s}",
-            "`unixgram` is not served here",
+            "{binding: transport_udp, address: 'tls:h:1'}",
+            "must be udp, udp4, udp6 or unixgram, not tls",
         ),
+        ("{binding: transport, address: 'wss:h:1'}", "`wss` is not served here"),
+        ("{binding: proxy_udp, address: 'unixgram:', service: s}", "expected unixgram:<path>"),
         ("{binding: transport, address: 'tcp:h'}", "missing port"),
         ("{binding: transport, address: 'tcp://h:1'}", "`/` is not allowed"),
         ("{binding: transport, address: 'tcp:h:65536'}", "above 65535"),

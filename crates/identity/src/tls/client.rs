@@ -156,19 +156,21 @@ struct Believed {
     trust: Trust,
 }
 
-impl Believed {
-    fn verify(
-        &self,
-        chain: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        now: SystemTime,
-    ) -> Result<()> {
-        self.trust.verify(chain, now)?;
-        let leaf = chain.first().ok_or(Error::NoCertificate)?;
-        EndEntityCert::try_from(leaf)
-            .and_then(|leaf| leaf.verify_is_valid_for_subject_name(name))
-            .map_err(|error| Error::Refused(format!("it is not for `{}`: {error}", name.to_str())))
-    }
+/// Verifies the chain and the name of a server, as a [`client_config`] does.
+///
+/// # Errors
+/// When the chain leads to no trusted authority, or the leaf is not for this name.
+pub fn verify_server(
+    trust: &Trust,
+    chain: &[CertificateDer<'_>],
+    name: &ServerName<'_>,
+    now: SystemTime,
+) -> Result<()> {
+    trust.verify(chain, now)?;
+    let leaf = chain.first().ok_or(Error::NoCertificate)?;
+    EndEntityCert::try_from(leaf)
+        .and_then(|leaf| leaf.verify_is_valid_for_subject_name(name))
+        .map_err(|error| Error::Refused(format!("it is not for `{}`: {error}", name.to_str())))
 }
 
 impl ServerCertVerifier for Believed {
@@ -183,7 +185,7 @@ impl ServerCertVerifier for Believed {
         let chain: Vec<CertificateDer<'_>> =
             std::iter::once(end_entity).chain(intermediates).cloned().collect();
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(now.as_secs());
-        self.verify(&chain, server_name, now).map_err(|error| refusal(&error))?;
+        verify_server(&self.trust, &chain, server_name, now).map_err(|error| refusal(&error))?;
         Ok(ServerCertVerified::assertion())
     }
 

@@ -44,7 +44,9 @@ use rustls::{
 };
 use rustls_pki_types::CertificateDer;
 
-pub use client::{ClientTls, CollectedChain, Trust, client_config, collecting_client_config};
+pub use client::{
+    ClientTls, CollectedChain, Trust, client_config, collecting_client_config, verify_server,
+};
 pub use server::{
     ClientAuth, JudgeClient, ServerTls, server_config, server_config_for, server_config_of_versions,
 };

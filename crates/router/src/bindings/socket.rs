@@ -8,7 +8,6 @@ use std::{
     cell::RefCell,
     future::poll_fn,
     io,
-    net::SocketAddr,
     pin::Pin,
     sync::{
         Arc,
@@ -32,6 +31,7 @@ use weft_e2e::{ConnectionKeys, Header, Opener, Sealer};
 use weft_limits::Grant;
 use weft_xgress::{Delivery, PAYLOAD_SIZE};
 
+use super::talk::{TalkSocket, Talker};
 use crate::forwarder::LocalEnd;
 
 /// Largest datagram that is read, in bytes.
@@ -359,9 +359,9 @@ pub(crate) enum Datagrams {
     /// A listening socket that conversations share.
     Shared {
         /// The socket.
-        socket: Arc<UdpSocket>,
-        /// The address of the client.
-        peer: SocketAddr,
+        socket: Arc<TalkSocket>,
+        /// The client.
+        peer: Talker,
         /// The first datagram of the client.
         first: Option<Waiting>,
         /// Further datagrams of the client.
@@ -381,7 +381,7 @@ pub(crate) async fn carry_datagrams(
     let idling = active.idle(idle);
     match datagrams {
         Datagrams::Connected(socket) => {
-            let delivering = deliver_datagrams(&end, &socket, None, opening, &active);
+            let delivering = deliver_datagrams(&end, Answers::Own(&socket), opening, &active);
             tokio::select! {
                 () = read_udp(&end, &socket, sealing, &active) => {}
                 () = delivering => return,
@@ -389,7 +389,8 @@ pub(crate) async fn carry_datagrams(
             }
         }
         Datagrams::Shared { socket, peer, first, inbox } => {
-            let delivering = deliver_datagrams(&end, &socket, Some(peer), opening, &active);
+            let answers = Answers::Shared(&socket, &peer);
+            let delivering = deliver_datagrams(&end, answers, opening, &active);
             tokio::select! {
                 () = read_inbox(&end, first, inbox, sealing, &active) => {}
                 () = delivering => return,
@@ -466,10 +467,18 @@ async fn read_udp(end: &LocalEnd, socket: &UdpSocket, mut sealing: Sealing, acti
     }
 }
 
+/// Where the datagrams out of a circuit go.
+#[derive(Clone, Copy)]
+enum Answers<'a> {
+    /// To the peer of the conversation's own socket.
+    Own(&'a UdpSocket),
+    /// To one client of a shared socket.
+    Shared(&'a TalkSocket, &'a Talker),
+}
+
 async fn deliver_datagrams(
     end: &LocalEnd,
-    socket: &UdpSocket,
-    peer: Option<SocketAddr>,
+    answers: Answers<'_>,
     mut opening: Opening,
     active: &Activity,
 ) {
@@ -479,9 +488,9 @@ async fn deliver_datagrams(
                 active.note();
                 match opening.apply(data) {
                     // Datagrams may be lost; one that cannot be sent is lost.
-                    Ok(Some(data)) => drop(match peer {
-                        Some(peer) => socket.send_to(&data, peer).await,
-                        None => socket.send(&data).await,
+                    Ok(Some(data)) => drop(match answers {
+                        Answers::Shared(socket, peer) => socket.send(&data, peer).await,
+                        Answers::Own(socket) => socket.send(&data).await.map(drop),
                     }),
                     Ok(None) => {}
                     Err(_) => end.delivery_failed(),

@@ -122,6 +122,7 @@ impl Links {
             timeout: dialer.options.connect_timeout,
             bind,
             proxy: self.options.proxy.clone(),
+            datagrams: self.dials_datagrams(&address.host),
             connection_id: group.is_some().then(|| hello.connection_id.clone()),
             group,
             ..DialOptions::new(address, tls, alpn::LINK, hello.to_hello(), channel)

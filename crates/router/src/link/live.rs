@@ -167,10 +167,11 @@ impl LiveLink {
                 None if info.kind.is_empty() => "single".to_owned(),
                 None => info.kind.clone(),
             };
+            let network = if self.protocol == "dtls" { "udp" } else { "tcp" };
             let connection = |info: UnderlayInfo| LinkConnection {
                 kind: kind(&info),
-                local: format!("tcp:{}", info.local),
-                remote: format!("tcp:{}", info.remote),
+                local: format!("{network}:{}", info.local),
+                remote: format!("{network}:{}", info.remote),
             };
             channel.underlays().into_iter().map(connection).collect::<Vec<_>>()
         };

@@ -9,9 +9,11 @@
 //!
 //! * [`registry`]: wanted links, the times of their dials, and the choice between two links with one key;
 //! * [`dial`], [`accept`]: the two ways to open a link;
-//! * [`live`]: an open link; [`interfaces`]: the names in keys.
+//! * [`live`]: an open link; [`interfaces`]: the names in keys;
+//! * [`datagram`]: links over DTLS.
 
 mod accept;
+pub(crate) mod datagram;
 mod dial;
 pub(crate) mod interfaces;
 mod live;
@@ -31,10 +33,13 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{runtime, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
-    AcceptOptions, ChannelAcceptor, ChannelOptions, CloseReason, Established, HeartbeatOptions,
-    HttpProxy, ListenerLimits, Listeners, RegisterError, Registration, TlsSource, TraceFile,
+    AcceptOptions, ChannelAcceptor, ChannelOptions, CloseReason, DatagramOptions, Established,
+    HeartbeatOptions, HttpProxy, ListenerLimits, Listeners, RegisterError, TlsSource, TraceFile,
 };
-use weft_config::router::{LinkConfig, LinkListener as ListenerConfig};
+use weft_config::{
+    AddressKind,
+    router::{LinkConfig, LinkListener as ListenerConfig},
+};
 use weft_identity::LiveIdentity;
 use weft_wire::{Message, content_type, hello::alpn, link::SplitPart};
 
@@ -78,6 +83,10 @@ pub(crate) struct LinkOptions {
     pub(crate) dial_queue: usize,
     /// Time limit for the TLS handshake of routers that connect.
     pub(crate) handshake_timeout: Duration,
+    /// Options of links over DTLS.
+    pub(crate) datagrams: DatagramOptions,
+    /// Time limit for the DTLS handshake of routers that connect.
+    pub(crate) datagram_handshake_timeout: Duration,
     /// The interval of latency measurements beside heartbeats; `None` without them.
     pub(crate) probe_interval: Option<Duration>,
     /// The runtime that reads and writes links.
@@ -121,6 +130,11 @@ fn specs(config: &LinkConfig) -> Vec<Dialer> {
         unhealthy: dialer.unhealthy_backoff.clone(),
     });
     specs.collect()
+}
+
+/// True if links are made over addresses of this kind.
+pub(crate) fn links_over(kind: AddressKind) -> bool {
+    matches!(kind, AddressKind::Tls | AddressKind::Dtls)
 }
 
 fn new_id() -> String {
@@ -201,7 +215,7 @@ impl Links {
         listeners: &Listeners,
         config: &ListenerConfig,
         tls: TlsSource,
-    ) -> Result<(SocketAddr, LinkListener, Registration), RegisterError> {
+    ) -> Result<(SocketAddr, LinkListener, datagram::Socket), RegisterError> {
         let protocol = config.bind.kind.name().to_owned();
         let binding = interfaces::listener_binding(config);
         let gate = LinkGate {
@@ -226,12 +240,17 @@ impl Links {
         };
         let listen =
             |protocols| listeners.listen(&bind, limits, protocols, tls.clone(), acceptor.clone());
-        // On a shared port, a peer that offers no protocol may belong to another listener.
-        let registration = match listen(&[alpn::LINK, ""]).await {
-            Err(RegisterError::Taken { protocol, .. }) if protocol.is_empty() => {
-                listen(&[alpn::LINK]).await?
+        let registration = if config.bind.kind == AddressKind::Dtls {
+            let acceptor = (*acceptor).clone();
+            datagram::Socket::Datagrams(self.listen_datagrams(&bind, limits, acceptor).await?)
+        } else {
+            // On a shared port, a peer that offers no protocol may belong to another listener.
+            match listen(&[alpn::LINK, ""]).await {
+                Err(RegisterError::Taken { protocol, .. }) if protocol.is_empty() => {
+                    listen(&[alpn::LINK]).await?.into()
+                }
+                listened => listened?.into(),
             }
-            listened => listened?,
         };
         let bound = registration.local_addr();
         let mut advertise = config.advertise.clone();

@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use weft_config::{Address, Facts, HostPort, KeyFact, Origin, router::IngressAddress};
+use weft_config::{
+    Address, Facts, HostPort, KeyFact, Origin,
+    router::{IngressAddress, IngressKind},
+};
 
 use super::{Finding, Purpose};
 
@@ -26,6 +29,9 @@ pub(super) fn parts(text: &str) -> Option<(&'static str, String, u16)> {
         return Some((kind.name(), host, port));
     }
     let IngressAddress { kind, at } = text.parse().ok()?;
+    if kind == IngressKind::Unixgram {
+        return None;
+    }
     Some((kind.name(), at.host, at.port))
 }
 

@@ -7,23 +7,26 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{net::UdpSocket, sync::mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use weft_limits::{BoundedTable, Budget, Caps, Grant, TableFull, WhenFull, source_of};
+use weft_limits::{BoundedTable, Budget, Caps, Grant, TableFull, WhenFull};
 use weft_xgress::ITEM_COST;
 
 use super::{
     Addresses, Ingress, Opened,
     request::{Request, answer},
 };
-use crate::bindings::socket::{self, Datagrams, MAX_DATAGRAM, UDP_IDLE, Waiting};
+use crate::bindings::{
+    socket::{self, Datagrams, MAX_DATAGRAM, UDP_IDLE, Waiting},
+    talk::{TalkSocket, Talker},
+};
 
 /// Most datagrams that wait for the circuit of a conversation; more are dropped.
 const WAITING: usize = 10;
@@ -75,7 +78,7 @@ struct Sink {
 struct Conversations(Mutex<Talkers>);
 
 struct Talkers {
-    sinks: BoundedTable<SocketAddr, Sink, IpAddr>,
+    sinks: BoundedTable<Talker, Sink, IpAddr>,
     /// The budget of each source, and the number of its conversations.
     sources: HashMap<IpAddr, (Budget, usize)>,
     /// The budget of all sources.
@@ -96,18 +99,18 @@ impl Conversations {
         })))
     }
 
-    fn known(&self, peer: &SocketAddr) -> Option<Sink> {
+    fn known(&self, peer: &Talker) -> Option<Sink> {
         self.0.lock().sinks.get(peer, Instant::now()).cloned()
     }
 
     /// Begins a conversation.
     fn begin(
         self: &Arc<Self>,
-        peer: SocketAddr,
+        peer: Talker,
         number: u64,
         inbox: mpsc::Sender<Waiting>,
     ) -> Result<(Place, Budget), TableFull> {
-        let source = source_of(peer.ip());
+        let source = peer.source();
         let mut talkers = self.0.lock();
         let share = talkers.memory.limit() / SOURCE_SHARE;
         let memory = match talkers.sources.get(&source) {
@@ -115,7 +118,7 @@ impl Conversations {
             None => talkers.memory.child(share),
         };
         let sink = Sink { number, inbox, memory: memory.clone() };
-        talkers.sinks.insert(peer, sink, source, Instant::now())?;
+        talkers.sinks.insert(peer.clone(), sink, source, Instant::now())?;
         talkers.sources.entry(source).or_insert_with(|| (memory.clone(), 0)).1 += 1;
         Ok((Place { conversations: Arc::clone(self), peer, source, number }, memory))
     }
@@ -134,7 +137,7 @@ pub(crate) struct DatagramEnds {
 /// last one.
 pub(crate) async fn serve_datagrams(
     ingress: Arc<Ingress>,
-    socket: UdpSocket,
+    socket: TalkSocket,
     limits: DatagramLimits,
     ends: DatagramEnds,
 ) {
@@ -182,19 +185,19 @@ pub(crate) async fn serve_datagrams(
         // The former conversation, if there was one, is being closed: this is another one.
         let (sender, inbox) = mpsc::channel(WAITING);
         number += 1;
-        let (place, memory) = match conversations.begin(peer, number, sender) {
+        let (place, memory) = match conversations.begin(peer.clone(), number, sender) {
             Ok(begun) => begun,
             Err(full) => {
                 let most = match full {
                     TableFull::Source(_) => format!("{} from one source", limits.per_source),
                     TableFull::Total(_) => limits.conversations.to_string(),
                 };
-                ingress.complain(peer, &format!("conversations at once: {most}, the most"));
+                ingress.complain(&peer, &format!("conversations at once: {most}, the most"));
                 continue;
             }
         };
         let Some(grant) = draw(&memory, &data) else {
-            ingress.complain(peer, "too many bytes wait for circuits already");
+            ingress.complain(&peer, "too many bytes wait for circuits already");
             continue;
         };
         let data = Waiting { data, grant };
@@ -217,7 +220,7 @@ fn draw(memory: &Budget, data: &Bytes) -> Option<Grant> {
 /// A place among the conversations; released when dropped.
 struct Place {
     conversations: Arc<Conversations>,
-    peer: SocketAddr,
+    peer: Talker,
     source: IpAddr,
     number: u64,
 }
@@ -238,23 +241,23 @@ impl Drop for Place {
     }
 }
 
-fn receive(socket: &UdpSocket) -> io::Result<(Bytes, SocketAddr)> {
+fn receive(socket: &TalkSocket) -> io::Result<(Bytes, Talker)> {
     SCRATCH.with_borrow_mut(|scratch| {
-        let (count, peer) = socket.try_recv_from(scratch)?;
+        let (count, peer) = socket.try_receive(scratch)?;
         Ok((Bytes::copy_from_slice(scratch.get(..count).unwrap_or_default()), peer))
     })
 }
 
 async fn converse(
     ingress: &Ingress,
-    socket: Arc<UdpSocket>,
+    socket: Arc<TalkSocket>,
     place: Place,
     first: Waiting,
     mut inbox: mpsc::Receiver<Waiting>,
     limits: DatagramLimits,
 ) {
-    let peer = place.peer;
-    let addresses = Addresses { local: socket.local_addr().ok(), remote: peer };
+    let peer = place.peer.clone();
+    let addresses = Addresses { local: socket.local_addr(), remote: peer.ip() };
     let answers = ingress.options.service.is_none();
     let wanted = match &ingress.options.service {
         Some(service) => Ok((String::new(), service.clone())),
@@ -263,7 +266,7 @@ async fn converse(
     let opened = match wanted {
         Ok((client, service)) => {
             let opened = async {
-                let turn = ingress.turn(peer).await?;
+                let turn = ingress.turn(place.source).await?;
                 ingress.open(&turn, client, service, addresses, true).await
             };
             opened.await.map_err(|refusal| refusal.message)
@@ -273,12 +276,12 @@ async fn converse(
     if answers {
         let made = opened.as_ref().map(|opened| &*opened.id).map_err(|why| &**why);
         // A datagram may be lost.
-        let _ = socket.send_to(&answer(made), peer).await;
+        let _ = socket.send(&answer(made), &peer).await;
     }
     let Opened { id, end, crypto } = match opened {
         Ok(opened) => opened,
         Err(why) => {
-            ingress.complain(peer, &why);
+            ingress.complain(&peer, &why);
             // A client that goes on sending does not cause another request to a controller each
             // time.
             tokio::time::sleep(limits.pause).await;

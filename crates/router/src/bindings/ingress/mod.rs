@@ -13,8 +13,10 @@ mod streams;
 mod tests;
 
 use std::{
+    fmt::Display,
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -26,11 +28,10 @@ use tokio::{
     sync::Semaphore,
 };
 use weft_config::router::{IngressAddress, IngressKind};
-use weft_limits::source_of;
 use weft_xgress::{Options, Role};
 
 use self::shares::{Share, Shares};
-use super::{keys::Offer, socket::Crypto};
+use super::{keys::Offer, socket::Crypto, talk::TalkSocket};
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
     seam::{BindingCircuitRequest, Control, MadeCircuit, Refusal, RetryHint},
@@ -82,7 +83,7 @@ pub(crate) struct Ingress {
 #[derive(Clone, Copy, Debug)]
 struct Addresses {
     local: Option<SocketAddr>,
-    remote: SocketAddr,
+    remote: Option<SocketAddr>,
 }
 
 /// A circuit that was made, and its end on this router.
@@ -99,9 +100,12 @@ pub(crate) async fn bind_streams(address: &IngressAddress) -> io::Result<TcpList
 }
 
 /// Opens the socket of an address for datagrams.
-pub(crate) async fn bind_datagrams(address: &IngressAddress) -> io::Result<UdpSocket> {
+pub(crate) async fn bind_datagrams(address: &IngressAddress) -> io::Result<TalkSocket> {
+    if address.kind == IngressKind::Unixgram {
+        return TalkSocket::at(Path::new(&address.at.host));
+    }
     let addresses = addresses(address).await?;
-    UdpSocket::bind(&addresses[..]).await
+    UdpSocket::bind(&addresses[..]).await.map(TalkSocket::from)
 }
 
 /// The addresses to listen on; the first one possible is used. Without a host they are all addresses of
@@ -137,8 +141,8 @@ impl Ingress {
     }
 
     /// Waits until a source may have a circuit made.
-    async fn turn(&self, remote: SocketAddr) -> Result<Share, Refusal> {
-        let turn = self.shares.take(source_of(remote.ip()));
+    async fn turn(&self, source: IpAddr) -> Result<Share, Refusal> {
+        let turn = self.shares.take(source);
         let turn = tokio::time::timeout(self.options.circuit_timeout, turn);
         turn.await.map_err(|_| refusal("too many circuits are being made for this source"))
     }
@@ -157,7 +161,7 @@ impl Ingress {
         let _turn = turn.await.map_err(|_| refusal("too many circuits are being made"))?;
         let offer = Offer::new(!datagrams);
         let mut peer_data = offer.peer_data();
-        let told = [(LOCAL_ADDRESS, addresses.local), (REMOTE_ADDRESS, Some(addresses.remote))];
+        let told = [(LOCAL_ADDRESS, addresses.local), (REMOTE_ADDRESS, addresses.remote)];
         peer_data.extend(
             told.into_iter()
                 .filter_map(|(key, address)| Some((key, Bytes::from(address?.to_string())))),
@@ -200,7 +204,7 @@ impl Ingress {
     }
 
     /// Logs why a client got no circuit, the same reason once in [`COMPLAIN_EVERY`].
-    fn complain(&self, remote: SocketAddr, why: &str) {
+    fn complain(&self, remote: impl Display, why: &str) {
         let name = &self.options.name;
         let now = Instant::now();
         let mut last = self.complaint.lock();

@@ -1,6 +1,11 @@
 //! Connections of programs without an SDK: TCP, or TLS over it.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::{
@@ -132,8 +137,11 @@ async fn serve(
     let (mut stream, wanted) = begun??;
     let opened = match wanted {
         Ok((client, service, rest)) => {
-            let addresses = Addresses { local: stream.socket().local_addr().ok(), remote };
-            open(ingress, client, service, addresses).await.map(|opened| (opened, rest))
+            let local = stream.socket().local_addr().ok();
+            let addresses = Addresses { local, remote: Some(remote) };
+            open(ingress, client, service, (source_of(remote.ip()), addresses))
+                .await
+                .map(|opened| (opened, rest))
         }
         Err(why) => Err(why.into()),
     };
@@ -161,9 +169,9 @@ async fn open(
     ingress: &Ingress,
     client: String,
     service: String,
-    addresses: Addresses,
+    (source, addresses): (IpAddr, Addresses),
 ) -> Result<Opened, Unserved> {
-    let turn = ingress.turn(addresses.remote).await.map_err(|refusal| refusal.message)?;
+    let turn = ingress.turn(source).await.map_err(|refusal| refusal.message)?;
     let opened = ingress.open(&turn, client, service, addresses, false).await;
     opened.map_err(|refusal| Unserved { why: refusal.message, turn: Some(turn) })
 }

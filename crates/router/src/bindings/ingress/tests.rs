@@ -1,5 +1,8 @@
 //! Listeners before a controller that is made of a table, and applications on loopback.
 
+#[cfg(unix)]
+mod local;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -280,9 +283,9 @@ async fn a_proxy_leads_to_its_service_plain_and_encrypted() {
         bed.service(name, binding, echo.clone());
         let bound = bed.streams(Some(name)).await;
         assert!(soon(ask(bound, &data)).await == data, "{name}");
-        let addresses = Addresses { local: None, remote: bound };
+        let addresses = Addresses { local: None, remote: Some(bound) };
         let ingress = bed.ingress(None);
-        let turn = ingress.turn(bound).await.unwrap();
+        let turn = ingress.turn(bound.ip()).await.unwrap();
         let opened = ingress.open(&turn, String::new(), name.into(), addresses, false).await;
         let opened = opened.unwrap();
         assert_eq!(opened.crypto.is_some(), binding == "edge_transport");
