@@ -38,6 +38,7 @@
 mod accept;
 mod batch;
 mod carrier;
+mod clock;
 mod connection;
 mod dial;
 mod door;
@@ -64,6 +65,7 @@ mod redial;
 mod registry;
 mod shared;
 mod socket;
+mod sync;
 mod tap;
 mod trace;
 mod underlay;

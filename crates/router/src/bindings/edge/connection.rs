@@ -1,7 +1,7 @@
 //! One SDK channel: its messages, and the circuits and listeners that live on it.
 
 use std::{
-    sync::{Arc, OnceLock, Weak, atomic::AtomicU32},
+    sync::{Arc, OnceLock, Weak},
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,7 @@ use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, Handler, Lane, Parts, Reading, SendError, UnderlayInfo,
     UnderlayWaker,
 };
-use weft_circuit::Carries;
+use weft_circuit::{Carries, ConnIds, Pause};
 use weft_limits::Budget;
 use weft_wire::{
     Message, WireError,
@@ -30,7 +30,6 @@ use super::{
     dial::GIVEN_UP,
     ids::{Conn, Conns},
     nudge::{Nudge, meaningless},
-    pause::Pause,
 };
 use crate::{
     forwarder::{ConnOwner, Outlet, SdkOutbox},
@@ -85,7 +84,7 @@ pub(crate) struct SdkConnection {
     pub(super) conns: Mutex<Conns>,
     /// The pause in reading while circuits have no room for the SDK's data.
     pub(super) pause: Pause,
-    pub(super) next_id: AtomicU32,
+    pub(super) ids: ConnIds,
     early: Mutex<Early>,
     requests: Arc<Semaphore>,
     request_bytes: Arc<Semaphore>,
@@ -110,7 +109,7 @@ impl SdkConnection {
             session: watch::Sender::new(None),
             conns: Mutex::default(),
             pause: Pause::default(),
-            next_id: AtomicU32::new(FIRST_ROUTER_CONN_ID),
+            ids: ConnIds::new(FIRST_ROUTER_CONN_ID..=u32::MAX),
             early: Mutex::new(Early::Bytes(0)),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             request_bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),

@@ -6,11 +6,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use tokio_util::sync::CancellationToken;
-use weft_wire::edge::FIRST_ROUTER_CONN_ID;
 use weft_xgress::Role;
 
 use super::{bind::Hosted, connection::SdkConnection};
@@ -68,16 +67,7 @@ pub(super) enum Conn {
 impl SdkConnection {
     /// Chooses an unused connection id.
     pub(super) fn new_conn_id(&self) -> u32 {
-        loop {
-            let next = |id: u32| Some(id.checked_add(1).unwrap_or(FIRST_ROUTER_CONN_ID));
-            let id = self
-                .next_id
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
-                .unwrap_or(FIRST_ROUTER_CONN_ID);
-            if !self.conns.lock().by_id.contains_key(&id) {
-                return id;
-            }
-        }
+        self.ids.choose(|id| self.conns.lock().by_id.contains_key(&id))
     }
 
     /// Reserves a connection id. The error names the reason.

@@ -16,7 +16,6 @@ mod ids;
 mod live;
 mod nudge;
 mod pace;
-mod pause;
 mod revoke;
 mod spans;
 #[cfg(test)]
