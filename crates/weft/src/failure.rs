@@ -38,6 +38,11 @@ impl Failure {
         Self::of(message, status::FAILED)
     }
 
+    /// A failure that an error and its causes explain (status 1).
+    pub(crate) fn caused_by(error: &dyn std::error::Error) -> Self {
+        Self::new(chain(error))
+    }
+
     /// Wrong usage (status 2).
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self::of(message, status::USAGE)

@@ -7,7 +7,7 @@ use weft_contract::{
     resource::change::{ChangePlan, Problem},
 };
 
-use super::{file::Files, row, show, tokens};
+use super::{file::Files, operation::row, show, tokens};
 use crate::{
     ask,
     cli::{ApplyArgs, DiffArgs},

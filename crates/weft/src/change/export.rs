@@ -14,7 +14,10 @@ use weft_contract::{
     resource::{self, change::NetworkExport},
 };
 
-use super::{FORMAT, HEADER, row};
+use super::{
+    file::{FORMAT, HEADER},
+    operation::row,
+};
 use crate::{
     cli::ExportArgs,
     failure::Failure,

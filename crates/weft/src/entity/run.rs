@@ -9,9 +9,12 @@ use weft_contract::{
 };
 
 use super::{
-    Action, ListRequest, Request, api_of, clear, list_below,
+    clear,
     listing::{Listing, Order},
-    name, on_one, token,
+    name,
+    operations::{api_of, list_below, on_one},
+    request::{Action, ListRequest, Request},
+    token,
 };
 use crate::{
     ask,
