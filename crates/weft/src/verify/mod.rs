@@ -112,6 +112,7 @@ async fn require_router(client: &ManagementClient) -> Result<(), Failure> {
     }
     Err(Failure::new(match routers.len() {
         0 => "there is no edge router; `weft create edge-router --help` says how to add one".into(),
+        1 => "the only edge router is not online; start it".into(),
         count => format!("none of the {count} edge routers is online; start one"),
     }))
 }

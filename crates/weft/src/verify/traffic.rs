@@ -24,7 +24,7 @@ use tokio::{
 use weft_sdk::{Connection, Context, DialOptions, Listener};
 
 use super::scene::Cast;
-use crate::{failure::Failure, spans::Export};
+use crate::{failure::Failure, output::counted, spans::Export};
 
 const UPLOAD: u8 = b'u';
 const DOWNLOAD: u8 = b'd';
@@ -326,7 +326,7 @@ async fn receive<S: AsyncRead + Unpin>(
         let size = left.min(PIECE as u64) as usize;
         let count = patiently(patience, from.read(&mut piece[..size])).await?;
         if count == 0 {
-            let text = format!("the data ended {left} bytes early");
+            let text = format!("the data ended {} early", counted(left, "byte", "bytes"));
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
         }
         digest.update(&piece[..count]);
