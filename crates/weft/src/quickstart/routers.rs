@@ -5,7 +5,7 @@ use std::{net::IpAddr, path::Path};
 use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
 
 use super::plan::{End, Sockets, text, write};
-use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home};
+use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home, output::counted};
 
 const ROUTER_PORT: u16 = 3022;
 const LINK_PORT: u16 = 10_080;
@@ -132,9 +132,10 @@ pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8
     match args.routers {
         None => Ok(there.max(1)),
         Some(wanted) if wanted < there => Err(Failure::usage(format!(
-            "the network in {} has {there} routers, and services may depend on each of them: start \
+            "the network in {} has {}, and services may depend on each of them: start \
              it with --routers {there} or more, or without --routers",
-            home.display()
+            home.display(),
+            counted(there, "router", "routers")
         ))),
         Some(wanted) => Ok(wanted),
     }
