@@ -9,7 +9,7 @@ use std::{
 
 use weft_config::{Address, Facts, HostPort, KeyFact, Origin, router::IngressAddress};
 
-use super::{Finding, Purpose};
+use super::finding::{Finding, Purpose};
 
 /// The facts of keys that have a value in the file.
 pub(super) fn given(facts: &Facts) -> impl Iterator<Item = &KeyFact> {
