@@ -43,7 +43,7 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// Crates that stand beside the floors: they may use all of them and nobody uses them.
-const BESIDE: &[&str] = &["weft-tests", "weft-pages", "weft-bench"];
+const BESIDE: &[&str] = &["weft-tests", "weft-pages", "weft-threads", "weft-bench"];
 
 /// Libraries that a floor must not know, whatever the floors say: pure crates know no I/O, and
 /// the controller knows no HTTP.

@@ -278,7 +278,7 @@ impl Sessions {
     pub async fn kept(&self) -> Result<(), Failure> {
         self.0.store.live().flush().await.map_err(|error| {
             tracing::error!(%error, "sessions cannot be kept");
-            Failure::unhandled("sessions cannot be kept").with_status(503)
+            Failure::unwritable("sessions cannot be kept")
         })
     }
 

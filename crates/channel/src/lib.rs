@@ -39,6 +39,7 @@
 mod accept;
 mod batch;
 mod carrier;
+mod clock;
 mod connection;
 mod datagram;
 mod dial;
@@ -66,6 +67,7 @@ mod redial;
 mod registry;
 mod shared;
 mod socket;
+mod sync;
 mod tap;
 mod trace;
 mod transport;

@@ -1,12 +1,13 @@
 //! Connections that wait for a place, in their order of arrival.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use weft_limits::{BoundedTable, Caps, WhenFull, source_of};
 
 use crate::ListenerLimits;
+use crate::clock::now;
 
 /// A connection that waits for a place.
 pub(crate) struct Waiting {
@@ -61,7 +62,7 @@ impl Line {
         let source = source_of(waiting.remote.ip());
         self.next += 1;
         // There is always room, because another one is removed.
-        let _ = self.strangers.insert(self.next, waiting, source, Instant::now());
+        let _ = self.strangers.insert(self.next, waiting, source, now());
     }
 
     /// The address of the first connection in the line.
@@ -88,7 +89,7 @@ impl Line {
         let source = source_of(waiting.remote.ip());
         self.next += 1;
         // There is always room, because another one is removed.
-        let _ = self.behind_their_own.insert(self.next, waiting, source, Instant::now());
+        let _ = self.behind_their_own.insert(self.next, waiting, source, now());
     }
 
     /// The sources of connections that wait behind others of their source.
@@ -104,7 +105,7 @@ impl Line {
     pub(crate) fn pop_of(&mut self, peer: IpAddr) -> Option<Waiting> {
         let first = |_| 0;
         let source = source_of(peer);
-        let taken = self.behind_their_own.take_of(&source, Duration::ZERO, Instant::now(), first);
+        let taken = self.behind_their_own.take_of(&source, Duration::ZERO, now(), first);
         taken.map(|(_, waiting)| waiting)
     }
 }

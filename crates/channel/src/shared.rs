@@ -81,9 +81,15 @@ struct State {
     on_close: Vec<OnClose>,
 }
 
+impl State {
+    fn lanes(&self) -> LiveLanes {
+        self.underlays.iter().map(Live::part).fold(LiveLanes::default(), LiveLanes::with)
+    }
+}
+
 impl Live {
     fn part(&self) -> Part {
-        Part { lane: Lane::of_underlay(&self.info.kind), carries_data: self.carries_data }
+        Part { lane: self.lane, carries_data: self.carries_data }
     }
 }
 
@@ -91,6 +97,8 @@ type OnClose = Box<dyn FnOnce() + Send>;
 
 struct Live {
     info: UnderlayInfo,
+    /// The lane of its own.
+    lane: Lane,
     /// True if it carries data; known once the channel's user has supplied its parts.
     carries_data: bool,
     waker: UnderlayWaker,
@@ -132,13 +140,13 @@ impl Shared {
 
     /// The lanes with a connection of their own.
     pub(crate) fn live_lanes(&self) -> LiveLanes {
-        let state = self.state.lock();
-        state.underlays.iter().map(Live::part).fold(LiveLanes::default(), LiveLanes::with)
+        self.state.lock().lanes()
     }
 
     fn wake(&self, lane: Lane) {
-        let lanes = self.live_lanes();
-        for live in &self.state.lock().underlays {
+        let state = self.state.lock();
+        let lanes = state.lanes();
+        for live in &state.underlays {
             if lanes.empties(live.part(), lane) {
                 live.waker.wake();
             }
@@ -169,6 +177,7 @@ impl Shared {
             let kind = connection.kind.clone();
             let info = UnderlayInfo { number: state.last_number, kind, remote, local };
             state.underlays.push(Live {
+                lane: Lane::of_underlay(&info.kind),
                 info: info.clone(),
                 carries_data: false,
                 waker: waker.clone(),

@@ -1,8 +1,8 @@
 //! Waking the task of a connection from other threads.
 
+use crate::sync::Notify;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::Notify;
 
 /// Wakes the task of one connection: when an outbox has messages again, or to resume reading.
 #[derive(Debug, Clone, Default)]

@@ -4,9 +4,8 @@
 //! comes back, the hop moves to the new outlet with all queued messages. A hop is listed at most once per class.
 //! Each move begins a new *listing*, and an outlet's entries of an older one are ignored.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{fmt, sync::Arc};
 
-use parking_lot::Mutex;
 use weft_limits::Budget;
 use weft_wire::{
     Message,
@@ -15,8 +14,11 @@ use weft_wire::{
 use weft_xgress::{Class, ITEM_COST, Pushed, Tally, TransitQueue, Waiting, transit_len};
 
 use crate::{
+    clock::now,
+    listing::Listing,
     outlet::{Flow, Outlet, Seat},
     probe::Sample,
+    sync::Mutex,
 };
 
 /// A flow that can be a hop.
@@ -35,19 +37,10 @@ pub struct Hop<F> {
 struct Inner<F> {
     frames: TransitQueue<Message>,
     outlet: Arc<Outlet<F>>,
-    listing: u32,
-    /// True while listed, for acks and for payloads.
-    listed: [bool; 2],
+    listing: Listing,
     /// The sequence number of the payload whose wait is measured, and its measurement.
     sample: Option<(i32, Sample)>,
     closed: bool,
-}
-
-fn place(class: Class) -> usize {
-    match class {
-        Class::Ack => 0,
-        Class::Payload => 1,
-    }
 }
 
 impl<F: HopFlow> Hop<F> {
@@ -57,8 +50,7 @@ impl<F: HopFlow> Hop<F> {
         let inner = Inner {
             frames: TransitQueue::new(outlet.budget()),
             outlet,
-            listing: 0,
-            listed: [false; 2],
+            listing: Listing::default(),
             sample: None,
             closed: false,
         };
@@ -124,7 +116,7 @@ impl<F: HopFlow> Hop<F> {
     /// The next message of a class with its cost, for the connection that holds this listing.
     pub fn pull(&self, listing: u32, class: Class) -> Option<(Message, u64)> {
         let mut inner = self.inner.lock();
-        if listing != inner.listing {
+        if !inner.listing.is(listing) {
             return None;
         }
         let frame = match class {
@@ -135,7 +127,7 @@ impl<F: HopFlow> Hop<F> {
             Class::Ack => inner.frames.pop_ack(),
         };
         let Some((len, message)) = frame else {
-            inner.listed[place(class)] = false;
+            inner.listing.keep(class, false);
             if class == Class::Payload {
                 inner.outlet.emptied(&self.seat);
                 inner.sample = None;
@@ -149,10 +141,10 @@ impl<F: HopFlow> Hop<F> {
     pub fn unlisted(self: &Arc<Self>, listing: u32, class: Class) {
         let list = {
             let mut inner = self.inner.lock();
-            if listing != inner.listing || inner.closed {
+            if !inner.listing.is(listing) || inner.closed {
                 return;
             }
-            inner.listed[place(class)] = false;
+            inner.listing.keep(class, false);
             if inner.outlet.is_closed() {
                 return;
             }
@@ -170,8 +162,7 @@ impl<F: HopFlow> Hop<F> {
             }
             inner.frames.move_to(outlet.budget());
             inner.outlet = Arc::clone(outlet);
-            inner.listing = inner.listing.wrapping_add(1);
-            inner.listed = [false; 2];
+            inner.listing.renew();
             // The wait of a payload that moved says nothing about the new neighbour.
             inner.sample = None;
             [Class::Ack, Class::Payload].map(|class| (class, inner.begin_listing(class)))
@@ -186,7 +177,7 @@ impl<F: HopFlow> Hop<F> {
         let mut inner = self.inner.lock();
         inner.closed = true;
         inner.sample = None;
-        inner.listing = inner.listing.wrapping_add(1);
+        inner.listing.renew();
         inner.frames.clear();
         // What is left in the queue draws on no budget.
         inner.frames.move_to(&Budget::unlimited());
@@ -202,8 +193,8 @@ impl<F: HopFlow> Hop<F> {
         let Some((outlet, listing)) = list else { return };
         if !outlet.list(class, &self.seat, F::of_hop(Arc::clone(self), listing)) {
             let mut inner = self.inner.lock();
-            if listing == inner.listing {
-                inner.listed[place(class)] = false;
+            if inner.listing.is(listing) {
+                inner.listing.keep(class, false);
             }
         }
     }
@@ -215,7 +206,7 @@ impl<F> Inner<F> {
         if self.sample.as_ref().is_some_and(|(followed, _)| *followed == sequence)
             && let Some((_, sample)) = self.sample.take()
         {
-            sample.taken(Instant::now());
+            sample.taken(now());
         }
     }
 
@@ -225,12 +216,10 @@ impl<F> Inner<F> {
             Class::Ack => self.frames.has_acks(),
             Class::Payload => self.frames.has_payloads(),
         };
-        let listed = &mut self.listed[place(class)];
-        if !has || *listed {
+        if !has || !self.listing.begin(class) {
             return None;
         }
-        *listed = true;
-        Some((Arc::clone(&self.outlet), self.listing))
+        Some((Arc::clone(&self.outlet), self.listing.number()))
     }
 }
 

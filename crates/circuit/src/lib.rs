@@ -5,7 +5,11 @@
 //!
 //! * [`Hop`]: the queue of one circuit for one neighbour. The neighbour can change while payloads wait.
 //! * [`Outlet`]: the connections to one neighbour, and the flow that each of them serves next.
+//! * [`Driver`]: an end with what its owner keeps track of: where it is listed, which tasks wait for it,
+//!   which deadline is armed.
 //! * [`Timers`]: the deadlines at which ends are looked at again.
+//! * [`Turn`] and [`Pause`]: what threads agree on about ends of one router, and about reading a channel.
+//! * [`ConnIds`]: the choice of connection ids.
 //!
 //! ```text
 //!  payload of another neighbour ──> Hop ──┐
@@ -16,14 +20,27 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod clock;
+mod driver;
 mod hop;
+mod ids;
+mod listing;
 mod outlet;
+mod pause;
 mod probe;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod turn;
 
+pub use clock::now;
+pub use driver::{Driver, Machine, Steps, cost};
 pub use hop::{Hop, HopFlow};
+pub use ids::ConnIds;
+pub use listing::Listing;
 pub use outlet::{Carries, DataOutbox, Flow, Outlet, Seat, Unsent};
+pub use pause::Pause;
 pub use probe::{Probe, Sample};
 pub use timers::{Timed, Timers};
+pub use turn::Turn;

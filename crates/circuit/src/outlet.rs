@@ -10,21 +10,24 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, LazyLock, OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, LazyLock, OnceLock},
     time::Instant,
 };
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use weft_channel::{Batch, Outbox, UnderlayWaker};
 use weft_limits::Budget;
 use weft_wire::Message;
 use weft_xgress::{Class, Scheduler, Source};
 
-use crate::probe::Probe;
+use crate::{
+    clock::now,
+    probe::Probe,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
 
 /// Milliseconds without messages after which a flow may take another port: its earlier messages have left by
 /// then.
@@ -324,7 +327,7 @@ impl<F: Flow> Outbox for DataOutbox<F> {
         if self.scheduler.is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = now();
         while !batch.is_full()
             && let Some(message) = self.pull(now)
         {

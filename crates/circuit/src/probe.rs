@@ -5,14 +5,17 @@
 //! more than a quiet one.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use crate::{
+    clock::now,
+    sync::{
+        Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+};
 
 /// The pause between the end of one sample and the beginning of the next.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -49,7 +52,7 @@ impl Probe {
         }
         let taken = self.state.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
         taken.ok()?;
-        let since = Instant::now();
+        let since = now();
         self.inner.lock().since = Some(since);
         Some(Sample { probe: Arc::clone(self), since })
     }
@@ -96,7 +99,7 @@ impl Drop for Sample {
     fn drop(&mut self) {
         {
             let inner = &mut *self.probe.inner.lock();
-            (inner.since, inner.ended) = (None, Some(Instant::now()));
+            (inner.since, inner.ended) = (None, Some(now()));
         }
         self.probe.state.store(PAUSING, Ordering::Release);
     }
@@ -114,7 +117,7 @@ mod tests {
         let since = sample.since;
         sample.taken(since + Duration::from_millis(3));
         assert!(probe.begin().is_none(), "a pause");
-        let now = Instant::now();
+        let now = now();
         assert_eq!(probe.take(now), [Duration::from_millis(3)]);
         assert!(probe.take(now).is_empty());
         probe.rest(now + PAUSE);

@@ -11,6 +11,8 @@ use futures::StreamExt as _;
 use tokio::{runtime, sync::mpsc};
 use tokio_util::time::DelayQueue;
 
+use crate::clock::now;
+
 /// An end that waits for a time.
 pub trait Timed: Send + Sync + 'static {
     /// Called when the deadline armed for `at` has come; the time is `now`.
@@ -39,7 +41,7 @@ impl<T: Timed> Timers<T> {
                     Some(due) = queue.next(), if !queue.is_empty() => {
                         let (at, waiting): (Instant, Weak<T>) = due.into_inner();
                         if let Some(waiting) = waiting.upgrade() {
-                            waiting.on_timer(at, Instant::now());
+                            waiting.on_timer(at, now());
                         }
                     }
                 }

@@ -179,15 +179,17 @@ pub(crate) use object_only;
 
 /// Declares a request body.
 ///
-/// A member is `Need "jsonName" rust_name: Type`, with `=> "collection"` behind it when it names
-/// entities by id, and with `as shape` when less is taken than the type holds. `nested` bodies count their own required members when they are present.
+/// A member is `Need rust_name: Type`, with its name in JSON before it when that is not its camel
+/// case, with `=> "collection"` behind it when it names entities by id, and with `as shape` when
+/// less is taken than the type holds. `nested` bodies count their own required members when they
+/// are present.
 macro_rules! body {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
             $(
                 $(#[doc = $doc:literal])+
-                $need:ident $json:literal $field:ident: $type:ty
+                $need:ident $($json:literal)? $field:ident: $type:ty
                     $(=> $names:literal)? $(as $shape:expr)?,
             )*
         }
@@ -195,11 +197,12 @@ macro_rules! body {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-        #[serde(default, remote = "Self")]
+        #[serde(rename_all = "camelCase", default, remote = "Self")]
         $vis struct $name {
             $(
                 $(#[doc = $doc])+
-                #[serde(rename = $json, skip_serializing_if = "Option::is_none")]
+                $(#[serde(rename = $json)])?
+                #[serde(skip_serializing_if = "Option::is_none")]
                 pub $field: Option<$type>,
             )*
         }
@@ -210,7 +213,7 @@ macro_rules! body {
             const FIELDS: &'static [$crate::shape::Field] = &[
                 $(
                     $crate::shape::Field {
-                        name: $json,
+                        name: $crate::schema::json_name!($field [$(rename = $json)?]),
                         shape: $crate::body::first_or(
                             &[$($shape)?],
                             <$type as $crate::shape::Shape>::SHAPE,
@@ -227,7 +230,8 @@ macro_rules! body {
                 let mut missing = Vec::new();
                 $(
                     if $crate::shape::Need::$need.covers(verb) && self.$field.is_none() {
-                        missing.push($json.to_owned());
+                        let name = $crate::schema::json_name!($field [$(rename = $json)?]);
+                        missing.push(name.to_owned());
                     }
                 )*
                 $($(
@@ -242,7 +246,11 @@ macro_rules! body {
 
             fn members(&self) -> Vec<&'static str> {
                 let mut members = Vec::new();
-                $(if self.$field.is_some() { members.push($json); })*
+                $(
+                    if self.$field.is_some() {
+                        members.push($crate::schema::json_name!($field [$(rename = $json)?]));
+                    }
+                )*
                 members
             }
         }
@@ -300,7 +308,7 @@ mod tests {
         /// Inner.
         struct Inner {
             /// A number.
-            Always "maxAttempts" max_attempts: u16,
+            Always max_attempts: u16,
         }
     }
 
@@ -309,11 +317,11 @@ mod tests {
         struct Outer {
             /// The name.
             /// Unique.
-            Both "name" name: String,
+            Both name: String,
             /// Who.
-            Create "identityId" identity_id: String => "identities",
+            Create identity_id: String => "identities",
             /// The rest.
-            Optional "innerPart" inner_part: Inner,
+            Optional inner_part: Inner,
         }
         nested { inner_part }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{Tags, null_default};
-use crate::schema::members;
+use crate::schema::describe;
 use crate::timestamp::Timestamp;
 
 /// Links of an entity by name; `self` is always there.
@@ -25,7 +25,7 @@ pub struct Link {
     pub comment: Option<String>,
 }
 
-members! {
+describe! {
     Link: "Where something is found.", includes [],
     ["Relative to the base path of the API: `./<collection>/<id>[/<sub>]`."] [] href: String,
     ["The HTTP method to use, if not GET."] [skip_serializing_if] method: String,
@@ -72,7 +72,7 @@ pub struct Base {
     pub updated_at: Timestamp,
 }
 
-members! {
+describe! {
     Base: "Fields that every stored entity has.", includes [],
     ["Links by name."] [rename = "_links"] links: Links,
     ["When it was made."] [] created_at: Timestamp,
@@ -103,7 +103,7 @@ pub struct EntityRef {
     pub url_name: Option<String>,
 }
 
-members! {
+describe! {
     EntityRef: "A mention of another entity.", includes [],
     ["Links of the entity mentioned."] [rename = "_links"] links: Links,
     ["Name of its collection."] [] entity: String,
@@ -143,7 +143,7 @@ pub struct NamedRole {
     pub role: String,
 }
 
-members! {
+describe! {
     NamedRole: "A role of a policy and how to show it.", includes [],
     ["What to show: `@id` as `@name`, attributes as they are."] [] name: String,
     ["The role as it was given."] [] role: String,
@@ -157,37 +157,7 @@ members! {
 macro_rules! detail {
     (
         $(#[doc = $about:literal])+
-        pub struct $name:ident with Base {
-            $(
-                $(#[doc = $doc:literal])+
-                $(#[serde($($serde:tt)*)])?
-                pub $field:ident: $type:ty,
-            )*
-        }
-    ) => {
-        $(#[doc = $about])+
-        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-        #[serde(rename_all = "camelCase", default)]
-        pub struct $name {
-            /// Id, times, tags and links.
-            #[serde(flatten)]
-            pub base: $crate::entity::Base,
-            $(
-                $(#[doc = $doc])+
-                $(#[serde($($serde)*)])?
-                #[serde(deserialize_with = "crate::json::null_default")]
-                pub $field: $type,
-            )*
-        }
-
-        $crate::schema::members! {
-            $name: concat!($($about),+), includes [$crate::entity::Base],
-            $([$($doc)+] [$($($serde)*)?] $field: $type,)*
-        }
-    };
-    (
-        $(#[doc = $about:literal])+
-        pub struct $name:ident {
+        pub struct $name:ident $(with $base:ident)? {
             $(
                 $(#[doc = $doc:literal])+
                 $(#[serde($($serde:tt)*)])?
@@ -200,6 +170,11 @@ macro_rules! detail {
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
             $(
+                /// Id, times, tags and links.
+                #[serde(flatten)]
+                pub base: $crate::entity::$base,
+            )?
+            $(
                 $(#[doc = $doc])+
                 $(#[serde($($serde)*)])?
                 #[serde(deserialize_with = "crate::json::null_default")]
@@ -207,8 +182,8 @@ macro_rules! detail {
             )*
         }
 
-        $crate::schema::members! {
-            $name: concat!($($about),+), includes [],
+        $crate::schema::describe! {
+            $name: concat!($($about),+), includes [$($crate::entity::$base)?],
             $([$($doc)+] [$($($serde)*)?] $field: $type,)*
         }
     };

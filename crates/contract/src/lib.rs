@@ -35,6 +35,7 @@ mod filter;
 pub mod headers;
 pub mod json;
 pub mod kind;
+mod members;
 pub mod openapi;
 pub mod operation;
 pub mod paths;

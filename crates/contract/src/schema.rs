@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::json::{JsonMap, Password, Tags, Username};
-use crate::shape::FieldType;
+use crate::shape::{FieldType, Shape};
 use crate::timestamp::Timestamp;
 
 /// What a value of an answer is.
@@ -75,9 +75,18 @@ pub trait HasMembers {
     const OBJECT: Object;
 }
 
+/// Types of members of bodies and of answers.
 macro_rules! plain {
     ($($type:ty => $shape:expr,)*) => {
-        $(impl HasSchema for $type { const SCHEMA: Schema = Schema::Plain($shape); })*
+        $(
+            impl Shape for $type {
+                const SHAPE: FieldType = $shape;
+            }
+
+            impl HasSchema for $type {
+                const SCHEMA: Schema = Schema::Plain($shape);
+            }
+        )*
     };
 }
 
@@ -88,8 +97,8 @@ const fn whole(min: i64, max: i64) -> FieldType {
 plain! {
     String => FieldType::Text,
     &str => FieldType::Text,
-    Username => FieldType::Text,
-    Password => FieldType::Text,
+    Username => FieldType::Length { min: Username::MIN, max: Username::MAX },
+    Password => FieldType::Length { min: Password::MIN, max: Password::MAX },
     bool => FieldType::Bool,
     u8 => whole(0, u8::MAX as i64),
     u16 => whole(0, u16::MAX as i64),
@@ -100,6 +109,7 @@ plain! {
     i64 => whole(i64::MIN, i64::MAX),
     Timestamp => FieldType::Time,
     JsonMap => FieldType::Json,
+    Tags => FieldType::Json,
 }
 
 impl HasSchema for f64 {
@@ -108,10 +118,6 @@ impl HasSchema for f64 {
 
 impl HasSchema for serde_json::Value {
     const SCHEMA: Schema = Schema::Any;
-}
-
-impl HasSchema for Tags {
-    const SCHEMA: Schema = Schema::Plain(FieldType::Json);
 }
 
 impl<T: HasSchema> HasSchema for Vec<T> {
@@ -131,7 +137,7 @@ impl<T: HasSchema> HasSchema for BTreeMap<String, T> {
 }
 
 /// Describes the members of a type; `detail!` uses it, and types written by hand may.
-macro_rules! members {
+macro_rules! describe {
     (
         $name:ident: $about:expr, includes [$($included:ty),*],
         $(
@@ -163,7 +169,7 @@ macro_rules! members {
         }
     };
 }
-pub(crate) use members;
+pub(crate) use describe;
 
 /// The JSON name of a member: the one its `serde` attribute gives, or the camel case of its own.
 macro_rules! json_name {
@@ -171,14 +177,7 @@ macro_rules! json_name {
     ($field:ident [$skipped:tt $($rest:tt)*]) => {
         $crate::schema::json_name!($field [$($rest)*])
     };
-    ($field:ident []) => {{
-        const SNAKE: &str = stringify!($field);
-        const BYTES: [u8; $crate::schema::camel_length(SNAKE)] = $crate::schema::camel(SNAKE);
-        match ::std::str::from_utf8(&BYTES) {
-            Ok(name) => name,
-            Err(_) => SNAKE,
-        }
-    }};
+    ($field:ident []) => { $crate::wire_name!($field) };
 }
 pub(crate) use json_name;
 
@@ -190,8 +189,23 @@ macro_rules! always {
 }
 pub(crate) use always;
 
+/// The name in JSON of a member that is called so in Rust: `isMfaEnabled` of `is_mfa_enabled`.
+#[macro_export]
+macro_rules! wire_name {
+    ($member:ident) => {{
+        const SNAKE: &str = stringify!($member);
+        const BYTES: [u8; $crate::schema::camel_length(SNAKE)] = $crate::schema::camel(SNAKE);
+        match ::std::str::from_utf8(&BYTES) {
+            Ok(name) => name,
+            Err(_) => SNAKE,
+        }
+    }};
+}
+
 /// How long [`camel`] of a word is.
-pub(crate) const fn camel_length(snake: &str) -> usize {
+#[doc(hidden)]
+#[must_use]
+pub const fn camel_length(snake: &str) -> usize {
     let bytes = snake.as_bytes();
     let (mut at, mut length) = (raw_prefix(bytes), 0);
     while at < bytes.len() {
@@ -205,7 +219,9 @@ pub(crate) const fn camel_length(snake: &str) -> usize {
 
 /// `is_mfa_enabled` as `isMfaEnabled`; a raw identifier loses its `r#`. Evaluated by the compiler
 /// only.
-pub(crate) const fn camel<const N: usize>(snake: &str) -> [u8; N] {
+#[doc(hidden)]
+#[must_use]
+pub const fn camel<const N: usize>(snake: &str) -> [u8; N] {
     let bytes = snake.as_bytes();
     let mut camel = [0; N];
     let (mut at, mut to, mut raise) = (raw_prefix(bytes), 0, false);

@@ -3,9 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::{JsonMap, Password, Tags, Username};
-use crate::timestamp::Timestamp;
-
 /// What a body is sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -103,25 +100,6 @@ pub enum FieldType {
 pub trait Shape {
     /// What it holds.
     const SHAPE: FieldType;
-}
-
-macro_rules! shapes {
-    ($($type:ty => $shape:expr,)*) => {
-        $(impl Shape for $type { const SHAPE: FieldType = $shape; })*
-    };
-}
-
-shapes! {
-    String => FieldType::Text,
-    Username => FieldType::Length { min: Username::MIN, max: Username::MAX },
-    Password => FieldType::Length { min: Password::MIN, max: Password::MAX },
-    bool => FieldType::Bool,
-    u16 => FieldType::Integer { min: 0, max: u16::MAX as i64 },
-    u32 => FieldType::Integer { min: 0, max: u32::MAX as i64 },
-    i64 => FieldType::Integer { min: i64::MIN, max: i64::MAX },
-    Timestamp => FieldType::Time,
-    JsonMap => FieldType::Json,
-    Tags => FieldType::Json,
 }
 
 impl<T: Shape> Shape for Vec<T> {

@@ -18,6 +18,9 @@
 //!   [`Kernel::subscribe`](weft_kernel::Kernel::subscribe): changes in, published batches out;
 //! - [`weft_auth`]: logins, sessions, enrollment, tokens; [`domain`]: every operation on the model.
 
+// `domain::members` reads the table of a kind facet by facet.
+#![recursion_limit = "512"]
+
 mod controller;
 pub mod domain;
 mod logins;

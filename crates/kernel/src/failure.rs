@@ -111,6 +111,15 @@ impl Failure {
         Self::because(ErrorCode::Unhandled, text)
     }
 
+    /// 503 for what was not done because nothing can be written now: the disk is full, or the
+    /// controller is stopping.
+    pub fn unwritable(text: impl Into<String>) -> Self {
+        let mut failure = Self::because(ErrorCode::ClusterNoLeader, text);
+        // The code's own message is about a cluster.
+        failure.0.message = Some(ErrorCode::Unhandled.message().to_owned());
+        failure
+    }
+
     /// 409: others still name the entity. `field` is where, `ids` are who.
     pub fn referenced(entity: &str, field: &str, by: &str, ids: &[String]) -> Self {
         let ids = ids.join(", ");

@@ -181,7 +181,7 @@ fn unknown(cause: &str) -> Failure {
 
 /// 503 with its cause; nothing was made.
 fn unavailable(cause: &str) -> Failure {
-    Failure::because(ErrorCode::Unhandled, cause).with_status(503)
+    Failure::unwritable(cause)
 }
 
 /// An operation that was decided on the tip.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
 use weft_paths::path::Path;
@@ -307,9 +307,37 @@ impl Circuits {
         self.0.read().by_link.count(link)
     }
 
-    /// Ids of the first circuits over a link, behind one of them.
-    pub(super) fn some_over(&self, link: &str, after: Option<&str>, most: usize) -> Vec<Arc<str>> {
-        self.0.read().by_link.some(link, after, most)
+    /// Ids of circuits over a link, at most so many behind one of them, and the one behind which
+    /// there are more. Those with the same ends are beside each other: first by the end at which
+    /// fewer routers are.
+    pub(super) fn part_over(
+        &self,
+        link: &str,
+        mut after: Option<Arc<str>>,
+        most: usize,
+    ) -> (Vec<Arc<str>>, Option<Arc<str>>) {
+        let mut found: Vec<([Id; 2], Arc<str>)> = Vec::new();
+        while found.len() < most {
+            let tables = self.0.read();
+            let turn = TURN.min(most - found.len());
+            let some = tables.by_link.some(link, after.as_deref(), turn);
+            after = some.last().filter(|_| some.len() == turn).cloned();
+            found.extend(some.into_iter().filter_map(|id| {
+                let path = &tables.up.get(&id)?.path;
+                Some(([path.first()?.clone(), path.last()?.clone()], id))
+            }));
+            if after.is_none() {
+                break;
+            }
+        }
+        let [first, last] = [0, 1].map(|end| {
+            found.iter().filter_map(|(ends, _)| ends.get(end)).collect::<HashSet<_>>().len()
+        });
+        if last < first {
+            found.iter_mut().for_each(|(ends, _)| ends.reverse());
+        }
+        found.sort_unstable();
+        (found.into_iter().map(|(_, id)| id).collect(), after)
     }
 
     /// The routers that circuits go over.
@@ -623,7 +651,25 @@ mod tests {
         assert_eq!(circuits.to_terminator(&Id::new("t")).len(), 1_199);
         circuits.remove("c0007").unwrap();
         assert!(by("r3").is_empty() && circuits.of_client("other").is_empty());
-        let first = circuits.some_over("l1", None, 3);
-        assert_eq!(circuits.some_over("l1", Some(&first[1]), 1), first[2..]);
+        let (all, behind) = circuits.part_over("l1", None, 2_000);
+        assert_eq!((all.len(), behind), (1_199, None));
+        let (first, behind) = circuits.part_over("l1", None, 600);
+        assert_eq!((&first[..], behind.as_ref()), (&all[..600], first.last()));
+        assert_eq!(circuits.part_over("l1", behind, 600), (all[600..].to_vec(), None));
+    }
+
+    #[test]
+    fn circuits_of_a_part_are_sorted_by_the_end_at_which_fewer_routers_are() {
+        let circuits = Circuits::default();
+        for number in 0..12 {
+            let (from, to) = (format!("r{}", number % 4), format!("s{}", number % 3));
+            let one = circuit(&format!("c{number:02}"), &[&from, &to], &["l1"]);
+            assert!(circuits.adopt(Arc::new(one), || {}));
+        }
+        let number = |id: &Arc<str>| id.trim_start_matches('c').parse::<usize>().unwrap();
+        let ends = |id: &Arc<str>| (number(id) % 3, number(id) % 4);
+        let (part, _) = circuits.part_over("l1", None, 100);
+        assert_eq!(part.len(), 12);
+        assert!(part.is_sorted_by_key(ends), "{part:?}");
     }
 }

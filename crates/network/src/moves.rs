@@ -5,7 +5,9 @@
 //! - `journey`: one circuit moves; `known`: what routers have to hear for that.
 //!
 //! A link with a hundred thousand circuits costs dials next to nothing: its circuits come into the
-//! queue bit by bit, so many are moved at the same time, and fewer while somebody dials. A router
+//! queue bit by bit, so many are moved at the same time, and fewer while somebody dials. Circuits
+//! that begin or end at the same router are moved together, so that what a router hears of several
+//! of them is one write. A router
 //! that answers slowly, or not, holds up its own circuits: they wait for it aside. One that answers
 //! nothing is left alone for a while.
 //!
@@ -53,6 +55,24 @@ impl Active {
 impl Drop for Active {
     fn drop(&mut self) {
         self.0.0.moves.active.fetch_sub(1, Ordering::AcqRel);
+        self.0.0.moves.wake.notify_one();
+    }
+}
+
+/// A circuit that is being moved is under way until this is dropped.
+#[derive(Debug)]
+struct UnderWay(Network);
+
+impl UnderWay {
+    fn begin(network: &Network) -> Self {
+        network.0.moves.under_way.fetch_add(1, Ordering::AcqRel);
+        Self(network.clone())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.0.moves.under_way.fetch_sub(1, Ordering::AcqRel);
         self.0.0.moves.wake.notify_one();
     }
 }

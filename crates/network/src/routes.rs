@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -11,7 +12,7 @@ use weft_model::entity::Terminator;
 use weft_paths::path::Path;
 use weft_wire::ctrl::route::{Egress, Forward};
 use weft_wire::ctrl::{Context, DestType, REROUTE_ATTEMPT, Route, RouteResult};
-use weft_wire::{PeerData, StringMap};
+use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
 use super::circuits::Circuit;
 
@@ -65,9 +66,10 @@ impl RouteSpec<'_> {
     }
 }
 
-/// The route with which a router that carries a circuit learns these ways.
-pub(super) fn reroute(circuit: &Circuit, forwards: Vec<Forward>, timeout: Duration) -> Route {
-    bare(&circuit.id, REROUTE_ATTEMPT, forwards, timeout, &circuit.tags)
+/// The body of the route with which routers that carry a circuit learn other ways, without these ways
+/// ([`Route::message_with`]).
+pub(super) fn reroute(circuit: &Circuit, timeout: Duration) -> Bytes {
+    bare(&circuit.id, REROUTE_ATTEMPT, Vec::new(), timeout, &circuit.tags).to_body()
 }
 
 fn bare(
@@ -216,7 +218,6 @@ impl Drop for Answers<'_> {
 mod tests {
     use super::*;
     use weft_model::{Base, Timestamp};
-    use weft_wire::ProtoBody;
 
     fn path(nodes: &[&str], links: &[&str]) -> Path {
         Path {

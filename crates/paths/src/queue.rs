@@ -193,15 +193,16 @@ impl Queue {
         (self.ready.len() < enough || are_few()).then(|| source.clone())
     }
 
-    /// The next circuits over a link; there are no more if these are fewer than `most`.
-    pub fn expand(&mut self, source: &Source, circuits: &[Arc<str>], most: usize) {
+    /// The next circuits over a link, in the order in which they are to be moved, and the one behind
+    /// which there are more.
+    pub fn expand(&mut self, source: &Source, circuits: &[Arc<str>], behind: Option<Arc<str>>) {
         if source.after.is_none() {
             self.untouched.remove(&(Arc::clone(&source.link), source.why));
         }
         let sources = self.sources_for(source.why);
         let Some(first) = sources.front_mut().filter(|it| *it == source) else { return };
-        match circuits.last().filter(|_| circuits.len() >= most) {
-            Some(last) => first.after = Some(Arc::clone(last)),
+        match behind {
+            Some(_) => first.after = behind,
             None => drop(sources.pop_front()),
         }
         circuits.iter().for_each(|id| self.push(id, source.why));
@@ -626,21 +627,21 @@ mod tests {
         queue.push_link("dear", Why::Cost);
         let first = queue.wants_more(3).unwrap();
         assert_eq!((&*first.link, &first.after), ("l", &None));
-        queue.expand(&first, &[id(1), id(2)], 2);
+        queue.expand(&first, &[id(2), id(1)], Some(id(2)));
         // It breaks again meanwhile: those that came back to it may be among the first.
         queue.push_link("l", Why::Broken);
         queue.push_link("l", Why::Broken);
         let second = queue.wants_more(3).unwrap();
         assert_eq!(second.after, Some(id(2)));
-        queue.expand(&second, &[id(3)], 2);
+        queue.expand(&second, &[id(3)], None);
         assert_eq!(queue.wants_more(3), None, "three come before");
         let again = queue.wants_more(4).unwrap();
         assert_eq!((queue.ready(), &*again.link, &again.after), (3, "l", &None));
-        queue.expand(&again, &[], 2);
+        queue.expand(&again, &[], None);
         let dear = queue.wants_more(4).unwrap();
         assert_eq!(&*dear.link, "dear");
-        queue.expand(&first, &[id(9)], 2);
-        queue.expand(&dear, &[id(4)], 2);
+        queue.expand(&first, &[id(9)], None);
+        queue.expand(&dear, &[id(4)], None);
         assert_eq!((queue.wants_more(9), queue.ready()), (None, 4));
         assert!(queue.untouched.is_empty());
     }
@@ -657,7 +658,7 @@ mod tests {
         assert_eq!(queue.waiting().1.len(), 400_000);
         let mut order = Vec::new();
         while let Some(next) = queue.wants_more(1) {
-            queue.expand(&next, &[], 1);
+            queue.expand(&next, &[], None);
             order.push(next.link);
         }
         assert_eq!(

@@ -29,6 +29,7 @@ mod access;
 mod api_proxy;
 mod authority;
 mod bindings;
+mod build;
 mod control;
 mod controllers;
 pub mod data;
@@ -38,11 +39,16 @@ mod health;
 mod link;
 mod managed;
 mod measures;
+mod running;
+mod runtimes;
 pub mod seam;
 mod start;
 #[cfg(test)]
 mod tests;
 mod web;
 
-pub use start::{Build, Router, Runtimes, StartError, check_advertised};
+pub use build::Build;
+pub use running::Router;
+pub use runtimes::Runtimes;
+pub use start::{StartError, check_advertised};
 pub use weft_web::PROTOCOLS as WEB_PROTOCOLS;

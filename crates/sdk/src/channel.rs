@@ -14,11 +14,12 @@ use crate::outlet::Outlet;
 use crate::routed::Routed;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 use weft_channel::{ChannelHandle, Established, Lane};
+use weft_circuit::ConnIds;
 use weft_limits::Budget;
 use weft_spans::Spans;
 use weft_wire::Message;
@@ -54,7 +55,7 @@ pub(crate) struct RouterChannel {
     figures: Figures,
     outlet: OnceLock<Arc<Outlet>>,
     conns: Mutex<Conns>,
-    next_id: AtomicU32,
+    ids: ConnIds,
     /// The number of connections with so much held data that the channel is not read.
     over: AtomicUsize,
     /// True once the router has sent a message that shows that it knows the session.
@@ -110,7 +111,7 @@ impl RouterChannel {
             figures,
             outlet: OnceLock::new(),
             conns: Mutex::default(),
-            next_id: AtomicU32::new(1),
+            ids: ConnIds::new(1..=LAST_OWN_ID),
             over: AtomicUsize::new(0),
             proved: AtomicBool::new(false),
             idle: Notify::new(),
@@ -186,14 +187,7 @@ impl RouterChannel {
         if conns.by_id.len() >= MAX_CONNECTIONS {
             return Err(Failure::Channel("too many connections on one channel".to_owned()));
         }
-        loop {
-            let next = |id: u32| Some(if id >= LAST_OWN_ID { 1 } else { id + 1 });
-            let id = self.next_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-            let id = id.unwrap_or(1);
-            if !conns.by_id.contains_key(&id) {
-                return Ok(id);
-            }
-        }
+        Ok(self.ids.choose(|id| conns.by_id.contains_key(&id)))
     }
 
     fn reserve(&self, entry: Entry) -> Result<u32, Failure> {
@@ -215,7 +209,7 @@ impl RouterChannel {
         let home: Weak<dyn Home> = self.this.clone();
         let Figures { options, budget, timers, .. } = &self.figures;
         let transport = if own {
-            Transport::Own(Box::new(End::new(role, options, budget, Instant::now())))
+            Transport::Own(Box::new(End::new(role, options, budget, weft_circuit::now())))
         } else {
             Transport::Routed(Routed::new(conn_id))
         };

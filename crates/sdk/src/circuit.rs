@@ -17,14 +17,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::sync::watch;
-use weft_circuit::Timed;
+use weft_circuit::{Driver, Machine, Steps, Timed};
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
 use weft_wire::payload::{self, Ack, Payload};
-use weft_xgress::{Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Role, Tally, WriteError};
+use weft_xgress::{Class, CloseReason, Delivery, End, Role, Tally, WriteError};
 
 /// The clock of circuits.
 pub(crate) type Timers = weft_circuit::Timers<Circuit>;
@@ -49,7 +49,7 @@ pub(crate) struct Circuit {
     timers: Timers,
     tally: Tally,
     this: Weak<Self>,
-    inner: Mutex<Inner>,
+    inner: Mutex<Driver<State>>,
     /// Set once the circuit is over and the router knows that.
     done: watch::Sender<bool>,
 }
@@ -63,15 +63,11 @@ pub(crate) enum Transport {
     Routed(Routed),
 }
 
-struct Inner {
+/// The flow control of a circuit, and what the application and the router are still to be told.
+struct State {
     transport: Transport,
     /// The payload to be sent before all others: the header of the encrypted stream.
     preface: Option<Bytes>,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-    listed_ack: bool,
-    listed_payload: bool,
-    alarm: Alarm,
     /// True once the router has been told that the circuit is over, or need not be.
     told: bool,
     released: bool,
@@ -80,14 +76,9 @@ struct Inner {
 }
 
 /// The steps that follow from a change, done after the lock is released.
-#[derive(Default)]
 struct Follows {
-    list_ack: bool,
-    list_payload: bool,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
+    steps: Steps,
     over: Option<bool>,
-    arm: Option<Instant>,
     release: bool,
 }
 
@@ -110,18 +101,13 @@ impl Circuit {
             timers,
             tally: Tally::default(),
             this: this.clone(),
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(Driver::new(State {
                 transport,
                 preface: None,
-                reader: None,
-                writer: None,
-                listed_ack: false,
-                listed_payload: false,
-                alarm: Alarm::default(),
                 told: false,
                 released: false,
                 left: false,
-            }),
+            })),
             done: watch::Sender::new(false),
         })
     }
@@ -138,7 +124,16 @@ impl Circuit {
 
     /// True if the flow control is in this program.
     pub(crate) fn is_own(&self) -> bool {
-        matches!(self.inner.lock().transport, Transport::Own(_))
+        matches!(self.inner.lock().machine.transport, Transport::Own(_))
+    }
+
+    /// Bytes that arrived and wait for the application.
+    #[cfg(test)]
+    pub(crate) fn unread(&self) -> u64 {
+        match &self.inner.lock().machine.transport {
+            Transport::Own(end) => end.unread(),
+            Transport::Routed(routed) => routed.unread(),
+        }
     }
 
     /// Sends the first messages of the circuit.
@@ -156,13 +151,14 @@ impl Circuit {
     /// Waits until the next payload can be taken; an error once this direction has ended.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
         let mut inner = self.inner.lock();
-        if inner.transport.can_write() && inner.preface.is_none() {
+        let state = &inner.machine;
+        if state.can_write() {
             return Poll::Ready(Ok(()));
         }
-        if inner.transport.is_sending_over() {
+        if state.transport.is_sending_over() {
             return Poll::Ready(Err(WriteError::Ended));
         }
-        keep(&mut inner.writer, cx);
+        inner.wake_to_write(cx);
         Poll::Pending
     }
 
@@ -190,11 +186,11 @@ impl Circuit {
 
     /// The next delivery for the application.
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Delivery> {
-        self.change(|inner, _| {
-            if let Some(delivery) = inner.transport.read() {
+        self.drive(|driver, _| {
+            if let Some(delivery) = driver.machine.transport.read() {
                 return Poll::Ready(delivery);
             }
-            keep(&mut inner.reader, cx);
+            driver.wake_to_read(cx);
             Poll::Pending
         })
     }
@@ -212,7 +208,7 @@ impl Circuit {
 
     /// True if the application has dropped its connection and only its data is still to be sent.
     pub(crate) fn is_left(&self) -> bool {
-        self.inner.lock().left
+        self.inner.lock().machine.left
     }
 
     /// Ends the circuit at once and tells the router.
@@ -272,20 +268,13 @@ impl Circuit {
     pub(crate) fn pull(&self, class: Class, now: Instant) -> Option<(Message, u64)> {
         let (pulled, follows) = {
             let mut inner = self.inner.lock();
-            let pulled = match class {
-                Class::Ack => inner.next_ack(&self.id),
-                Class::Payload => inner.next_payload(&self.id, now),
-            };
-            match class {
-                Class::Ack => inner.listed_ack = pulled.is_some(),
-                Class::Payload => inner.listed_payload = pulled.is_some(),
-            }
-            let follows = inner.follows(Instant::now());
+            let pulled = inner.pull(class, |state| state.next(class, &self.id, now));
+            let follows = State::follows(&mut inner);
             (pulled, follows)
         };
         self.carry_out(follows);
         let mut message = pulled?;
-        let cost = (message.body.len() + ITEM_COST) as u64;
+        let cost = weft_circuit::cost(&message);
         if message.content_type != payload::content_type::CLOSE {
             message.headers.set_u32(header::CONN_ID, self.conn_id);
         }
@@ -298,41 +287,33 @@ impl Circuit {
     }
 
     /// Changes the circuit under its lock, then does what follows.
-    fn change<R>(&self, change: impl FnOnce(&mut Inner, Instant) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut State, Instant) -> R) -> R {
+        self.drive(|driver, now| change(&mut driver.machine, now))
+    }
+
+    fn drive<R>(&self, change: impl FnOnce(&mut Driver<State>, Instant) -> R) -> R {
         let (result, follows) = {
             let mut inner = self.inner.lock();
-            let now = Instant::now();
-            let result = change(&mut inner, now);
-            let follows = inner.follows(now);
-            (result, follows)
+            let result = change(&mut inner, weft_circuit::now());
+            (result, State::follows(&mut inner))
         };
         self.carry_out(follows);
         result
     }
 
-    fn carry_out(&self, follows: Follows) {
-        for (class, wanted) in
-            [(Class::Ack, follows.list_ack), (Class::Payload, follows.list_payload)]
-        {
-            if wanted && let Some(this) = self.this.upgrade() {
+    fn carry_out(&self, Follows { steps, over, release }: Follows) {
+        let list = |class, _| {
+            if let Some(this) = self.this.upgrade() {
                 self.outlet.list(class, this);
             }
-        }
-        if let Some(waker) = follows.reader {
-            waker.wake();
-        }
-        if let Some(waker) = follows.writer {
-            waker.wake();
-        }
-        if let Some(at) = follows.arm {
-            self.timers.arm(at, self.this.clone());
-        }
-        if let Some(over) = follows.over
+        };
+        steps.carry_out(list, |at| self.timers.arm(at, self.this.clone()));
+        if let Some(over) = over
             && let Some(home) = self.home.upgrade()
         {
             home.hold_back(over);
         }
-        if follows.release {
+        if release {
             if let Some(home) = self.home.upgrade() {
                 home.release(self.conn_id);
             }
@@ -343,47 +324,32 @@ impl Circuit {
 
 impl Timed for Circuit {
     fn on_timer(&self, at: Instant, now: Instant) {
-        self.change(|inner, _| {
-            if inner.alarm.fires(at)
-                && let Transport::Own(end) = &mut inner.transport
-                && end.deadline().is_some_and(|deadline| deadline <= now)
-            {
-                end.on_timeout(now);
-            }
-        });
+        self.drive(|driver, _| driver.fires(at, now));
     }
 }
 
-/// Keeps the waker of a task, without cloning an equal one.
-fn keep(waiting: &mut Option<Waker>, cx: &Context<'_>) {
-    match waiting {
-        Some(waker) => waker.clone_from(cx.waker()),
-        None => *waiting = Some(cx.waker().clone()),
-    }
-}
-
-impl Inner {
-    fn next_ack(&mut self, circuit: &str) -> Option<Message> {
-        match &mut self.transport {
-            Transport::Own(end) => end.poll_ack().map(|ack| ack.into_message(circuit)),
-            Transport::Routed(_) => None,
-        }
+impl State {
+    /// True if the application can write.
+    fn can_write(&self) -> bool {
+        self.transport.can_write() && self.preface.is_none()
     }
 
-    fn next_payload(&mut self, circuit: &str, now: Instant) -> Option<Message> {
-        match &mut self.transport {
-            Transport::Own(end) => {
-                if let Some(payload) = end.poll_transmit(now) {
-                    return Some(payload.into_message(circuit));
-                }
-                if !self.owes_farewell() {
-                    return None;
-                }
-                self.told = true;
-                Some(payload::close(circuit))
-            }
-            Transport::Routed(routed) => routed.transmit(),
+    /// The next message for the router.
+    fn next(&mut self, class: Class, circuit: &str, now: Instant) -> Option<Message> {
+        let end = match &mut self.transport {
+            Transport::Own(end) => end,
+            Transport::Routed(_) if class == Class::Ack => return None,
+            Transport::Routed(routed) => return routed.transmit(),
+        };
+        let message = match class {
+            Class::Ack => end.poll_ack().map(|ack| ack.into_message(circuit)),
+            Class::Payload => end.poll_transmit(now).map(|payload| payload.into_message(circuit)),
+        };
+        if message.is_some() || class == Class::Ack || !self.owes_farewell() {
+            return message;
         }
+        self.told = true;
+        Some(payload::close(circuit))
     }
 
     /// True if the router has to be told now that the circuit is over.
@@ -410,40 +376,51 @@ impl Inner {
     }
 
     /// Determines what follows from the state, and notes it as done.
-    fn follows(&mut self, now: Instant) -> Follows {
-        if self.transport.can_write()
-            && let Some(preface) = self.preface.take()
+    fn follows(driver: &mut Driver<Self>) -> Follows {
+        let state = &mut driver.machine;
+        if state.transport.can_write()
+            && let Some(preface) = state.preface.take()
         {
             // There is room, so that the write succeeds.
-            let _ = self.transport.write(preface);
+            let _ = state.transport.write(preface);
         }
-        let payload = self.transport.wants_transmit() || self.owes_farewell();
-        let ack = self.transport.wants_ack();
-        let mut follows = Follows {
-            list_ack: ack && !self.listed_ack,
-            list_payload: payload && !self.listed_payload,
-            ..Follows::default()
+        let steps = driver.steps(true);
+        let state = &mut driver.machine;
+        let over = match &mut state.transport {
+            Transport::Own(_) => None,
+            Transport::Routed(routed) => routed.over_changed(),
         };
-        self.listed_ack |= ack;
-        self.listed_payload |= payload;
-        if self.transport.wants_read() {
-            follows.reader = self.reader.take();
+        let is_quiet = !state.wants(Class::Payload) && !state.wants(Class::Ack);
+        let release = state.transport.closed() && is_quiet && !state.released;
+        state.released |= release;
+        Follows { steps, over, release }
+    }
+}
+
+impl Machine for State {
+    fn wants(&self, class: Class) -> bool {
+        match class {
+            Class::Ack => self.transport.wants_ack(),
+            Class::Payload => self.transport.wants_transmit() || self.owes_farewell(),
         }
-        let writable = self.transport.can_write() && self.preface.is_none();
-        if writable || self.transport.is_sending_over() {
-            follows.writer = self.writer.take();
+    }
+
+    fn wants_read(&self) -> bool {
+        self.transport.wants_read()
+    }
+
+    fn wakes_writer(&self) -> bool {
+        self.can_write() || self.transport.is_sending_over()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.transport.deadline()
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        if let Transport::Own(end) = &mut self.transport {
+            end.on_timeout(now);
         }
-        if let Transport::Routed(routed) = &mut self.transport {
-            follows.over = routed.over_changed();
-        }
-        // A deadline that has passed is handled by the timer's task, not in a loop here.
-        let deadline = self.transport.deadline().map(|deadline| deadline.max(now));
-        follows.arm = deadline.and_then(|deadline| self.alarm.want(deadline));
-        if self.transport.closed() && !payload && !ack && !self.released {
-            self.released = true;
-            follows.release = true;
-        }
-        follows
     }
 }
 

@@ -8,6 +8,7 @@ mod documents;
 mod identities;
 mod insight;
 mod logins;
+mod printing;
 mod programs;
 mod proofs;
 mod tunnels;
@@ -22,6 +23,7 @@ pub(crate) use identities::{
 };
 pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
+pub(crate) use printing::Output;
 pub(crate) use programs::{
     ControllerCommand, DatabaseArgs, DatabaseCommand, QuickstartArgs, RouterCommand,
     RouterConfigArgs, RouterSort, TraceShowArgs,
@@ -36,6 +38,7 @@ use crate::{
     arguments, build,
     entity::{self, action},
     output::Format,
+    session::Session,
 };
 
 /// The commands that do not depend on the kinds of entities.
@@ -142,31 +145,6 @@ pub(crate) enum Fixed {
     Version(VersionArgs),
 }
 
-/// Output format of a command.
-#[derive(Debug, Args, Clone, Copy)]
-pub(crate) struct Output {
-    /// How to print; names in JSON and YAML do not change
-    #[arg(
-        long,
-        alias = "format",
-        short = 'o',
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        help_heading = "Settings",
-        global = true
-    )]
-    output: Format,
-}
-
-impl Output {
-    /// The format.
-    pub(crate) fn format(self) -> Format {
-        self.output
-    }
-}
-
 /// For which shell.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  echo 'source <(weft completions bash)' >> ~/.bashrc\n  \
@@ -209,6 +187,14 @@ pub(crate) fn command() -> Command {
     whole.mut_subcommand(TRACE, |trace| {
         trace.subcommand(TraceShowArgs::augment_args(Command::new(SHOW)))
     })
+}
+
+/// The command line as the shell completes it. Settings may come before the name of a command, as
+/// [`arguments::settle`] says; the parser itself knows them behind it only.
+pub(crate) fn command_to_complete() -> Command {
+    let settings = Session::augment_args(Command::new("weft")).arg(Format::arg());
+    let settings = settings.get_arguments().cloned().map(|setting| setting.global(false));
+    command().args(settings)
 }
 
 /// The word for traces, and the word for showing a trace file.
@@ -291,11 +277,11 @@ fn leave(error: &clap::Error) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Session;
 
     #[test]
     fn the_command_line_is_whole() {
         command().debug_assert();
+        command_to_complete().debug_assert();
     }
 
     #[test]

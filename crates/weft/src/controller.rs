@@ -12,7 +12,9 @@ use crate::{
     compose::controller::Core,
     failure::Failure,
     output::Format,
-    restore, signals, until_interrupted, weak,
+    restore,
+    signals::{self, until_interrupted},
+    weak,
 };
 
 /// Runs the subcommand.

@@ -42,7 +42,7 @@ async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
     let identity = enroll_ott(token, &key).await.map_err(refused)?;
     drop(room);
     identity.write(out).map_err(|error| {
-        Failure::new(chain(&error)).during("the token is spent, but the identity cannot be written")
+        Failure::caused_by(&error).during("the token is spent, but the identity cannot be written")
     })
 }
 
@@ -59,7 +59,7 @@ impl Room {
         name.push(format!(".{}.room", std::process::id()));
         let path = target.with_file_name(name);
         write_private(&path, &vec![b' '; ROOM]).map_err(|error| {
-            Failure::new(chain(&error))
+            Failure::caused_by(&error)
                 .during(format!("{} cannot be written, the token was not used", out.display()))
         })?;
         Ok(Self(path))

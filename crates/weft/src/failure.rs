@@ -5,7 +5,7 @@ use std::{fmt, process::ExitCode};
 use weft_client::ApiError;
 use weft_contract::{Cause, ErrorBody};
 
-use crate::output::printable;
+use crate::output::{counted, printable};
 
 /// Exit statuses; `weft --help` lists them.
 mod status {
@@ -36,6 +36,11 @@ impl Failure {
     /// A failure (status 1).
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         Self::of(message, status::FAILED)
+    }
+
+    /// A failure that an error and its causes explain (status 1).
+    pub(crate) fn caused_by(error: &dyn std::error::Error) -> Self {
+        Self::new(chain(error))
     }
 
     /// Wrong usage (status 2).
@@ -216,8 +221,7 @@ impl From<weft_config::Error> for Failure {
     fn from(error: weft_config::Error) -> Self {
         match &error {
             weft_config::Error::Invalid(invalid) => {
-                let count = invalid.problems.len();
-                let mistakes = if count == 1 { "1 mistake" } else { &format!("{count} mistakes") };
+                let mistakes = counted(invalid.problems.len(), "mistake", "mistakes");
                 let text = format!("{}: {mistakes}", invalid.path.display());
                 Self::usage(text).and(invalid.report())
             }

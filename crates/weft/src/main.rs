@@ -42,7 +42,7 @@ mod verify;
 mod weak;
 mod yaml;
 
-use std::{future::Future, process::ExitCode};
+use std::process::ExitCode;
 
 use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
@@ -50,12 +50,13 @@ use tokio::runtime::{Builder, Runtime};
 use cli::{Asked, CompletionsArgs, ControllerCommand, Fixed, RouterCommand, TunnelCommand};
 use failure::Failure;
 use log::LogArgs;
+use signals::until_interrupted;
 
 /// Environment variable by which a shell asks for completions.
 const COMPLETE: &str = "WEFT_COMPLETE";
 
 fn main() -> ExitCode {
-    CompleteEnv::with_factory(cli::command).var(COMPLETE).complete();
+    CompleteEnv::with_factory(cli::command_to_complete).var(COMPLETE).complete();
     let asked = cli::parse();
     log::start(default_level(&asked), &log_args(&asked));
     match carry_out(asked) {
@@ -120,20 +121,6 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
             build::version(args.output.format());
             Ok(())
         }
-    }
-}
-
-/// Runs a command that leaves nothing to clean up, until Ctrl-C.
-async fn until_interrupted(
-    command: impl Future<Output = Result<(), Failure>>,
-) -> Result<(), Failure> {
-    let stop = signals::first()?;
-    tokio::select! {
-        // An interrupted command must not begin its next step, even if an answer arrives at the
-        // same moment.
-        biased;
-        () = stop.cancelled() => Err(Failure::interrupted()),
-        done = command => done,
     }
 }
 

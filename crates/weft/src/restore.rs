@@ -8,7 +8,7 @@ use std::{
 
 use weft_store::{Hold, sync_folder_of};
 
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 
 /// Suffix of the name of a replaced database; a number follows.
 const KEPT: &str = "before-restore";
@@ -28,7 +28,7 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
         fs::remove_file(&fresh).map_err(|error| during(at(&fresh, &error)))?;
     }
     let head = weft_store::restore(snapshot, &fresh).map_err(|error| {
-        during(Failure::new(chain(&error)).during(format!("snapshot {}", snapshot.display())))
+        during(Failure::caused_by(&error).during(format!("snapshot {}", snapshot.display())))
     })?;
     let held = match held {
         // There was none at the beginning.
@@ -66,7 +66,7 @@ fn check(snapshot: &Path) -> Result<(), Failure> {
 /// Locks the database, so that no process has it open. It may be damaged, as that is a reason to
 /// restore.
 fn hold(database: &Path) -> Result<Option<Hold>, Failure> {
-    Hold::take(database).map_err(|error| Failure::new(chain(&error)))
+    Hold::take(database).map_err(|error| Failure::caused_by(&error))
 }
 
 /// Gives the database a second name, so that a database exists at every moment, also after a crash.

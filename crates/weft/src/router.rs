@@ -13,9 +13,9 @@ use crate::{
     cli::RouterCommand,
     compose,
     enroll::read_token,
-    failure::{Failure, chain},
+    failure::Failure,
     output::{self, Format},
-    signals, until_interrupted,
+    signals::{self, until_interrupted},
 };
 
 /// Runs the subcommand.
@@ -48,7 +48,7 @@ async fn enroll(file: &Path, jwt: &Path) -> Result<(), Failure> {
     let token = read_token(jwt)?;
     let config = compose::router::load(file)?;
     let enrolled =
-        enroll_router(&config, &token).await.map_err(|error| Failure::new(chain(&error)))?;
+        enroll_router(&config, &token).await.map_err(|error| Failure::caused_by(&error))?;
     output::line(format!("enrolled router {}", enrolled.id));
     output::line(format!("it will look for controllers at {}", enrolled.endpoints.join(", ")));
     output::line(format!("run it: weft router run {}", file.display()));

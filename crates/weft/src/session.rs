@@ -1,8 +1,9 @@
 //! The login of a command: the current one, or the one it names.
 
-use std::path::PathBuf;
+use std::{ffi::OsStr, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use weft_client::{Credentials, Error, Logins, ManagementClient, SavedLogin};
 
 use crate::failure::Failure;
@@ -14,6 +15,7 @@ pub(crate) struct LoginFolder {
     #[arg(
         long,
         value_name = "DIR",
+        value_hint = ValueHint::DirPath,
         env = "WEFT_CONFIG_DIR",
         hide_env = true,
         help_heading = "Settings",
@@ -29,6 +31,7 @@ pub(crate) struct Session {
     #[arg(
         long,
         value_name = "LOGIN",
+        add = ArgValueCompleter::new(saved_logins),
         env = "WEFT_LOGIN",
         hide_env = true,
         help_heading = "Settings",
@@ -52,6 +55,14 @@ impl LoginFolder {
 }
 
 impl Session {
+    /// The login for completions: flags on the command line are not known then.
+    pub(crate) fn of_environment() -> Self {
+        Self {
+            login: std::env::var("WEFT_LOGIN").ok().filter(|name| !name.is_empty()),
+            folder: LoginFolder { config_dir: std::env::var_os("WEFT_CONFIG_DIR").map(Into::into) },
+        }
+    }
+
     /// The login and its name.
     pub(crate) fn saved(&self) -> Result<(String, SavedLogin), Failure> {
         let logins = self.folder.logins()?;
@@ -83,6 +94,14 @@ impl Session {
         }
         Ok(client)
     }
+}
+
+/// Completes names of saved logins.
+pub(crate) fn saved_logins(current: &OsStr) -> Vec<CompletionCandidate> {
+    let begun = current.to_str().unwrap_or_default();
+    let names = Session::of_environment().folder.logins().ok().and_then(|all| all.names().ok());
+    let names = names.unwrap_or_default();
+    names.into_iter().filter(|name| name.starts_with(begun)).map(CompletionCandidate::new).collect()
 }
 
 async fn has_ended(client: &ManagementClient) -> Result<bool, Error> {

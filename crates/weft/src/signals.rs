@@ -1,6 +1,7 @@
 //! Signals: Ctrl-C, SIGTERM, and the end of the parent process.
 
 use std::{
+    future::Future,
     io::{self, Read as _},
     process, thread,
     time::Duration,
@@ -30,6 +31,20 @@ pub(crate) fn first() -> Result<CancellationToken, Failure> {
         process::exit(IMPATIENT);
     });
     Ok(token)
+}
+
+/// Runs a command that leaves nothing to clean up, until Ctrl-C.
+pub(crate) async fn until_interrupted(
+    command: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    let stop = first()?;
+    tokio::select! {
+        // An interrupted command must not begin its next step, even if an answer arrives at the
+        // same moment.
+        biased;
+        () = stop.cancelled() => Err(Failure::interrupted()),
+        done = command => done,
+    }
 }
 
 /// Cancels a token when standard input ends, which it does when the process with its other end has

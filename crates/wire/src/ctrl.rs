@@ -182,6 +182,9 @@ debug_without_secrets! {
     CreateTerminatorRequest { service_id, binding, address, cost, precedence, instance_id }
 }
 
+/// Number of a route's forwards in its body.
+const FORWARDS_TAG: u32 = 4;
+
 impl Route {
     /// The time that is left, in nanoseconds; negative on late attempts.
     pub fn time_left(&self) -> i64 {
@@ -191,6 +194,17 @@ impl Route {
     /// Sets the time that is left, in nanoseconds.
     pub fn set_time_left(&mut self, nanoseconds: i64) {
         self.timeout = nanoseconds.cast_unsigned();
+    }
+
+    /// The message of a route with more forwards than it has, of which `body` is the body. What several
+    /// routers are told of a circuit differs in nothing else: the rest is encoded once.
+    pub fn message_with(body: &[u8], forwards: &[route::Forward]) -> crate::Message {
+        let tag = FORWARDS_TAG;
+        let length = prost::encoding::message::encoded_len_repeated(tag, forwards);
+        let mut all = Vec::with_capacity(body.len() + length);
+        all.extend_from_slice(body);
+        prost::encoding::message::encode_repeated(tag, forwards, &mut all);
+        crate::Message::new(content_type::ROUTE, all)
     }
 
     /// True if this moves an existing circuit.

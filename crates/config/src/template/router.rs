@@ -116,16 +116,30 @@ edge:
         }
     }
 
-    /// The section of a router with links and a listener for them, which can also be added to a
-    /// file later.
-    #[must_use]
-    pub fn link_section(bind: &HostPort, advertise: &HostPort) -> String {
+    /// The section of a router with links and a listener for them.
+    fn link_section(bind: &HostPort, advertise: &HostPort) -> String {
         format!(
             "# Links to other routers.\nlink:\n  dialers:\n    - binding: transport\n  \
              listeners:\n    - binding: transport\n      bind: {}\n      advertise: {}\n",
             quoted(&format!("tls:{bind}")),
             quoted(&format!("tls:{advertise}")),
         )
+    }
+
+    /// A file whose router has no listener for links, with that section in place of the one of a
+    /// router that only dials, or else at the end. None if it has another section of links.
+    #[must_use]
+    pub fn with_link_section(
+        text: &str,
+        dials: bool,
+        bind: &HostPort,
+        advertise: &HostPort,
+    ) -> Option<String> {
+        let section = Self::link_section(bind, advertise);
+        match text.contains(DIALS_ONLY) {
+            true => Some(text.replacen(DIALS_ONLY, &(section + "\n"), 1)),
+            false => (!dials).then(|| format!("{text}\n{section}")),
+        }
     }
 
     fn tunneler_text(&self) -> String {

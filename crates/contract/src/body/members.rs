@@ -160,9 +160,9 @@ mod tests {
         /// A part.
         struct Part {
             /// A number.
-            Optional "maxAttempts" max_attempts: u16,
+            Optional max_attempts: u16,
             /// Free.
-            Optional "appData" app_data: JsonMap,
+            Optional app_data: JsonMap,
         }
     }
 
@@ -170,15 +170,15 @@ mod tests {
         /// A whole.
         struct Whole {
             /// A text.
-            Optional "name" name: String,
+            Optional name: String,
             /// Free.
-            Optional "tags" tags: Tags,
+            Optional tags: Tags,
             /// One.
-            Optional "thePart" the_part: Part,
+            Optional the_part: Part,
             /// Some.
-            Optional "parts" parts: Vec<Part>,
+            Optional parts: Vec<Part>,
             /// Some by names that are free.
-            Optional "byName" by_name: BTreeMap<String, Part>,
+            Optional by_name: BTreeMap<String, Part>,
         }
     }
 

@@ -96,7 +96,7 @@ mod tests {
         /// A part.
         struct Part {
             /// A number.
-            Always "maxAttempts" max_attempts: u16,
+            Always max_attempts: u16,
         }
     }
 
@@ -104,9 +104,9 @@ mod tests {
         /// A body with members of two kinds.
         struct Either {
             /// Of one kind.
-            Optional "part" part: Unread<Part>,
+            Optional part: Unread<Part>,
             /// Of the other.
-            Optional "parts" parts: Unread<Vec<Part>>,
+            Optional parts: Unread<Vec<Part>>,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Authentication policies: how identities may log in (docs/protocol/auth.md 8).
 
-use crate::body::{Body, FieldType, body};
-use crate::entity::detail;
+use crate::body::{Body, FieldType};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
 use crate::permission::{Action, Subject};
 
@@ -47,157 +47,95 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of an authentication policy.
-    pub struct AuthPolicyBody {
-        /// The name; unique among authentication policies.
-        Both "name" name: String,
-        /// First factors.
-        Both "primary" primary: PrimaryBody,
-        /// What must come with the first factor.
-        Both "secondary" secondary: SecondaryBody,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-    nested { primary, secondary }
-}
+    body AuthPolicyBody nested { primary, secondary };
+    /// An authentication policy.
+    detail AuthPolicyDetail with Base;
 
-body! {
+    /// The name; unique among authentication policies.
+    Both name: String, shown "The name.";
     /// First factors.
-    pub struct PrimaryBody {
-        /// Certificates.
-        Both "cert" cert: PrimaryCertBody,
-        /// JWTs of external signers.
-        Both "extJwt" ext_jwt: PrimaryExtJwtBody,
-        /// Passwords.
-        Both "updb" updb: PrimaryUpdbBody,
-    }
-    nested { cert, ext_jwt, updb }
+    Both primary: PrimaryBody, shown as Primary;
+    /// What must come with the first factor.
+    Both secondary: SecondaryBody, shown as Secondary;
+    /// Labels.
+    Optional tags: Tags;
 }
 
-body! {
+members! {
+    /// First factors.
+    body PrimaryBody nested { cert, ext_jwt, updb };
+    /// First factors.
+    detail Primary;
+
+    /// Certificates.
+    Both cert: PrimaryCertBody, shown as PrimaryCert;
+    /// JWTs of external signers.
+    Both ext_jwt: PrimaryExtJwtBody, shown as PrimaryExtJwt;
+    /// Passwords.
+    Both updb: PrimaryUpdbBody, shown as PrimaryUpdb;
+}
+
+members! {
     /// Login by certificate.
-    pub struct PrimaryCertBody {
-        /// Even with an expired one.
-        Both "allowExpiredCerts" allow_expired_certs: bool,
-        /// Whether it is allowed.
-        Both "allowed" allowed: bool,
-    }
+    body PrimaryCertBody;
+    /// Login by certificate.
+    detail PrimaryCert;
+
+    /// Even with an expired one.
+    Both allow_expired_certs: bool, shown;
+    /// Whether it is allowed.
+    Both allowed: bool, shown;
 }
 
-body! {
+members! {
     /// Login by JWT.
-    pub struct PrimaryExtJwtBody {
-        /// Whether it is allowed.
-        Both "allowed" allowed: bool,
-        /// Of which signers; empty is all.
-        Both "allowedSigners" allowed_signers: Vec<String> => "external-jwt-signers",
-    }
+    body PrimaryExtJwtBody;
+    /// Login by JWT.
+    detail PrimaryExtJwt;
+
+    /// Whether it is allowed.
+    Both allowed: bool, shown;
+    /// Of which signers; empty is all.
+    Both allowed_signers: Vec<String> => "external-jwt-signers", shown;
 }
 
 /// A number that is stored as one without sign; less than nothing is nothing.
 const COUNT: FieldType = FieldType::Integer { min: i64::MIN, max: u32::MAX as i64 };
 
-body! {
+members! {
     /// Login by password.
-    pub struct PrimaryUpdbBody {
-        /// Whether it is allowed.
-        Both "allowed" allowed: bool,
-        /// Minutes that too many wrong ones lock the identity; 0 is until it is enabled.
-        Both "lockoutDurationMinutes" lockout_duration_minutes: i64 as COUNT,
-        /// How many are too many; 0 is never.
-        Both "maxAttempts" max_attempts: i64 as COUNT,
-        /// Least characters; fewer than 5 are 5.
-        Both "minPasswordLength" min_password_length: i64 as COUNT,
-        /// Both cases.
-        Both "requireMixedCase" require_mixed_case: bool,
-        /// A digit.
-        Both "requireNumberChar" require_number_char: bool,
-        /// Something else.
-        Both "requireSpecialChar" require_special_char: bool,
-    }
-}
-
-body! {
-    /// What must come with the first factor.
-    pub struct SecondaryBody {
-        /// A JWT of this signer; empty is none.
-        Optional "requireExtJwtSigner" require_ext_jwt_signer: String => "external-jwt-signers",
-        /// A TOTP code.
-        Both "requireTotp" require_totp: bool,
-    }
-}
-
-detail! {
-    /// An authentication policy.
-    pub struct AuthPolicyDetail with Base {
-        /// The name.
-        pub name: String,
-        /// First factors.
-        pub primary: Primary,
-        /// What must come with the first factor.
-        pub secondary: Secondary,
-    }
-}
-
-detail! {
-    /// First factors.
-    pub struct Primary {
-        /// Certificates.
-        pub cert: PrimaryCert,
-        /// JWTs of external signers.
-        pub ext_jwt: PrimaryExtJwt,
-        /// Passwords.
-        pub updb: PrimaryUpdb,
-    }
-}
-
-detail! {
-    /// Login by certificate.
-    pub struct PrimaryCert {
-        /// Even with an expired one.
-        pub allow_expired_certs: bool,
-        /// Whether it is allowed.
-        pub allowed: bool,
-    }
-}
-
-detail! {
-    /// Login by JWT.
-    pub struct PrimaryExtJwt {
-        /// Whether it is allowed.
-        pub allowed: bool,
-        /// Of which signers; empty is all.
-        pub allowed_signers: Vec<String>,
-    }
-}
-
-detail! {
+    body PrimaryUpdbBody;
     /// Login by password.
-    pub struct PrimaryUpdb {
-        /// Whether it is allowed.
-        pub allowed: bool,
-        /// How long too many wrong ones lock the identity; 0 is until it is enabled.
-        pub lockout_duration_minutes: i64,
-        /// How many are too many; 0 is never.
-        pub max_attempts: i64,
-        /// Least characters.
-        pub min_password_length: i64,
-        /// Both cases.
-        pub require_mixed_case: bool,
-        /// A digit.
-        pub require_number_char: bool,
-        /// Something else.
-        pub require_special_char: bool,
-    }
+    detail PrimaryUpdb;
+
+    /// Whether it is allowed.
+    Both allowed: bool, shown;
+    /// Minutes that too many wrong ones lock the identity; 0 is until it is enabled.
+    Both lockout_duration_minutes: i64 as COUNT,
+        shown "How long too many wrong ones lock the identity; 0 is until it is enabled.";
+    /// How many are too many; 0 is never.
+    Both max_attempts: i64 as COUNT, shown;
+    /// Least characters; fewer than 5 are 5.
+    Both min_password_length: i64 as COUNT, shown "Least characters.";
+    /// Both cases.
+    Both require_mixed_case: bool, shown;
+    /// A digit.
+    Both require_number_char: bool, shown;
+    /// Something else.
+    Both require_special_char: bool, shown;
 }
 
-detail! {
+members! {
     /// What must come with the first factor.
-    pub struct Secondary {
-        /// A JWT of this signer.
-        pub require_ext_jwt_signer: Option<String>,
-        /// A TOTP code.
-        pub require_totp: bool,
-    }
+    body SecondaryBody;
+    /// What must come with the first factor.
+    detail Secondary;
+
+    /// A JWT of this signer; empty is none.
+    Optional require_ext_jwt_signer: String => "external-jwt-signers",
+        shown "A JWT of this signer." as Option<String>;
+    /// A TOTP code.
+    Both require_totp: bool, shown;
 }

@@ -5,6 +5,7 @@ use crate::body::{Body, FieldType, body};
 use crate::entity::{EntityRef, detail};
 use crate::json::{Password, Tags, Username};
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, Operation, Response, action, create, delete, detail as get, list, patch, replace,
 };
@@ -97,35 +98,61 @@ pub mod method {
     pub const ALL: &[&str] = &[UPDB, CERT];
 }
 
-body! {
+members! {
     /// What can be said of an authenticator.
-    pub struct AuthenticatorBody {
-        /// The certificate, PEM; for the method `cert`, when it is made.
-        Optional "certPem" cert_pem: String,
-        /// Whose it is; when it is made.
-        Create "identityId" identity_id: String => "identities",
-        /// `updb` or `cert`; when it is made.
-        Create "method" method: String as FieldType::Choice(method::ALL),
-        /// The password; for the method `updb`.
-        Replace "password" password: Password,
-        /// Labels.
-        Optional "tags" tags: Tags,
-        /// The login name; for the method `updb`.
-        Replace "username" username: Username,
-    }
+    body AuthenticatorBody;
+    /// An authenticator. What does not fit its method is left out.
+    detail AuthenticatorDetail with Base;
+
+    /// The certificate, PEM; for the method `cert`, when it is made.
+    Optional cert_pem: String;
+    /// The certificate and its chain, PEM.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    Shown cert_pem: String;
+    /// When an extension was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown extend_requested_at: Option<Timestamp>;
+    /// SHA-1 of the certificate, hex.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    Shown fingerprint: String;
+    /// Whose it is.
+    Shown identity: EntityRef;
+    /// Whose it is; when it is made.
+    Create identity_id: String => "identities", shown "Its id.";
+    /// An extension was asked for.
+    Shown is_extend_requested: bool;
+    /// The network issued the certificate.
+    Shown is_issued_by_network: bool;
+    /// With a new key.
+    Shown is_key_roll_requested: bool;
+    /// The chain at the last login led to a root.
+    Shown last_auth_resolved_to_root: bool;
+    /// The last extension had a new key.
+    Shown last_extend_rolled_keys: bool;
+    /// `updb` or `cert`; when it is made.
+    Create method: String as FieldType::Choice(method::ALL), shown "`updb` or `cert`.";
+    /// The password; for the method `updb`.
+    Replace password: Password;
+    /// Labels.
+    Optional tags: Tags;
+    /// The login name; for the method `updb`.
+    Replace username: Username;
+    /// The login name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    Shown username: String;
 }
 
 body! {
     /// What a caller can say of an authenticator of his own.
     pub struct OwnAuthenticatorBody {
         /// The password as it is.
-        Always "currentPassword" current_password: Password,
+        Always current_password: Password,
         /// The password as it shall be.
-        Replace "password" password: Password,
+        Replace password: Password,
         /// Labels.
-        Optional "tags" tags: Tags,
+        Optional tags: Tags,
         /// The login name as it shall be.
-        Replace "username" username: Username,
+        Replace username: Username,
     }
 }
 
@@ -133,7 +160,7 @@ body! {
     /// Turns an authenticator back into an enrollment.
     pub struct ReEnrollBody {
         /// When the enrollment ends.
-        Create "expiresAt" expires_at: Timestamp,
+        Create expires_at: Timestamp,
     }
 }
 
@@ -141,7 +168,7 @@ body! {
     /// Asks the owner to have the certificate extended at the next login.
     pub struct RequestExtendBody {
         /// With a new key.
-        Optional "rollKeys" roll_keys: bool,
+        Optional roll_keys: bool,
     }
 }
 
@@ -149,7 +176,7 @@ body! {
     /// Asks for a new certificate in place of the current one.
     pub struct ExtendBody {
         /// A certificate signing request, PEM.
-        Create "clientCertCsr" client_cert_csr: String,
+        Create client_cert_csr: String,
     }
 }
 
@@ -157,7 +184,7 @@ body! {
     /// Says that the new certificate has arrived.
     pub struct ExtendVerifyBody {
         /// The new certificate, PEM.
-        Create "clientCert" client_cert: String,
+        Create client_cert: String,
     }
 }
 
@@ -168,39 +195,5 @@ detail! {
         pub ca: String,
         /// The certificate and its chain, PEM.
         pub client_cert: String,
-    }
-}
-
-detail! {
-    /// An authenticator. What does not fit its method is left out.
-    pub struct AuthenticatorDetail with Base {
-        /// The certificate and its chain, PEM.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        pub cert_pem: String,
-        /// When an extension was asked for.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub extend_requested_at: Option<Timestamp>,
-        /// SHA-1 of the certificate, hex.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        pub fingerprint: String,
-        /// Whose it is.
-        pub identity: EntityRef,
-        /// Its id.
-        pub identity_id: String,
-        /// An extension was asked for.
-        pub is_extend_requested: bool,
-        /// The network issued the certificate.
-        pub is_issued_by_network: bool,
-        /// With a new key.
-        pub is_key_roll_requested: bool,
-        /// The chain at the last login led to a root.
-        pub last_auth_resolved_to_root: bool,
-        /// The last extension had a new key.
-        pub last_extend_rolled_keys: bool,
-        /// `updb` or `cert`.
-        pub method: String,
-        /// The login name.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        pub username: String,
     }
 }

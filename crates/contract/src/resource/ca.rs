@@ -1,11 +1,12 @@
 //! Third-party certificate authorities
 //! (docs/protocol/auth.md 14; docs/protocol/management-api.md 7.7).
 
-use crate::body::{Body, FieldType, body};
-use crate::entity::{detail, words};
+use crate::body::{Body, FieldType};
+use crate::entity::words;
 use crate::headers;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, CHANGE_STATUSES, Operation, Request, Response, action, create, delete, detail as get,
     list, patch, replace,
@@ -94,92 +95,59 @@ words! {
     }
 }
 
-body! {
+members! {
     /// What can be said of a CA.
-    pub struct CaBody {
-        /// Its certificate, PEM; when it is made.
-        Create "certPem" cert_pem: String,
-        /// How the external id of an identity is read from a certificate.
-        Optional "externalIdClaim" external_id_claim: ExternalIdClaimBody,
-        /// Names of identities that enroll by themselves; takes [caName], [caId], [commonName],
-        /// [requestedName] and [identityId].
-        Replace "identityNameFormat" identity_name_format: String,
-        /// Role attributes of identities that enroll by themselves.
-        Both "identityRoles" identity_roles: Vec<String>,
-        /// Whether its certificates may log in.
-        Both "isAuthEnabled" is_auth_enabled: bool,
-        /// Whether its certificates may enroll by themselves.
-        Both "isAutoCaEnrollmentEnabled" is_auto_ca_enrollment_enabled: bool,
-        /// Whether its certificates may enroll with a ticket.
-        Both "isOttCaEnrollmentEnabled" is_ott_ca_enrollment_enabled: bool,
-        /// The name; unique among CAs.
-        Both "name" name: String,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-body! {
-    /// How an external id is read from a certificate. All members are there, or none.
-    pub struct ExternalIdClaimBody {
-        /// Which of several results is meant, from 0.
-        Optional "index" index: i64 as FieldType::Integer { min: 0, max: u32::MAX as i64 },
-        /// Where it stands.
-        Optional "location" location: ClaimLocation,
-        /// Which values are meant.
-        Optional "matcher" matcher: ClaimMatcher,
-        /// Prefix, suffix or scheme.
-        Optional "matcherCriteria" matcher_criteria: String,
-        /// What is taken out of a value.
-        Optional "parser" parser: ClaimParser,
-        /// The separator.
-        Optional "parserCriteria" parser_criteria: String,
-    }
-}
-
-detail! {
+    body CaBody;
     /// A CA.
-    pub struct CaDetail with Base {
-        /// Its certificate, PEM.
-        pub cert_pem: String,
-        /// How the external id of an identity is read from a certificate.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub external_id_claim: Option<ExternalIdClaimDetail>,
-        /// SHA-1 of its certificate, hex.
-        pub fingerprint: String,
-        /// Names of identities that enroll by themselves.
-        pub identity_name_format: String,
-        /// Role attributes of identities that enroll by themselves.
-        pub identity_roles: Vec<String>,
-        /// Whether its certificates may log in.
-        pub is_auth_enabled: bool,
-        /// Whether its certificates may enroll by themselves.
-        pub is_auto_ca_enrollment_enabled: bool,
-        /// Whether its certificates may enroll with a ticket.
-        pub is_ott_ca_enrollment_enabled: bool,
-        /// Whether possession of its key was proved.
-        pub is_verified: bool,
-        /// The name.
-        pub name: String,
-        /// The common name of the certificate that proves it.
-        pub verification_token: String,
-    }
+    detail CaDetail with Base;
+
+    /// Its certificate, PEM; when it is made.
+    Create cert_pem: String, shown "Its certificate, PEM.";
+    /// How the external id of an identity is read from a certificate.
+    Optional external_id_claim: ExternalIdClaimBody;
+    /// How the external id of an identity is read from a certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown external_id_claim: Option<ExternalIdClaimDetail>;
+    /// SHA-1 of its certificate, hex.
+    Shown fingerprint: String;
+    /// Names of identities that enroll by themselves; takes [caName], [caId], [commonName],
+    /// [requestedName] and [identityId].
+    Replace identity_name_format: String, shown "Names of identities that enroll by themselves.";
+    /// Role attributes of identities that enroll by themselves.
+    Both identity_roles: Vec<String>, shown;
+    /// Whether its certificates may log in.
+    Both is_auth_enabled: bool, shown;
+    /// Whether its certificates may enroll by themselves.
+    Both is_auto_ca_enrollment_enabled: bool, shown;
+    /// Whether its certificates may enroll with a ticket.
+    Both is_ott_ca_enrollment_enabled: bool, shown;
+    /// Whether possession of its key was proved.
+    Shown is_verified: bool;
+    /// The name; unique among CAs.
+    Both name: String, shown "The name.";
+    /// Labels.
+    Optional tags: Tags;
+    /// The common name of the certificate that proves it.
+    Shown verification_token: String;
 }
 
-detail! {
+members! {
+    /// How an external id is read from a certificate. All members are there, or none.
+    body ExternalIdClaimBody;
     /// How an external id is read from a certificate.
-    pub struct ExternalIdClaimDetail {
-        /// Which of several results is meant.
-        pub index: i64,
-        /// Where it stands.
-        pub location: ClaimLocation,
-        /// Which values are meant.
-        pub matcher: ClaimMatcher,
-        /// Prefix, suffix or scheme.
-        pub matcher_criteria: String,
-        /// What is taken out of a value.
-        pub parser: ClaimParser,
-        /// The separator.
-        pub parser_criteria: String,
-    }
+    detail ExternalIdClaimDetail;
+
+    /// Which of several results is meant, from 0.
+    Optional index: i64 as FieldType::Integer { min: 0, max: u32::MAX as i64 },
+        shown "Which of several results is meant.";
+    /// Where it stands.
+    Optional location: ClaimLocation, shown;
+    /// Which values are meant.
+    Optional matcher: ClaimMatcher, shown;
+    /// Prefix, suffix or scheme.
+    Optional matcher_criteria: String, shown;
+    /// What is taken out of a value.
+    Optional parser: ClaimParser, shown;
+    /// The separator.
+    Optional parser_criteria: String, shown;
 }

@@ -75,13 +75,13 @@ body! {
     /// A document, and how it is to be applied.
     pub struct ChangeBody {
         /// Apply only if this is still the plan: the value of `plan` in an earlier answer.
-        Optional "expectPlan" expect_plan: String,
+        Optional expect_plan: String,
         /// Apply only if the network is still at this revision.
-        Optional "expectRevision" expect_revision: i64,
+        Optional expect_revision: i64,
         /// The document: for each section a list of entities.
-        Create "network" network: JsonMap,
+        Create network: JsonMap,
         /// Delete what is in the sections of the document and not named there.
-        Optional "prune" prune: bool,
+        Optional prune: bool,
     }
 }
 

@@ -1,9 +1,10 @@
 //! Configs and config types (docs/protocol/management-api.md 7.3, 8).
 
-use crate::body::{Body, body};
-use crate::entity::{EntityRef, detail, words};
+use crate::body::Body;
+use crate::entity::{EntityRef, words};
 use crate::json::{JsonMap, Tags};
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
@@ -108,56 +109,36 @@ words! {
     }
 }
 
-body! {
+members! {
     /// What can be said of a config.
-    pub struct ConfigBody {
-        /// The config type; when it is made.
-        Create "configTypeId" config_type_id: String => "config-types",
-        /// The settings.
-        Both "data" data: JsonMap,
-        /// The name; unique among configs.
-        Both "name" name: String,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-body! {
-    /// What can be said of a config type.
-    pub struct ConfigTypeBody {
-        /// The name; unique among config types.
-        Both "name" name: String,
-        /// A JSON schema of type object.
-        Optional "schema" schema: JsonMap,
-        /// Labels.
-        Optional "tags" tags: Tags,
-        /// What configs of this type are for; when it is made.
-        Optional "target" target: Target,
-    }
-}
-
-detail! {
+    body ConfigBody;
     /// A config.
-    pub struct ConfigDetail with Base {
-        /// The config type.
-        pub config_type: EntityRef,
-        /// Its id.
-        pub config_type_id: String,
-        /// The settings.
-        pub data: JsonMap,
-        /// The name.
-        pub name: String,
-    }
+    detail ConfigDetail with Base;
+
+    /// The config type.
+    Shown config_type: EntityRef;
+    /// The config type; when it is made.
+    Create config_type_id: String => "config-types", shown "Its id.";
+    /// The settings.
+    Both data: JsonMap, shown;
+    /// The name; unique among configs.
+    Both name: String, shown "The name.";
+    /// Labels.
+    Optional tags: Tags;
 }
 
-detail! {
+members! {
+    /// What can be said of a config type.
+    body ConfigTypeBody;
     /// A config type.
-    pub struct ConfigTypeDetail with Base {
-        /// The name.
-        pub name: String,
-        /// The JSON schema.
-        pub schema: JsonMap,
-        /// What configs of this type are for.
-        pub target: Target,
-    }
+    detail ConfigTypeDetail with Base;
+
+    /// The name; unique among config types.
+    Both name: String, shown "The name.";
+    /// A JSON schema of type object.
+    Optional schema: JsonMap, shown "The JSON schema.";
+    /// Labels.
+    Optional tags: Tags;
+    /// What configs of this type are for; when it is made.
+    Optional target: Target, shown "What configs of this type are for.";
 }

@@ -1,10 +1,11 @@
 //! Settings of controllers that are kept in the model: those of one controller, and those of all
 //! of them under the id `global` (docs/protocol/management-api.md 5, notes, and 6).
 
-use crate::body::{Body, body};
+use crate::body::Body;
 use crate::entity::detail;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
 
 /// The collection in paths and references.
@@ -65,35 +66,39 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of the settings of controllers.
-    pub struct ControllerSettingBody {
-        /// The controller, or `global`; when they are made.
-        Create "controllerId" controller_id: String => "controllers",
-        /// Login by OpenID Connect.
-        Optional "oidc" oidc: OidcBody,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-body! {
-    /// Login by OpenID Connect.
-    pub struct OidcBody {
-        /// Where clients may be sent after a logout.
-        Optional "postLogoutUris" post_logout_uris: Vec<String>,
-        /// Where clients may be sent after a login.
-        Optional "redirectUris" redirect_uris: Vec<String>,
-    }
-}
-
-detail! {
+    body ControllerSettingBody;
     /// Settings of a controller, or of all of them.
-    pub struct ControllerSettingDetail with Base {
-        /// Login by OpenID Connect.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub oidc: Option<OidcDetail>,
-    }
+    detail ControllerSettingDetail with Base;
+
+    /// The controller, or `global`; when they are made.
+    Create controller_id: String => "controllers";
+    /// Login by OpenID Connect.
+    Optional oidc: OidcBody;
+    /// Login by OpenID Connect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown oidc: Option<OidcDetail>;
+    /// Labels.
+    Optional tags: Tags;
+}
+
+members! {
+    /// Login by OpenID Connect.
+    body OidcBody;
+    /// Login by OpenID Connect. A member that is absent is not set.
+    detail OidcDetail;
+
+    /// Where clients may be sent after a logout.
+    Optional post_logout_uris: Vec<String>;
+    /// Where clients may be sent after a logout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown post_logout_uris: Option<Vec<String>>;
+    /// Where clients may be sent after a login.
+    Optional redirect_uris: Vec<String>;
+    /// Where clients may be sent after a login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown redirect_uris: Option<Vec<String>>;
 }
 
 detail! {
@@ -112,17 +117,5 @@ detail! {
         /// Login by OpenID Connect.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub oidc: Option<OidcDetail>,
-    }
-}
-
-detail! {
-    /// Login by OpenID Connect. A member that is absent is not set.
-    pub struct OidcDetail {
-        /// Where clients may be sent after a logout.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub post_logout_uris: Option<Vec<String>>,
-        /// Where clients may be sent after a login.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub redirect_uris: Option<Vec<String>>,
     }
 }

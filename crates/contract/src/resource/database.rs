@@ -50,7 +50,7 @@ body! {
         /// The file, on the controller's machine. `__DATE__`, `__TIME__`, `__DB_DIR__`,
         /// `__DB_FILE__` and `__RAFT_INDEX__` stand for what they say. Without it the file lies
         /// beside the database.
-        Optional "path" path: String,
+        Optional path: String,
     }
 }
 

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::body::{Body, body};
+use crate::body::Body;
 use crate::entity::{Base, detail};
 use crate::json::{JsonMap, Tags};
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, BY_ROLE, DELETE_STATUSES, Operation, action, create, delete, detail as get, list,
     nested, patch, replace,
 };
 use crate::permission::{Action, Subject};
 use crate::resource::identity::Interface;
-use crate::schema::members;
+use crate::schema::describe;
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
@@ -106,30 +107,71 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of an edge router.
-    pub struct EdgeRouterBody {
-        /// Data for the applications of its identity.
-        Optional "appData" app_data: JsonMap,
-        /// Configs for routers, one per type.
-        Optional "configs" configs: Vec<String> => "configs",
-        /// Cost of paths through it.
-        Optional "cost" cost: u16,
-        /// Groups by address, of listeners for the control channel.
-        Optional "ctrlChanListeners" ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
-        /// Whether it may not connect.
-        Optional "disabled" disabled: bool,
-        /// Whether it dials and hosts services itself, with an identity of its own.
-        Optional "isTunnelerEnabled" is_tunneler_enabled: bool,
-        /// The name; unique among routers.
-        Both "name" name: String,
-        /// Whether paths may not lead through it.
-        Optional "noTraversal" no_traversal: bool,
-        /// Attributes that policies select by.
-        Optional "roleAttributes" role_attributes: Vec<String>,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
+    body EdgeRouterBody;
+    /// An edge router.
+    detail EdgeRouterDetail with Base;
+
+    /// Data for the applications of its identity.
+    Optional app_data: JsonMap, shown;
+    /// Names of what it can do, while connected.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    Shown capabilities: Vec<String>;
+    /// Its certificate and chain, PEM.
+    Shown cert_pem: Option<String>;
+    /// Configs for routers, one per type.
+    Optional configs: Vec<String> => "configs", shown "Configs for routers.";
+    /// Cost of paths through it.
+    Optional cost: u16, shown;
+    /// Groups by address, of listeners for the control channel.
+    Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
+    /// Whether it may not connect.
+    Optional disabled: bool, shown;
+    /// When the outstanding enrollment was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown enrollment_created_at: Option<Timestamp>;
+    /// When the outstanding enrollment ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown enrollment_expires_at: Option<Timestamp>;
+    /// What to give to the router to enroll.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown enrollment_jwt: Option<String>;
+    /// The one-time token in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown enrollment_token: Option<String>;
+    /// SHA-1 of its certificate, hex; null until enrolled.
+    Shown fingerprint: Option<String>;
+    /// Where it listens for SDKs; empty while it is away.
+    Shown hostname: String;
+    /// Network interfaces it has told of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    Shown interfaces: Vec<Interface>;
+    /// Whether it is connected to a controller.
+    Shown is_online: bool;
+    /// Whether it dials and hosts services itself, with an identity of its own.
+    Optional is_tunneler_enabled: bool, shown "Whether it dials and hosts services itself.";
+    /// Whether it is enrolled.
+    Shown is_verified: bool;
+    /// The name; unique among routers.
+    Both name: String, shown "The name.";
+    /// Whether paths may not lead through it.
+    Optional no_traversal: bool, shown;
+    /// Attributes that policies select by.
+    Optional role_attributes: Vec<String>, shown;
+    /// Where it listens, by protocol.
+    Shown supported_protocols: BTreeMap<String, String>;
+    /// How far it has the data model.
+    Shown sync_status: String;
+    /// Labels.
+    Optional tags: Tags;
+    /// A certificate it has not confirmed yet, PEM.
+    Shown unverified_cert_pem: Option<String>;
+    /// SHA-1 of that, hex.
+    Shown unverified_fingerprint: Option<String>;
+    /// What it runs on, while connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown version_info: Option<VersionInfo>;
 }
 
 detail! {
@@ -180,69 +222,6 @@ pub mod sync_status {
 }
 
 detail! {
-    /// An edge router.
-    pub struct EdgeRouterDetail with Base {
-        /// Data for the applications of its identity.
-        pub app_data: JsonMap,
-        /// Names of what it can do, while connected.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub capabilities: Vec<String>,
-        /// Its certificate and chain, PEM.
-        pub cert_pem: Option<String>,
-        /// Configs for routers.
-        pub configs: Vec<String>,
-        /// Cost of paths through it.
-        pub cost: u16,
-        /// Groups by address, of listeners for the control channel.
-        pub ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
-        /// Whether it may not connect.
-        pub disabled: bool,
-        /// When the outstanding enrollment was made.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub enrollment_created_at: Option<Timestamp>,
-        /// When the outstanding enrollment ends.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub enrollment_expires_at: Option<Timestamp>,
-        /// What to give to the router to enroll.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub enrollment_jwt: Option<String>,
-        /// The one-time token in it.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub enrollment_token: Option<String>,
-        /// SHA-1 of its certificate, hex; null until enrolled.
-        pub fingerprint: Option<String>,
-        /// Where it listens for SDKs; empty while it is away.
-        pub hostname: String,
-        /// Network interfaces it has told of.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub interfaces: Vec<Interface>,
-        /// Whether it is connected to a controller.
-        pub is_online: bool,
-        /// Whether it dials and hosts services itself.
-        pub is_tunneler_enabled: bool,
-        /// Whether it is enrolled.
-        pub is_verified: bool,
-        /// The name.
-        pub name: String,
-        /// Whether paths may not lead through it.
-        pub no_traversal: bool,
-        /// Attributes that policies select by.
-        pub role_attributes: Vec<String>,
-        /// Where it listens, by protocol.
-        pub supported_protocols: BTreeMap<String, String>,
-        /// How far it has the data model.
-        pub sync_status: String,
-        /// A certificate it has not confirmed yet, PEM.
-        pub unverified_cert_pem: Option<String>,
-        /// SHA-1 of that, hex.
-        pub unverified_fingerprint: Option<String>,
-        /// What it runs on, while connected.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub version_info: Option<VersionInfo>,
-    }
-}
-
-detail! {
     /// What a router runs on.
     pub struct VersionInfo {
         /// Processor.
@@ -270,7 +249,7 @@ pub struct OwnEdgeRouterDetail {
     pub router: EdgeRouterCommon,
 }
 
-members! {
+describe! {
     OwnEdgeRouterDetail: "An edge router that the caller may connect to.",
     includes [Base, EdgeRouterCommon],
 }

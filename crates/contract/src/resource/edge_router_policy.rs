@@ -1,10 +1,11 @@
 //! Edge router policies: which identities may connect to which edge routers
 //! (docs/protocol/management-api.md 7.4).
 
-use crate::body::{Body, body};
-use crate::entity::{NamedRole, Semantic, detail};
+use crate::body::Body;
+use crate::entity::{NamedRole, Semantic};
 use crate::json::Tags;
 use crate::kind::{Column, Kind, RoleField};
+use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, nested, patch, replace,
 };
@@ -73,38 +74,26 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of an edge router policy.
-    pub struct EdgeRouterPolicyBody {
-        /// Which edge routers: `#attribute`, `@id` or `#all`.
-        Optional "edgeRouterRoles" edge_router_roles: Vec<String>,
-        /// Which identities: `#attribute`, `@id` or `#all`.
-        Optional "identityRoles" identity_roles: Vec<String>,
-        /// The name; unique among edge router policies.
-        Both "name" name: String,
-        /// How attributes are combined: AllOf or AnyOf.
-        Both "semantic" semantic: Semantic,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-detail! {
+    body EdgeRouterPolicyBody;
     /// An edge router policy.
-    pub struct EdgeRouterPolicyDetail with Base {
-        /// Which edge routers.
-        pub edge_router_roles: Vec<String>,
-        /// The same, by name.
-        pub edge_router_roles_display: Vec<NamedRole>,
-        /// Which identities.
-        pub identity_roles: Vec<String>,
-        /// The same, by name.
-        pub identity_roles_display: Vec<NamedRole>,
-        /// Made with a router and gone with it; nobody can change it.
-        pub is_system: bool,
-        /// The name.
-        pub name: String,
-        /// How attributes are combined.
-        pub semantic: Semantic,
-    }
+    detail EdgeRouterPolicyDetail with Base;
+
+    /// Which edge routers: `#attribute`, `@id` or `#all`.
+    Optional edge_router_roles: Vec<String>, shown "Which edge routers.";
+    /// The same, by name.
+    Shown edge_router_roles_display: Vec<NamedRole>;
+    /// Which identities: `#attribute`, `@id` or `#all`.
+    Optional identity_roles: Vec<String>, shown "Which identities.";
+    /// The same, by name.
+    Shown identity_roles_display: Vec<NamedRole>;
+    /// Made with a router and gone with it; nobody can change it.
+    Shown is_system: bool;
+    /// The name; unique among edge router policies.
+    Both name: String, shown "The name.";
+    /// How attributes are combined: AllOf or AnyOf.
+    Both semantic: Semantic, shown "How attributes are combined.";
+    /// Labels.
+    Optional tags: Tags;
 }

@@ -8,6 +8,7 @@ use crate::entity::{EntityRef, detail};
 use crate::headers;
 use crate::json::{Password, Username, null_default};
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, Operation, Request, Response, action, create, delete, detail as get, list,
 };
@@ -122,27 +123,53 @@ pub mod method {
     pub const FOR_IDENTITIES: &[&str] = &[OTT, OTT_CA, UPDB];
 }
 
-body! {
+members! {
     /// What can be said of an enrollment.
-    pub struct EnrollmentBody {
-        /// The CA, for `ottca`.
-        Optional "caId" ca_id: String => "cas",
-        /// When it ends.
-        Create "expiresAt" expires_at: Timestamp,
-        /// Whom it enrolls.
-        Create "identityId" identity_id: String => "identities",
-        /// `ott`, `ottca` or `updb`.
-        Create "method" method: String as FieldType::Choice(method::FOR_IDENTITIES),
-        /// The login name, for `updb`.
-        Optional "username" username: String,
-    }
+    body EnrollmentBody;
+    /// An enrollment. References that do not apply are null or left out.
+    detail EnrollmentDetail with Base;
+
+    /// The CA, for `ottca`.
+    Shown ca: Option<EntityRef>;
+    /// The CA, for `ottca`.
+    Optional ca_id: String => "cas", shown "Its id." as Option<String>;
+    /// The edge router it enrolls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown edge_router: Option<EntityRef>;
+    /// Its id.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    Shown edge_router_id: String;
+    /// When it ends.
+    Create expires_at: Timestamp, shown;
+    /// The identity it enrolls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown identity: Option<EntityRef>;
+    /// Whom it enrolls.
+    Create identity_id: String => "identities";
+    /// Its id.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    Shown identity_id: String;
+    /// What to give to the one who enrolls.
+    Shown jwt: String;
+    /// `ott`, `ottca` or `updb`.
+    Create method: String as FieldType::Choice(method::FOR_IDENTITIES), shown "How it enrolls.";
+    /// The one-time token in the JWT.
+    Shown token: String;
+    /// The router without edge it enrolls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown transit_router: Option<EntityRef>;
+    /// Its id.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    Shown transit_router_id: String;
+    /// The login name, for `updb`.
+    Optional username: String, shown;
 }
 
 body! {
     /// Gives an enrollment a new token and more time.
     pub struct RefreshBody {
         /// When it ends.
-        Create "expiresAt" expires_at: Timestamp,
+        Create expires_at: Timestamp,
     }
 }
 
@@ -150,17 +177,17 @@ body! {
     /// What an enrolling client or router sends to `/enroll` as JSON.
     pub struct EnrollBody {
         /// A name for the identity; for `ca`.
-        Optional "name" name: String,
+        Optional name: String,
         /// Certificate signing request of an identity, PEM.
-        Optional "clientCsr" client_csr: String,
+        Optional client_csr: String,
         /// Certificate signing request of a router, PEM.
-        Optional "certCsr" cert_csr: String,
+        Optional cert_csr: String,
         /// The same for its server certificate.
-        Optional "serverCertCsr" server_cert_csr: String,
+        Optional server_cert_csr: String,
         /// The login name; for `updb`.
-        Optional "username" username: Username,
+        Optional username: Username,
         /// The password; for `updb`.
-        Optional "password" password: Password,
+        Optional password: Password,
     }
 }
 
@@ -168,9 +195,9 @@ body! {
     /// What an enrolling client sends to `/enroll/ott`.
     pub struct EnrollOttBody {
         /// Certificate signing request, PEM.
-        Create "clientCsr" client_csr: String,
+        Create client_csr: String,
         /// The one-time token.
-        Create "token" token: String,
+        Create token: String,
     }
 }
 
@@ -178,11 +205,11 @@ body! {
     /// What an enrolling router sends to `/enroll/erott`.
     pub struct EnrollRouterBody {
         /// Certificate signing request, PEM.
-        Create "clientCsr" client_csr: String,
+        Create client_csr: String,
         /// The same for its server certificate.
-        Create "serverCsr" server_csr: String,
+        Create server_csr: String,
         /// The one-time token.
-        Create "token" token: String,
+        Create token: String,
     }
 }
 
@@ -190,7 +217,7 @@ body! {
     /// What a client with a certificate of a known CA sends to `/enroll/ottca`.
     pub struct EnrollOttCaBody {
         /// The one-time token.
-        Create "token" token: String,
+        Create token: String,
     }
 }
 
@@ -198,9 +225,9 @@ body! {
     /// What a person sends to `/enroll/updb`.
     pub struct EnrollUpdbBody {
         /// The password.
-        Create "password" password: Password,
+        Create password: Password,
         /// The login name; the one in the enrollment counts.
-        Optional "username" username: Username,
+        Optional username: Username,
     }
 }
 
@@ -208,7 +235,7 @@ body! {
     /// What a client with a JWT of an external signer sends to `/enroll/token`.
     pub struct EnrollTokenBody {
         /// Certificate signing request, PEM; without one the identity logs in with such JWTs.
-        Optional "clientCsr" client_csr: String,
+        Optional client_csr: String,
     }
 }
 
@@ -216,9 +243,9 @@ body! {
     /// What a router sends to have its certificates extended.
     pub struct ExtendRouterBody {
         /// Certificate signing request, PEM.
-        Create "certCsr" cert_csr: String,
+        Create cert_csr: String,
         /// The same for its server certificate.
-        Create "serverCertCsr" server_cert_csr: String,
+        Create server_cert_csr: String,
     }
 }
 
@@ -226,9 +253,9 @@ body! {
     /// Asks the controller to prove that it holds the key of a ticket.
     pub struct ChallengeBody {
         /// Which key.
-        Create "keyId" key_id: String,
+        Create key_id: String,
         /// A UUID to be signed.
-        Create "nonce" nonce: String,
+        Create nonce: String,
     }
 }
 
@@ -263,44 +290,6 @@ detail! {
         pub server_cert: String,
         /// The login name.
         #[serde(skip_serializing_if = "String::is_empty")]
-        pub username: String,
-    }
-}
-
-detail! {
-    /// An enrollment. References that do not apply are null or left out.
-    pub struct EnrollmentDetail with Base {
-        /// The CA, for `ottca`.
-        pub ca: Option<EntityRef>,
-        /// Its id.
-        pub ca_id: Option<String>,
-        /// The edge router it enrolls.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub edge_router: Option<EntityRef>,
-        /// Its id.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        pub edge_router_id: String,
-        /// When it ends.
-        pub expires_at: Timestamp,
-        /// The identity it enrolls.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub identity: Option<EntityRef>,
-        /// Its id.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        pub identity_id: String,
-        /// What to give to the one who enrolls.
-        pub jwt: String,
-        /// How it enrolls.
-        pub method: String,
-        /// The one-time token in the JWT.
-        pub token: String,
-        /// The router without edge it enrolls.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub transit_router: Option<EntityRef>,
-        /// Its id.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        pub transit_router_id: String,
-        /// The login name, for `updb`.
         pub username: String,
     }
 }

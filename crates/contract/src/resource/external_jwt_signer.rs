@@ -2,10 +2,11 @@
 //! (docs/protocol/auth.md 13; docs/protocol/management-api.md 7.7). Clients see a part of them
 //! before they log in.
 
-use crate::body::{Body, body};
+use crate::body::Body;
 use crate::entity::{detail, words};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
 use crate::permission::{Action, Subject};
 use crate::timestamp::Timestamp;
@@ -64,98 +65,61 @@ words! {
     }
 }
 
-body! {
+members! {
     /// What can be said of an external JWT signer.
-    pub struct SignerBody {
-        /// The audience of its tokens.
-        Both "audience" audience: String,
-        /// The certificate of its key, PEM; or else `jwksEndpoint`.
-        Optional "certPem" cert_pem: String,
-        /// JSON pointer of the claim that names the identity [default: /sub].
-        Optional "claimsProperty" claims_property: String,
-        /// The client id that clients use at the provider.
-        Optional "clientId" client_id: String,
-        /// Whether its tokens are accepted.
-        Both "enabled" enabled: bool,
-        /// JSON pointer of the claim with the role attributes of an identity that enrolls.
-        Optional "enrollAttributeClaimsSelector" enroll_attribute_claims_selector: String,
-        /// The authentication policy of an identity that enrolls [default: default].
-        Optional "enrollAuthPolicyId" enroll_auth_policy_id: String => "auth-policies",
-        /// JSON pointer of the claim with the name of an identity that enrolls [default: /sub].
-        Optional "enrollNameClaimsSelector" enroll_name_claims_selector: String,
-        /// Whether its tokens may enroll an identity that gets a certificate.
-        Optional "enrollToCertEnabled" enroll_to_cert_enabled: bool,
-        /// Whether its tokens may enroll an identity that logs in with them.
-        Optional "enrollToTokenEnabled" enroll_to_token_enabled: bool,
-        /// Where clients log in to the provider.
-        Optional "externalAuthUrl" external_auth_url: String,
-        /// The issuer of its tokens; unique among signers.
-        Both "issuer" issuer: String,
-        /// Where its keys are fetched; or else `certPem`.
-        Optional "jwksEndpoint" jwks_endpoint: String,
-        /// The id of its key, with a certificate.
-        Optional "kid" kid: String,
-        /// The name; unique among signers.
-        Both "name" name: String,
-        /// Scopes that clients ask the provider for.
-        Optional "scopes" scopes: Vec<String>,
-        /// Labels.
-        Optional "tags" tags: Tags,
-        /// Which of the provider's tokens clients send [default: ACCESS].
-        Optional "targetToken" target_token: TargetToken,
-        /// Whether the claim is an external id of the identity rather than its id.
-        Optional "useExternalId" use_external_id: bool,
-    }
-}
-
-detail! {
+    body SignerBody;
     /// An external JWT signer.
-    pub struct SignerDetail with Base {
-        /// The audience of its tokens.
-        pub audience: Option<String>,
-        /// The certificate of its key, PEM.
-        pub cert_pem: Option<String>,
-        /// JSON pointer of the claim that names the identity.
-        pub claims_property: Option<String>,
-        /// The client id that clients use at the provider.
-        pub client_id: Option<String>,
-        /// Common name of the certificate.
-        pub common_name: String,
-        /// Whether its tokens are accepted.
-        pub enabled: bool,
-        /// JSON pointer of the claim with the role attributes of an identity that enrolls.
-        pub enroll_attribute_claims_selector: String,
-        /// The authentication policy of an identity that enrolls.
-        pub enroll_auth_policy_id: String,
-        /// JSON pointer of the claim with the name of an identity that enrolls.
-        pub enroll_name_claims_selector: String,
-        /// Whether its tokens may enroll an identity that gets a certificate.
-        pub enroll_to_cert_enabled: bool,
-        /// Whether its tokens may enroll an identity that logs in with them.
-        pub enroll_to_token_enabled: bool,
-        /// Where clients log in to the provider.
-        pub external_auth_url: Option<String>,
-        /// SHA-1 of the certificate, hex.
-        pub fingerprint: Option<String>,
-        /// The issuer of its tokens.
-        pub issuer: String,
-        /// Where its keys are fetched.
-        pub jwks_endpoint: Option<String>,
-        /// The id of its key.
-        pub kid: Option<String>,
-        /// The name.
-        pub name: String,
-        /// End of the certificate's validity.
-        pub not_after: Option<Timestamp>,
-        /// Beginning of the certificate's validity.
-        pub not_before: Option<Timestamp>,
-        /// Scopes that clients ask the provider for.
-        pub scopes: Vec<String>,
-        /// Which of the provider's tokens clients send.
-        pub target_token: TargetToken,
-        /// Whether the claim is an external id of the identity.
-        pub use_external_id: bool,
-    }
+    detail SignerDetail with Base;
+
+    /// The audience of its tokens.
+    Both audience: String, shown as Option<String>;
+    /// The certificate of its key, PEM; or else `jwksEndpoint`.
+    Optional cert_pem: String, shown "The certificate of its key, PEM." as Option<String>;
+    /// JSON pointer of the claim that names the identity [default: /sub].
+    Optional claims_property: String,
+        shown "JSON pointer of the claim that names the identity." as Option<String>;
+    /// The client id that clients use at the provider.
+    Optional client_id: String, shown as Option<String>;
+    /// Common name of the certificate.
+    Shown common_name: String;
+    /// Whether its tokens are accepted.
+    Both enabled: bool, shown;
+    /// JSON pointer of the claim with the role attributes of an identity that enrolls.
+    Optional enroll_attribute_claims_selector: String, shown;
+    /// The authentication policy of an identity that enrolls [default: default].
+    Optional enroll_auth_policy_id: String => "auth-policies",
+        shown "The authentication policy of an identity that enrolls.";
+    /// JSON pointer of the claim with the name of an identity that enrolls [default: /sub].
+    Optional enroll_name_claims_selector: String,
+        shown "JSON pointer of the claim with the name of an identity that enrolls.";
+    /// Whether its tokens may enroll an identity that gets a certificate.
+    Optional enroll_to_cert_enabled: bool, shown;
+    /// Whether its tokens may enroll an identity that logs in with them.
+    Optional enroll_to_token_enabled: bool, shown;
+    /// Where clients log in to the provider.
+    Optional external_auth_url: String, shown as Option<String>;
+    /// SHA-1 of the certificate, hex.
+    Shown fingerprint: Option<String>;
+    /// The issuer of its tokens; unique among signers.
+    Both issuer: String, shown "The issuer of its tokens.";
+    /// Where its keys are fetched; or else `certPem`.
+    Optional jwks_endpoint: String, shown "Where its keys are fetched." as Option<String>;
+    /// The id of its key, with a certificate.
+    Optional kid: String, shown "The id of its key." as Option<String>;
+    /// The name; unique among signers.
+    Both name: String, shown "The name.";
+    /// End of the certificate's validity.
+    Shown not_after: Option<Timestamp>;
+    /// Beginning of the certificate's validity.
+    Shown not_before: Option<Timestamp>;
+    /// Scopes that clients ask the provider for.
+    Optional scopes: Vec<String>, shown;
+    /// Labels.
+    Optional tags: Tags;
+    /// Which of the provider's tokens clients send [default: ACCESS].
+    Optional target_token: TargetToken, shown "Which of the provider's tokens clients send.";
+    /// Whether the claim is an external id of the identity rather than its id.
+    Optional use_external_id: bool, shown "Whether the claim is an external id of the identity.";
 }
 
 detail! {

@@ -9,12 +9,13 @@ use crate::body::{Body, FieldType, Shape, body, object_only};
 use crate::entity::{DialBind, EntityRef, Precedence, detail, words};
 use crate::json::JsonMap;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, BY_ROLE, CHANGE_STATUSES, DELETE_STATUSES, DETAIL_STATUSES, Operation, Request,
     Response, action, create, delete, detail as get, list, nested, patch, replace,
 };
 use crate::permission::{Action, Subject};
-use crate::schema::members;
+use crate::schema::describe;
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
@@ -201,49 +202,84 @@ words! {
     }
 }
 
-body! {
+members! {
     /// What can be said of an identity.
-    pub struct IdentityBody {
-        /// Data for the applications of the identity.
-        Optional "appData" app_data: JsonMap,
-        /// The policy that says how it may log in.
-        Optional "authPolicyId" auth_policy_id: String => "auth-policies",
-        /// Cost of the terminators it hosts.
-        Optional "defaultHostingCost" default_hosting_cost: u16,
-        /// Precedence of the terminators it hosts.
-        Optional "defaultHostingPrecedence" default_hosting_precedence: Precedence,
-        /// How it is to be enrolled; only when it is made.
-        Optional "enrollment" enrollment: IdentityEnrollmentBody,
-        /// Its name elsewhere.
-        Optional "externalId" external_id: String,
-        /// Whether it is an administrator.
-        Both "isAdmin" is_admin: bool,
-        /// The name; unique among identities.
-        Both "name" name: String,
-        /// What it may do in the management API.
-        Optional "permissions" permissions: Vec<String>,
-        /// Attributes that policies select by.
-        Optional "roleAttributes" role_attributes: Vec<String>,
-        /// Cost of its terminators, by service id.
-        Optional "serviceHostingCosts" service_hosting_costs: BTreeMap<String, u16>,
-        /// Precedence of its terminators, by service id.
-        Optional "serviceHostingPrecedences" service_hosting_precedences: BTreeMap<String, Precedence>,
-        /// Labels.
-        Optional "tags" tags: crate::json::Tags,
-        /// What sort of thing it is.
-        Both "type" identity_type: IdentityType,
-    }
+    body IdentityBody;
+    /// An identity.
+    detail IdentityDetail with Base;
+
+    /// Data for the applications of the identity.
+    Optional app_data: JsonMap, shown;
+    /// The policy that says how it may log in.
+    Shown auth_policy: EntityRef;
+    /// The policy that says how it may log in.
+    Optional auth_policy_id: String => "auth-policies", shown "Its id.";
+    /// What it can log in with.
+    Shown authenticators: IdentityAuthenticators;
+    /// Cost of the terminators it hosts.
+    Optional default_hosting_cost: u16, shown;
+    /// Precedence of the terminators it hosts.
+    Optional default_hosting_precedence: Precedence, shown;
+    /// Whether it may not log in now.
+    Shown disabled: bool;
+    /// Since when.
+    Shown disabled_at: Option<Timestamp>;
+    /// Until when; none is until it is enabled.
+    Shown disabled_until: Option<Timestamp>;
+    /// Whether it is connected to an edge router.
+    Shown edge_router_connection_status: ConnectionStatus;
+    /// How it is to be enrolled; only when it is made.
+    Optional enrollment: IdentityEnrollmentBody,
+        shown "Its outstanding enrollments." as IdentityEnrollments;
+    /// About its machine, as of its last login.
+    Shown env_info: EnvInfo;
+    /// Its name elsewhere.
+    Optional external_id: String, shown as Option<String>;
+    /// Whether it is logged in.
+    Shown has_api_session: bool;
+    /// Whether it is connected to an edge router.
+    Shown has_edge_router_connection: bool;
+    /// Network interfaces it has told of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    Shown interfaces: Vec<Interface>;
+    /// Whether it is an administrator.
+    Both is_admin: bool, shown;
+    /// Whether it is the administrator that cannot be removed.
+    Shown is_default_admin: bool;
+    /// Whether it has a second factor.
+    Shown is_mfa_enabled: bool;
+    /// The name; unique among identities.
+    Both name: String, shown "The name.";
+    /// What it may do in the management API.
+    Optional permissions: Vec<String>,
+        shown "What it may do in the management API; null when unset." as Option<Vec<String>>;
+    /// Attributes that policies select by.
+    Optional role_attributes: Vec<String>, shown;
+    /// About its program, as of its last login.
+    Shown sdk_info: SdkInfo;
+    /// Cost of its terminators, by service id.
+    Optional service_hosting_costs: BTreeMap<String, u16>, shown;
+    /// Precedence of its terminators, by service id.
+    Optional service_hosting_precedences: BTreeMap<String, Precedence>, shown;
+    /// Labels.
+    Optional tags: crate::json::Tags;
+    /// What sort of thing it is.
+    Both "type" identity_type: IdentityType;
+    /// What sort of thing it is.
+    Shown r#type: EntityRef;
+    /// The id of that.
+    Shown type_id: String;
 }
 
 body! {
     /// How a new identity is to be enrolled: the first that is set counts.
     pub struct IdentityEnrollmentBody {
         /// By a one-time token.
-        Optional "ott" ott: bool,
+        Optional ott: bool,
         /// By a one-time token and a certificate of this CA.
-        Optional "ottca" ottca: String => "cas",
+        Optional ottca: String => "cas",
         /// By choosing a password; the value is the login name.
-        Optional "updb" updb: String,
+        Optional updb: String,
     }
 }
 
@@ -251,7 +287,7 @@ body! {
     /// Disables an identity.
     pub struct DisableBody {
         /// For how long; 0 is until it is enabled.
-        Create "durationMinutes" duration_minutes: i64,
+        Create duration_minutes: i64,
     }
 }
 
@@ -259,9 +295,9 @@ body! {
     /// A config that an identity sees for a service instead of the service's own.
     pub struct ServiceConfigBody {
         /// The config.
-        Always "configId" config_id: String => "configs",
+        Always config_id: String => "configs",
         /// The service.
-        Always "serviceId" service_id: String => "services",
+        Always service_id: String => "services",
     }
 }
 
@@ -269,13 +305,13 @@ body! {
     /// Says what of an identity's circuits is written to the log.
     pub struct TraceBody {
         /// `selectPath`, `establishPath` or `all`; none is all.
-        Optional "channels" channels: Vec<String>,
+        Optional channels: Vec<String>,
         /// For how long, such as `5m` or `1h30m`.
-        Optional "duration" duration: String,
+        Optional duration: String,
         /// Whether it begins or ends.
-        Optional "enabled" enabled: bool,
+        Optional enabled: bool,
         /// A name for the trace; made up when empty.
-        Optional "traceId" trace_id: String,
+        Optional trace_id: String,
     }
 }
 
@@ -339,7 +375,7 @@ object_only!(SdkInfo);
 
 use crate::json::short_text as text;
 
-members! {
+describe! {
     EnvInfo: "About the machine of a client.", includes [],
     ["Processor."] [skip_serializing_if] arch: String,
     ["Windows domain."] [skip_serializing_if] domain: String,
@@ -349,7 +385,7 @@ members! {
     ["Version of the operating system."] [skip_serializing_if] os_version: String,
 }
 
-members! {
+describe! {
     SdkInfo: "About the program of a client.", includes [],
     ["Id of the application."] [skip_serializing_if] app_id: String,
     ["Version of the application."] [skip_serializing_if] app_version: String,
@@ -365,67 +401,6 @@ impl Shape for EnvInfo {
 
 impl Shape for SdkInfo {
     const SHAPE: FieldType = FieldType::Json;
-}
-
-detail! {
-    /// An identity.
-    pub struct IdentityDetail with Base {
-        /// Data for the applications of the identity.
-        pub app_data: JsonMap,
-        /// The policy that says how it may log in.
-        pub auth_policy: EntityRef,
-        /// Its id.
-        pub auth_policy_id: String,
-        /// What it can log in with.
-        pub authenticators: IdentityAuthenticators,
-        /// Cost of the terminators it hosts.
-        pub default_hosting_cost: u16,
-        /// Precedence of the terminators it hosts.
-        pub default_hosting_precedence: Precedence,
-        /// Whether it may not log in now.
-        pub disabled: bool,
-        /// Since when.
-        pub disabled_at: Option<Timestamp>,
-        /// Until when; none is until it is enabled.
-        pub disabled_until: Option<Timestamp>,
-        /// Whether it is connected to an edge router.
-        pub edge_router_connection_status: ConnectionStatus,
-        /// Its outstanding enrollments.
-        pub enrollment: IdentityEnrollments,
-        /// About its machine, as of its last login.
-        pub env_info: EnvInfo,
-        /// Its name elsewhere.
-        pub external_id: Option<String>,
-        /// Whether it is logged in.
-        pub has_api_session: bool,
-        /// Whether it is connected to an edge router.
-        pub has_edge_router_connection: bool,
-        /// Network interfaces it has told of.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub interfaces: Vec<Interface>,
-        /// Whether it is an administrator.
-        pub is_admin: bool,
-        /// Whether it is the administrator that cannot be removed.
-        pub is_default_admin: bool,
-        /// Whether it has a second factor.
-        pub is_mfa_enabled: bool,
-        /// The name.
-        pub name: String,
-        /// What it may do in the management API; null when unset.
-        pub permissions: Option<Vec<String>>,
-        /// Attributes that policies select by.
-        pub role_attributes: Vec<String>,
-        /// About its program, as of its last login.
-        pub sdk_info: SdkInfo,
-        /// Cost of its terminators, by service id.
-        pub service_hosting_costs: BTreeMap<String, u16>,
-        /// Precedence of its terminators, by service id.
-        pub service_hosting_precedences: BTreeMap<String, Precedence>,
-        /// What sort of thing it is.
-        pub r#type: EntityRef,
-        /// The id of that.
-        pub type_id: String,
-    }
 }
 
 detail! {
@@ -564,7 +539,7 @@ pub struct RouterRef {
     pub is_online: bool,
 }
 
-members! {
+describe! {
     RouterRef: "A mention of a router.", includes [EntityRef],
     ["Whether it is connected to a controller."] [] is_online: bool,
 }

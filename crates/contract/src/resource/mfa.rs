@@ -44,7 +44,7 @@ body! {
     /// A one-time code.
     pub struct CodeBody {
         /// A code of the authenticator app, or where it is allowed a recovery code.
-        Create "code" code: String,
+        Create code: String,
     }
 }
 

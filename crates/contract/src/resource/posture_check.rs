@@ -11,6 +11,7 @@ use crate::body::{Body, FieldType, Shape, Unread, body};
 use crate::entity::{Semantic, detail, words};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, BY_ROLE, Operation, Request, Response, action, create, delete, detail as get, list,
     patch, replace,
@@ -164,38 +165,72 @@ impl Shape for TypeId {
     const SHAPE: FieldType = PostureCheckType::SHAPE;
 }
 
-body! {
+members! {
     /// What can be said of a posture check.
-    pub struct PostureCheckBody {
-        /// `DOMAIN`: Windows domains that pass.
-        Optional "domains" domains: Unread<Vec<String>>,
-        /// `MFA`: let clients through that cannot ask for codes.
-        Optional "ignoreLegacyEndpoints" ignore_legacy_endpoints: Unread<bool>,
-        /// `MAC`: hardware addresses that pass, in any spelling.
-        Optional "macAddresses" mac_addresses: Unread<Vec<String>>,
-        /// The name; unique among posture checks.
-        Both "name" name: String,
-        /// `OS`: operating systems that pass.
-        Optional "operatingSystems" operating_systems: Unread<Vec<OperatingSystem>>,
-        /// `PROCESS`: the process that must run.
-        Optional "process" process: Unread<Process>,
-        /// `PROCESS_MULTI`: processes that must run.
-        Optional "processes" processes: Unread<Vec<ProcessMulti>>,
-        /// `MFA`: ask for a code after the device was unlocked.
-        Optional "promptOnUnlock" prompt_on_unlock: Unread<bool>,
-        /// `MFA`: ask for a code after the device woke.
-        Optional "promptOnWake" prompt_on_wake: Unread<bool>,
-        /// Attributes that policies select by.
-        Optional "roleAttributes" role_attributes: Vec<String>,
-        /// `PROCESS_MULTI`: whether all or one of the processes must run.
-        Optional "semantic" semantic: Unread<Semantic>,
-        /// Labels.
-        Optional "tags" tags: Tags,
-        /// `MFA`: seconds that a code lasts; 0 and less, or nothing, is for ever.
-        Optional "timeoutSeconds" timeout_seconds: Unread<i64>,
-        /// What it looks at.
-        NotReplace "typeId" type_id: TypeId,
-    }
+    body PostureCheckBody;
+    /// A posture check. What does not belong to its type is left out.
+    detail PostureCheckDetail with Base;
+
+    /// `DOMAIN`: Windows domains that pass.
+    Optional domains: Unread<Vec<String>>;
+    /// `DOMAIN`: Windows domains that pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown domains: Option<Vec<String>>;
+    /// `MFA`: let clients through that cannot ask for codes.
+    Optional ignore_legacy_endpoints: Unread<bool>;
+    /// `MFA`: clients that cannot ask for codes are let through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown ignore_legacy_endpoints: Option<bool>;
+    /// `MAC`: hardware addresses that pass, in any spelling.
+    Optional mac_addresses: Unread<Vec<String>>;
+    /// `MAC`: hardware addresses that pass, as digits in lower case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown mac_addresses: Option<Vec<String>>;
+    /// The name; unique among posture checks.
+    Both name: String, shown "The name.";
+    /// `OS`: operating systems that pass.
+    Optional operating_systems: Unread<Vec<OperatingSystem>>;
+    /// `OS`: operating systems that pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown operating_systems: Option<Vec<OperatingSystemDetail>>;
+    /// `PROCESS`: the process that must run.
+    Optional process: Unread<Process>;
+    /// `PROCESS`: the process that must run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown process: Option<ProcessDetail>;
+    /// `PROCESS_MULTI`: processes that must run.
+    Optional processes: Unread<Vec<ProcessMulti>>;
+    /// `PROCESS_MULTI`: processes that must run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown processes: Option<Vec<ProcessMultiDetail>>;
+    /// `MFA`: ask for a code after the device was unlocked.
+    Optional prompt_on_unlock: Unread<bool>;
+    /// `MFA`: a code is needed after the device was unlocked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown prompt_on_unlock: Option<bool>;
+    /// `MFA`: ask for a code after the device woke.
+    Optional prompt_on_wake: Unread<bool>;
+    /// `MFA`: a code is needed after the device woke.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown prompt_on_wake: Option<bool>;
+    /// Attributes that policies select by.
+    Optional role_attributes: Vec<String>, shown;
+    /// `PROCESS_MULTI`: whether all or one of the processes must run.
+    Optional semantic: Unread<Semantic>;
+    /// `PROCESS_MULTI`: whether all or one of the processes must run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown semantic: Option<Semantic>;
+    /// Labels.
+    Optional tags: Tags;
+    /// `MFA`: seconds that a code lasts; 0 and less, or nothing, is for ever.
+    Optional timeout_seconds: Unread<i64>;
+    /// `MFA`: seconds that a code lasts; -1 is for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown timeout_seconds: Option<i64>;
+    /// What it looks at.
+    NotReplace type_id: TypeId, shown "What it looks at: a word of [`PostureCheckType`]." as String;
+    /// How often it was changed, from 1.
+    Shown version: i64;
 }
 
 body! {
@@ -204,7 +239,7 @@ body! {
         /// Which one.
         Always "type" os_type: OsType,
         /// Ranges of versions, one of which must hold; none is every version.
-        Always "versions" versions: Vec<String>,
+        Always versions: Vec<String>,
     }
 }
 
@@ -212,13 +247,13 @@ body! {
     /// A process that must run.
     pub struct Process {
         /// SHA-512 of its file, hex, one of which must hold; none is every file.
-        Optional "hashes" hashes: Vec<String>,
+        Optional hashes: Vec<String>,
         /// On which operating system.
-        Always "osType" os_type: OsType,
+        Always os_type: OsType,
         /// Path of its file.
-        Always "path" path: String,
+        Always path: String,
         /// Fingerprint of the signer of its file.
-        Optional "signerFingerprint" signer_fingerprint: String,
+        Optional signer_fingerprint: String,
     }
 }
 
@@ -226,57 +261,13 @@ body! {
     /// One of several processes that must run.
     pub struct ProcessMulti {
         /// SHA-512 of its file, hex, one of which must hold; none is every file.
-        Optional "hashes" hashes: Vec<String>,
+        Optional hashes: Vec<String>,
         /// On which operating system.
-        Always "osType" os_type: OsType,
+        Always os_type: OsType,
         /// Path of its file.
-        Always "path" path: String,
+        Always path: String,
         /// Fingerprints of signers of its file, one of which must hold; none is every signer.
-        Optional "signerFingerprints" signer_fingerprints: Vec<String>,
-    }
-}
-
-detail! {
-    /// A posture check. What does not belong to its type is left out.
-    pub struct PostureCheckDetail with Base {
-        /// `DOMAIN`: Windows domains that pass.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub domains: Option<Vec<String>>,
-        /// `MFA`: clients that cannot ask for codes are let through.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub ignore_legacy_endpoints: Option<bool>,
-        /// `MAC`: hardware addresses that pass, as digits in lower case.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub mac_addresses: Option<Vec<String>>,
-        /// The name.
-        pub name: String,
-        /// `OS`: operating systems that pass.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub operating_systems: Option<Vec<OperatingSystemDetail>>,
-        /// `PROCESS`: the process that must run.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub process: Option<ProcessDetail>,
-        /// `PROCESS_MULTI`: processes that must run.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub processes: Option<Vec<ProcessMultiDetail>>,
-        /// `MFA`: a code is needed after the device was unlocked.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub prompt_on_unlock: Option<bool>,
-        /// `MFA`: a code is needed after the device woke.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub prompt_on_wake: Option<bool>,
-        /// Attributes that policies select by.
-        pub role_attributes: Vec<String>,
-        /// `PROCESS_MULTI`: whether all or one of the processes must run.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub semantic: Option<Semantic>,
-        /// `MFA`: seconds that a code lasts; -1 is for ever.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub timeout_seconds: Option<i64>,
-        /// What it looks at: a word of [`PostureCheckType`].
-        pub type_id: String,
-        /// How often it was changed, from 1.
-        pub version: i64,
+        Optional signer_fingerprints: Vec<String>,
     }
 }
 
@@ -350,31 +341,31 @@ body! {
     /// What a client says of its device. One body holds the members of every `typeId`.
     pub struct PostureResponseBody {
         /// `OS`: the build.
-        Optional "build" build: String,
+        Optional build: String,
         /// `DOMAIN`: the Windows domain.
-        Optional "domain" domain: String,
+        Optional domain: String,
         /// `PROCESS`: SHA-512 of the file, hex.
-        Optional "hash" hash: String,
+        Optional hash: String,
         /// The posture check it answers; of no meaning for the state of the device.
-        Always "id" id: String,
+        Always id: String,
         /// `PROCESS`: whether it runs.
-        Optional "isRunning" is_running: bool,
+        Optional is_running: bool,
         /// `MAC`: hardware addresses.
-        Optional "macAddresses" mac_addresses: Vec<String>,
+        Optional mac_addresses: Vec<String>,
         /// `PROCESS`: path of the file.
-        Optional "path" path: String,
+        Optional path: String,
         /// `PROCESS`: fingerprints of the signers of the file.
-        Optional "signerFingerprints" signer_fingerprints: Vec<String>,
+        Optional signer_fingerprints: Vec<String>,
         /// `OS`: which one.
         Optional "type" os_type: String,
         /// What it is about: a word of [`response`].
-        Always "typeId" type_id: String as FieldType::Choice(response::ALL),
+        Always type_id: String as FieldType::Choice(response::ALL),
         /// `ENDPOINT_STATE`: the device was unlocked.
-        Optional "unlocked" unlocked: bool,
+        Optional unlocked: bool,
         /// `OS`: the version.
-        Optional "version" version: String,
+        Optional version: String,
         /// `ENDPOINT_STATE`: the device woke.
-        Optional "woken" woken: bool,
+        Optional woken: bool,
     }
 }
 

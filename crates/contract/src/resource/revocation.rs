@@ -1,10 +1,11 @@
 //! Revocations: tokens that are refused although they have not expired
 //! (docs/protocol/auth.md 16; docs/protocol/management-api.md 7.8).
 
-use crate::body::{Body, body};
-use crate::entity::{detail, words};
+use crate::body::Body;
+use crate::entity::words;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{Access, Operation, create, detail as get, list};
 use crate::timestamp::Timestamp;
 
@@ -49,24 +50,20 @@ words! {
     }
 }
 
-body! {
+members! {
     /// What can be said of a revocation.
-    pub struct RevocationBody {
-        /// What is revoked: the id of a token, of a session (UUIDs both) or of an identity.
-        Create "id" id: String,
-        /// Labels.
-        Optional "tags" tags: Tags,
-        /// Which of them.
-        Create "type" revocation_type: RevocationType,
-    }
-}
-
-detail! {
+    body RevocationBody;
     /// A revocation.
-    pub struct RevocationDetail with Base {
-        /// When every token it covers has expired.
-        pub expires_at: Timestamp,
-        /// What its id names.
-        pub r#type: RevocationType,
-    }
+    detail RevocationDetail with Base;
+
+    /// When every token it covers has expired.
+    Shown expires_at: Timestamp;
+    /// What is revoked: the id of a token, of a session (UUIDs both) or of an identity.
+    Create id: String;
+    /// Labels.
+    Optional tags: Tags;
+    /// Which of them.
+    Create "type" revocation_type: RevocationType;
+    /// What its id names.
+    Shown r#type: RevocationType;
 }

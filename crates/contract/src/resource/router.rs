@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::body::{Body, body};
-use crate::entity::detail;
+use crate::body::Body;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
@@ -66,65 +66,49 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of a router without edge.
-    pub struct RouterBody {
-        /// Configs for routers, one per type.
-        Optional "configs" configs: Vec<String> => "configs",
-        /// Cost of paths through it.
-        Optional "cost" cost: u16,
-        /// Groups by address, of listeners for the control channel.
-        Optional "ctrlChanListeners" ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
-        /// Whether it may not connect.
-        Optional "disabled" disabled: bool,
-        /// The name; unique among routers.
-        Both "name" name: String,
-        /// Whether paths may not lead through it.
-        Optional "noTraversal" no_traversal: bool,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-detail! {
+    body RouterBody;
     /// A router of any kind.
-    pub struct RouterDetail with Base {
-        /// Configs for routers.
-        pub configs: Vec<String>,
-        /// Cost of paths through it.
-        pub cost: u16,
-        /// Groups by address, of listeners for the control channel.
-        pub ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
-        /// Whether it may not connect.
-        pub disabled: bool,
-        /// When the outstanding enrollment was made.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub enrollment_created_at: Option<Timestamp>,
-        /// When the outstanding enrollment ends.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub enrollment_expires_at: Option<Timestamp>,
-        /// What to give to the router to enroll.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub enrollment_jwt: Option<String>,
-        /// The one-time token in it.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub enrollment_token: Option<String>,
-        /// SHA-1 of its certificate, hex; null until enrolled.
-        pub fingerprint: Option<String>,
-        /// Network interfaces it has told of.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub interfaces: Vec<Interface>,
-        /// Whether it is connected to a controller.
-        pub is_online: bool,
-        /// Whether it is enrolled.
-        pub is_verified: bool,
-        /// The name.
-        pub name: String,
-        /// Whether paths may not lead through it.
-        pub no_traversal: bool,
-        /// A certificate it has not confirmed yet, PEM.
-        pub unverified_cert_pem: Option<String>,
-        /// SHA-1 of that, hex.
-        pub unverified_fingerprint: Option<String>,
-    }
+    detail RouterDetail with Base;
+
+    /// Configs for routers, one per type.
+    Optional configs: Vec<String> => "configs", shown "Configs for routers.";
+    /// Cost of paths through it.
+    Optional cost: u16, shown;
+    /// Groups by address, of listeners for the control channel.
+    Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
+    /// Whether it may not connect.
+    Optional disabled: bool, shown;
+    /// When the outstanding enrollment was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown enrollment_created_at: Option<Timestamp>;
+    /// When the outstanding enrollment ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown enrollment_expires_at: Option<Timestamp>;
+    /// What to give to the router to enroll.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown enrollment_jwt: Option<String>;
+    /// The one-time token in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown enrollment_token: Option<String>;
+    /// SHA-1 of its certificate, hex; null until enrolled.
+    Shown fingerprint: Option<String>;
+    /// Network interfaces it has told of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    Shown interfaces: Vec<Interface>;
+    /// Whether it is connected to a controller.
+    Shown is_online: bool;
+    /// Whether it is enrolled.
+    Shown is_verified: bool;
+    /// The name; unique among routers.
+    Both name: String, shown "The name.";
+    /// Whether paths may not lead through it.
+    Optional no_traversal: bool, shown;
+    /// Labels.
+    Optional tags: Tags;
+    /// A certificate it has not confirmed yet, PEM.
+    Shown unverified_cert_pem: Option<String>;
+    /// SHA-1 of that, hex.
+    Shown unverified_fingerprint: Option<String>;
 }

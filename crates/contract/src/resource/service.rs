@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::body::{Body, FieldType, body};
+use crate::body::{Body, FieldType};
 use crate::entity::{DialBind, detail};
 use crate::json::{JsonMap, Tags};
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
@@ -119,50 +120,34 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of a service.
-    pub struct ServiceBody {
-        /// Configs, one per type.
-        Optional "configs" configs: Vec<String> => "configs",
-        /// Whether both ends must encrypt end to end.
-        Create "encryptionRequired" encryption_required: bool,
-        /// Circuits idle for longer are ended; 0 is never.
-        Optional "maxIdleTimeMillis" max_idle_time_millis: i64
-            as FieldType::Integer { min: 0, max: i64::MAX },
-        /// The name; unique among services.
-        Both "name" name: String,
-        /// Attributes that policies select by.
-        Optional "roleAttributes" role_attributes: Vec<String>,
-        /// Labels.
-        Optional "tags" tags: Tags,
-        /// How a terminator is chosen: smartrouting, weighted, random or sticky.
-        Optional "terminatorStrategy" terminator_strategy: String
-            as FieldType::Choice(STRATEGIES),
-    }
-}
-
-detail! {
+    body ServiceBody;
     /// A service.
-    pub struct ServiceDetail with Base {
-        /// Data of the configs asked for, by name of the config type.
-        pub config: BTreeMap<String, JsonMap>,
-        /// Ids of its configs.
-        pub configs: Vec<String>,
-        /// Whether both ends must encrypt end to end.
-        pub encryption_required: bool,
-        /// Circuits idle for longer are ended.
-        pub max_idle_time_millis: i64,
-        /// The name.
-        pub name: String,
-        /// What the caller may do with it; never empty.
-        pub permissions: Vec<DialBind>,
-        /// What the posture checks of each policy ask of the caller.
-        pub posture_queries: Vec<PostureQueries>,
-        /// Attributes that policies select by.
-        pub role_attributes: Vec<String>,
-        /// How a terminator is chosen.
-        pub terminator_strategy: String,
-    }
+    detail ServiceDetail with Base;
+
+    /// Data of the configs asked for, by name of the config type.
+    Shown config: BTreeMap<String, JsonMap>;
+    /// Configs, one per type.
+    Optional configs: Vec<String> => "configs", shown "Ids of its configs.";
+    /// Whether both ends must encrypt end to end.
+    Create encryption_required: bool, shown;
+    /// Circuits idle for longer are ended; 0 is never.
+    Optional max_idle_time_millis: i64 as FieldType::Integer { min: 0, max: i64::MAX },
+        shown "Circuits idle for longer are ended.";
+    /// The name; unique among services.
+    Both name: String, shown "The name.";
+    /// What the caller may do with it; never empty.
+    Shown permissions: Vec<DialBind>;
+    /// What the posture checks of each policy ask of the caller.
+    Shown posture_queries: Vec<PostureQueries>;
+    /// Attributes that policies select by.
+    Optional role_attributes: Vec<String>, shown;
+    /// Labels.
+    Optional tags: Tags;
+    /// How a terminator is chosen: smartrouting, weighted, random or sticky.
+    Optional terminator_strategy: String as FieldType::Choice(STRATEGIES),
+        shown "How a terminator is chosen.";
 }
 
 detail! {

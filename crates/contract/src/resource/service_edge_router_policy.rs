@@ -1,10 +1,11 @@
 //! Service edge router policies: which edge routers may carry which services
 //! (docs/protocol/management-api.md 7.4).
 
-use crate::body::{Body, body};
-use crate::entity::{NamedRole, Semantic, detail};
+use crate::body::Body;
+use crate::entity::{NamedRole, Semantic};
 use crate::json::Tags;
 use crate::kind::{Column, Kind, RoleField};
+use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, nested, patch, replace,
 };
@@ -82,36 +83,24 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of a service edge router policy.
-    pub struct ServiceEdgeRouterPolicyBody {
-        /// Which edge routers: `#attribute`, `@id` or `#all`.
-        Optional "edgeRouterRoles" edge_router_roles: Vec<String>,
-        /// The name; unique among service edge router policies.
-        Both "name" name: String,
-        /// How attributes are combined: AllOf or AnyOf.
-        Both "semantic" semantic: Semantic,
-        /// Which services: `#attribute`, `@id` or `#all`.
-        Optional "serviceRoles" service_roles: Vec<String>,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-detail! {
+    body ServiceEdgeRouterPolicyBody;
     /// A service edge router policy.
-    pub struct ServiceEdgeRouterPolicyDetail with Base {
-        /// Which edge routers.
-        pub edge_router_roles: Vec<String>,
-        /// The same, by name.
-        pub edge_router_roles_display: Vec<NamedRole>,
-        /// The name.
-        pub name: String,
-        /// How attributes are combined.
-        pub semantic: Semantic,
-        /// Which services.
-        pub service_roles: Vec<String>,
-        /// The same, by name.
-        pub service_roles_display: Vec<NamedRole>,
-    }
+    detail ServiceEdgeRouterPolicyDetail with Base;
+
+    /// Which edge routers: `#attribute`, `@id` or `#all`.
+    Optional edge_router_roles: Vec<String>, shown "Which edge routers.";
+    /// The same, by name.
+    Shown edge_router_roles_display: Vec<NamedRole>;
+    /// The name; unique among service edge router policies.
+    Both name: String, shown "The name.";
+    /// How attributes are combined: AllOf or AnyOf.
+    Both semantic: Semantic, shown "How attributes are combined.";
+    /// Which services: `#attribute`, `@id` or `#all`.
+    Optional service_roles: Vec<String>, shown "Which services.";
+    /// The same, by name.
+    Shown service_roles_display: Vec<NamedRole>;
+    /// Labels.
+    Optional tags: Tags;
 }

@@ -1,10 +1,11 @@
 //! Service policies: which identities may dial or host which services
 //! (docs/protocol/management-api.md 7.4).
 
-use crate::body::{Body, FieldType, body};
-use crate::entity::{DialBind, NamedRole, Semantic, detail};
+use crate::body::{Body, FieldType};
+use crate::entity::{DialBind, NamedRole, Semantic};
 use crate::json::Tags;
 use crate::kind::{Column, Kind, RoleField};
+use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
@@ -92,46 +93,32 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of a service policy.
-    pub struct ServicePolicyBody {
-        /// Which identities: `#attribute`, `@id` or `#all`.
-        Optional "identityRoles" identity_roles: Vec<String>,
-        /// The name; unique among service policies.
-        Both "name" name: String,
-        /// Which posture checks they must pass.
-        Optional "postureCheckRoles" posture_check_roles: Vec<String>,
-        /// How attributes are combined: AllOf or AnyOf.
-        Both "semantic" semantic: Semantic,
-        /// Which services: `#attribute`, `@id` or `#all`.
-        Optional "serviceRoles" service_roles: Vec<String>,
-        /// Labels.
-        Optional "tags" tags: Tags,
-        /// What is allowed: Dial or Bind.
-        Both "type" policy_type: DialBind as FieldType::Choice(DialBind::GRANTED),
-    }
-}
-
-detail! {
+    body ServicePolicyBody;
     /// A service policy.
-    pub struct ServicePolicyDetail with Base {
-        /// Which identities.
-        pub identity_roles: Vec<String>,
-        /// The same, by name.
-        pub identity_roles_display: Vec<NamedRole>,
-        /// The name.
-        pub name: String,
-        /// Which posture checks they must pass.
-        pub posture_check_roles: Vec<String>,
-        /// The same, by name.
-        pub posture_check_roles_display: Vec<NamedRole>,
-        /// How attributes are combined.
-        pub semantic: Semantic,
-        /// Which services.
-        pub service_roles: Vec<String>,
-        /// The same, by name.
-        pub service_roles_display: Vec<NamedRole>,
-        /// What is allowed.
-        pub r#type: DialBind,
-    }
+    detail ServicePolicyDetail with Base;
+
+    /// Which identities: `#attribute`, `@id` or `#all`.
+    Optional identity_roles: Vec<String>, shown "Which identities.";
+    /// The same, by name.
+    Shown identity_roles_display: Vec<NamedRole>;
+    /// The name; unique among service policies.
+    Both name: String, shown "The name.";
+    /// Which posture checks they must pass.
+    Optional posture_check_roles: Vec<String>, shown;
+    /// The same, by name.
+    Shown posture_check_roles_display: Vec<NamedRole>;
+    /// How attributes are combined: AllOf or AnyOf.
+    Both semantic: Semantic, shown "How attributes are combined.";
+    /// Which services: `#attribute`, `@id` or `#all`.
+    Optional service_roles: Vec<String>, shown "Which services.";
+    /// The same, by name.
+    Shown service_roles_display: Vec<NamedRole>;
+    /// Labels.
+    Optional tags: Tags;
+    /// What is allowed: Dial or Bind.
+    Both "type" policy_type: DialBind as FieldType::Choice(DialBind::GRANTED);
+    /// What is allowed.
+    Shown r#type: DialBind;
 }

@@ -13,7 +13,7 @@ use crate::operation::{
 };
 use crate::permission::{Action, Subject};
 use crate::resource::edge_router::EdgeRouterCommon;
-use crate::schema::members;
+use crate::schema::describe;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "sessions";
@@ -66,9 +66,9 @@ body! {
     /// Asks for permission to use a service.
     pub struct SessionBody {
         /// The service.
-        Create "serviceId" service_id: String => "services",
+        Create service_id: String => "services",
         /// Labels.
-        Optional "tags" tags: Tags,
+        Optional tags: Tags,
         /// To dial it or to host it; Dial when absent.
         Optional "type" session_type: DialBind,
     }
@@ -108,7 +108,7 @@ pub struct SessionManagementDetail {
     pub service_policies: Vec<EntityRef>,
 }
 
-members! {
+describe! {
     SessionManagementDetail: "A service session, as administrators see it.",
     includes [SessionDetail],
     ["The policies that grant it."] [] service_policies: Vec<EntityRef>,
@@ -134,7 +134,7 @@ pub struct SessionEdgeRouter {
     pub urls: BTreeMap<String, String>,
 }
 
-members! {
+describe! {
     SessionEdgeRouter: "A router of a service session.", includes [EdgeRouterCommon],
     ["Where it listens, by protocol, once more: old SDKs look here."] []
     urls: BTreeMap<String, String>,

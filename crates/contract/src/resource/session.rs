@@ -128,15 +128,15 @@ body! {
     /// What a client says when it logs in.
     pub struct AuthenticateBody {
         /// Config types, by id or name, whose configs the client wants with its services; or `all`.
-        Optional "configTypes" config_types: Vec<String>,
+        Optional config_types: Vec<String>,
         /// About the machine.
-        Optional "envInfo" env_info: EnvInfo,
+        Optional env_info: EnvInfo,
         /// The password, for the method `password`.
-        Optional "password" password: Password,
+        Optional password: Password,
         /// About the program.
-        Optional "sdkInfo" sdk_info: SdkInfo,
+        Optional sdk_info: SdkInfo,
         /// The login name, for the method `password`.
-        Optional "username" username: Username,
+        Optional username: Username,
     }
 }
 
@@ -226,7 +226,7 @@ body! {
     /// Asks for a certificate that proves the current session to routers.
     pub struct SessionCertificateBody {
         /// A certificate signing request, PEM.
-        Create "csr" csr: String,
+        Create csr: String,
     }
 }
 

@@ -1,9 +1,10 @@
 //! Terminators: where a service is hosted (docs/protocol/management-api.md 7.8).
 
-use crate::body::{Body, body};
+use crate::body::Body;
 use crate::entity::{EntityRef, Precedence, detail};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
@@ -51,54 +52,36 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of a terminator.
-    pub struct TerminatorBody {
-        /// Where the router dials.
-        Both "address" address: String,
-        /// How the router dials: `transport`, `udp`, `edge`, `tunnel`.
-        Both "binding" binding: String,
-        /// Cost of using it.
-        Optional "cost" cost: u16,
-        /// Instance id: terminators with the same one are one host.
-        Optional "identity" identity: String,
-        /// Proves the right to the instance id, base64.
-        Optional "identitySecret" identity_secret: String,
-        /// Whether it comes first, as usual, or last.
-        Optional "precedence" precedence: Precedence,
-        /// The router.
-        Both "router" router: String => "edge-routers",
-        /// The service.
-        Both "service" service: String => "services",
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-detail! {
+    body TerminatorBody;
     /// A terminator.
-    pub struct TerminatorDetail with Base {
-        /// Where the router dials.
-        pub address: String,
-        /// How the router dials.
-        pub binding: String,
-        /// Cost of using it.
-        pub cost: u16,
-        /// Cost at this moment, with failures and circuits counted.
-        pub dynamic_cost: u16,
-        /// Instance id.
-        pub identity: String,
-        /// Whether it comes first, as usual, or last.
-        pub precedence: Precedence,
-        /// The router.
-        pub router: EntityRef,
-        /// Its id.
-        pub router_id: String,
-        /// The service.
-        pub service: EntityRef,
-        /// Its id.
-        pub service_id: String,
-    }
+    detail TerminatorDetail with Base;
+
+    /// Where the router dials.
+    Both address: String, shown;
+    /// How the router dials: `transport`, `udp`, `edge`, `tunnel`.
+    Both binding: String, shown "How the router dials.";
+    /// Cost of using it.
+    Optional cost: u16, shown;
+    /// Cost at this moment, with failures and circuits counted.
+    Shown dynamic_cost: u16;
+    /// Instance id: terminators with the same one are one host.
+    Optional identity: String, shown "Instance id.";
+    /// Proves the right to the instance id, base64.
+    Optional identity_secret: String;
+    /// Whether it comes first, as usual, or last.
+    Optional precedence: Precedence, shown;
+    /// The router.
+    Both router: String => "edge-routers", shown as EntityRef;
+    /// Its id.
+    Shown router_id: String;
+    /// The service.
+    Both service: String => "services", shown as EntityRef;
+    /// Its id.
+    Shown service_id: String;
+    /// Labels.
+    Optional tags: Tags;
 }
 
 detail! {

@@ -2,6 +2,7 @@
 //!
 //! - [`context`]: what a read sees; [`resource`], `collection`, `live`, `resources`: the machinery, and a
 //!   file per subject;
+//! - [`members`], `values`: the members of a kind, each said once, and what follows from that;
 //! - [`seeds`], `upgrade`: what a new network has, and what an old one lacks of it.
 
 pub(crate) mod change;
@@ -9,6 +10,7 @@ pub(crate) mod collection;
 pub mod context;
 pub(crate) mod integrity;
 pub(crate) mod live;
+pub mod members;
 pub(crate) mod operations;
 pub(crate) mod registry;
 pub mod resource;
@@ -19,3 +21,4 @@ pub(crate) mod symbols;
 #[cfg(test)]
 mod tests;
 pub(crate) mod upgrade;
+pub(crate) mod values;

@@ -1,6 +1,6 @@
 //! The resource machinery: what a kind of entity says about itself, and the generic operations
-//! made of it. A new resource is one file that implements [`Resource`] and one line in
-//! [`super::registry`].
+//! made of it. A new resource is one file with the table of its members ([`super::members`]) and its
+//! [`Resource`], and one line in [`super::operations`].
 //!
 //! An operation has two halves. *Prepare* runs on the caller's task and does what is slow or
 //! random. *Decide* ([`Resource::merge`], [`Resource::validate`], [`Resource::on_delete`]) is pure
@@ -10,37 +10,18 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use serde::Serialize;
-use weft_contract::{Api, Body, ErrorCode, Kind as ContractKind, Verb};
+use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Id;
 use weft_model::entity::{Base, Record};
-use weft_model::filter::Table;
 
 use super::collection;
 use super::context::Context;
+use super::members::Members;
 use crate::Controller;
-
-/// The members of a [`Resource`] that has nothing slow or random to do before its operations.
-macro_rules! nothing_prepared {
-    () => {
-        type Prepared = ();
-
-        fn prepare<'a>(
-            _controller: &'a $crate::Controller,
-            _caller: &'a weft_kernel::Caller,
-            _body: &'a Self::Body,
-            _verb: weft_contract::Verb,
-            _id: &'a weft_model::Id,
-        ) -> futures::future::BoxFuture<'a, Result<(), weft_kernel::Failure>> {
-            Box::pin(async { Ok(()) })
-        }
-    };
-}
-pub(crate) use nothing_prepared;
 
 /// Which records of its kind the lists of a resource show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,16 +36,9 @@ pub enum Shown {
 }
 
 /// A kind of entity as the APIs show it.
-pub trait Readable: Sized + Send + Sync + 'static {
-    /// The entity in the model.
-    type Record: Record + PartialEq + Send + Sync + 'static;
-    /// The answer to read.
-    type Detail: Serialize;
-
+pub trait Readable: Members {
     /// Its operations, names and links in the contract.
     const KIND: &'static ContractKind;
-    /// Its symbols in filters.
-    const SYMBOLS: &'static Table<Context, Self::Record>;
 
     /// Whether an entity of the model's kind belongs to this resource at all.
     fn belongs(_record: &Self::Record) -> bool {
@@ -82,15 +56,15 @@ pub trait Readable: Sized + Send + Sync + 'static {
     }
 
     /// The record as the API shows it.
-    fn detail(context: &Context, record: &Self::Record) -> Self::Detail;
+    fn detail(context: &Context, record: &Self::Record) -> Self::Detail {
+        Self::show(context, record)
+    }
 }
 
 /// A kind of entity that can be made and changed.
 pub trait Resource: Readable {
-    /// The body of create, replace and patch.
-    type Body: Body + Clone + Send + Sync + 'static;
-    /// What is made before an operation is decided.
-    type Prepared: Send + Sync + 'static;
+    /// What is made before an operation is decided; `()` if nothing is slow or random.
+    type Prepared: Default + Send + Sync + 'static;
 
     /// Whether entities of the system cannot be changed.
     const SYSTEM_IS_FIXED: bool = true;
@@ -104,37 +78,39 @@ pub trait Resource: Readable {
 
     /// Does what is slow or random for create, replace and patch.
     fn prepare<'a>(
-        controller: &'a Controller,
-        caller: &'a Caller,
-        body: &'a Self::Body,
-        verb: Verb,
-        id: &'a Id,
-    ) -> BoxFuture<'a, Result<Self::Prepared, Failure>>;
+        _controller: &'a Controller,
+        _caller: &'a Caller,
+        _body: &'a Self::Body,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<Self::Prepared, Failure>> {
+        async { Ok(Self::Prepared::default()) }.boxed()
+    }
 
     /// Whether who asks may touch this entity at all, beyond what the gate says.
     fn guard(_decision: &Decision<'_>, _current: &Self::Record) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Takes over what a replace cannot change.
-    fn keep(_current: &Self::Record, _fresh: &mut Self::Record) {}
-
-    /// Puts what the body says into the record. Members that are absent stay as they are:
-    /// default in a fresh record, current in a patched one.
+    /// Puts what the body says and what is prepared into the record.
     fn merge(
         record: &mut Self::Record,
         body: &Self::Body,
-        prepared: &Self::Prepared,
+        _prepared: &Self::Prepared,
         verb: Verb,
-    ) -> Result<(), Failure>;
+    ) -> Result<(), Failure> {
+        Self::set(record, body, verb)
+    }
 
     /// Checks the merged record, and puts what comes with it into the decision.
     fn validate(
-        decision: &mut Decision<'_>,
-        before: Option<&Self::Record>,
-        after: &mut Self::Record,
-        prepared: &Self::Prepared,
-    ) -> Result<(), Failure>;
+        _decision: &mut Decision<'_>,
+        _before: Option<&Self::Record>,
+        _after: &mut Self::Record,
+        _prepared: &Self::Prepared,
+    ) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Refuses a delete, or puts what goes with it (beyond what references say) into the decision.
     fn on_delete(_decision: &mut Decision<'_>, _record: &Self::Record) -> Result<(), Failure> {
@@ -218,8 +194,9 @@ async fn change<R: Resource>(
                 Verb::Patch => (*current).clone(),
                 _ => {
                     let mut fresh = R::Record::default();
+                    let Base { created_at, is_system, .. } = *current.base();
                     let base = Base::new(id.clone(), decision.now());
-                    *fresh.base_mut() = Base { created_at: current.base().created_at, ..base };
+                    *fresh.base_mut() = Base { created_at, is_system, ..base };
                     R::keep(&current, &mut fresh);
                     fresh
                 }

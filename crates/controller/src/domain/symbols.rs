@@ -39,21 +39,14 @@ pub(crate) fn each<'t, S: AsRef<str> + 't>(
     texts.into_iter().try_for_each(|text| visit(Value::text(text.as_ref())))
 }
 
-/// Shows the entries of a role list as they are written.
-pub(crate) fn each_role(
-    roles: &weft_model::role::Roles,
-    visit: &mut dyn FnMut(Value<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    roles.to_strings().iter().try_for_each(|role| visit(Value::text(role)))
-}
-
 /// A table with the columns of every kind before the ones given.
 macro_rules! symbols {
     ($kind:literal, $record:ty { $($column:expr,)* }) => {{
         // The columns are written without their types.
         #[allow(dead_code)]
-        type Column =
-            weft_model::filter::Column<$crate::domain::context::Context, $record>;
+        type Column = weft_model::filter::Column<$crate::domain::context::Context, $record>;
+        #[allow(unused_imports)]
+        use weft_model::filter::{Type, Value};
         weft_model::filter::Table {
             kind: $kind,
             id: |record: &$record| record.base.id.as_str(),

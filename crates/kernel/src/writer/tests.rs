@@ -193,7 +193,7 @@ async fn an_unknown_outcome_is_found_out_before_the_next_write_and_without_one()
     until("it is known to be unknown", || matches!(writer.health(), Health::Failing(_))).await;
     // Nothing is decided on a model that may be another.
     let refused = writer.submit(create("b", "two")).await.unwrap_err();
-    assert_eq!((refused.status(), refused.code()), (503, ErrorCode::Unhandled));
+    assert_eq!((refused.status(), refused.code()), (503, ErrorCode::ClusterNoLeader));
     assert!(refused.to_string().contains("nothing was done"), "{refused}");
     let (_, mut follower) = writer.subscribe();
     store.set_dark(false);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, named, record};
+use super::{Base, Link, OnDelete, Record, record};
 use crate::{Id, Kind, Timestamp, row::row};
 
 row! {
@@ -97,8 +97,7 @@ impl AuthPolicy {
 }
 
 impl Record for AuthPolicy {
-    record!(AuthPolicy);
-    named!();
+    record!(AuthPolicy, named);
 
     const LINKS: &'static [Link] = &[
         Link::new("primary.extJwt.allowedSigners", Kind::ExtJwtSigner, OnDelete::Refuse),

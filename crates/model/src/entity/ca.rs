@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Record, named, record};
+use super::{Base, Record, record};
 use crate::row::{choice, row};
 
 choice! {
@@ -90,8 +90,7 @@ row! {
 }
 
 impl Record for Ca {
-    record!(Ca);
-    named!();
+    record!(Ca, named);
 
     const UNIQUE: &'static [&'static str] = &["fingerprint"];
 

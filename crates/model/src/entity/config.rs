@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, named, record};
+use super::{Base, Link, OnDelete, Record, record};
 use crate::{
     Id, JsonMap, Kind,
     row::{choice, row},
@@ -35,8 +35,7 @@ row! {
 }
 
 impl Record for ConfigType {
-    record!(ConfigType);
-    named!();
+    record!(ConfigType, named);
 }
 
 row! {
@@ -54,8 +53,7 @@ row! {
 }
 
 impl Record for Config {
-    record!(Config);
-    named!();
+    record!(Config, named);
 
     const LINKS: &'static [Link] = &[Link::new("configTypeId", Kind::ConfigType, OnDelete::Refuse)];
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Base, Link, OnDelete, Record, named, record};
+use super::{Base, Link, OnDelete, Record, record};
 use crate::{
     Id, JsonMap, Kind, Rare, Timestamp,
     row::{choice, row},
@@ -136,8 +136,7 @@ const CONFIG_SERVICE: usize = 2;
 const CONFIG: usize = 3;
 
 impl Record for Identity {
-    record!(Identity);
-    named!();
+    record!(Identity, named);
 
     const UNIQUE: &'static [&'static str] = &["externalId"];
     const LINKS: &'static [Link] = &[

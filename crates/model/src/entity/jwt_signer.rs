@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, named, record};
+use super::{Base, Link, OnDelete, Record, record};
 use crate::{
     Id, Kind, Timestamp,
     row::{choice, row},
@@ -76,8 +76,7 @@ impl ExtJwtSigner {
 }
 
 impl Record for ExtJwtSigner {
-    record!(ExtJwtSigner);
-    named!();
+    record!(ExtJwtSigner, named);
 
     const UNIQUE: &'static [&'static str] = &["issuer", "kid", "fingerprint"];
     const LINKS: &'static [Link] =

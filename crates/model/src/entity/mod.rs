@@ -170,8 +170,16 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     }
 }
 
-/// The methods of [`Record`] that are the same for every kind.
+/// The methods of [`Record`] that are the same for every kind; `record!(Kind, named)` for kinds whose
+/// names are unique.
 macro_rules! record {
+    ($kind:ident, named) => {
+        record!($kind);
+
+        fn name(&self) -> Option<&std::sync::Arc<str>> {
+            Some(&self.name)
+        }
+    };
     ($kind:ident) => {
         const KIND: $crate::Kind = $crate::Kind::$kind;
 
@@ -192,13 +200,4 @@ macro_rules! record {
     };
 }
 
-/// The method `name`, for kinds with names.
-macro_rules! named {
-    () => {
-        fn name(&self) -> Option<&std::sync::Arc<str>> {
-            Some(&self.name)
-        }
-    };
-}
-
-use {named, record};
+use record;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, named, record};
+use super::{Base, Link, OnDelete, Record, record};
 use crate::{
     Id, Kind,
     role::{Roles, Semantic},
@@ -98,8 +98,7 @@ impl ServiceEdgeRouterPolicy {
 macro_rules! policy_record {
     ($name:ident: $($side:literal $field:ident $text:literal $kind:ident),*) => {
         impl Record for $name {
-            record!($name);
-            named!();
+            record!($name, named);
 
             const LINKS: &'static [Link] =
                 &[$(Link::new($text, Kind::$kind, OnDelete::Unlink)),*];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Record, named, record};
+use super::{Base, Record, record};
 use crate::{
     role::Semantic,
     row::{choice, row},
@@ -106,8 +106,7 @@ row! {
 }
 
 impl Record for PostureCheck {
-    record!(PostureCheck);
-    named!();
+    record!(PostureCheck, named);
 
     fn attributes(&self) -> Option<&[Arc<str>]> {
         Some(&self.role_attributes)

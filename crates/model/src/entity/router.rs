@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Base, Link, OnDelete, Record, named, record};
+use super::{Base, Link, OnDelete, Record, record};
 use crate::{Id, JsonMap, Kind, row::row};
 
 row! {
@@ -59,8 +59,7 @@ impl Router {
 }
 
 impl Record for Router {
-    record!(Router);
-    named!();
+    record!(Router, named);
 
     const UNIQUE: &'static [&'static str] = &["fingerprint"];
     const LINKS: &'static [Link] = &[Link::new("configs", Kind::Config, OnDelete::Unlink)];

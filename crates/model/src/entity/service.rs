@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, named, record};
+use super::{Base, Link, OnDelete, Record, record};
 use crate::{
     Id, Kind,
     row::{choice, row},
@@ -46,8 +46,7 @@ row! {
 }
 
 impl Record for Service {
-    record!(Service);
-    named!();
+    record!(Service, named);
 
     const LINKS: &'static [Link] = &[Link::new("configs", Kind::Config, OnDelete::Unlink)];
 

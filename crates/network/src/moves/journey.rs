@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use hashbrown::HashMap;
 use weft_channel::{Lane, RequestError};
 use weft_kernel::events::CircuitChange;
@@ -11,16 +11,16 @@ use weft_model::Id;
 use weft_paths::path::Path;
 use weft_paths::queue::{Why, Wish};
 use weft_paths::window::Answer;
-use weft_wire::ProtoBody as _;
+use weft_wire::Message;
 use weft_wire::ctrl::route::Forward;
-use weft_wire::ctrl::{RouteErrorCode, RouteResult};
+use weft_wire::ctrl::{Route, RouteErrorCode, RouteResult};
 
 use super::super::circuits::Circuit;
 use super::super::routers::LiveRouter;
 use super::super::routes;
 use super::known::{Known, Steps};
 use super::mover::Left;
-use super::{Active, Slot};
+use super::{Active, Slot, UnderWay};
 use crate::network::Network;
 
 /// Tries at moving a circuit. The second goes around the router at which the first failed.
@@ -50,9 +50,12 @@ impl NotMoved {
 }
 
 /// A circuit on its way to another path.
-struct Journey {
+#[derive(Debug)]
+pub(super) struct Journey {
     id: Arc<str>,
     wish: Wish,
+    /// What the first try does, if that is known.
+    planned: Option<Planned>,
     known: Known,
     /// The path that was tried last.
     tried: Path,
@@ -65,20 +68,23 @@ struct Journey {
     /// The version of the graph that was looked at last.
     version: u64,
     active: Option<Active>,
+    _under_way: UnderWay,
 }
 
 impl Journey {
-    fn new(id: Arc<str>, wish: Wish, active: Active) -> Self {
+    pub(super) fn new(network: &Network, id: Arc<str>, wish: Wish) -> Self {
         Self {
             id,
             wish,
+            planned: None,
             known: Known::default(),
             tried: Path::default(),
             avoided: Vec::new(),
             was_refused: false,
             has_changed: false,
             version: 0,
-            active: Some(active),
+            active: Some(Active::begin(network)),
+            _under_way: UnderWay::begin(network),
         }
     }
 
@@ -99,22 +105,43 @@ impl Journey {
 }
 
 /// What is to be done for a circuit to take a path.
+#[derive(Debug)]
 struct Plan {
     path: Path,
     steps: Steps,
     slots: HashMap<Id, Slot>,
 }
 
+/// A circuit, and what is to be done for it; nothing if it stays.
+type Planned = (Arc<Circuit>, Result<Option<Plan>, NotMoved>);
+
 impl Network {
+    /// Moves circuits. All first steps are said before any answer is waited for.
+    pub(super) async fn move_group(self, mut group: Vec<Journey>) {
+        {
+            let _turn = self.0.moves.searching.acquire().await;
+            for journey in &mut group {
+                journey.planned = self.0.circuits.get(&journey.id).map(|circuit| {
+                    let plan = self.plan(&circuit, journey, true);
+                    (circuit, plan)
+                });
+            }
+        }
+        join_all(group.into_iter().map(|journey| self.move_one(journey))).await;
+    }
+
+    async fn move_one(&self, mut journey: Journey) {
+        let left = self.travel(&mut journey).await;
+        self.0.moves.left.lock().extend(left);
+    }
+
     /// Moves a circuit. Gives the routers that it has left.
-    pub(super) async fn move_one(self, id: Arc<str>, wish: Wish, active: Active) -> Option<Left> {
-        let mut journey = Journey::new(id, wish, active);
+    async fn travel(&self, journey: &mut Journey) -> Option<Left> {
         let mut problem = NotMoved::NoPath;
         for number in 0..TRIES {
-            // It may have been put together from more pieces meanwhile.
-            let Some(circuit) = self.0.circuits.get(&journey.id) else { break };
-            match self.reroute(&circuit, &mut journey, number == 0).await {
-                Ok(now) => return self.arrived(&now, &journey),
+            match self.reroute(journey, number == 0).await {
+                Ok(Some(now)) => return self.arrived(&now, journey),
+                Ok(None) => break,
                 Err(NotMoved::Full(router)) => {
                     self.0.moves.queue.lock().park(&journey.id, &router);
                     // There may be room since it was looked for.
@@ -145,7 +172,7 @@ impl Network {
     }
 
     /// A circuit could not be moved: it stays, waits for a path or a router, or is removed.
-    fn not_moved(&self, journey: Journey, problem: &NotMoved) {
+    fn not_moved(&self, journey: &Journey, problem: &NotMoved) {
         let id = &journey.id;
         let circuit = self.0.circuits.get(id);
         // Routers of tries that failed are on no path that the table knows of.
@@ -160,7 +187,7 @@ impl Network {
             if circuit.is_whole && !self.is_usable(&path) {
                 self.move_or_end(&circuit, Why::Broken);
             }
-        } else if self.waits(&journey, problem) {
+        } else if self.waits(journey, problem) {
             self.0.moves.wake.notify_one();
         } else {
             tracing::info!(circuit = %id, %problem, "circuit removed: it cannot be moved");
@@ -194,31 +221,36 @@ impl Network {
         true
     }
 
-    /// Moves a circuit once, and gives it as it is then.
+    /// Moves a circuit once, and gives it as it is then; none if there is none any more.
     async fn reroute(
         &self,
-        circuit: &Arc<Circuit>,
         journey: &mut Journey,
         is_first: bool,
-    ) -> Result<Arc<Circuit>, NotMoved> {
-        let plan = {
-            let _turn = self.0.moves.searching.acquire().await;
-            self.plan(circuit, journey, is_first)?
+    ) -> Result<Option<Arc<Circuit>>, NotMoved> {
+        let (circuit, plan) = match journey.planned.take() {
+            Some(planned) => planned,
+            None => {
+                let _turn = self.0.moves.searching.acquire().await;
+                // It may have been put together from more pieces meanwhile.
+                let Some(circuit) = self.0.circuits.get(&journey.id) else { return Ok(None) };
+                let plan = self.plan(&circuit, journey, is_first);
+                (circuit, plan)
+            }
         };
-        let Some(Plan { path, steps, mut slots }) = plan else { return Ok(Arc::clone(circuit)) };
+        let Some(Plan { path, steps, mut slots }) = plan? else { return Ok(Some(circuit)) };
         let Steps { new, changing } = steps;
-        self.tell_step(circuit, journey, new, &mut slots).await?;
+        self.tell_step(&circuit, journey, new, &mut slots).await?;
         // Who hears nothing in the second step is done.
         slots.retain(|router, _| changing.iter().any(|(it, _)| it == router));
         journey.has_changed |= !changing.is_empty();
-        self.tell_step(circuit, journey, changing, &mut slots).await?;
+        self.tell_step(&circuit, journey, changing, &mut slots).await?;
         let moved = Arc::new(circuit.moved(path));
         let event = self.circuit_event(CircuitChange::PathUpdated, &moved, Duration::ZERO);
         if !self.0.circuits.put_with(Arc::clone(&moved), || self.tell_event(event)) {
             // Removed while it was moved: the new routers have to hear of it too.
             moved.path.nodes.iter().for_each(|router| self.unroute(router, &moved.id));
         }
-        Ok(moved)
+        Ok(Some(moved))
     }
 
     /// Finds the path that a circuit is to take, and what has to be said for that; none if it stays.
@@ -307,6 +339,10 @@ impl Network {
         step: Vec<(Id, Vec<Forward>)>,
         slots: &mut HashMap<Id, Slot>,
     ) -> Result<(), NotMoved> {
+        if step.is_empty() {
+            return Ok(());
+        }
+        let body = routes::reroute(circuit, self.0.options.route_timeout);
         let mut asked = Vec::with_capacity(step.len());
         for (router, forwards) in step {
             journey.known.told(&router, &forwards);
@@ -316,13 +352,12 @@ impl Network {
         }
         let known = parking_lot::Mutex::new(&mut journey.known);
         let all = try_join_all(asked.into_iter().map(|(live, forwards, slot)| {
-            let known = &known;
+            let (known, body) = (&known, &body);
             async move {
-                let outcome = self.ask_route(&live, circuit, forwards.clone()).await;
-                outcome.map(|()| {
-                    known.lock().confirmed(&live.id, &forwards);
-                    (live.id.clone(), slot)
-                })
+                let route = Route::message_with(body, &forwards);
+                self.ask_route(&live, circuit, route).await?;
+                known.lock().confirmed(&live.id, &forwards);
+                Ok((live.id.clone(), slot))
             }
         }));
         tokio::pin!(all);
@@ -344,11 +379,10 @@ impl Network {
         &self,
         live: &Arc<LiveRouter>,
         circuit: &Circuit,
-        forwards: Vec<Forward>,
+        route: Message,
     ) -> Result<(), NotMoved> {
         let timeout = self.0.options.route_timeout;
-        let route = routes::reroute(circuit, forwards, timeout);
-        let reply = live.channel.request_on(Lane::High, route.to_message(), timeout).await;
+        let reply = live.channel.request_on(Lane::High, route, timeout).await;
         let (answer, text) = match reply {
             Ok(reply) => match RouteResult::from_message(&reply).map(|reply| reply.result) {
                 Ok(Ok(_)) => (Answer::Done, String::new()),

@@ -4,7 +4,6 @@
 //! Routers add what a route names to what they know: what comes from an address goes to one place,
 //! the last that was named for it. Of a route that was not answered nobody knows whether it counts.
 
-use hashbrown::HashMap;
 use weft_model::Id;
 use weft_paths::path::Path;
 use weft_wire::ctrl::route::Forward;
@@ -20,9 +19,9 @@ struct Way {
     is_certain: bool,
 }
 
-/// What each router may have been told of a circuit.
+/// What each router may have been told of a circuit. There are few of them.
 #[derive(Debug, Default)]
-pub(super) struct Known(HashMap<Id, Vec<Way>>);
+pub(super) struct Known(Vec<(Id, Vec<Way>)>);
 
 /// What routers have to hear: new ways, and then those that take the place of others.
 #[derive(Debug, Default)]
@@ -43,42 +42,60 @@ impl Steps {
 }
 
 impl Known {
+    fn of(&self, router: &Id) -> Option<&Vec<Way>> {
+        self.0.iter().find(|(it, _)| it == router).map(|(_, ways)| ways)
+    }
+
+    /// Adds to what a router may have been told.
+    fn change(&mut self, router: &Id, change: impl FnOnce(&mut Vec<Way>)) {
+        match self.0.iter_mut().find(|(it, _)| it == router) {
+            Some((_, ways)) => change(ways),
+            None => {
+                let mut ways = Vec::new();
+                change(&mut ways);
+                self.0.push((router.clone(), ways));
+            }
+        }
+    }
+
     /// What the path of a circuit says is known too: for certain by routers that have not lost it.
     pub(super) fn add_path(&mut self, circuit: &Circuit, is_certain: impl Fn(&Id) -> bool) {
         for (router, hops) in routes::hops(&circuit.path, &circuit.ingress, &circuit.egress) {
             let is_certain = is_certain(router);
-            let ways = self.0.entry(router.clone()).or_default();
-            for hop in hops {
-                note(ways, hop.from, hop.to, is_certain);
-            }
+            self.change(router, |ways| {
+                hops.iter().for_each(|hop| note(ways, hop.from, hop.to, is_certain));
+            });
         }
     }
 
     /// A router is told this now.
     pub(super) fn told(&mut self, router: &Id, forwards: &[Forward]) {
-        let ways = self.0.entry(router.clone()).or_default();
-        forwards.iter().for_each(|it| note(ways, &it.src_address, &it.dst_address, false));
+        self.change(router, |ways| {
+            forwards.iter().for_each(|it| note(ways, &it.src_address, &it.dst_address, false));
+        });
     }
 
     /// A router has set this up.
     pub(super) fn confirmed(&mut self, router: &Id, forwards: &[Forward]) {
-        let Some(ways) = self.0.get_mut(router) else { return };
-        for forward in forwards {
-            ways.retain(|way| way.from != forward.src_address || way.to == forward.dst_address);
-            note(ways, &forward.src_address, &forward.dst_address, true);
-        }
+        self.change(router, |ways| {
+            for forward in forwards {
+                ways.retain(|way| way.from != forward.src_address || way.to == forward.dst_address);
+                note(ways, &forward.src_address, &forward.dst_address, true);
+            }
+        });
     }
 
     /// The routers that are not on a path and may know of the circuit.
     pub(super) fn beside(&self, path: &Path) -> Vec<Id> {
-        self.0.keys().filter(|router| !path.nodes.contains(router)).cloned().collect()
+        let routers = self.0.iter().map(|(router, _)| router);
+        routers.filter(|router| !path.nodes.contains(router)).cloned().collect()
     }
 
     /// What routers have to hear for a circuit to take a path.
     pub(super) fn steps(&self, circuit: &Circuit, path: &Path) -> Steps {
         let mut steps = Steps::default();
         for (router, hops) in routes::hops(path, &circuit.ingress, &circuit.egress) {
-            let known = self.0.get(router).map_or(&[][..], Vec::as_slice);
+            let known = self.of(router).map_or(&[][..], Vec::as_slice);
             let (mut new, mut changing) = (Vec::new(), Vec::new());
             for hop in hops {
                 let mut same = known.iter().filter(|way| way.from == hop.from);

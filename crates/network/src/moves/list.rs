@@ -9,6 +9,8 @@ use tokio::sync::{Notify, Semaphore};
 use weft_model::Id;
 use weft_paths::queue::Queue;
 
+use super::mover::Left;
+
 /// Circuits that are to be moved.
 #[derive(Debug)]
 pub(crate) struct Moves {
@@ -16,6 +18,10 @@ pub(crate) struct Moves {
     pub(crate) wake: Notify,
     /// Circuits that are being moved and do not wait for a slow router.
     pub(crate) active: AtomicUsize,
+    /// The same, with those that wait for a slow router.
+    pub(crate) under_way: AtomicUsize,
+    /// Routers that circuits have left since the mover last looked.
+    pub(crate) left: Mutex<Vec<Left>>,
     /// Looking for paths keeps processors busy: some of them are for dials.
     pub(crate) searching: Semaphore,
     /// Routers that are left alone, and until when.
@@ -30,6 +36,8 @@ impl Moves {
             queue: Mutex::new(Queue::new(without_path)),
             wake: Notify::new(),
             active: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
+            left: Mutex::default(),
             searching: Semaphore::new((processors / 2).max(1)),
             resting: Mutex::default(),
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use weft_model::Id;
 
-use super::Active;
+use super::journey::Journey;
 use crate::network::Network;
 
 /// Circuits that are moved at the same time, those that wait for slow routers not counted: in all,
@@ -18,8 +18,14 @@ const BESIDE_DIALS: usize = 32;
 const NOT_URGENT: usize = 16;
 /// The same, with those that wait for slow routers.
 const IN_ALL: usize = 4_096;
-/// Circuits over a link that come into the queue at a time, if fewer are in it.
-const PART: usize = 500;
+/// Circuits that one task moves: what a router hears of several of them is one write. A task does not
+/// let others on while it looks for their paths, so they are fewer while somebody dials.
+const GROUP: usize = 16;
+const GROUP_BESIDE_DIALS: usize = 8;
+/// Circuits over a link that come into the queue at a time, sorted by their ends, if fewer than `FEW`
+/// are in it.
+const PART: usize = 4_096;
+const FEW: usize = 500;
 /// Circuits that are begun, looked at or removed before others get their turn.
 const TURN: usize = 64;
 /// How often circuits without a path are looked at, and how many at a time.
@@ -29,7 +35,8 @@ const LOOKED_AT: usize = 500;
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Routers that a circuit has left.
-pub(super) struct Left {
+#[derive(Debug)]
+pub(crate) struct Left {
     pub(super) at: Instant,
     pub(super) circuit: Arc<str>,
     pub(super) routers: Vec<Id>,
@@ -38,7 +45,7 @@ pub(super) struct Left {
 impl Network {
     /// Moves circuits as long as the network lives.
     pub(crate) async fn move_circuits(self) {
-        let mut under_way: JoinSet<Option<Left>> = JoinSet::new();
+        let mut under_way: JoinSet<()> = JoinSet::new();
         let mut left: VecDeque<Left> = VecDeque::new();
         let mut looked = Instant::now();
         loop {
@@ -50,9 +57,8 @@ impl Network {
                 self.look_after().await;
                 looked = Instant::now();
             }
-            while let Some(done) = under_way.try_join_next() {
-                left.extend(done.ok().flatten());
-            }
+            while under_way.try_join_next().is_some() {}
+            left.extend(self.0.moves.left.lock().drain(..));
             if has_more {
                 tokio::task::yield_now().await;
                 continue;
@@ -60,9 +66,7 @@ impl Network {
             let next = self.next_look(&left, looked);
             tokio::select! {
                 () = self.0.moves.wake.notified() => {}
-                Some(done) = under_way.join_next(), if !under_way.is_empty() => {
-                    left.extend(done.ok().flatten());
-                }
+                Some(_) = under_way.join_next(), if !under_way.is_empty() => {}
                 () = tokio::time::sleep(next.unwrap_or_default()), if next.is_some() => {}
             }
         }
@@ -77,29 +81,45 @@ impl Network {
         drained.into_iter().chain(look).chain(rested).min()
     }
 
-    /// Some circuits over links that were lost come into the queue when few are in it.
+    /// Some circuits over links that were lost come into the queue when few are in it: those that
+    /// end, or else begin, at the same router behind each other.
     fn fill_queue(&self) {
-        let next = self.0.moves.queue.lock().wants_more(PART);
+        let next = self.0.moves.queue.lock().wants_more(FEW);
         let Some(source) = next else { return };
-        let circuits = self.0.circuits.some_over(&source.link, source.after.as_deref(), PART);
-        self.0.moves.queue.lock().expand(&source, &circuits, PART);
+        let (circuits, behind) =
+            self.0.circuits.part_over(&source.link, source.after.clone(), PART);
+        self.0.moves.queue.lock().expand(&source, &circuits, behind);
     }
 
     /// Begins to move circuits; true if more could be done at once.
-    fn begin_moves(&self, under_way: &mut JoinSet<Option<Left>>) -> bool {
-        let at_once = if self.0.circuits.in_making() > 0 { BESIDE_DIALS } else { AT_ONCE };
-        for _ in 0..TURN {
+    fn begin_moves(&self, under_way: &mut JoinSet<()>) -> bool {
+        let (at_once, most) = match self.0.circuits.in_making() {
+            0 => (AT_ONCE, GROUP),
+            _ => (BESIDE_DIALS, GROUP_BESIDE_DIALS),
+        };
+        for _ in 0..TURN / most {
             let active = self.0.moves.active.load(Ordering::Acquire);
-            if active >= at_once || under_way.len() >= IN_ALL {
+            let all = self.0.moves.under_way.load(Ordering::Acquire);
+            if active + most > at_once || all + most > IN_ALL {
                 return false;
             }
-            let next = self.0.moves.queue.lock().pop(active >= NOT_URGENT);
-            let Some((id, wish)) = next else {
-                return self.0.moves.queue.lock().wants_more(PART).is_some();
-            };
-            under_way.spawn(self.clone().move_one(id, wish, Active::begin(self)));
+            let group = self.next_group(active, most);
+            let is_full = group.len() == most;
+            if !group.is_empty() {
+                under_way.spawn(self.clone().move_group(group));
+            }
+            if !is_full {
+                return self.0.moves.queue.lock().wants_more(FEW).is_some();
+            }
         }
         true
+    }
+
+    /// The next circuits to be moved together, where so many are already.
+    fn next_group(&self, active: usize, most: usize) -> Vec<Journey> {
+        let mut queue = self.0.moves.queue.lock();
+        let next = (active..active + most).map_while(|at| queue.pop(at >= NOT_URGENT));
+        next.map(|(id, wish)| Journey::new(self, id, wish)).collect()
     }
 
     /// Unroutes circuits at routers that they left a while ago and have not come back to.

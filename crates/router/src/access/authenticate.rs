@@ -9,10 +9,11 @@ use weft_identity::token::TokenError;
 use weft_wire::edge_ctrl::ErrorCode;
 
 use super::{
-    Inner,
     binding::{self, Bound},
+    inner::Inner,
     live::{TokenFacts, is_revoked},
-    refused, token,
+    refusal::refused,
+    token,
 };
 use crate::seam::{ApiSession, ControllerId, Refusal, RetryHint};
 

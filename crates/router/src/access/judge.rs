@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use weft_wire::edge_ctrl::ErrorCode;
 
-use super::{Inner, decide, live, refused, token};
+use super::{decide, inner::Inner, live, refusal::refused, token};
 use crate::seam::{ApiSession, Grant, Refusal, RetryHint, Use};
 
 /// The only text of a refusal that C SDKs react to: they drop the service session and begin again

@@ -17,11 +17,14 @@ mod compare;
 mod decide;
 mod file;
 mod grants;
+mod inner;
 mod judge;
 mod keys;
 mod live;
 mod model;
+mod options;
 mod queue;
+mod refusal;
 mod sessions;
 mod subscription;
 mod token;
@@ -29,13 +32,8 @@ mod tunneled;
 mod worker;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant, SystemTime},
+    sync::{Arc, atomic::AtomicU64},
+    time::SystemTime,
 };
 
 use arc_swap::ArcSwap;
@@ -52,117 +50,29 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use weft_channel::UnderlayWaker;
-use weft_config::RouterConfig;
 use weft_identity::{LiveIdentity, Verify};
 use weft_wire::Message;
 
 use binding::FirstParty;
 use file::LoadError;
+pub(crate) use inner::ManagedConfigs;
+use inner::{Inner, Saved};
 use keys::Keys;
-use live::LiveSessions;
 use model::Model;
+pub(crate) use options::AccessOptions;
 use queue::Queue;
-use sessions::Sessions;
-use subscription::Subscription;
 use tunneled::Tunneled;
 
 use crate::{
     controllers::{Controller, Controllers},
-    seam::{self, Access, AccessEvent, ApiSession, Grant, Refusal, TunnelService, Use},
+    seam::{Access, AccessEvent, ApiSession, Grant, Refusal, TunnelService, Use},
 };
 
 /// Most events that a reader may be behind.
 const EVENTS: usize = 4096;
-/// How long a service session that ended is remembered, to refuse late binds.
-const ENDED_FOR: Duration = Duration::from_secs(300);
-
-/// The options of the access half.
-#[derive(Debug, Clone)]
-pub(crate) struct AccessOptions {
-    /// Id of the router, which is the id of its own identity.
-    pub(crate) router_id: String,
-    /// True if the data model is needed: the router has an edge or a tunneler.
-    pub(crate) required: bool,
-    /// The file of the model.
-    pub(crate) db: Option<PathBuf>,
-    /// The interval at which the model is written.
-    pub(crate) save_interval: Duration,
-    /// How long an SDK may wait for its session to be announced.
-    pub(crate) lookup_timeout: Duration,
-}
-
-impl AccessOptions {
-    /// The options from a file, for a router of this id.
-    pub(crate) fn new(config: &RouterConfig, router_id: &str) -> Self {
-        use weft_config::router::Listener;
-        // A session is the same at every listener, so that the longest wait counts.
-        let lookup = config.listeners.iter().filter_map(|listener| match listener {
-            Listener::Edge(edge) => Some(edge.lookup_api_session_timeout),
-            _ => None,
-        });
-        // A listener for SDKs is not opened without the section `edge`.
-        let needs = |listener: &Listener| matches!(listener, Listener::Tunnel(_));
-        let edge = config.edge.as_ref();
-        Self {
-            router_id: router_id.to_owned(),
-            required: edge.is_some() || config.listeners.iter().any(needs),
-            db: edge.map(|edge| edge.db.clone()),
-            save_interval: edge.map_or(Duration::from_secs(30), |edge| edge.db_save_interval),
-            lookup_timeout: lookup.max().unwrap_or(Duration::from_secs(5)),
-        }
-    }
-}
-
-/// JSON texts by the names of their config types.
-pub(crate) type ManagedConfigs = Arc<BTreeMap<String, String>>;
-
 /// The access half. Clones share it.
 #[derive(Clone)]
 pub(crate) struct AccessHalf(Arc<Inner>);
-
-/// The state that its modules share.
-struct Inner {
-    options: AccessOptions,
-    identity: Arc<LiveIdentity>,
-    controllers: Arc<Controllers>,
-    model: RwLock<Model>,
-    keys: ArcSwap<Keys>,
-    first_party: ArcSwap<FirstParty>,
-    /// Opaque sessions, as announced.
-    sessions: Mutex<Sessions>,
-    /// Sessions of open connections.
-    live: Mutex<LiveSessions>,
-    /// Grants of this router, judged again when the model changes.
-    grants: Mutex<grants::Grants>,
-    /// Service sessions that ended lately.
-    ended: Mutex<HashMap<String, Instant>>,
-    subscription: Mutex<Subscription>,
-    events: broadcast::Sender<AccessEvent>,
-    own_services: Mutex<Tunneled>,
-    tunneled: watch::Sender<Arc<Vec<Arc<TunnelService>>>>,
-    /// The settings that controllers keep for this router.
-    managed: watch::Sender<ManagedConfigs>,
-    /// Counts arrivals of keys and sessions that an SDK may be waiting for.
-    arrivals: watch::Sender<u64>,
-    timeline: watch::Sender<String>,
-    online: watch::Sender<bool>,
-    queue: Queue,
-    /// Notified when the subscription has to be checked.
-    look: Notify,
-    /// Counts how often a whole model was received.
-    taken: AtomicU64,
-    /// The model that is in the file.
-    saved: Mutex<Saved>,
-}
-
-/// Identifies a model that was written to the file. A whole model that was received again may have the
-/// position of the one before it and differ from it.
-#[derive(Debug, PartialEq, Eq)]
-struct Saved {
-    timeline: String,
-    index: u64,
-    taken: u64,
-}
 
 impl AccessHalf {
     /// Makes the access half, with the model of the file if there is one.
@@ -372,65 +282,6 @@ fn load(options: &AccessOptions) -> Model {
     }
 }
 
-impl Inner {
-    /// Sends an event to the bindings, if there is a reader.
-    fn tell(&self, event: AccessEvent) {
-        let _ = self.events.send(event);
-    }
-
-    fn end_service_session(&self, id: &str) {
-        if id.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        let mut ended = self.ended.lock();
-        ended.retain(|_, since| now.saturating_duration_since(*since) < ENDED_FOR);
-        ended.insert(id.to_owned(), now);
-        drop(ended);
-        self.tell(AccessEvent::ServiceSessionEnded { service_session: id.to_owned() });
-    }
-
-    fn refresh_online(&self) {
-        let connected: BTreeSet<_> =
-            self.controllers.all().into_iter().map(|one| one.id.clone()).collect();
-        let online = if self.options.required {
-            let subscription = self.subscription.lock();
-            let subscribed = subscription.controller().is_some_and(|id| connected.contains(id));
-            subscribed && !self.model.read().timeline.is_empty()
-        } else {
-            !connected.is_empty()
-        };
-        self.online.send_if_modified(|known| {
-            let changed = *known != online;
-            *known = online;
-            changed
-        });
-    }
-
-    fn save(&self) {
-        let Some(path) = &self.options.db else { return };
-        let mut saved = self.saved.lock();
-        let (state, now) = {
-            let model = self.model.read();
-            let taken = self.taken.load(Ordering::Acquire);
-            let now = Saved { timeline: model.timeline.clone(), index: model.index, taken };
-            if model.timeline.is_empty() || *saved == now {
-                return;
-            }
-            (model.to_state(), now)
-        };
-        match file::save(path, &state) {
-            Ok(()) => *saved = now,
-            Err(problem) => {
-                tracing::warn!(
-                    %problem, path = %path.display(),
-                    "the data model could not be written to its file"
-                );
-            }
-        }
-    }
-}
-
 impl Access for AccessHalf {
     fn authenticate(
         &self,
@@ -479,20 +330,5 @@ impl Access for AccessHalf {
         let chain: Vec<CertificateDer<'_>> =
             chain.iter().map(|der| CertificateDer::from(der.as_ref())).collect();
         self.admits_chain(&chain).is_ok()
-    }
-}
-
-/// A refusal of an API session.
-fn refused(
-    code: weft_wire::edge_ctrl::ErrorCode,
-    hint: seam::RetryHint,
-    message: impl Into<String>,
-) -> Refusal {
-    Refusal {
-        code: code.0,
-        hint,
-        message: message.into(),
-        failing_checks: Vec::new(),
-        circuit: None,
     }
 }

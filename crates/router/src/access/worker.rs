@@ -19,9 +19,9 @@ use weft_wire::{
 };
 
 use super::{
-    Inner,
     compare::compare,
     decide,
+    inner::Inner,
     keys::Keys,
     live,
     model::{Fit, Model, Touched},

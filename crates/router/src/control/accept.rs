@@ -20,7 +20,7 @@ use weft_wire::{
     hello::{Hello, RejectClass, alpn},
 };
 
-use super::{ControlHalf, Core, connect};
+use super::{ControlHalf, announce, connect, shared::Core};
 use crate::{authority::leads_to_authority, controllers::Controller, seam::ControllerId};
 
 impl ControlHalf {
@@ -107,7 +107,7 @@ impl HelloGate for Gate {
             return Err(Refusal::answer(RejectClass::Busy, text));
         }
         let mut headers = Headers::new();
-        connect::said(core).write(&mut headers);
+        announce::hello(core).write(&mut headers);
         let mut channel = connect::channel_options(core, format!("ctrl {id} from {}", peer.remote));
         channel.write_timeout = self.write_timeout;
         Ok(Admission {

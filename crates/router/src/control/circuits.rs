@@ -14,7 +14,10 @@ use weft_wire::{
     },
 };
 
-use super::Core;
+use super::{
+    refusal::{hint, refusal},
+    shared::Core,
+};
 use crate::{
     controllers::Controller,
     seam::{
@@ -24,25 +27,6 @@ use crate::{
 };
 
 const NO_CONTROLLER: &str = "no controller available, cannot create circuit";
-
-/// A refusal of this router itself.
-pub(crate) fn refusal(code: ErrorCode, hint: RetryHint, message: impl Into<String>) -> Refusal {
-    Refusal {
-        code: code.0,
-        hint,
-        message: message.into(),
-        failing_checks: Vec::new(),
-        circuit: None,
-    }
-}
-
-/// The hint with this number; the client decides where the number is unknown.
-pub(crate) fn hint(number: u32) -> RetryHint {
-    match RetryHint(number) {
-        hint @ (RetryHint::TOO_BUSY | RetryHint::START_OVER | RetryHint::NOT_RETRIABLE) => hint,
-        _ => RetryHint::DEFAULT,
-    }
-}
 
 /// The controller to ask, if there is one.
 fn there(controller: Option<Arc<Controller>>) -> Result<Arc<Controller>, Refusal> {

@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use weft_config::{
     EndpointsFile,
     router::{ControllerEndpoints, Endpoint},
@@ -17,51 +17,13 @@ use weft_wire::{
     },
 };
 
-use super::{
-    Core,
-    connect::{Target, keep_connected},
-};
-use crate::{controllers::Controller, seam::ControllerId};
+use super::{connect::keep_connected, shared::Core, targets::Target};
+use crate::controllers::Controller;
 
 /// Most controllers in a list.
 const MAX_CONTROLLERS: usize = 64;
 /// Most addresses of one controller.
 const MAX_ADDRESSES: usize = 16;
-
-/// The controllers that this router stays connected to.
-#[derive(Debug, Default)]
-pub(crate) struct Cluster {
-    targets: Mutex<Vec<Arc<Target>>>,
-    /// The revision of the list that was applied last.
-    index: Mutex<u64>,
-}
-
-impl Cluster {
-    /// The target of a controller, other than `but`.
-    pub(crate) fn target_of(&self, id: &str, but: &Arc<Target>) -> Option<Arc<Target>> {
-        let targets = self.targets.lock();
-        let other = |target: &&Arc<Target>| {
-            !Arc::ptr_eq(target, but) && target.id().is_some_and(|known| *known == *id)
-        };
-        targets.iter().find(other).cloned()
-    }
-
-    /// The ids of the known controllers.
-    pub(crate) fn ids(&self) -> Vec<ControllerId> {
-        self.targets.lock().iter().filter_map(|target| target.id()).collect()
-    }
-
-    /// Removes a target.
-    pub(crate) fn drop_target(&self, target: &Arc<Target>) {
-        self.targets.lock().retain(|known| !Arc::ptr_eq(known, target));
-    }
-
-    /// Forgets the revision: another timeline has other revisions, so that the next list is applied
-    /// in any case.
-    pub(crate) fn forget_index(&self) {
-        *self.index.lock() = 0;
-    }
-}
 
 /// Starts to connect to every controller in the endpoints file or the configuration.
 pub(crate) fn begin(core: &Arc<Core>) {
@@ -131,8 +93,25 @@ fn addresses<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Address> {
     texts.take(MAX_ADDRESSES).filter_map(parse).collect()
 }
 
+/// Applies messages of controllers about controllers, in order, until the router stops.
+pub(super) async fn run(core: Arc<Core>, mut queue: mpsc::Receiver<(Arc<Controller>, Message)>) {
+    let mut timeline = core.access.timeline();
+    loop {
+        tokio::select! {
+            message = queue.recv() => match message {
+                Some((from, message)) => on_message(&core, &from, &message),
+                None => return,
+            },
+            changed = timeline.changed() => match changed {
+                Ok(()) => core.cluster.forget_index(),
+                Err(_) => return,
+            },
+        }
+    }
+}
+
 /// Handles a message of a controller about controllers.
-pub(crate) fn on_message(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
+fn on_message(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
     let done =
         match message.content_type {
             content_type::UPDATE_CTRL_ADDRESSES => UpdateCtrlAddresses::from_message(message)

@@ -1,82 +1,29 @@
 //! The connection to one controller: dial, hello, run the channel until it closes, dial again.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
+use rustls_pki_types::CertificateDer;
 use weft_channel::{
     ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, TypePolicy,
     dial,
 };
 use weft_wire::{
-    Address, Capabilities, FrameLimits, controller_capability,
-    ctrl::{ControllerHello, CtrlChanListeners, Listener, Listeners, RouterHello},
+    Address, FrameLimits, controller_capability,
+    ctrl::ControllerHello,
     hello::{Hello, HelloResult, alpn, underlay},
-    router_capability,
 };
 
-use super::{Core, backoff::Backoff, dispatch::FromController};
+use super::{
+    announce, backoff::Backoff, dispatch::FromController, links, routes, shared::Core,
+    targets::Target,
+};
 use crate::{controllers::Controller, link::interfaces, seam::ControllerId};
 
 /// The interval at which a router checks if a controller that has dialed it is the one of a target.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// The capabilities that this router announces; only those that work.
-pub(crate) fn capabilities() -> Capabilities {
-    Capabilities::NONE
-        .with(router_capability::MULTI_CHANNEL)
-        .with(router_capability::BIND_SUCCESS)
-        .with(router_capability::ROUTER_DATA_MODEL)
-}
-
-/// A controller to be connected to.
-#[derive(Debug)]
-pub(crate) struct Target {
-    state: Mutex<TargetState>,
-    /// Cancelled to end the connection and all attempts.
-    pub(crate) stop: CancellationToken,
-}
-
-#[derive(Debug)]
-struct TargetState {
-    /// The id, known after the first connection or from a list of controllers.
-    id: Option<ControllerId>,
-    addresses: Vec<Address>,
-}
-
-impl Target {
-    /// A target with these addresses.
-    pub(crate) fn new(id: Option<ControllerId>, addresses: Vec<Address>) -> Arc<Self> {
-        let state = Mutex::new(TargetState { id, addresses });
-        Arc::new(Self { state, stop: CancellationToken::new() })
-    }
-
-    pub(crate) fn id(&self) -> Option<ControllerId> {
-        self.state.lock().id.clone()
-    }
-
-    pub(crate) fn set_id(&self, id: ControllerId) {
-        self.state.lock().id = Some(id);
-    }
-
-    pub(crate) fn addresses(&self) -> Vec<Address> {
-        self.state.lock().addresses.clone()
-    }
-
-    pub(crate) fn set_addresses(&self, addresses: Vec<Address>) {
-        self.state.lock().addresses = addresses;
-    }
-
-    /// Adds addresses of the same controller.
-    pub(crate) fn add_addresses(&self, more: Vec<Address>) {
-        let addresses = &mut self.state.lock().addresses;
-        for address in more {
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
-        }
-    }
-}
 
 /// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
@@ -214,17 +161,6 @@ fn common_name(established: &Established) -> Option<String> {
     leaf.common_name().map(str::to_owned)
 }
 
-/// The hello of this router to controllers.
-pub(super) fn said(core: &Core) -> RouterHello {
-    let controllers = core.listens.get().map(|listens| listens.controllers.clone());
-    RouterHello {
-        version: Some(core.options.version.clone()),
-        capabilities: capabilities(),
-        listeners: listeners(&core.link_listeners.lock().0),
-        ctrl_chan_listeners: CtrlChanListeners { listeners: controllers.unwrap_or_default() },
-    }
-}
-
 /// The options of the channel with a controller.
 pub(super) fn channel_options(core: &Core, label: String) -> ChannelOptions {
     ChannelOptions {
@@ -238,21 +174,10 @@ pub(super) fn channel_options(core: &Core, label: String) -> ChannelOptions {
     }
 }
 
-/// The listeners for links, as controllers are told of them.
-pub(super) fn listeners(listeners: &[crate::seam::LinkListener]) -> Listeners {
-    let listener = |one: &crate::seam::LinkListener| Listener {
-        address: one.address.clone(),
-        protocol: one.protocol.clone(),
-        groups: one.groups.clone(),
-        local_binding: one.local_binding.clone(),
-    };
-    Listeners { listeners: listeners.iter().map(listener).collect() }
-}
-
 fn dial_options(core: &Core, address: &Address) -> DialOptions {
     let options = &core.options;
     let mut hello = Hello::new(options.router_id.clone());
-    said(core).write(&mut hello.headers);
+    announce::hello(core).write(&mut hello.headers);
     let channel = channel_options(core, format!("ctrl {address}"));
     let dial = DialOptions::new(address.clone(), core.tls.clone(), alpn::CTRL, hello, channel);
     // The channel ends with its default connection, whose messages are lost with it. The data model,
@@ -281,7 +206,7 @@ pub(super) async fn run(
     let chain = established.peer().certificates.clone();
     // Called before anything is read, because the first messages of the controller are about this
     // connection.
-    core.connected(&controller, &chain);
+    connected(&core, &controller, &chain);
     if let Some(trace) = &core.trace {
         trace.follow(&established.handle());
     }
@@ -306,6 +231,27 @@ pub(super) async fn run(
     drop(ended);
 }
 
+/// The controller is connected; its channel is about to run.
+fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[CertificateDer<'static>]) {
+    routes::on_connected(core, controller);
+    // The listeners may have changed after the controller's hello, before it was among the connected
+    // ones.
+    let listeners = core.link_listeners.lock();
+    if listeners.1 {
+        announce::of_listeners(controller, &listeners.0);
+    }
+    drop(listeners);
+    if let Err(problem) = controller.channel.try_send(links::all(core)) {
+        tracing::debug!(controller = %controller.id, %problem, "links not reported");
+    }
+    if core.drains.load(Ordering::Acquire) {
+        announce::of_the_end(controller);
+    }
+    core.access.connected(controller, chain);
+    core.presence.tell_all(&controller.id);
+    core.terminators.on_connected(&controller.id);
+}
+
 /// Removes a controller from the tables when dropped, also if its task is aborted.
 pub(super) struct Ended {
     core: Arc<Core>,
@@ -323,6 +269,6 @@ impl Drop for Ended {
     fn drop(&mut self) {
         self.controller.channel.close("the router is not connected to this controller any more");
         self.core.controllers.remove(&self.controller);
-        self.core.disconnected(&self.controller);
+        self.core.access.disconnected(&self.controller.id);
     }
 }

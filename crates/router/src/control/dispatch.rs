@@ -17,7 +17,9 @@ use weft_wire::{
     },
 };
 
-use super::{Core, inspect, links, options::EdgeAddresses, routes, terminators, validation};
+use super::{
+    inspect, links, options::EdgeAddresses, routes, shared::Core, terminators, validation,
+};
 use crate::controllers::Controller;
 
 /// Takes the messages of one controller.

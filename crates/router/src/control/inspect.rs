@@ -11,8 +11,8 @@ use weft_wire::{
 };
 
 use super::{
-    Core,
-    terminators::{Phase, Seen},
+    shared::Core,
+    terminators::table::{Phase, Seen},
 };
 use crate::{controllers::Controller, seam::ControllerId};
 

@@ -8,7 +8,7 @@ use weft_wire::{
     ctrl::{Interface, RouterInterfacesUpdate},
 };
 
-use super::Core;
+use super::{options::InterfaceReports, shared::Core};
 
 /// How long a controller may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -20,13 +20,6 @@ const SYSTEM: &str = "/sys/class/net";
 
 /// Flags of the kernel, and the flag of the report for each.
 const FLAGS: [(u64, u64); 6] = [(1, 1), (2, 2), (8, 4), (0x10, 8), (0x1000, 16), (0x40, 32)];
-
-/// The interval at which interfaces are read, and the longest time between two reports.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InterfaceReports {
-    pub(crate) check: Duration,
-    pub(crate) at_least: Duration,
-}
 
 /// Reports until cancelled: to the first controller, after changes, and at intervals.
 pub(crate) async fn run(core: Arc<Core>, reports: InterfaceReports) {

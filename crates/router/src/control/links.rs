@@ -14,7 +14,7 @@ use weft_wire::{
     },
 };
 
-use super::{Core, metrics};
+use super::{metrics, shared::Core};
 use crate::{
     controllers::Controller,
     seam::{self, LinkLatency, LinkListener, LinkReport, Peer, Unverified},

@@ -20,24 +20,13 @@ use weft_wire::{
     },
 };
 
-use super::Core;
+use super::shared::Core;
 use crate::seam::{LinkLatency, Measured};
 
 /// Most circuits in one message.
 const CIRCUITS: usize = 5_000;
 /// Most circuits in all reports that wait. A hundred thousand circuits take about ten MiB.
 const WAITING_CIRCUITS: usize = 500_000;
-
-/// The options of the reports.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReportOptions {
-    /// The interval.
-    pub(crate) interval: Duration,
-    /// Most reports that wait.
-    pub(crate) queue: usize,
-    /// The age at which an interval of usage is reported.
-    pub(crate) age: Duration,
-}
 
 /// Makes and sends reports until the router stops.
 pub(super) async fn run(core: Arc<Core>) {

@@ -10,12 +10,16 @@
 //!  bindings ──> Control ──> circuits, terminators, presence, faults
 //! ```
 //!
+//! Below them all lies [`shared`] with the state of each: the [`targets`] of `cluster`, the tables of
+//! [`routes`] and [`terminators`], and the identities that are [`online`].
+//!
 //! A controller that connects is sent, in this order: the circuits that this router carries for it (see
 //! [`routes`]), the links, and the connected identities. `access` then subscribes to the data model, and
 //! terminators that were made at this controller wait to be asked about. A channel that closes fails the
 //! requests under way; requests for terminators are sent again.
 
 mod accept;
+mod announce;
 mod backoff;
 mod circuits;
 mod cluster;
@@ -26,15 +30,18 @@ mod inspect;
 mod interfaces;
 mod links;
 mod metrics;
+mod online;
 mod options;
 mod presence;
+mod refusal;
 mod renewal;
 mod routes;
+mod shared;
+mod targets;
 mod terminators;
 mod validation;
 
 use std::{
-    future::Future,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -44,31 +51,32 @@ use std::{
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use rustls_pki_types::CertificateDer;
 use tokio::{
     runtime,
     sync::{Semaphore, mpsc},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use weft_channel::{Lane, TraceFile};
+use weft_channel::TraceFile;
 use weft_client::enroll::RouterNames;
 use weft_identity::{
     LiveIdentity,
     tls::{ClientTls, client_config},
 };
 use weft_wire::{
-    Message, ProtoBody, controller_capability,
-    ctrl::{self, CircuitConfirmation, CtrlChanListener, Fault},
+    Message, ProtoBody,
+    ctrl::{CircuitConfirmation, Fault},
 };
 use weft_xgress::Role;
 
-use cluster::Cluster;
 pub(crate) use cluster::first_addresses;
+use online::Presence;
 pub(crate) use options::{ControlOptions, EdgeAddresses, proxy};
-use presence::Presence;
-use renewal::Renewal;
-use routes::Routes;
-use terminators::Terminators;
+use renewal::pending::Renewal;
+use routes::table::Routes;
+use shared::Core;
+pub(crate) use shared::Listens;
+use targets::Cluster;
+use terminators::table::Terminators;
 
 use crate::{
     access::AccessHalf,
@@ -93,43 +101,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The control half. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ControlHalf(Arc<Core>);
-
-/// The state that the modules of the control half share.
-pub(crate) struct Core {
-    options: ControlOptions,
-    trace: Option<TraceFile>,
-    identity: Arc<LiveIdentity>,
-    tls: Arc<rustls::ClientConfig>,
-    controllers: Arc<Controllers>,
-    access: AccessHalf,
-    data: OnceLock<Arc<dyn Data>>,
-    listens: OnceLock<Listens>,
-    /// The listeners for links, and whether they have changed since the start.
-    link_listeners: Mutex<(Vec<LinkListener>, bool)>,
-    cluster: Cluster,
-    cluster_messages: mpsc::Sender<(Arc<Controller>, Message)>,
-    routes: Routes,
-    terminators: Terminators,
-    presence: Presence,
-    renewal: Renewal,
-    side_tasks: Arc<Semaphore>,
-    /// True once the router is about to stop.
-    drains: AtomicBool,
-    runtime: runtime::Handle,
-    tasks: TaskTracker,
-    stop: CancellationToken,
-}
-
-/// The listeners of this router, as controllers are told of them.
-#[derive(Debug, Default)]
-pub(crate) struct Listens {
-    /// For SDKs.
-    pub(crate) edge: Vec<EdgeAddresses>,
-    /// For other routers, at the start.
-    pub(crate) links: Vec<LinkListener>,
-    /// For controllers.
-    pub(crate) controllers: Vec<CtrlChanListener>,
-}
 
 /// The parts of the control half that are made before it.
 pub(crate) struct Parts {
@@ -175,7 +146,7 @@ impl ControlHalf {
             access,
             runtime,
         });
-        core.spawn(run_cluster(core.clone(), queue));
+        core.spawn(cluster::run(core.clone(), queue));
         Ok(Self(core))
     }
 
@@ -233,14 +204,14 @@ impl ControlHalf {
         let mut now = core.link_listeners.lock();
         *now = (listeners, true);
         for controller in core.controllers.all() {
-            tell_of_listeners(&controller, &now.0);
+            announce::of_listeners(&controller, &now.0);
         }
     }
 
     /// The router is about to stop: asks controllers to lead no new circuit over it.
     pub(crate) fn drain(&self) {
         self.0.drains.store(true, Ordering::Release);
-        self.0.controllers.all().iter().for_each(|controller| tell_of_drain(controller));
+        self.0.controllers.all().iter().for_each(|controller| announce::of_the_end(controller));
     }
 
     /// The number of terminators whose removal no controller has confirmed.
@@ -263,112 +234,6 @@ impl ControlHalf {
         core.tasks.close();
         core.tasks.wait().await;
         core.access.save();
-    }
-}
-
-impl Core {
-    /// Runs a task until it is done or the router stops.
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        let bounded = async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = work => {}
-            }
-        };
-        self.tasks.spawn_on(bounded, &self.runtime);
-    }
-
-    /// Runs the answer to a question, unless too many are being answered.
-    fn spawn_side(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let Ok(permit) = self.side_tasks.clone().try_acquire_owned() else {
-            tracing::warn!("too many questions of controllers at once; this one is not answered");
-            return;
-        };
-        self.spawn(async move {
-            work.await;
-            drop(permit);
-        });
-    }
-
-    /// Queues a message about controllers, so that these keep their order.
-    fn queue_cluster(&self, from: &Arc<Controller>, message: Message) {
-        if self.cluster_messages.try_send((from.clone(), message)).is_err() {
-            tracing::warn!(
-                controller = %from.id,
-                "too many lists of controllers at once; this one is ignored"
-            );
-        }
-    }
-
-    /// A controller is connected; its channel is about to run.
-    fn connected(
-        self: &Arc<Self>,
-        controller: &Arc<Controller>,
-        chain: &[CertificateDer<'static>],
-    ) {
-        routes::on_connected(self, controller);
-        // The listeners may have changed after the controller's hello, before it was among the connected
-        // ones.
-        let listeners = self.link_listeners.lock();
-        if listeners.1 {
-            tell_of_listeners(controller, &listeners.0);
-        }
-        drop(listeners);
-        if let Err(problem) = controller.channel.try_send(links::all(self)) {
-            tracing::debug!(controller = %controller.id, %problem, "links not reported");
-        }
-        if self.drains.load(Ordering::Acquire) {
-            tell_of_drain(controller);
-        }
-        self.access.connected(controller, chain);
-        self.presence.tell_all(&controller.id);
-        self.terminators.on_connected(&controller.id);
-    }
-
-    /// A controller is no longer connected.
-    fn disconnected(&self, controller: &Arc<Controller>) {
-        self.access.disconnected(&controller.id);
-    }
-}
-
-/// Only weft's controllers know this message. A controller that misses it is refused with every route that
-/// it asks for.
-fn tell_of_drain(controller: &Controller) {
-    if !controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
-        return;
-    }
-    let drains = Message::new(ctrl::content_type::ROUTER_DRAINS, "");
-    if let Err(problem) = controller.channel.try_send_on(Lane::High, drains) {
-        tracing::debug!(controller = %controller.id, %problem, "controller not told of the end");
-    }
-}
-
-fn tell_of_listeners(controller: &Controller, listeners: &[LinkListener]) {
-    let message = connect::listeners(listeners).to_message();
-    if let Err(problem) = controller.channel.try_send(message) {
-        // The controller knows the listeners from the router's hello, so that another hello is needed.
-        tracing::warn!(
-            controller = %controller.id, %problem,
-            "the controller could not be sent the listeners for links; its channel is closed"
-        );
-        controller.channel.close("the listeners for links could not be sent");
-    }
-}
-
-async fn run_cluster(core: Arc<Core>, mut queue: mpsc::Receiver<(Arc<Controller>, Message)>) {
-    let mut timeline = core.access.timeline();
-    loop {
-        tokio::select! {
-            message = queue.recv() => match message {
-                Some((from, message)) => cluster::on_message(&core, &from, &message),
-                None => return,
-            },
-            changed = timeline.changed() => match changed {
-                Ok(()) => core.cluster.forget_index(),
-                Err(_) => return,
-            },
-        }
     }
 }
 

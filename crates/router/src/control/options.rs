@@ -8,9 +8,6 @@ use weft_limits::WindowOptions;
 use weft_spans::Spans;
 use weft_wire::{Address, VersionInfo};
 
-use super::interfaces::InterfaceReports;
-use super::metrics::ReportOptions;
-
 /// Settings of the control half.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlOptions {
@@ -69,6 +66,24 @@ pub(crate) struct ControlOptions {
     pub(crate) reports: ReportOptions,
     /// The recorder for spans of dials.
     pub(crate) spans: Spans,
+}
+
+/// The interval at which network interfaces are read, and the longest time between two reports.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InterfaceReports {
+    pub(crate) check: Duration,
+    pub(crate) at_least: Duration,
+}
+
+/// The options of the reports of measurements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReportOptions {
+    /// The interval.
+    pub(crate) interval: Duration,
+    /// Most reports that wait.
+    pub(crate) queue: usize,
+    /// The age at which an interval of usage is reported.
+    pub(crate) age: Duration,
 }
 
 /// The addresses of an edge listener.

@@ -15,24 +15,24 @@
 //!
 //! The files are written and the identity is loaded again after that. The keys stay the same.
 
+pub(super) mod pending;
+
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use weft_client::enroll::RouterNames;
 use weft_identity::{Certificate, CertificateRequest, KeyedChain, Location};
 use weft_wire::{
-    Message, ProtoBody,
+    ProtoBody,
     edge_ctrl::{
         EnrollmentCertsResponse, EnrollmentExtendRouterRequest,
         EnrollmentExtendRouterVerifyRequest, ExtendVerifyResult,
     },
 };
 
-use super::Core;
+use super::shared::Core;
 use crate::controllers::Controller;
 
 /// How long before they expire certificates are renewed.
@@ -45,13 +45,6 @@ const ISSUE_TIMEOUT: Duration = Duration::from_secs(35);
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait after a failure.
 const RETRY: Duration = Duration::from_secs(300);
-
-/// The renewal under way.
-#[derive(Debug, Default)]
-pub(crate) struct Renewal {
-    names: Option<RouterNames>,
-    waiting: Mutex<Option<oneshot::Sender<EnrollmentCertsResponse>>>,
-}
 
 #[derive(Debug, thiserror::Error)]
 enum RenewalError {
@@ -67,29 +60,6 @@ enum RenewalError {
     NotConfirmed(String),
     #[error(transparent)]
     Identity(#[from] weft_identity::Error),
-}
-
-impl Renewal {
-    /// Renews with these names; without names there is no renewal.
-    pub(crate) fn new(names: Option<RouterNames>) -> Self {
-        Self { names, waiting: Mutex::default() }
-    }
-
-    /// Takes certificates that a controller sent.
-    pub(crate) fn deliver(&self, from: &Arc<Controller>, message: Message) {
-        let waiting = self.waiting.lock().take();
-        match (waiting, EnrollmentCertsResponse::from_message(&message)) {
-            // The task that waited may have given up.
-            (Some(waiting), Ok(certs)) => drop(waiting.send(certs)),
-            (None, _) => {
-                tracing::debug!(
-                    controller = %from.id,
-                    "certificates came that the router did not ask for"
-                )
-            }
-            (_, Err(problem)) => from.not_understood(&message, &problem),
-        }
-    }
 }
 
 /// Renews certificates until cancelled.

@@ -11,7 +11,7 @@ use weft_wire::{
     },
 };
 
-use super::Core;
+use super::shared::Core;
 use crate::{controllers::Controller, seam::Data};
 
 /// Bindings of this router whose terminators can be dialed.

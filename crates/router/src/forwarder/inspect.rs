@@ -1,6 +1,6 @@
 //! Answers to inspections: the ends of circuits on this router (docs/protocol/control-plane.md 18).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use weft_xgress::{Role, Standing};
@@ -59,7 +59,7 @@ fn originator(role: Role) -> &'static str {
 }
 
 fn local(end: &LocalEnd) -> Value {
-    let standing = end.standing(Instant::now());
+    let standing = end.standing(weft_circuit::now());
     let sends_again = standing.since_copy.map(text).unwrap_or_default();
     json!({
         "address": end.address(),

@@ -22,15 +22,15 @@ mod sdk;
 mod setup;
 #[cfg(test)]
 pub(crate) mod tests;
-mod turn;
 
 use std::{
     collections::HashMap,
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 use weft_limits::Budget;
 use weft_xgress::{CloseReason, Role};
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use weft_channel::{Batch, Outbox};
-use weft_circuit::{Flow, HopFlow};
+use weft_circuit::{Flow, HopFlow, now};
 use weft_wire::Message;
 use weft_xgress::{Class, Source, Tally};
 
@@ -103,7 +103,7 @@ impl Outbox for SdkOutbox {
 
     fn fill(&mut self, batch: &mut Batch) {
         match self.nudge.clone() {
-            Some(nudge) if !self.data.is_empty() => self.fill_for(&nudge, batch, Instant::now()),
+            Some(nudge) if !self.data.is_empty() => self.fill_for(&nudge, batch, now()),
             Some(_) => {}
             None => self.data.fill(batch),
         }

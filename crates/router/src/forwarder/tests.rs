@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc::UnboundedReceiver;
 use weft_channel::{Outbox, UnderlayWaker};
-use weft_circuit::{Carries, Timed};
+use weft_circuit::{Carries, Timed, now};
 use weft_wire::{edge::content_type, payload};
 use weft_xgress::{End, Options, Role};
 
@@ -67,7 +67,7 @@ impl ConnOwner for NoOwner {
 }
 
 /// The deadlines that ends have set.
-type Armed = UnboundedReceiver<(Instant, std::sync::Weak<LocalEnd>)>;
+type Armed = UnboundedReceiver<(std::time::Instant, std::sync::Weak<LocalEnd>)>;
 
 /// Begins an attempt to set a circuit up.
 fn attempt(forwarder: &Arc<Forwarder>, number: u32) -> Result<SetUp, RouteError> {
@@ -88,8 +88,8 @@ fn before_a_socket_with(options: Options) -> (End, Arc<LocalEnd>) {
     let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
     let circuit = circuit_of(&forwarder);
     let role = Role::Terminator;
-    let end = LocalEnd::start(&forwarder, circuit, "out", role, &options, App::socket());
-    let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
+    let end = LocalEnd::start(&forwarder, circuit, "out", role, &options, App::Socket);
+    let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), now());
     (dialer, end)
 }
 
@@ -108,57 +108,57 @@ fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (End, Arc<LocalEnd>, Arme
     let app = App::Sdk { outlet, conn_id: 1, fin_hold, owner, backlog };
     let options = Options::default();
     let host = LocalEnd::start(&forwarder, circuit, "out", Role::Terminator, &options, app);
-    let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
+    let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), now());
     (dialer, host, armed)
 }
 
 /// Brings what the dialer may send now to the other end.
 pub(crate) fn pass(dialer: &mut End, host: &LocalEnd) {
-    while let Some(payload) = dialer.poll_transmit(Instant::now()) {
+    while let Some(payload) = dialer.poll_transmit(now()) {
         host.on_payload(payload);
     }
 }
 
 /// Lets the held end of direction become due, as the timer would. Returns how often a deadline was
 /// set for it.
-fn let_it_become_due(host: &LocalEnd, armed: &mut Armed) -> usize {
+async fn let_it_become_due(host: &LocalEnd, armed: &mut Armed) -> usize {
     let mut asked = 0;
     while let Ok((at, _)) = armed.try_recv() {
         // The start of the circuit and the rest of the deadlines are minutes away.
-        if at < Instant::now() + Duration::from_secs(1) {
+        if at < now() + Duration::from_secs(1) {
             asked += 1;
-            std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            host.on_timer(at, Instant::now());
+            tokio::time::advance(at.saturating_duration_since(now())).await;
+            host.on_timer(at, now());
         }
         assert!(asked < 100, "the clock is asked again and again");
     }
     asked
 }
 
-#[test]
-fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
+#[tokio::test(start_paused = true)]
+async fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
     let (mut dialer, host, mut armed) = behind_a_full_connection(FIN_HOLD);
     host.begin();
     dialer.write("hello".into()).unwrap();
-    dialer.finish(Instant::now());
+    dialer.finish(now());
     pass(&mut dialer, &host);
     assert!(host.pull_app().is_some_and(|(message, _)| &message.body[..] == b"hello"));
     assert!(host.pull_app().is_none(), "the end of direction waits for a close");
     // From here on the connection writes nothing, for any length of time.
-    assert_eq!(let_it_become_due(&host, &mut armed), 1);
-    assert_eq!(let_it_become_due(&host, &mut armed), 0);
+    assert_eq!(let_it_become_due(&host, &mut armed).await, 1);
+    assert_eq!(let_it_become_due(&host, &mut armed).await, 0);
     // When the connection writes again, the end is told.
     assert!(host.pull_app().is_some());
     assert!(host.pull_app().is_none());
-    assert_eq!(let_it_become_due(&host, &mut armed), 0);
+    assert_eq!(let_it_become_due(&host, &mut armed).await, 0);
     // The close behind the data sets one more deadline, and is sent then.
     dialer.abort();
     pass(&mut dialer, &host);
     assert!(host.pull_app().is_none(), "the close waits");
-    assert_eq!(let_it_become_due(&host, &mut armed), 1);
+    assert_eq!(let_it_become_due(&host, &mut armed).await, 1);
     assert!(host.pull_app().is_some());
     assert!(host.pull_app().is_none());
-    assert_eq!(let_it_become_due(&host, &mut armed), 0);
+    assert_eq!(let_it_become_due(&host, &mut armed).await, 0);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn an_end_has_one_deadline_under_way_however_often_it_moves() {
     // The end waits first for the start of the circuit, then for a close that is due much sooner.
     host.begin();
     dialer.write("hello".into()).unwrap();
-    dialer.finish(Instant::now());
+    dialer.finish(now());
     pass(&mut dialer, &host);
     while host.pull_app().is_some() {}
     for _ in 0..5 {
@@ -176,7 +176,7 @@ fn an_end_has_one_deadline_under_way_however_often_it_moves() {
             due.push(at);
         }
         for at in due {
-            host.on_timer(at, Instant::now());
+            host.on_timer(at, now());
         }
     }
     assert_eq!(armed.len(), 1, "deadlines that were overtaken are not armed again");
@@ -190,10 +190,10 @@ fn an_sdk_hears_nothing_of_a_connection_before_it_knows_of_it() {
     dialer.write("hello".into()).unwrap();
     pass(&mut dialer, &host);
     outbox.notice();
-    assert_eq!(outbox.pull(Instant::now()), None);
+    assert_eq!(outbox.pull(now()), None);
     host.begin();
     outbox.notice();
-    assert!(outbox.pull(Instant::now()).is_some());
+    assert!(outbox.pull(now()).is_some());
 }
 
 #[test]
@@ -211,12 +211,11 @@ fn an_sdk_with_flow_control_hears_nothing_before_it_knows_of_the_connection_eith
     host.abort();
     sdk.unrouted();
     outbox.notice();
-    assert_eq!(outbox.pull(Instant::now()), None);
+    assert_eq!(outbox.pull(now()), None);
     sdk.begin();
     outbox.notice();
-    let types: Vec<i32> = std::iter::from_fn(|| outbox.pull(Instant::now()))
-        .map(|message| message.content_type)
-        .collect();
+    let types: Vec<i32> =
+        std::iter::from_fn(|| outbox.pull(now())).map(|message| message.content_type).collect();
     let (payload, closed) = (payload::content_type::PAYLOAD, content_type::STATE_CLOSED);
     assert!(types == [payload, closed] || types == [closed, payload], "{types:?}");
 }
@@ -230,9 +229,9 @@ fn what_becomes_ready_is_written_only_after_it_was_noticed() {
     outbox.notice();
     dialer.write("hello".into()).unwrap();
     pass(&mut dialer, &host);
-    assert_eq!(outbox.pull(Instant::now()), None);
+    assert_eq!(outbox.pull(now()), None);
     outbox.notice();
-    assert!(outbox.pull(Instant::now()).is_some_and(|message| &message.body[..] == b"hello"));
+    assert!(outbox.pull(now()).is_some_and(|message| &message.body[..] == b"hello"));
 }
 
 /// A forwarder, and the reports that its controller receives.
@@ -254,8 +253,7 @@ fn hops(ingress: &str, egress: &str) -> [Forward; 2] {
 /// A host's end that waits for the start of its circuit.
 fn dialed(forwarder: &Arc<Forwarder>, set_up: &SetUp, address: &str) -> Arc<LocalEnd> {
     let (circuit, role) = (Arc::clone(set_up.circuit()), Role::Terminator);
-    let end =
-        LocalEnd::start(forwarder, circuit, address, role, &Options::default(), App::socket());
+    let end = LocalEnd::start(forwarder, circuit, address, role, &Options::default(), App::Socket);
     end.begin();
     end
 }
@@ -282,8 +280,7 @@ fn whoever_inspects_a_circuit_sees_how_its_ends_stand() {
     let end = dialed(&forwarder, &set_up, "out");
     set_up.route(&hops("in", "out")).unwrap();
     drop(set_up);
-    let mut dialer =
-        End::new(Role::Initiator, &Options::default(), &Budget::unlimited(), Instant::now());
+    let mut dialer = End::new(Role::Initiator, &Options::default(), &Budget::unlimited(), now());
     dialer.write(vec![7; 1_000].into()).unwrap();
     pass(&mut dialer, &end);
     end.write(vec![8; 500].into()).unwrap();
@@ -412,7 +409,7 @@ fn a_circuit_that_takes_nothing_of_an_old_sdk_is_ended_for_the_others() {
     for _ in 0..64 {
         sdk.sdk_data(data());
     }
-    let late = Instant::now() + Duration::from_secs(31);
+    let late = now() + Duration::from_secs(31);
     let mut ended = 0;
     while let Ok((at, _)) = armed.try_recv() {
         // The deadline for the start of the circuit is later.
@@ -441,7 +438,7 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     let wide = Options { window: weft_xgress::WindowKind::Fixed(most), ..wide };
     let start = |address: &str, role| {
         let circuit = Arc::clone(set_up.circuit());
-        LocalEnd::start(&forwarder, circuit, address, role, &wide, App::socket())
+        LocalEnd::start(&forwarder, circuit, address, role, &wide, App::Socket)
     };
     let (host, dialer) = (start("out", Role::Terminator), start("in", Role::Initiator));
     dialer.begin();
@@ -455,8 +452,8 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     dialer.begin();
     let mut turns = 0;
     while let Ok((at, end)) = armed.try_recv() {
-        if at <= Instant::now() {
-            end.upgrade().unwrap().on_timer(at, Instant::now());
+        if at <= now() {
+            end.upgrade().unwrap().on_timer(at, now());
             turns += 1;
         }
     }

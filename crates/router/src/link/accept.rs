@@ -25,7 +25,7 @@ use weft_wire::{
     link::{LinkHello, SplitPart},
 };
 
-use super::{Links, Opened};
+use super::{Links, opened::Opened};
 use crate::{authority::leads_to_authority, seam::Unverified};
 
 /// How long the confirmation of a router is valid while no controller can be asked.

@@ -10,7 +10,7 @@ use weft_wire::{
     link::{LinkHello, SplitPart},
 };
 
-use super::{Links, Opened, interfaces, registry::Dial};
+use super::{Links, interfaces, opened::Opened, registry::Dial};
 
 /// Why a link was not opened.
 #[derive(Debug, thiserror::Error)]

@@ -22,16 +22,25 @@ use weft_wire::{
     payload::content_type::{ACK, CONTROL, PAYLOAD},
 };
 
-use super::{Links, Opened};
+use super::opened::Opened;
 use crate::{
-    forwarder::{Arrivals, BackToHops, DataOutbox, Link},
-    measures::{Both, LinkMeasures},
+    forwarder::{Arrivals, BackToHops, DataOutbox, Forwarder, Link},
+    measures::{Both, LinkMeasures, Measures},
     seam::{LinkConnection, LinkLatency, LinkReport},
 };
 
 /// A link whose peer leaves heartbeats unanswered for this long is reported with a latency that
 /// makes paths avoid it.
 const UNANSWERED: Duration = Duration::from_secs(30);
+
+/// Whoever keeps the open links of this router.
+pub(super) trait Owner: Send + Sync {
+    /// Where the messages of links go.
+    fn forwarder(&self) -> &Arc<Forwarder>;
+
+    /// Removes a link that has closed.
+    fn gone(&self, live: &Arc<LiveLink>, reason: &CloseReason);
+}
 
 /// An open link.
 pub(super) struct LiveLink {
@@ -50,7 +59,7 @@ pub(super) struct LiveLink {
     latency: Mutex<Latency>,
     pub(super) measures: LinkMeasures,
     closed: AtomicBool,
-    pub(super) links: Weak<Links>,
+    owner: Weak<dyn Owner>,
 }
 
 /// Round trips since the last report.
@@ -65,12 +74,14 @@ struct Latency {
 impl LiveLink {
     /// Makes the link of an opened connection, without its channels.
     pub(super) fn new(
-        links: &Arc<Links>,
+        measures: &Measures,
+        owner: Weak<dyn Owner>,
         number: u64,
         link: Arc<Link>,
         opened: &Opened,
     ) -> Arc<Self> {
-        let measures = LinkMeasures::new(links.forwarder.measures(), &link.id, &link.outlet);
+        let outlet = Arc::clone(&link.outlet);
+        let measures = LinkMeasures::new(measures, &link.id, move || outlet.dropped());
         Arc::new(Self {
             number,
             key: opened.key.clone(),
@@ -84,7 +95,7 @@ impl LiveLink {
             latency: Mutex::default(),
             measures,
             closed: AtomicBool::new(false),
-            links: Arc::downgrade(links),
+            owner,
         })
     }
 
@@ -206,21 +217,19 @@ struct Traffic {
 impl Behaviour for Traffic {
     fn attach(&self, info: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
         let live = &self.live;
-        let Some(links) = live.links.upgrade() else {
+        let Some(owner) = live.owner.upgrade() else {
             return Parts { handler: Box::new(Deaf), outbox: None };
         };
         let is_for_acks = info.kind == underlay::LINK_ACK || self.part == Some(SplitPart::Ack);
         let carries = if is_for_acks { Carries::Acks } else { Carries::Payloads };
-        let forwarder = Arc::downgrade(&links.forwarder);
-        let back = BackToHops { forwarder, link: Arc::clone(&live.link.id) };
+        let forwarder = owner.forwarder();
+        let weak = Arc::downgrade(forwarder);
+        let back = BackToHops { forwarder: weak, link: Arc::clone(&live.link.id) };
         let data = live.link.outlet.open(carries, waker.clone()).giving_back_to(Arc::new(back));
-        let outbox = ToPeer {
-            data,
-            live: Arc::clone(live),
-            fabric: links.forwarder.measures().fabric.clone(),
-        };
-        let arrivals = Arrivals::new(Arc::clone(&links.forwarder), Arc::clone(&live.link.id));
-        let fabric = links.forwarder.measures().fabric.clone();
+        let outbox =
+            ToPeer { data, live: Arc::clone(live), fabric: forwarder.measures().fabric.clone() };
+        let arrivals = Arrivals::new(Arc::clone(forwarder), Arc::clone(&live.link.id));
+        let fabric = forwarder.measures().fabric.clone();
         let handler = FromPeer { live: Arc::clone(live), arrivals, fabric };
         Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
     }
@@ -231,8 +240,8 @@ impl Behaviour for Traffic {
         }
         // The other half of a split link is closed, too.
         self.live.close("the link is closed");
-        if let Some(links) = self.live.links.upgrade() {
-            links.gone(&self.live, reason);
+        if let Some(owner) = self.live.owner.upgrade() {
+            owner.gone(&self.live, reason);
         }
     }
 }

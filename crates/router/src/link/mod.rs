@@ -17,13 +17,14 @@ pub(crate) mod datagram;
 mod dial;
 pub(crate) mod interfaces;
 mod live;
+mod opened;
 mod registry;
 
 use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -44,7 +45,8 @@ use weft_identity::LiveIdentity;
 use weft_wire::{Message, content_type, hello::alpn, link::SplitPart};
 
 use accept::{Confirmed, LinkGate, Refused};
-use live::LiveLink;
+use live::{LiveLink, Owner};
+use opened::Opened;
 use registry::{Candidate, Dial, Dialer, Registry, Verdict};
 
 use crate::{
@@ -139,18 +141,6 @@ pub(crate) fn links_over(kind: AddressKind) -> bool {
 
 fn new_id() -> String {
     weft_wire::link::id_of(uuid::Uuid::new_v4().as_u128())
-}
-
-/// A link whose hellos were accepted.
-struct Opened {
-    key: String,
-    id: String,
-    peer: String,
-    iteration: u32,
-    /// The address that was dialed; `None` if the peer dialed.
-    dialed: Option<String>,
-    protocol: String,
-    channels: Vec<(Option<SplitPart>, Established)>,
 }
 
 impl Links {
@@ -392,7 +382,9 @@ impl Links {
             peer: opened.peer.as_str().into(),
             outlet: Outlet::new(budget),
         });
-        let live = LiveLink::new(self, number, Arc::clone(&link), &opened);
+        let owner: Weak<Self> = Arc::downgrade(self);
+        let measures = self.forwarder.measures();
+        let live = LiveLink::new(measures, owner, number, Arc::clone(&link), &opened);
         self.live.lock().insert(number, Arc::clone(&live));
         for (part, channel) in opened.channels {
             live.add(part, channel.handle());
@@ -475,19 +467,6 @@ impl Links {
         }
         self.control.link_duplicate(&id, iteration);
         self.close_after(close_after, former);
-    }
-
-    /// Removes a link that has closed.
-    fn gone(self: &Arc<Self>, live: &Arc<LiveLink>, reason: &CloseReason) {
-        self.forwarder.unregister_link(&live.link);
-        self.live.lock().remove(&live.number);
-        self.registry.lock().closed(&live.key, live.number, Instant::now());
-        self.wake.notify_one();
-        tracing::info!(link = %live.link.id, peer = %live.link.peer, iteration = live.iteration, %reason, "link closed");
-        let is_back = self.forwarder.link(&live.link.id).is_some();
-        if !is_back && !self.stop.is_cancelled() {
-            self.faults.link_fault(&live.link.id, live.iteration);
-        }
     }
 
     /// Measures a new link, then reports its connections whenever they change; `told` are those of
@@ -631,6 +610,24 @@ impl Links {
         });
         let destinations: Vec<_> = destinations.collect();
         serde_json::json!({"links": links, "destinations": destinations, "refused": self.refused.seen(), "errors": null})
+    }
+}
+
+impl Owner for Links {
+    fn forwarder(&self) -> &Arc<Forwarder> {
+        &self.forwarder
+    }
+
+    fn gone(&self, live: &Arc<LiveLink>, reason: &CloseReason) {
+        self.forwarder.unregister_link(&live.link);
+        self.live.lock().remove(&live.number);
+        self.registry.lock().closed(&live.key, live.number, Instant::now());
+        self.wake.notify_one();
+        tracing::info!(link = %live.link.id, peer = %live.link.peer, iteration = live.iteration, %reason, "link closed");
+        let is_back = self.forwarder.link(&live.link.id).is_some();
+        if !is_back && !self.stop.is_cancelled() {
+            self.faults.link_fault(&live.link.id, live.iteration);
+        }
     }
 }
 

@@ -14,8 +14,6 @@ use weft_metrics::{
 
 pub(crate) use book::{Book, Carried};
 
-use crate::forwarder::Outlet;
-
 /// The measurements of this router.
 #[derive(Debug)]
 pub(crate) struct Measures {
@@ -224,8 +222,13 @@ pub(crate) struct LinkMeasures {
 }
 
 impl LinkMeasures {
-    /// Registers the metrics of a link for as long as this value lives.
-    pub(crate) fn new(measures: &Measures, link: &str, outlet: &Arc<Outlet>) -> Self {
+    /// Registers the metrics of a link for as long as this value lives; `dropped` counts the
+    /// messages that its queue dropped.
+    pub(crate) fn new(
+        measures: &Measures,
+        link: &str,
+        dropped: impl Fn() -> u64 + Clone + Send + Sync + 'static,
+    ) -> Self {
         let mut scope = measures.scope();
         let traffic = Both::default();
         traffic.register(&mut scope, &format!("link.{link}"));
@@ -237,8 +240,7 @@ impl LinkMeasures {
         // Payloads of an end on this router wait in the end: only forwarded messages are ever
         // dropped.
         for name in ["dropped_msgs", "dropped_fwd_msgs"] {
-            let outlet = Arc::clone(outlet);
-            scope.meter(format!("link.{name}:{link}"), move || outlet.dropped());
+            scope.meter(format!("link.{name}:{link}"), dropped.clone());
         }
         Self { traffic, latency, queue_time, _scope: scope }
     }

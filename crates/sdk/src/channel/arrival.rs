@@ -3,7 +3,8 @@
 use super::RouterChannel;
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weft_spans::{Kind, Span, Spans, attribute};
 use weft_wire::edge::{Dial, DialFailed};
 use weft_wire::{Message, TraceContext};

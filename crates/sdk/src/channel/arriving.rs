@@ -6,8 +6,9 @@ use crate::error::{Failure, Refusal};
 use crate::outlet::Outlet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, Handler, Lane, Parts, Reading, UnderlayInfo,
     UnderlayWaker,

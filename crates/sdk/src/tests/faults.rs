@@ -2,10 +2,22 @@
 
 use super::{Network, pair_of, soon, until};
 use crate::{BindOptions, DialOptions, Error};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use weft_wire::edge::{ErrorCode, RetryHint};
+
+/// Listens where a router has been stopped, which closes its socket a moment later.
+async fn listen_anew(address: SocketAddr) -> TcpListener {
+    let mut listener = None;
+    while listener.is_none() {
+        listener = TcpListener::bind(address).await.ok();
+        tokio::task::yield_now().await;
+    }
+    listener.unwrap()
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_is_back_soon_after_its_router() {
@@ -19,8 +31,12 @@ async fn a_host_is_back_soon_after_its_router() {
     for _ in 0..2 {
         let address = network.router.stop();
         until(|| listener.terminators() == 0).await;
-        // Long enough for the waits between attempts to have grown.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        // The waits between attempts have grown after some of them.
+        let refusing = soon(listen_anew(address)).await;
+        for _ in 0..4 {
+            drop(soon(refusing.accept()).await.unwrap());
+        }
+        drop(refusing);
         network.router.restart(&network.pki, address).await;
         let since = Instant::now();
         soon(listener.established(1)).await.unwrap();

@@ -7,12 +7,12 @@ use weft_contract::{
     resource::change::{ChangePlan, Problem},
 };
 
-use super::{file::Files, row, show, tokens};
+use super::{file::Files, operation::row, show, tokens};
 use crate::{
     ask,
     cli::{ApplyArgs, DiffArgs},
     failure::Failure,
-    output::{self, Format, progress::spinner},
+    output::{self, Format, counted, progress::spinner},
 };
 
 /// Shows what would change.
@@ -94,11 +94,11 @@ impl Drop for Unknown {
 async fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
     let question = match (plan.deleted, plan.access.lost) {
         (0, 0) => "Do this?".to_owned(),
-        (0, lost) => format!("Do this? {} lose access.", show::counted(lost, "pair", "pairs")),
+        (0, lost) => format!("Do this? {} lose access.", counted(lost, "pair", "pairs")),
         (deleted, lost) => format!(
             "Do this? {} deleted, {} lose access.",
-            show::counted(deleted, "entity is", "entities are"),
-            show::counted(lost, "pair", "pairs")
+            counted(deleted, "entity is", "entities are"),
+            counted(lost, "pair", "pairs")
         ),
     };
     let cannot = "nobody can be asked; apply without asking with --yes";
@@ -127,7 +127,7 @@ async fn send(
     body: Value,
 ) -> Result<ChangePlan, Failure> {
     let word = if operation == "planChange" { "comparing" } else { "applying" };
-    let progress = spinner(format!("{word} {} entities", files.count()));
+    let progress = spinner(format!("{word} {}", counted(files.count(), "entity", "entities")));
     let answer = client.call_in(Api::Weft, row(operation)?, &[], &[], Some(&body)).await;
     progress.finish_and_clear();
     answer.map_err(|error| refusal(&error, files).unwrap_or_else(|| error.into()))

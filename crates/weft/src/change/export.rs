@@ -14,11 +14,14 @@ use weft_contract::{
     resource::{self, change::NetworkExport},
 };
 
-use super::{FORMAT, HEADER, row};
+use super::{
+    file::{FORMAT, HEADER},
+    operation::row,
+};
 use crate::{
     cli::ExportArgs,
     failure::Failure,
-    output::{self, Format, progress::spinner},
+    output::{self, Format, counted, progress::spinner},
     yaml,
 };
 
@@ -90,7 +93,8 @@ async fn read(
             }
         }
         let count: usize = network.values().filter_map(Value::as_array).map(Vec::len).sum();
-        progress.set_message(format!("reading the network: {count} entities"));
+        let entities = counted(count, "entity", "entities");
+        progress.set_message(format!("reading the network: {entities}"));
         match page.next {
             Some(next) => after = next,
             None => return Ok(Some(network)),

@@ -10,12 +10,15 @@ use std::{
 use serde_json::{Map, Value as Json};
 use weft_contract::resource::change::{MAX_DOCUMENT, Problem};
 
-use super::{FORMAT, HEADER};
 use crate::{
     failure::Failure,
     yaml::{self, Node, Value},
 };
 
+/// Format version of the files.
+pub(super) const FORMAT: u64 = 1;
+/// Member that holds the format version.
+pub(super) const HEADER: &str = "weft";
 /// Name of standard input.
 const STDIN: &str = "-";
 

@@ -10,23 +10,9 @@
 mod apply;
 mod export;
 mod file;
+mod operation;
 mod show;
 mod tokens;
 
-use weft_contract::{Api, Operation, resource};
-
 pub(crate) use apply::{apply, diff};
 pub(crate) use export::export;
-
-use crate::failure::Failure;
-
-/// Format version of the files.
-const FORMAT: u64 = 1;
-/// Member that holds the format version.
-const HEADER: &str = "weft";
-
-/// An operation of weft's own API, by id.
-fn row(id: &str) -> Result<&'static Operation, Failure> {
-    resource::operation(Api::Weft, id)
-        .ok_or_else(|| Failure::new(format!("this release of weft does not know {id}")))
-}

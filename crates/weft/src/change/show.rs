@@ -8,10 +8,13 @@ use std::{
 use serde_json::Value;
 use weft_contract::{
     entity::DialBind,
-    resource::change::{ChangePlan, EntityChange, FieldChange, ServiceAccess},
+    resource::{
+        self,
+        change::{AlongCount, ChangePlan, EntityChange, FieldChange, ServiceAccess},
+    },
 };
 
-use crate::output::printable;
+use crate::output::{counted, printable};
 
 /// Most names that are shown for one service.
 const NAMES: usize = 8;
@@ -59,8 +62,7 @@ fn render(plan: &ChangePlan, colors: Colors) -> String {
         entity(&mut text, change, colors);
     }
     if !plan.along.is_empty() {
-        let along: Vec<String> =
-            plan.along.iter().map(|along| format!("{} {}", along.count, along.kind)).collect();
+        let along: Vec<String> = plan.along.iter().map(shown_along).collect();
         let _ = writeln!(text, "deleted along with them: {}", along.join(", "));
     }
     if plan.access.gained > 0 || plan.access.lost > 0 {
@@ -69,7 +71,8 @@ fn render(plan: &ChangePlan, colors: Colors) -> String {
             access(&mut text, service, colors);
         }
         if plan.access.more_services > 0 {
-            let _ = writeln!(text, "  ... and {} more services", plan.access.more_services);
+            let more = counted(plan.access.more_services, "more service", "more services");
+            let _ = writeln!(text, "  ... and {more}");
         }
     }
     if !text.is_empty() {
@@ -97,6 +100,12 @@ fn entity(text: &mut String, change: &EntityChange, colors: Colors) {
     for field in &change.fields {
         let _ = writeln!(text, "      {}", member(&change.action, field));
     }
+}
+
+/// How many entities of a kind are deleted along with others.
+fn shown_along(along: &AlongCount) -> String {
+    let one = resource::kind(&along.kind).map_or(along.kind.as_str(), |kind| kind.name);
+    counted(along.count, one, &along.kind)
 }
 
 fn member(action: &str, field: &FieldChange) -> String {
@@ -142,17 +151,12 @@ fn access(text: &mut String, service: &ServiceAccess, colors: Colors) {
             names.iter().take(NAMES).map(|name| printable::line(name)).collect();
         let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(known.len());
         let who = match (known.is_empty(), more) {
-            (true, more) => counted(more as i64, "identity", "identities"),
+            (true, more) => counted(more, "identity", "identities"),
             (false, 0) => known.join(", "),
             (false, more) => format!("{} and {more} more", known.join(", ")),
         };
         let _ = writeln!(text, "{}", colors.of_action(action, &format!("      {sign} {who}")));
     }
-}
-
-/// A count with its noun.
-pub(super) fn counted(count: i64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// The summary, in one line.
@@ -188,7 +192,7 @@ mod tests {
     fn a_plan_reads_like_a_diff() {
         let plan: ChangePlan = serde_json::from_value(json!({
             "plan": "abc", "revision": 7, "created": 1, "updated": 1, "deleted": 1, "unchanged": 2,
-            "along": [{"kind": "authenticators", "count": 2}],
+            "along": [{"kind": "authenticators", "count": 2}, {"kind": "enrollments", "count": 1}],
             "changes": [
                 {"section": "services", "name": "web", "action": "create", "isAskedFor": true,
                  "fields": [{"field": "roleAttributes", "before": null, "after": ["intranet"]}]},
@@ -204,7 +208,7 @@ mod tests {
             render(&plan, Colors { on: false }),
             "services\n  + web\n      roleAttributes: [intranet]\n  ~ db\n      \
              maxIdleTimeMillis: (default) -> 5\nidentities\n  - old\n\
-             deleted along with them: 2 authenticators\n\naccess\n  dial web\n      \
+             deleted along with them: 2 authenticators, 1 enrollment\n\naccess\n  dial web\n      \
              + a, b and 7 more\n      - old\n\n\
              1 to create, 1 to change, 1 to delete, 2 as they should be; access: 9 gained, 1 lost\n\
              plan abc on revision 7"

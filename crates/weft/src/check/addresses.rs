@@ -12,7 +12,7 @@ use weft_config::{
     router::{IngressAddress, IngressKind},
 };
 
-use super::{Finding, Purpose};
+use super::finding::{Finding, Purpose};
 
 /// The facts of keys that have a value in the file.
 pub(super) fn given(facts: &Facts) -> impl Iterator<Item = &KeyFact> {

@@ -5,9 +5,9 @@ use weft_identity::{Identity, IdentitySection};
 use weft_web::identity_section;
 
 use super::{
-    Finding, Purpose, add,
     addresses::{self, given},
     debugging,
+    finding::{Finding, Purpose, add},
     identity::{self, Rules},
     web,
 };
@@ -30,7 +30,7 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
         Storage::Cluster(_) => None,
     });
     findings.extend(web::scrapers(&examined.facts));
-    findings.extend(debugging(&config.debugging, purpose));
+    findings.extend(debugging::files(&config.debugging, purpose));
     let folder = config.snapshot_folder.as_deref();
     let of = |folder| addresses::folder_of("snapshots.folder", folder, purpose);
     findings.extend(folder.and_then(of));

@@ -10,7 +10,7 @@ use weft_identity::{
 };
 use weft_web::identity_section;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::failure::chain;
 
 /// Rules for the certificates of a section.

@@ -4,7 +4,7 @@ use std::{env, path::Path};
 
 use weft_config::Facts;
 
-use super::{Finding, Purpose};
+use super::finding::{Finding, Purpose};
 
 /// Advice on the other modes.
 const INSTEAD: &str = "mode host only hosts, mode proxy offers services at ports";

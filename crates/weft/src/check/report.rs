@@ -70,15 +70,15 @@ pub(crate) fn unreadable(path: &Path, error: Error, format: Format) -> Failure {
 }
 
 fn counted(mistakes: usize, warnings: usize) -> String {
-    let plural = |count: usize, word: &str| match count {
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    };
+    let (all_mistakes, all_warnings) = (
+        output::counted(mistakes, "mistake", "mistakes"),
+        output::counted(warnings, "warning", "warnings"),
+    );
     match (mistakes, warnings) {
         (0, 0) => "nothing is wrong with it".to_owned(),
-        (0, _) => format!("it can be used; {}", plural(warnings, "warning")),
-        (_, 0) => plural(mistakes, "mistake"),
-        _ => format!("{}, {}", plural(mistakes, "mistake"), plural(warnings, "warning")),
+        (0, _) => format!("it can be used; {all_warnings}"),
+        (_, 0) => all_mistakes,
+        _ => format!("{all_mistakes}, {all_warnings}"),
     }
 }
 

@@ -6,9 +6,9 @@ use weft_router::check_advertised;
 use weft_web::identity_section;
 
 use super::{
-    Finding, Purpose, add,
     addresses::{self, given},
     debugging,
+    finding::{Finding, Purpose, add},
     identity::{self, Rules},
     interception, web,
 };
@@ -205,7 +205,7 @@ fn is_websocket(facts: &Facts, key: &str) -> bool {
 
 /// Checks the folders of files that are written.
 fn files(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
-    let mut out: Vec<Finding> = debugging(&config.debugging, purpose).collect();
+    let mut out: Vec<Finding> = debugging::files(&config.debugging, purpose).collect();
     if let Some(edge) = &config.edge {
         out.extend(addresses::folder_of("edge.db", &edge.db, purpose));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use weft_config::{Facts, IdentitySection, WebServer};
 use weft_web::Scraper;
 
-use super::{Finding, addresses::given};
+use super::{addresses::given, finding::Finding};
 
 /// The server's own identity, for a key of the server.
 pub(super) fn identity_at<'a>(servers: &'a [WebServer], key: &str) -> Option<&'a IdentitySection> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::Output;
+use super::printing::Output;
 use crate::{entity::complete, output::Format, session::Session};
 
 /// Arguments of `weft export`.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::Output;
+use super::printing::Output;
 use crate::{entity::complete, session::Session};
 
 /// Arguments of `weft jwt`.

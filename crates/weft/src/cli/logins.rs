@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
 
-use super::Output;
-use crate::{
-    entity::complete,
-    session::{LoginFolder, Session},
-};
+use super::printing::Output;
+use crate::session::{LoginFolder, Session, saved_logins};
 
 /// Arguments of `weft login`.
 #[derive(Debug, Args)]
@@ -69,7 +67,7 @@ pub(crate) struct LoginArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LogoutArgs {
     /// The login [default: the current one]
-    #[arg(value_name = "LOGIN", add = complete::logins())]
+    #[arg(value_name = "LOGIN", add = ArgValueCompleter::new(saved_logins))]
     pub(crate) name: Option<String>,
     /// End all logins
     #[arg(long, conflicts_with = "name")]
@@ -91,7 +89,7 @@ pub(crate) struct LoginsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct UseArgs {
     /// The login
-    #[arg(value_name = "LOGIN", add = complete::logins())]
+    #[arg(value_name = "LOGIN", add = ArgValueCompleter::new(saved_logins))]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) folder: LoginFolder,

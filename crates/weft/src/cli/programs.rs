@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use weft_config::HostPort;
 
-use super::Output;
+use super::printing::Output;
 use crate::{log::LogArgs, session::Session};
 
 /// Arguments of `weft quickstart`.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::Output;
+use super::printing::Output;
 
 /// Subcommands of `weft tunnel`.
 #[derive(Debug, Subcommand)]

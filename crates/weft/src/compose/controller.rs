@@ -29,7 +29,7 @@ use super::{
 use crate::{
     build,
     check::{self, Purpose},
-    failure::{Failure, chain},
+    failure::Failure,
     profile::Profiles,
     service::{HangUps, Manager},
     spans::Export,
@@ -76,7 +76,7 @@ impl Core {
         let store = Arc::clone(&settings.store);
         let controller = Controller::start(settings)
             .await
-            .map_err(|error| Failure::new(chain(&error)).during("the controller cannot start"))?;
+            .map_err(|error| Failure::caused_by(&error).during("the controller cannot start"))?;
         Ok(Self { config, identity, signer, store, controller })
     }
 
@@ -88,7 +88,7 @@ impl Core {
     /// Waits until everything is on the disk and closes the database, which tasks of the controller
     /// hold until the process ends.
     pub(crate) async fn close(self) -> Result<(), Failure> {
-        self.store.close().await.map_err(|error| Failure::new(chain(&error)))
+        self.store.close().await.map_err(|error| Failure::caused_by(&error))
     }
 
     /// Time for a TLS handshake at any socket.
@@ -113,14 +113,14 @@ impl Core {
         let trace = options.trace.clone();
         let control = ControlPlane::start(&controller, network.clone(), options)
             .await
-            .map_err(|error| Failure::new(chain(&error)))?;
+            .map_err(|error| Failure::caused_by(&error))?;
         let listeners = Arc::new(Listeners::new());
         let mut setup = Setup::new(controller, Arc::clone(&self.identity), Arc::clone(&listeners));
         setup.limits.handshake_timeout = self.handshake_timeout();
         setup.store_check = self.config.store_check.clone();
         let api = ApiServer::start(&self.config.web, setup)
             .await
-            .map_err(|error| Failure::new(chain(&error)))?;
+            .map_err(|error| Failure::caused_by(&error))?;
         let registration = listen(&control, &self, &listeners).await?;
         let dialer = &self.config.ctrl.dialer;
         if dialer.enabled {
@@ -211,7 +211,7 @@ async fn listen(
     let registration = control
         .listen(listeners, &bind, limits, tls)
         .await
-        .map_err(|error| Failure::new(chain(&error)).during("ctrl.listener"))?;
+        .map_err(|error| Failure::caused_by(&error).during("ctrl.listener"))?;
     tracing::info!(local = %registration.local_addr(), "control plane listens");
     Ok(Some(registration))
 }
@@ -288,7 +288,7 @@ fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
     let options =
         Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
     let store = Embedded::open(path, options).map_err(|error| {
-        let failure = Failure::new(chain(&error)).during(format!("db {}", path.display()));
+        let failure = Failure::caused_by(&error).during(format!("db {}", path.display()));
         match error {
             OpenError::Damaged(_) => failure.and(
                 "`weft controller restore FILE SNAPSHOT` restores a snapshot, and keeps what was the \

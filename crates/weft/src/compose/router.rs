@@ -79,7 +79,7 @@ async fn run_traced(
     let profiles = Profiles::start(&config.debugging)?;
     let router = start(config, spans).await?;
     let reached = tokio::select! {
-        reached = router.reach_controller() => reached.map_err(|error| Failure::new(chain(&error))),
+        reached = router.reach_controller() => reached.map_err(|error| Failure::caused_by(&error)),
         () = stop.cancelled() => Ok(()),
     };
     if reached.is_ok() {

@@ -10,7 +10,13 @@ use clap::{ArgMatches, Command, FromArgMatches as _};
 use serde_json::{Map, Value};
 use weft_contract::{Field, Method, Operation, kind::Kind, operation, resource::KINDS};
 
-use super::{api_of, commands, flags, name, text, token};
+use super::{
+    commands,
+    flags::{self, text},
+    name,
+    operations::api_of,
+    token,
+};
 use crate::{
     failure::Failure,
     output::{self, Format, table},

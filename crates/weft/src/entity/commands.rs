@@ -1,14 +1,13 @@
 //! The commands on entities, built from the tables.
 
 use clap::{Arg, ArgAction, Args as _, Command};
-use weft_contract::{
-    Method,
-    body::Verb,
-    kind::Kind,
-    resource::{self, KINDS},
-};
+use weft_contract::{Method, body::Verb, kind::Kind, resource::KINDS};
 
-use super::{clear, complete, examples, flags, list_below, name, on_one, token};
+use super::{
+    clear, complete, examples, flags, name,
+    operations::{list_below, list_parameters, on_one},
+    token,
+};
 use crate::{output::Format, session::Session};
 
 /// A command for each verb, with a subcommand for each kind.
@@ -85,16 +84,6 @@ fn create(kind: &'static Kind) -> Option<Command> {
         }));
     }
     Some(command.after_help(examples::of_create(kind)))
-}
-
-/// Query parameters of all lists of a kind; each becomes a flag.
-pub(super) fn list_parameters(kind: &Kind) -> Vec<&'static str> {
-    let below = KINDS.iter().filter_map(|parent| list_below(parent, kind));
-    let mut names: Vec<&'static str> =
-        kind.list().into_iter().chain(below).flat_map(|row| row.query).copied().collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 fn list(kind: &'static Kind) -> Option<Command> {
@@ -219,12 +208,4 @@ fn delete(kind: &'static Kind) -> Option<Command> {
             )
             .after_help(examples::of_delete(kind)),
     )
-}
-
-/// The kind of a collection.
-pub(super) fn kind_of(collection: &str) -> Option<&'static Kind> {
-    KINDS.iter().copied().find(|kind| kind.plural == collection).or_else(|| match collection {
-        "routers" => resource::kind("transit-router"),
-        _ => None,
-    })
 }

@@ -11,11 +11,8 @@ use tokio::runtime::Builder;
 use weft_client::ManagementClient;
 use weft_contract::{Api, filter_text, kind::Kind, resource};
 
-use super::{APIS, api_of, commands::kind_of};
-use crate::{
-    output::printable,
-    session::{LoginFolder, Session},
-};
+use super::operations::{APIS, api_of, kind_of};
+use crate::{output::printable, session::Session};
 
 /// Longest time for the controller's answer.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -82,17 +79,6 @@ pub(super) fn parents(kinds: Vec<&'static Kind>) -> ArgValueCompleter {
     ArgValueCompleter::new(Parents(kinds))
 }
 
-/// Completes names of saved logins.
-pub(crate) fn logins() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| {
-        let begun = current.to_str().unwrap_or_default();
-        let names = session().folder.logins().ok().and_then(|logins| logins.names().ok());
-        let mut names = names.unwrap_or_default();
-        names.retain(|name| name.starts_with(begun));
-        candidates("", &names, "")
-    })
-}
-
 /// Completes ids of operations.
 pub(crate) fn operations() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
@@ -119,17 +105,9 @@ fn candidates(before: &str, words: &[String], prefix: &str) -> Vec<CompletionCan
     words.iter().map(|word| CompletionCandidate::new(format!("{before}{prefix}{word}"))).collect()
 }
 
-/// The login for completions: flags on the command line are not known here.
-fn session() -> Session {
-    Session {
-        login: std::env::var("WEFT_LOGIN").ok().filter(|name| !name.is_empty()),
-        folder: LoginFolder { config_dir: std::env::var_os("WEFT_CONFIG_DIR").map(Into::into) },
-    }
-}
-
 /// Asks the controller; empty if there is no login, no answer, or not enough time.
 fn ask(question: impl AsyncFnOnce(ManagementClient) -> Option<Vec<String>>) -> Vec<String> {
-    let Ok((_, login)) = session().saved() else { return Vec::new() };
+    let Ok((_, login)) = Session::of_environment().saved() else { return Vec::new() };
     let Ok(client) = ManagementClient::resume(&login) else { return Vec::new() };
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
         return Vec::new();

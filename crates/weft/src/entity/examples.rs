@@ -186,7 +186,7 @@ fn from_table(kind: &'static Kind) -> String {
 mod tests {
     use weft_contract::{Method, resource::KINDS};
 
-    use super::{super::on_one, *};
+    use super::{super::operations::on_one, *};
     use crate::cli;
 
     /// Splits a line into words as a shell does, as far as the examples need it.

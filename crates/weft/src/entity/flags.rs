@@ -156,6 +156,11 @@ pub(super) fn given(fields: &'static [Field], matches: &ArgMatches) -> Map<Strin
     body
 }
 
+/// The text of an argument that is not a member.
+pub(super) fn text(matches: &ArgMatches, id: &str) -> Option<String> {
+    matches.try_get_one::<String>(id).ok().flatten().cloned()
+}
+
 fn leaves(fields: &'static [Field]) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for field in fields {

@@ -8,7 +8,7 @@ use weft_contract::{
     kind::Kind,
 };
 
-use super::{api_of, commands::kind_of};
+use super::operations::{api_of, kind_of};
 use crate::failure::Failure;
 
 /// Most names that are compared with an unknown one.

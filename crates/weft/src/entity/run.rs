@@ -9,15 +9,18 @@ use weft_contract::{
 };
 
 use super::{
-    Action, ListRequest, Request, api_of, clear, list_below,
+    clear,
     listing::{Listing, Order},
-    name, on_one, token,
+    name,
+    operations::{api_of, list_below, on_one},
+    request::{Action, ListRequest, Request},
+    token,
 };
 use crate::{
     ask,
     failure::Failure,
     output::{
-        self, Format, Stream,
+        self, Format, Stream, counted,
         progress::{bar, spinner},
         table::{self, Column, Rows},
     },
@@ -203,9 +206,9 @@ impl Entities<'_> {
         if let Some(progress) = progress {
             progress.finish_and_clear();
         }
-        let noun = if rows.count() == 1 { self.kind.name } else { self.kind.plural };
+        let count = counted(rows.count(), self.kind.name, self.kind.plural);
         let more = "--columns chooses what is shown, --output json shows everything";
-        output::rows(&rows, &format!("\n{} {noun}", rows.count()), more);
+        output::rows(&rows, &format!("\n{count}"), more);
         Ok(())
     }
 
@@ -316,8 +319,8 @@ impl Entities<'_> {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let kind = if found.len() == 1 { self.kind.name } else { self.kind.plural };
-            output::say(format!("{} {kind}: {}{more}", found.len(), names.join(", ")));
+            let count = counted(found.len(), self.kind.name, self.kind.plural);
+            output::say(format!("{count}: {}{more}", names.join(", ")));
             let cannot = "nobody can be asked; delete without asking with --yes";
             if !ask::confirm("Delete them?", cannot).await? {
                 return Err(Failure::new("nothing was deleted"));

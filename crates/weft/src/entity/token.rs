@@ -11,7 +11,7 @@ use serde_json::Value;
 use weft_client::ManagementClient;
 use weft_contract::kind::Kind;
 
-use super::api_of;
+use super::operations::api_of;
 use crate::failure::Failure;
 
 /// The flag that names the file for an enrollment token.

@@ -127,7 +127,7 @@ async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<Stri
             Credentials::Certificate => " (is the certificate one of this network?)",
             _ => " (wrong user name or password?)",
         };
-        Failure::new(chain(&error)).during(format!("{} refused the login{hint}", login.controller))
+        Failure::caused_by(&error).during(format!("{} refused the login{hint}", login.controller))
     })?;
     login.token = client.token().ok_or_else(|| Failure::new("the controller gave no session"))?;
     login.expires_at = session.expires_at;

@@ -3,6 +3,7 @@
 //! Only results go to standard output; messages go to standard error. If the reader closes the pipe
 //! (`weft list services | head`), the command ends silently.
 
+mod count;
 mod fit;
 pub(crate) mod printable;
 pub(crate) mod progress;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use crate::yaml;
 
+pub(crate) use count::counted;
 pub(crate) use units::bytes;
 
 /// Output format.

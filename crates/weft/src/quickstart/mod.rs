@@ -45,6 +45,7 @@ use crate::{
     controller::make_admin,
     failure::Failure,
     home::Home,
+    output::counted,
     pki, signals,
     spans::Export,
     verify,
@@ -112,8 +113,8 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
     }
     let added = routers::add(home, args)?;
     if added > 0 {
-        let routers = if added == 1 { "router" } else { "routers" };
-        step(&format!("configuration of {added} more {routers} written"));
+        let routers = counted(added, "more router", "more routers");
+        step(&format!("configuration of {routers} written"));
     }
     let mut ignored = plan::creation_options(args);
     ignored.retain(|option| added == 0 || !["--router-port", "--link-port"].contains(option));
@@ -161,7 +162,9 @@ impl Network {
             count => {
                 let away = away(&client, &shown).await?;
                 match said_of(home, &away) {
-                    None => step(&format!("{count} edge routers online")),
+                    None => {
+                        step(&format!("{} online", counted(count, "edge router", "edge routers")))
+                    }
                     Some(text) if is_new => return Err(Failure::new(text)),
                     Some(text) => step(&text),
                 }
@@ -280,8 +283,8 @@ async fn linked(client: &ManagementClient, routers: &[Shown]) -> Result<bool, Fa
         }
         if Instant::now() > deadline {
             step(&format!(
-                "{found} of {wanted} pairs of routers are linked after {} s; `weft topology` shows \
-                 which",
+                "{found} of {} linked after {} s; `weft topology` shows which",
+                counted(wanted, "pair of routers is", "pairs of routers are"),
                 LINK_LIMIT.as_secs()
             ));
             return Ok(false);

@@ -18,7 +18,7 @@ use weft_contract::{
 use weft_identity::{Identity, IdentitySection};
 use weft_router::enroll::enroll;
 
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 
 /// Name of the first router, and prefix of the others' names.
 const NAME: &str = "quickstart-router";
@@ -57,7 +57,7 @@ pub(super) async fn ensure(
     let token = token(client, &known).await?;
     enroll(config, &token)
         .await
-        .map_err(|error| Failure::new(chain(&error)).during("the router cannot enroll"))?;
+        .map_err(|error| Failure::caused_by(&error).during("the router cannot enroll"))?;
     Ok(true)
 }
 

@@ -5,7 +5,7 @@ use std::{net::IpAddr, path::Path};
 use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
 
 use super::plan::{End, Sockets, text, write};
-use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home};
+use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home, output::counted};
 
 const ROUTER_PORT: u16 = 3022;
 const LINK_PORT: u16 = 10_080;
@@ -17,7 +17,8 @@ const LINK_HOST: &str = "127.0.0.1";
 pub(super) struct RouterPlan {
     pub(super) number: u8,
     pub(super) edge: End,
-    /// Address for links; `None` in a network of one router.
+    /// Address at which others dial it for links; `None` in a network of one router, which dials
+    /// them.
     pub(super) link: Option<End>,
 }
 
@@ -114,7 +115,8 @@ impl RouterPlan {
             edge_bind: self.edge.bind.clone(),
             edge_advertise: self.edge.advertise.clone(),
             link: link.map(|link| (link.bind.clone(), link.advertise.clone())),
-            dials_links: false,
+            // Routers that are added later by hand are dialed.
+            dials_links: true,
             tunneler: TunnelerMode::Host,
             lan_interface: None,
             with_defaults: false,
@@ -130,9 +132,10 @@ pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8
     match args.routers {
         None => Ok(there.max(1)),
         Some(wanted) if wanted < there => Err(Failure::usage(format!(
-            "the network in {} has {there} routers, and services may depend on each of them: start \
+            "the network in {} has {}, and services may depend on each of them: start \
              it with --routers {there} or more, or without --routers",
-            home.display()
+            home.display(),
+            counted(there, "router", "routers")
         ))),
         Some(wanted) => Ok(wanted),
     }
@@ -169,23 +172,26 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
         configs.push((number, config));
     }
     // Nothing is written until every port is known.
-    let unlinked = configs
-        .iter()
-        .filter(|(_, config)| config.link.listeners.is_empty() && config.link.dialers.is_empty());
-    let sections = unlinked
-        .map(|(number, _)| Ok((home.router_file(*number), places.link(*number, &mut sockets)?)))
-        .collect::<Result<Vec<_>, Failure>>()?;
+    let mut sections = Vec::new();
+    for (number, config) in &configs {
+        if !config.link.listeners.is_empty() {
+            continue;
+        }
+        let file = home.router_file(*number);
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        let link = places.link(*number, &mut sockets)?;
+        let dials = !config.link.dialers.is_empty();
+        let text = RouterTemplate::with_link_section(&text, dials, &link.bind, &link.advertise);
+        sections.extend(text.map(|text| (file, text)));
+    }
     let mut new = Vec::new();
     for number in there + 1..=wanted {
         let edge = places.edge(number, &mut sockets)?;
         let link = Some(places.link(number, &mut sockets)?);
         new.push(RouterPlan { number, edge, link });
     }
-    for (file, link) in sections {
-        let mut text = std::fs::read_to_string(&file)
-            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-        text.push('\n');
-        text.push_str(&RouterTemplate::link_section(&link.bind, &link.advertise));
+    for (file, text) in sections {
         write(&file, &text)?;
     }
     for router in new {
@@ -339,7 +345,8 @@ mod tests {
     #[test]
     fn a_network_of_one_gets_more_and_keeps_what_was_changed() {
         let (_folder, home) = made(1);
-        assert!(config(&home, 1).link.listeners.is_empty());
+        let link = config(&home, 1).link;
+        assert_eq!((link.listeners.len(), link.dialers.len()), (0, 1), "it dials");
         let before = edge(&config(&home, 1));
         let file = home.router_file(1);
         let text = std::fs::read_to_string(&file).unwrap() + "# my own word\n";

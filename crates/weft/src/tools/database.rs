@@ -10,7 +10,7 @@ use super::row;
 use crate::{
     cli::{DatabaseArgs, DatabaseCommand},
     failure::Failure,
-    output::{self, Format, progress::spinner},
+    output::{self, Format, counted, progress::spinner},
 };
 
 /// Pause between two looks at a running check.
@@ -78,7 +78,10 @@ async fn check(
     let begun = text(&state, "startTime").to_owned();
     while goes_on(&state, &begun) {
         let found = state.get("results").and_then(Value::as_array).map_or(0, Vec::len);
-        progress.set_message(format!("the controller checks its data: {found} faults so far"));
+        progress.set_message(format!(
+            "the controller checks its data: {} so far",
+            counted(found, "fault", "faults")
+        ));
         tokio::time::sleep(LOOK).await;
         state = results(client).await?;
     }
@@ -123,9 +126,9 @@ fn outcome(state: &Value, begun: &str) -> Result<(), Failure> {
     }
     match left {
         0 => Ok(()),
-        1 => Err(Failure::refused("one fault is left; `weft database check --fix` repairs")),
         count => Err(Failure::refused(format!(
-            "{count} faults are left; `weft database check --fix` repairs"
+            "{} left; `weft database check --fix` repairs",
+            counted(count, "fault is", "faults are")
         ))),
     }
 }
@@ -197,7 +200,7 @@ mod tests {
         run(json!({"results": null})).unwrap();
         run(json!({"results": [{"description": "a", "fixed": true}]})).unwrap();
         let refusals = [
-            (json!({"results": [{"description": "a", "fixed": false}]}), "one fault is left"),
+            (json!({"results": [{"description": "a", "fixed": false}]}), "1 fault is left"),
             (json!({"error": "too much was written"}), "its end: too much was written"),
             (json!({"endTime": null}), "did not come to its end"),
             (json!({"startTime": null, "endTime": null, "results": null}), "started again"),

@@ -17,7 +17,7 @@ use crate::{
     cli::WhyArgs,
     entity::name,
     failure::Failure,
-    output::{self, Format},
+    output::{self, Format, counted},
 };
 
 /// Facts about the identity and the service.
@@ -120,8 +120,10 @@ fn findings(facts: &Facts, wanted: DialBind) -> Vec<Finding> {
                 facts.hosts > 0,
                 match facts.hosts {
                     0 => "nobody hosts the service now: it has no terminator".to_owned(),
-                    1 => "the service is hosted: it has a terminator".to_owned(),
-                    count => format!("the service is hosted: it has {count} terminators"),
+                    count => {
+                        let terminators = counted(count, "terminator", "terminators");
+                        format!("the service is hosted: it has {terminators}")
+                    }
                 },
             )
             .or(format!(

@@ -14,7 +14,7 @@ use crate::{
     cli::WhyPathArgs,
     entity::name,
     failure::Failure,
-    output::{self, Format, units},
+    output::{self, Format, counted, units},
 };
 
 /// Most terminators that are shown for a router, relevant ones first.
@@ -130,7 +130,8 @@ fn text(explanation: &PathExplanation, via: Option<&str>) -> String {
         lines.extend(others);
     }
     if explanation.more_entries > 0 {
-        lines.push(format!("  and {} more routers", explanation.more_entries));
+        let more = counted(explanation.more_entries, "more router", "more routers");
+        lines.push(format!("  and {more}"));
     }
     if explanation.is_cut {
         lines.push("  Not all other paths were looked for: the mesh is too large.".to_owned());
@@ -184,7 +185,8 @@ fn entry_lines(entry: &PathEntry, is_allowed: bool) -> Vec<String> {
     }
     let more = entry.terminators.len().saturating_sub(SHOWN) as i64 + entry.more_terminators;
     if more > 0 {
-        lines.push(format!("  and {more} more terminators; --output json shows them"));
+        let more = counted(more, "more terminator", "more terminators");
+        lines.push(format!("  and {more}; --output json shows them"));
     }
     lines
 }
@@ -227,10 +229,7 @@ fn terminator_lines(entry: &str, terminator: &PathTerminator, is_allowed: bool) 
 
 /// The parts of a dynamic cost.
 fn experience(terminator: &PathTerminator) -> String {
-    let circuits = match terminator.circuits {
-        1 => "1 circuit".to_owned(),
-        count => format!("{count} circuits"),
-    };
+    let circuits = counted(terminator.circuits, "circuit", "circuits");
     match (terminator.circuits, terminator.failure_cost) {
         (0, 0) => String::new(),
         (_, 0) => format!(" ({circuits})"),

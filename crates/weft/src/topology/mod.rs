@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::{
     cli::TopologyArgs,
     failure::Failure,
-    output::{self, Format, printable},
+    output::{self, Format, counted, printable},
     session::Session,
 };
 use mesh::Mesh;
@@ -45,9 +45,9 @@ pub(crate) async fn topology(args: TopologyArgs) -> Result<(), Failure> {
             Failure::new(format!("{} cannot be written: {error}", file.display()))
         })?;
         output::line(format!(
-            "{} routers and {} links in {}",
-            mesh.routers.len(),
-            mesh.links.len(),
+            "{} and {} in {}",
+            counted(mesh.routers.len(), "router", "routers"),
+            counted(mesh.links.len(), "link", "links"),
             file.display()
         ));
         return Ok(());

@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::tables;
-use crate::{ask, failure::Failure};
+use crate::{ask, failure::Failure, output::counted};
 
 /// Switches to the alternate screen and hides the cursor.
 const OPEN: &str = "\u{1b}[?1049h\u{1b}[?25l";
@@ -125,7 +125,10 @@ fn frame(text: &str, foot: &str, lines: usize) -> String {
         out.push_str(&format!("{line}{REST}\r\n"));
     }
     if shown < all.len() {
-        out.push_str(&format!("and {} more lines{REST}\r\n", all.len() - shown));
+        out.push_str(&format!(
+            "and {}{REST}\r\n",
+            counted(all.len() - shown, "more line", "more lines")
+        ));
     }
     out.push_str(&format!("{foot}{REST}{BELOW}"));
     out

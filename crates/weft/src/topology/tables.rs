@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::mesh::{Link, Mesh, Pair};
 use crate::output::{
+    counted,
     table::{self, Column, Rows},
     units,
 };
@@ -24,10 +25,6 @@ pub(super) fn summary(mesh: &Mesh) -> String {
         false => format!(", {} of them online", known.iter().filter(|it| it.is_online).count()),
     };
     let down = mesh.links.iter().filter(|link| link.detail.down).count();
-    let counted = |count: i64, one: &str, many: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {many}"),
-    };
     let down = if down > 0 { format!(", {down} of them down") } else { String::new() };
     let missing = if mesh.is_partial {
         "\nonly routers with links: this login may not list routers"
@@ -36,8 +33,8 @@ pub(super) fn summary(mesh: &Mesh) -> String {
     };
     format!(
         "{}{online}; {}{down}; {}{missing}",
-        counted(mesh.routers.len() as i64, "router", "routers"),
-        counted(mesh.links.len() as i64, "link", "links"),
+        counted(mesh.routers.len(), "router", "routers"),
+        counted(mesh.links.len(), "link", "links"),
         counted(mesh.circuits, "circuit", "circuits")
     )
 }
@@ -86,7 +83,7 @@ pub(super) fn routers(mesh: &Mesh, width: Option<usize>) -> String {
             "name": node.name, "state": node.state(), "links": links,
             "cost": node.known.map_or_else(unknown, |it| it.cost.to_string()),
             "closed": node.known.map_or_else(unknown, |it| closed(it.no_traversal)),
-            "circuits": counted(mesh, node.circuits),
+            "circuits": circuits_of(mesh, node.circuits),
         }));
     }
     shown(&rows, width)
@@ -115,7 +112,7 @@ pub(super) fn links(mesh: &Mesh, width: Option<usize>) -> String {
             "state": state, "static": detail.static_cost,
             "latency": units::latency(detail.source_latency),
             "back": units::latency(detail.dest_latency),
-            "cost": detail.cost, "circuits": counted(mesh, link.circuits),
+            "cost": detail.cost, "circuits": circuits_of(mesh, link.circuits),
             "connections": connections(link), "id": detail.id,
         }));
     }
@@ -145,7 +142,7 @@ fn connections(link: &Link) -> String {
     shown.join(", ")
 }
 
-fn counted(mesh: &Mesh, circuits: usize) -> String {
+fn circuits_of(mesh: &Mesh, circuits: usize) -> String {
     if mesh.is_counted { circuits.to_string() } else { UNKNOWN.to_owned() }
 }
 

@@ -9,7 +9,7 @@ use super::{
     explain::{self, Use},
     identities,
 };
-use crate::{cli::DialArgs, failure::Failure, until_interrupted};
+use crate::{cli::DialArgs, failure::Failure, signals::until_interrupted};
 
 /// Interval of reading services: long, because a dial is short.
 const REFRESH: Duration = Duration::from_secs(300);

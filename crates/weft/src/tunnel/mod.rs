@@ -16,7 +16,7 @@ mod status;
 pub(crate) use dial::dial;
 pub(crate) use host::host;
 
-use crate::{cli::TunnelCommand, failure::Failure, until_interrupted};
+use crate::{cli::TunnelCommand, failure::Failure, signals::until_interrupted};
 
 /// Runs the subcommand.
 pub(crate) async fn tunnel(command: TunnelCommand) -> Result<(), Failure> {

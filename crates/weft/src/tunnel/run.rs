@@ -21,7 +21,7 @@ use super::{
 use crate::{
     cli::{Intercepting, Running, TunnelProxyArgs, TunnelRunArgs},
     failure::Failure,
-    output,
+    output::{self, counted},
     service::Manager,
     signals,
 };
@@ -197,9 +197,9 @@ async fn finish(context: weft_sdk::Context, tunneler: &Tunneler, drain: Duration
 pub(super) async fn drained(open: impl Fn() -> u64, limit: Duration) {
     if open() > 0 {
         output::say(format!(
-            "waiting {} s for {} connections; Ctrl-C ends at once",
+            "waiting {} s for {}; Ctrl-C ends at once",
             limit.as_secs(),
-            open()
+            counted(open(), "connection", "connections")
         ));
     }
     let empty = async {

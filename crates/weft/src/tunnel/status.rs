@@ -16,7 +16,7 @@ use weft_tunneler::{Counters, Status, Tunneler};
 use crate::{
     cli::TunnelStatusArgs,
     failure::Failure,
-    output::{self, Format, bytes, printable, table},
+    output::{self, Format, bytes, counted, printable, table},
     topology::{Key, Screen},
 };
 
@@ -141,8 +141,10 @@ fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> 
                     let at = service.hosting.iter().map(|host| match &host.problem {
                         Some(problem) => problem.clone(),
                         None => format!(
-                            "{} routers, cost {}, {}",
-                            host.terminators, host.cost, host.precedence
+                            "{}, cost {}, {}",
+                            counted(host.terminators, "router", "routers"),
+                            host.cost,
+                            host.precedence
                         ),
                     });
                     let hosted = service.hosting.iter().all(|host| host.terminators > 0);

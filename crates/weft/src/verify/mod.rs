@@ -17,7 +17,7 @@ use weft_contract::resource::edge_router::{self, EdgeRouterDetail};
 
 use crate::{
     cli::TrafficArgs,
-    failure::{Failure, chain},
+    failure::Failure,
     output::{self, bytes},
     signals,
     spans::Export,
@@ -112,6 +112,7 @@ async fn require_router(client: &ManagementClient) -> Result<(), Failure> {
     }
     Err(Failure::new(match routers.len() {
         0 => "there is no edge router; `weft create edge-router --help` says how to add one".into(),
+        1 => "the only edge router is not online; start it".into(),
         count => format!("none of the {count} edge routers is online; start one"),
     }))
 }
@@ -179,11 +180,6 @@ fn as_json(measured: &Measured) -> Value {
 
 fn per_second(bytes: u64, time: Duration) -> u64 {
     (bytes as f64 / time.as_secs_f64().max(1e-9)) as u64
-}
-
-/// An error of an application as a failure.
-fn of(error: &dyn std::error::Error) -> Failure {
-    Failure::new(chain(error))
 }
 
 #[cfg(test)]

@@ -20,7 +20,6 @@ use weft_contract::{
 };
 use weft_sdk::IdentityFile;
 
-use super::of;
 use crate::failure::Failure;
 
 /// Kinds of the entities, in the order of removal: entities that refer before those referred to.
@@ -166,6 +165,6 @@ impl<'a> Scene<'a> {
             .ott
             .ok_or_else(|| Failure::new("the controller made an identity without enrollment"))?;
         let enrolled = weft_sdk::enroll(&invitation.jwt).await;
-        enrolled.map_err(|error| of(&error).during("enrolling an identity"))
+        enrolled.map_err(|error| Failure::caused_by(&error).during("enrolling an identity"))
     }
 }

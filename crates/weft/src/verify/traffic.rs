@@ -23,8 +23,8 @@ use tokio::{
 };
 use weft_sdk::{Connection, Context, DialOptions, Listener};
 
-use super::{of, scene::Cast};
-use crate::{failure::Failure, spans::Export};
+use super::scene::Cast;
+use crate::{failure::Failure, output::counted, spans::Export};
 
 const UPLOAD: u8 = b'u';
 const DOWNLOAD: u8 = b'd';
@@ -88,8 +88,9 @@ pub(super) async fn run(
     })
     .await?;
     let listener = within(patience, "hosting the service", async {
-        let listener = host.bind(&cast.service).await.map_err(|error| of(&error))?;
-        listener.established(1).await.map_err(|error| of(&error))?;
+        let listener =
+            host.bind(&cast.service).await.map_err(|error| Failure::caused_by(&error))?;
+        listener.established(1).await.map_err(|error| Failure::caused_by(&error))?;
         Ok(listener)
     })
     .await?;
@@ -108,7 +109,7 @@ async fn context(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Co
         .application("weft-verify", env!("CARGO_PKG_VERSION"))
         .build(identity)
         .await
-        .map_err(|error| of(&error))
+        .map_err(|error| Failure::caused_by(&error))
 }
 
 /// The dialing application.
@@ -159,7 +160,7 @@ impl Dialer {
     async fn dial(&self) -> Result<Connection, Failure> {
         let options = DialOptions { timeout: Some(self.patience), ..DialOptions::default() };
         let dialed = self.context.dial_with(&self.service, options).await;
-        dialed.map_err(|error| of(&error).during("dialing the service"))
+        dialed.map_err(|error| Failure::caused_by(&error).during("dialing the service"))
     }
 
     async fn round_trips(
@@ -325,7 +326,7 @@ async fn receive<S: AsyncRead + Unpin>(
         let size = left.min(PIECE as u64) as usize;
         let count = patiently(patience, from.read(&mut piece[..size])).await?;
         if count == 0 {
-            let text = format!("the data ended {left} bytes early");
+            let text = format!("the data ended {} early", counted(left, "byte", "bytes"));
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
         }
         digest.update(&piece[..count]);

@@ -184,6 +184,11 @@ async fn shells_are_offered_the_names_in_the_network() {
     };
     let kinds = offered(&["weft", "list", "serv"]).await;
     assert!(kinds.contains("services") && kinds.contains("service-policies"), "{kinds}");
+    for words in [&["weft", "--login", ""][..], &["weft", "list", "services", "--login", "ma"]] {
+        assert_eq!(offered(words).await.trim(), "main", "{words:?}");
+    }
+    let kinds = offered(&["weft", "--login", "main", "list", "serv"]).await;
+    assert!(kinds.contains("services"), "{kinds}");
     // On a busy machine the answer may be too late for a completion, which is then empty.
     let look = async || {
         let names = offered(&["weft", "show", "service", "web"]).await;

@@ -6,7 +6,7 @@
 use std::{fs, process::Command, time::Duration};
 
 use serde_json::{Value, json};
-use weft_contract::resource;
+use weft_contract::{ErrorCode, resource};
 
 use crate::{
     network::Place,
@@ -52,6 +52,7 @@ async fn a_full_disk_stops_writes_and_nobody_who_reads() {
     };
     let error = fill().await;
     assert_eq!(error.status(), Some(503), "{error}");
+    assert_eq!(error.api().unwrap().code(), ErrorCode::ClusterNoLeader.as_str(), "{error}");
     assert!(error.to_string().contains("disk"), "{error}");
 
     // Lists, and logins of people, even while writes are attempted all the time.

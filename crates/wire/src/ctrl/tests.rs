@@ -63,6 +63,30 @@ fn route() {
 }
 
 #[test]
+fn forwards_can_be_added_to_an_encoded_route() {
+    let forward = |from: &str, to: &str| route::Forward {
+        src_address: from.into(),
+        dst_address: to.into(),
+        dst_type: DestType::Link.into(),
+    };
+    let all = vec![forward("a", "b"), forward("b", "a")];
+    let whole = Route {
+        circuit_id: "c".into(),
+        attempt: REROUTE_ATTEMPT,
+        forwards: all.clone(),
+        tags: [("k".to_owned(), "v".to_owned())].into(),
+        timeout: 9,
+        ..Route::default()
+    };
+    for split in 0..=2 {
+        let (first, rest) = all.split_at(split);
+        let body = Route { forwards: first.to_vec(), ..whole.clone() }.to_body();
+        let message = Route::message_with(&body, rest);
+        assert_eq!(Route::from_message(&message), Ok(whole.clone()));
+    }
+}
+
+#[test]
 fn time_left_may_be_negative() {
     // docs/protocol/control-plane.md 26.9
     let mut route = Route::default();

@@ -48,7 +48,7 @@ body! {
     /// How a circuit is to end.
     pub struct CircuitDelete {
         /// At once. It always ends at once.
-        Optional "immediate" immediate: bool,
+        Optional immediate: bool,
     }
 }
 

@@ -24,9 +24,9 @@ body! {
     /// A controller that is to join.
     pub struct MemberAdd {
         /// Where it is: `tls:host:port`.
-        Create "address" address: String,
+        Create address: String,
         /// Whether it votes.
-        Create "isVoter" is_voter: bool,
+        Create is_voter: bool,
     }
 }
 
@@ -34,7 +34,7 @@ body! {
     /// A controller that is to leave.
     pub struct MemberRemove {
         /// Its id.
-        Create "id" id: String,
+        Create id: String,
     }
 }
 
@@ -42,7 +42,7 @@ body! {
     /// Who is to lead.
     pub struct TransferLeadership {
         /// Its id; empty means any that votes.
-        Optional "newLeaderId" new_leader_id: String,
+        Optional new_leader_id: String,
     }
 }
 

@@ -19,9 +19,9 @@ body! {
     /// What is asked, and of whom.
     pub struct InspectBody {
         /// Whose id or name this regular expression finds.
-        Create "appRegex" app_regex: String,
+        Create app_regex: String,
         /// Names of values.
-        Create "requestedValues" requested_values: Vec<String>,
+        Create requested_values: Vec<String>,
     }
 }
 

@@ -63,9 +63,9 @@ body! {
     /// What an operator can change of a link, until the controller or a router restarts.
     pub struct LinkBody {
         /// Whether no path may use it.
-        Optional "down" down: bool,
+        Optional down: bool,
         /// Part of its cost that does not depend on measurements.
-        Optional "staticCost" static_cost: i64,
+        Optional static_cost: i64,
     }
 }
 

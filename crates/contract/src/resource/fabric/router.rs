@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::statuses::{DELETE, DETAIL, LIST, NESTED};
-use crate::body::{Body, body};
+use crate::body::Body;
 use crate::entity::detail;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
 use crate::resource::edge_router::VersionInfo;
 use crate::resource::identity::Interface;
@@ -54,59 +55,42 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of a router.
-    pub struct RouterBody {
-        /// Configs for routers, one per type.
-        Optional "configs" configs: Vec<String> => "configs",
-        /// Cost of paths through it.
-        Both "cost" cost: u16,
-        /// Groups by address, of listeners for the control channel.
-        Optional "ctrlChanListeners" ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
-        /// Whether it may not connect.
-        Optional "disabled" disabled: bool,
-        /// SHA-1 of its certificate, hex; without one it cannot connect.
-        Replace "fingerprint" fingerprint: String,
-        /// The id: the common name of its certificate.
-        Create "id" id: String,
-        /// The name; unique among routers.
-        Both "name" name: String,
-        /// Whether paths may not lead through it.
-        Both "noTraversal" no_traversal: bool,
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-detail! {
+    body RouterBody;
     /// A router.
-    pub struct RouterDetail with Base {
-        /// Configs for routers.
-        pub configs: Vec<String>,
-        /// Whether it is connected to this controller.
-        pub connected: bool,
-        /// Cost of paths through it.
-        pub cost: u16,
-        /// Groups by address, of listeners for the control channel.
-        pub ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
-        /// Whether it may not connect.
-        pub disabled: bool,
-        /// SHA-1 of its certificate, hex; null without one.
-        pub fingerprint: Option<String>,
-        /// Network interfaces it has told of.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub interfaces: Vec<Interface>,
-        /// Where it takes links; while connected.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub listener_addresses: Vec<RouterListener>,
-        /// The name.
-        pub name: String,
-        /// Whether paths may not lead through it.
-        pub no_traversal: bool,
-        /// What it runs on; while connected.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub version_info: Option<VersionInfo>,
-    }
+    detail RouterDetail with Base;
+
+    /// Configs for routers, one per type.
+    Optional configs: Vec<String> => "configs", shown "Configs for routers.";
+    /// Whether it is connected to this controller.
+    Shown connected: bool;
+    /// Cost of paths through it.
+    Both cost: u16, shown;
+    /// Groups by address, of listeners for the control channel.
+    Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
+    /// Whether it may not connect.
+    Optional disabled: bool, shown;
+    /// SHA-1 of its certificate, hex; without one it cannot connect.
+    Replace fingerprint: String,
+        shown "SHA-1 of its certificate, hex; null without one." as Option<String>;
+    /// The id: the common name of its certificate.
+    Create id: String;
+    /// Network interfaces it has told of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    Shown interfaces: Vec<Interface>;
+    /// Where it takes links; while connected.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    Shown listener_addresses: Vec<RouterListener>;
+    /// The name; unique among routers.
+    Both name: String, shown "The name.";
+    /// Whether paths may not lead through it.
+    Both no_traversal: bool, shown;
+    /// Labels.
+    Optional tags: Tags;
+    /// What it runs on; while connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown version_info: Option<VersionInfo>;
 }
 
 detail! {

@@ -2,10 +2,10 @@
 //! is unknown to the edge; of one that the edge made, only what the fabric knows is changed here.
 
 use super::statuses::{DELETE, DETAIL, LIST, NESTED};
-use crate::body::{Body, FieldType, body};
-use crate::entity::detail;
+use crate::body::{Body, FieldType};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
 use crate::resource::service::STRATEGIES;
 
@@ -47,30 +47,18 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of a service.
-    pub struct ServiceBody {
-        /// After so many milliseconds an idle circuit ends; 0 is never.
-        Optional "maxIdleTimeMillis" max_idle_time_millis: i64
-            as FieldType::Integer { min: 0, max: i64::MAX },
-        /// The name; unique among services.
-        Both "name" name: String,
-        /// Labels.
-        Optional "tags" tags: Tags,
-        /// How a terminator is chosen.
-        Optional "terminatorStrategy" terminator_strategy: String
-            as FieldType::Choice(STRATEGIES),
-    }
-}
-
-detail! {
+    body ServiceBody;
     /// A service.
-    pub struct ServiceDetail with Base {
-        /// After so many milliseconds an idle circuit ends; 0 is never.
-        pub max_idle_time_millis: i64,
-        /// The name.
-        pub name: String,
-        /// How a terminator is chosen.
-        pub terminator_strategy: String,
-    }
+    detail ServiceDetail with Base;
+
+    /// After so many milliseconds an idle circuit ends; 0 is never.
+    Optional max_idle_time_millis: i64 as FieldType::Integer { min: 0, max: i64::MAX }, shown;
+    /// The name; unique among services.
+    Both name: String, shown "The name.";
+    /// Labels.
+    Optional tags: Tags;
+    /// How a terminator is chosen.
+    Optional terminator_strategy: String as FieldType::Choice(STRATEGIES), shown;
 }

@@ -1,10 +1,11 @@
 //! Terminators, as the fabric sees them (docs/protocol/operations.md 1.2, 1.3).
 
 use super::statuses::{DELETE, DETAIL, NESTED};
-use crate::body::{Body, body};
-use crate::entity::{EntityRef, Precedence, detail};
+use crate::body::Body;
+use crate::entity::{EntityRef, Precedence};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
+use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
 
 /// The collection in paths and references.
@@ -47,56 +48,36 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-body! {
+members! {
     /// What can be said of a terminator.
-    pub struct TerminatorBody {
-        /// Where the router dials.
-        Both "address" address: String,
-        /// How the router dials: `transport`, `udp`, `edge`, `tunnel`.
-        Both "binding" binding: String,
-        /// Cost of using it.
-        Optional "cost" cost: u16,
-        /// The identity that hosts.
-        Optional "hostId" host_id: String,
-        /// Terminators with the same one are one host.
-        Optional "instanceId" instance_id: String,
-        /// Proves the right to the instance id, base64.
-        Optional "instanceSecret" instance_secret: String,
-        /// Whether it comes first, as usual, or last.
-        Optional "precedence" precedence: Precedence,
-        /// The router.
-        Both "router" router: String => "routers",
-        /// The service.
-        Both "service" service: String => "services",
-        /// Labels.
-        Optional "tags" tags: Tags,
-    }
-}
-
-detail! {
+    body TerminatorBody;
     /// A terminator.
-    pub struct TerminatorDetail with Base {
-        /// Where the router dials.
-        pub address: String,
-        /// How the router dials.
-        pub binding: String,
-        /// Cost of using it.
-        pub cost: u16,
-        /// Cost at this moment, with failures and circuits counted.
-        pub dynamic_cost: u16,
-        /// The identity that hosts; empty if none does.
-        pub host_id: String,
-        /// Terminators with the same one are one host.
-        pub instance_id: String,
-        /// Whether it comes first, as usual, or last.
-        pub precedence: Precedence,
-        /// The router.
-        pub router: EntityRef,
-        /// Its id.
-        pub router_id: String,
-        /// The service.
-        pub service: EntityRef,
-        /// Its id.
-        pub service_id: String,
-    }
+    detail TerminatorDetail with Base;
+
+    /// Where the router dials.
+    Both address: String, shown;
+    /// How the router dials: `transport`, `udp`, `edge`, `tunnel`.
+    Both binding: String, shown "How the router dials.";
+    /// Cost of using it.
+    Optional cost: u16, shown;
+    /// Cost at this moment, with failures and circuits counted.
+    Shown dynamic_cost: u16;
+    /// The identity that hosts.
+    Optional host_id: String, shown "The identity that hosts; empty if none does.";
+    /// Terminators with the same one are one host.
+    Optional instance_id: String, shown;
+    /// Proves the right to the instance id, base64.
+    Optional instance_secret: String;
+    /// Whether it comes first, as usual, or last.
+    Optional precedence: Precedence, shown;
+    /// The router.
+    Both router: String => "routers", shown as EntityRef;
+    /// Its id.
+    Shown router_id: String;
+    /// The service.
+    Both service: String => "services", shown as EntityRef;
+    /// Its id.
+    Shown service_id: String;
+    /// Labels.
+    Optional tags: Tags;
 }

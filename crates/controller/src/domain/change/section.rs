@@ -208,11 +208,11 @@ impl<R: Resource> Put<R> {
         *fresh.base_mut() = Base {
             created_at: current.base().created_at,
             updated_at: current.base().updated_at,
+            is_system: current.base().is_system,
             ..Base::new(self.id.clone(), decision.now())
         };
         R::keep(&current, &mut fresh);
         R::merge(&mut fresh, &self.body, &self.prepared, Verb::Replace)?;
-        fresh.base_mut().is_system = current.base().is_system;
         if fresh == *current {
             return Ok(false);
         }

@@ -10,7 +10,7 @@ use weft_contract::resource::session::ApiSessionDetail;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, rank};
 use weft_model::entity::ApiSession;
-use weft_model::filter::{Table, Type, Value};
+use weft_model::filter::Table;
 
 use crate::Controller;
 use crate::domain::context::Context;

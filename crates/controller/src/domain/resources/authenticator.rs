@@ -22,18 +22,21 @@ use weft_model::entity::{
     Authenticator, Ca, CertCredential, Enrollment, EnrollmentMethod, Identity, IdentityType,
     UpdbCredential,
 };
-use weft_model::filter::{Index, Table, Type, Value};
+use weft_model::filter::{Index, Value};
 use weft_model::{ColdField, Id, Kind};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
-use crate::domain::symbols::{at, symbols};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource, Shown, require};
+use crate::domain::symbols::at;
+use crate::domain::values::Show as _;
 
 /// The resource.
 pub(crate) struct Authenticators;
 
 /// What is ready before an authenticator is decided.
+#[derive(Default)]
 pub(crate) struct Prepared {
     /// The hash of the password in the body, and the password for the rules of the policy.
     password: Option<(Hashed, String)>,
@@ -51,56 +54,65 @@ fn flag<'a>(it: &Authenticator, get: impl Fn(&CertCredential) -> bool) -> Value<
     cert(it, get).map_or(Value::Null, Value::Bool)
 }
 
-static SYMBOLS: Table<Context, Authenticator> = symbols!("authenticators", Authenticator {
-    Column::one("method", Type::String, |_, it| Value::text(it.method())).public(),
-    Column::one("identity", Type::String, |_, it| Value::text(it.identity_id.as_str()))
-        .public()
-        .indexed(Index::Link(0)),
-    Column::one("certFingerprint", Type::String, |_, it| {
+members! {
+    Authenticators of Authenticator, set by AuthenticatorBody, shown as AuthenticatorDetail,
+    searched as "authenticators";
+
+    tags;
+    search Column::one("method", Type::String, |_, it| Value::text(it.method())).public();
+    identity_id { kept, merged, shown, searched as "identity" indexed Index::Link(0) }
+    search Column::one("certFingerprint", Type::String, |_, it| {
         it.cert.as_ref().map_or(Value::Null, |cert| Value::text(&cert.fingerprint))
     })
     .public()
-    .indexed(Index::Unique(0)),
-    Column::one("certPem", Type::String, |context, it| {
+    .indexed(Index::Unique(0));
+    search Column::one("certPem", Type::String, |context, it| {
         let pem = it.cert.as_ref().map(|cert| cert_pem(context, it, cert));
         pem.map_or(Value::Null, |pem| Value::Text(pem.into()))
     })
-    .public(),
-    Column::one("updbUsername", Type::String, |_, it| {
+    .public();
+    search Column::one("updbUsername", Type::String, |_, it| {
         it.updb.as_ref().map_or(Value::Null, |updb| Value::text(&updb.username))
     })
     .public()
-    .indexed(Index::Unique(1)),
-    Column::one("isIssuedByNetwork", Type::Bool, |_, it| flag(it, |c| c.is_issued_by_network))
-        .public(),
-    Column::one("isExtendRequested", Type::Bool, |_, it| flag(it, |c| c.is_extend_requested))
-        .public(),
-    Column::one("isKeyRollRequested", Type::Bool, |_, it| flag(it, |c| c.is_key_roll_requested))
-        .public(),
-    Column::one("extendRequestedAt", Type::Time, |_, it| {
+    .indexed(Index::Unique(1));
+    search Column::one("isIssuedByNetwork", Type::Bool, |_, it| flag(it, |c| c.is_issued_by_network))
+        .public();
+    search Column::one("isExtendRequested", Type::Bool, |_, it| flag(it, |c| c.is_extend_requested))
+        .public();
+    search Column::one("isKeyRollRequested", Type::Bool, |_, it| flag(it, |c| c.is_key_roll_requested))
+        .public();
+    search Column::one("extendRequestedAt", Type::Time, |_, it| {
         cert(it, |cert| cert.extend_requested_at).flatten().map_or(Value::Null, at)
     })
-    .public(),
-    Column::one("publicKeyPrint", Type::String, |_, it| {
+    .public();
+    search Column::one("publicKeyPrint", Type::String, |_, it| {
         it.cert.as_ref().map_or(Value::Null, |cert| Value::text(&cert.public_key_print))
     })
-    .public(),
-    Column::one("lastAuthResolvedToRoot", Type::Bool, |_, it| {
+    .public();
+    search Column::one("lastAuthResolvedToRoot", Type::Bool, |_, it| {
         flag(it, |c| c.last_auth_resolved_to_root)
     })
-    .public(),
-    Column::one("lastExtendRolledKeys", Type::Bool, |_, it| {
+    .public();
+    search Column::one("lastExtendRolledKeys", Type::Bool, |_, it| {
         flag(it, |c| c.last_extend_rolled_keys)
     })
-    .public(),
-});
+    .public();
+    updb { kept, merged }
+    cert { kept, merged }
+    read cert_pem, identity_id, method, password, username;
+    show identity by |context, it| {
+        convert::mention::<Identity>(context.view(), IDENTITIES, &it.identity_id)
+    };
+    show method by |_, it| it.method().to_owned();
+    show username by |_, it| it.updb.as_ref().map(|it| it.username.to_string()).unwrap_or_default();
+    show cert_pem, extend_requested_at, fingerprint, is_extend_requested elsewhere;
+    show is_issued_by_network, is_key_roll_requested, last_auth_resolved_to_root elsewhere;
+    show last_extend_rolled_keys elsewhere;
+}
 
 impl Readable for Authenticators {
-    type Record = Authenticator;
-    type Detail = AuthenticatorDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Authenticator> = &SYMBOLS;
 
     fn shown(_caller: &Caller) -> Shown {
         Shown::All
@@ -121,32 +133,25 @@ fn cert_pem(context: &Context, record: &Authenticator, cert: &CertCredential) ->
 
 /// An authenticator as the APIs show it; never its hash.
 pub(crate) fn shown(context: &Context, record: &Authenticator) -> AuthenticatorDetail {
-    let identity = convert::mention::<Identity>(context.view(), IDENTITIES, &record.identity_id);
-    let mut base = detail_base::<Authenticators>(&record.base);
-    if let Some(link) = identity.links.get("self") {
-        base.links.insert("identities".into(), link.clone());
+    let mut detail = Authenticators::show(context, record);
+    if let Some(link) = detail.identity.links.get("self") {
+        detail.base.links.insert("identities".into(), link.clone());
     }
-    let none = CertCredential::default();
-    let cert = record.cert.as_ref().unwrap_or(&none);
+    let Some(cert) = &record.cert else { return detail };
     AuthenticatorDetail {
-        base,
-        cert_pem: record.cert.as_ref().map(|it| cert_pem(context, record, it)).unwrap_or_default(),
-        extend_requested_at: cert.extend_requested_at.map(convert::time),
-        fingerprint: cert.fingerprint.to_string(),
-        identity,
-        identity_id: record.identity_id.to_string(),
+        cert_pem: cert_pem(context, record, cert),
+        extend_requested_at: cert.extend_requested_at.show(),
+        fingerprint: cert.fingerprint.show(),
         is_extend_requested: cert.is_extend_requested,
         is_issued_by_network: cert.is_issued_by_network,
         is_key_roll_requested: cert.is_key_roll_requested,
         last_auth_resolved_to_root: cert.last_auth_resolved_to_root,
         last_extend_rolled_keys: cert.last_extend_rolled_keys,
-        method: record.method().to_owned(),
-        username: record.updb.as_ref().map(|it| it.username.to_string()).unwrap_or_default(),
+        ..detail
     }
 }
 
 impl Resource for Authenticators {
-    type Body = AuthenticatorBody;
     type Prepared = Prepared;
 
     fn prepare<'a>(
@@ -174,21 +179,13 @@ impl Resource for Authenticators {
         .boxed()
     }
 
-    fn keep(current: &Authenticator, fresh: &mut Authenticator) {
-        fresh.identity_id = current.identity_id.clone();
-        fresh.updb.clone_from(&current.updb);
-        fresh.cert.clone_from(&current.cert);
-    }
-
     fn merge(
         record: &mut Authenticator,
         body: &AuthenticatorBody,
         prepared: &Prepared,
         verb: Verb,
     ) -> Result<(), Failure> {
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
+        Self::set(record, body, verb)?;
         let username = body.username.as_ref().map(|name| name.as_str());
         if verb != Verb::Create {
             return set_password(record, username, prepared.password.as_ref());

@@ -11,24 +11,21 @@ use futures::future::BoxFuture;
 use weft_auth::external_id;
 use weft_contract::entity::Link;
 use weft_contract::resource::ca as contract;
-use weft_contract::resource::ca::{
-    CaBody, CaDetail, ClaimLocation as LocationWord, ClaimMatcher as MatcherWord,
-    ClaimParser as ParserWord, ExternalIdClaimBody, ExternalIdClaimDetail,
-};
+use weft_contract::resource::ca::{CaBody, CaDetail, ExternalIdClaimBody, ExternalIdClaimDetail};
 use weft_contract::{Api, Body as _, ErrorCode, Kind as ContractKind, Verb, headers};
 use weft_identity::{Certificate, TrustBundle, Usage, Verify};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, Reply, convert};
+use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Id;
-use weft_model::entity::{Ca, ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
-use weft_model::filter::{Table, Type, Value};
+use weft_model::entity::{Ca, ExternalIdClaim};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, detail_base, require};
-use crate::domain::symbols::{each, symbols};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource, require};
+use crate::domain::values::{Show, Take as _};
 
 /// The resource.
 pub(crate) struct Cas;
@@ -40,37 +37,32 @@ const FINGERPRINT: usize = 0;
 const OF_THE_NETWORK: &str = "has the key of an authority of this network, which issues to \
     controllers, routers and identities: give the certificate of another CA";
 
-static SYMBOLS: Table<Context, Ca> = symbols!("cas", Ca {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("fingerprint", Type::String, |_, it| Value::text(&it.fingerprint)).public(),
-    Column::one("isVerified", Type::Bool, |_, it| Value::Bool(it.is_verified)).public(),
-    Column::one("verificationToken", Type::String, |_, it| Value::text(&it.verification_token))
-        .public(),
-    Column::one("isAutoCaEnrollmentEnabled", Type::Bool, |_, it| {
-        Value::Bool(it.is_auto_ca_enrollment_enabled)
-    })
-    .public(),
-    Column::one("isOttCaEnrollmentEnabled", Type::Bool, |_, it| {
-        Value::Bool(it.is_ott_ca_enrollment_enabled)
-    })
-    .public(),
-    Column::one("isAuthEnabled", Type::Bool, |_, it| Value::Bool(it.is_auth_enabled)).public(),
-    Column::set("identityRoles", Type::String, |_, it, visit| each(&it.identity_roles, visit))
-        .public(),
-});
+members! {
+    Cas of Ca, set by CaBody, shown as CaDetail, searched as "cas";
+
+    tags;
+    name { set, shown, searched }
+    fingerprint { kept, merged, shown, searched }
+    is_verified { kept, shown, searched }
+    verification_token { kept, merged, shown, searched }
+    is_auto_ca_enrollment_enabled { set, shown, searched }
+    is_ott_ca_enrollment_enabled { set, shown, searched }
+    is_auth_enabled { set, shown, searched }
+    identity_roles { set, shown, searched }
+    identity_name_format { set by trimmed, merged, shown }
+    cert_pem { kept, merged, shown }
+    external_id_claim { kept, merged, shown }
+    read cert_pem, external_id_claim;
+}
 
 impl Readable for Cas {
-    type Record = Ca;
-    type Detail = CaDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Ca> = &SYMBOLS;
 
-    fn detail(_context: &Context, record: &Ca) -> CaDetail {
-        let mut base = detail_base::<Self>(&record.base);
+    fn detail(context: &Context, record: &Ca) -> CaDetail {
+        let mut detail = Self::show(context, record);
         let id = record.base.id.as_str();
         let mut link = |name: &str| {
-            base.links.insert(name.to_owned(), Link::to(&format!("cas/{id}/{name}")));
+            detail.base.links.insert(name.to_owned(), Link::to(&format!("cas/{id}/{name}")));
         };
         if !record.is_verified {
             link("verify");
@@ -78,42 +70,32 @@ impl Readable for Cas {
         if record.is_auto_ca_enrollment_enabled {
             link("jwt");
         }
-        CaDetail {
-            base,
-            cert_pem: record.cert_pem.clone(),
-            external_id_claim: record.external_id_claim.as_ref().map(claim_detail),
-            fingerprint: record.fingerprint.to_string(),
-            identity_name_format: record.identity_name_format.clone(),
-            identity_roles: convert::strings(&record.identity_roles),
-            is_auth_enabled: record.is_auth_enabled,
-            is_auto_ca_enrollment_enabled: record.is_auto_ca_enrollment_enabled,
-            is_ott_ca_enrollment_enabled: record.is_ott_ca_enrollment_enabled,
-            is_verified: record.is_verified,
-            name: record.name.to_string(),
-            verification_token: record.verification_token.clone(),
+        detail
+    }
+}
+
+impl Show<ExternalIdClaimDetail> for ExternalIdClaim {
+    fn show(&self) -> ExternalIdClaimDetail {
+        let Self { location, matcher, matcher_criteria, parser, parser_criteria, index } = self;
+        ExternalIdClaimDetail {
+            index: index.show(),
+            location: location.show(),
+            matcher: matcher.show(),
+            matcher_criteria: matcher_criteria.show(),
+            parser: parser.show(),
+            parser_criteria: parser_criteria.show(),
         }
     }
 }
 
-fn claim_detail(claim: &ExternalIdClaim) -> ExternalIdClaimDetail {
-    ExternalIdClaimDetail {
-        index: claim.index.into(),
-        location: LocationWord::parse(claim.location.as_str()).unwrap_or_default(),
-        matcher: MatcherWord::parse(claim.matcher.as_str()).unwrap_or_default(),
-        matcher_criteria: claim.matcher_criteria.clone(),
-        parser: ParserWord::parse(claim.parser.as_str()).unwrap_or_default(),
-        parser_criteria: claim.parser_criteria.clone(),
-    }
-}
-
 /// What a new CA is made of.
+#[derive(Default)]
 pub(crate) struct Prepared {
     certificate: Option<Certificate>,
     token: String,
 }
 
 impl Resource for Cas {
-    type Body = CaBody;
     type Prepared = Prepared;
 
     fn prepare<'a>(
@@ -141,14 +123,6 @@ impl Resource for Cas {
         .boxed()
     }
 
-    fn keep(current: &Ca, fresh: &mut Ca) {
-        fresh.cert_pem.clone_from(&current.cert_pem);
-        fresh.fingerprint = current.fingerprint.clone();
-        fresh.is_verified = current.is_verified;
-        fresh.verification_token.clone_from(&current.verification_token);
-        fresh.external_id_claim.clone_from(&current.external_id_claim);
-    }
-
     fn merge(
         record: &mut Ca,
         body: &CaBody,
@@ -160,36 +134,15 @@ impl Resource for Cas {
             record.fingerprint = certificate.fingerprint().into();
             record.verification_token.clone_from(&prepared.token);
         }
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
-        if let Some(format) = &body.identity_name_format {
-            record.identity_name_format = format.trim().to_owned();
-        }
+        Self::set(record, body, verb)?;
         if record.identity_name_format.is_empty() {
             record.identity_name_format = contract::DEFAULT_NAME_FORMAT.to_owned();
-        }
-        if let Some(roles) = &body.identity_roles {
-            record.identity_roles = weft_model::role::attributes(roles).map_err(|error| {
-                Failure::field("identityRoles", error.to_string(), error.0.clone())
-            })?;
-        }
-        let flags = [
-            (&mut record.is_auth_enabled, body.is_auth_enabled),
-            (&mut record.is_auto_ca_enrollment_enabled, body.is_auto_ca_enrollment_enabled),
-            (&mut record.is_ott_ca_enrollment_enabled, body.is_ott_ca_enrollment_enabled),
-        ];
-        for (place, given) in flags {
-            *place = given.unwrap_or(*place);
         }
         match &body.external_id_claim {
             Some(claim) => set_claim(record, claim, verb)?,
             // A patch that does not name the claim clears it, too: clients name it, empty, to
             // keep it.
             None => record.external_id_claim = None,
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
         }
         Ok(())
     }
@@ -207,6 +160,10 @@ impl Resource for Cas {
         }
         Ok(())
     }
+}
+
+fn trimmed(text: &str) -> Result<String, Failure> {
+    Ok(text.trim().to_owned())
 }
 
 /// The certificate of a new CA: the first of the text.
@@ -239,13 +196,13 @@ fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<
     }
     let mut claim = current.unwrap_or_default();
     if let Some(word) = body.location {
-        claim.location = ClaimLocation::parse(word.as_str()).unwrap_or_default();
+        claim.location = word.take("location")?;
     }
     if let Some(word) = body.matcher {
-        claim.matcher = ClaimMatcher::parse(word.as_str()).unwrap_or_default();
+        claim.matcher = word.take("matcher")?;
     }
     if let Some(word) = body.parser {
-        claim.parser = ClaimParser::parse(word.as_str()).unwrap_or_default();
+        claim.parser = word.take("parser")?;
     }
     if let Some(text) = &body.matcher_criteria {
         claim.matcher_criteria.clone_from(text);

@@ -12,61 +12,50 @@ use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, Query, convert};
 use weft_model::entity::{Config, ConfigType};
-use weft_model::filter::{Index, Table, Type, Value};
+use weft_model::filter::Index;
 use weft_model::{Id, JsonMap, Kind};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base};
+use crate::domain::members::members;
+use crate::domain::resource::{Readable, Resource, Shown};
 use crate::domain::schema::Schema;
-use crate::domain::symbols::symbols;
 
 /// The resource.
 pub(crate) struct Configs;
 
 /// What the schema of the config's type says of the data, found before the operation is decided:
 /// large data takes longer than others should wait for.
+#[derive(Default)]
 pub(crate) struct Prepared {
     of: JsonMap,
     /// Nothing, if the body has no data.
     outcome: Option<Result<(), Failure>>,
 }
 
-static SYMBOLS: Table<Context, Config> = symbols!("configs", Config {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("type", Type::String, |_, it| Value::text(it.config_type_id.as_str()))
-        .public()
-        .indexed(Index::Link(0)),
-});
+members! {
+    Configs of Config, set by ConfigBody, shown as ConfigDetail, searched as "configs";
+
+    tags;
+    name { set, shown, searched }
+    config_type_id {
+        set on Create by type_id, shown, searched as "type" indexed Index::Link(0)
+    }
+    data { set by kept, shown }
+    show config_type by |context, it| {
+        convert::mention::<ConfigType>(context.view(), CONFIG_TYPE_COLLECTION, &it.config_type_id)
+    };
+}
 
 impl Readable for Configs {
-    type Record = Config;
-    type Detail = ConfigDetail;
-
     const KIND: &'static ContractKind = &CONFIG_KIND;
-    const SYMBOLS: &'static Table<Context, Config> = &SYMBOLS;
 
     fn shown(_caller: &Caller) -> Shown {
         Shown::All
     }
-
-    fn detail(context: &Context, record: &Config) -> ConfigDetail {
-        ConfigDetail {
-            base: detail_base::<Self>(&record.base),
-            config_type: convert::mention::<ConfigType>(
-                context.view(),
-                CONFIG_TYPE_COLLECTION,
-                &record.config_type_id,
-            ),
-            config_type_id: record.config_type_id.to_string(),
-            data: convert::json(&record.data),
-            name: record.name.to_string(),
-        }
-    }
 }
 
 impl Resource for Configs {
-    type Body = ConfigBody;
     type Prepared = Prepared;
 
     fn prepare<'a>(
@@ -85,41 +74,16 @@ impl Resource for Configs {
                 .map_or_else(String::new, |config| config.config_type_id.to_string()),
         };
         let of = view.get::<ConfigType>(&type_id).map(|t| t.schema.clone()).unwrap_or_default();
-        let data = body.data.clone().map(kept);
+        let data = body.data.as_ref().map(kept);
         async move {
             let work = move || {
-                let outcome = data.map(|data| check(&of, &data));
+                let outcome = data.map(|data| check(&of, &data?));
                 Prepared { of, outcome }
             };
             let done = tokio::task::spawn_blocking(work).await;
             done.map_err(|error| Failure::unhandled(format!("the check failed: {error}")))
         }
         .boxed()
-    }
-
-    fn keep(current: &Config, fresh: &mut Config) {
-        fresh.config_type_id = current.config_type_id.clone();
-    }
-
-    fn merge(
-        record: &mut Config,
-        body: &ConfigBody,
-        _prepared: &Prepared,
-        verb: Verb,
-    ) -> Result<(), Failure> {
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
-        if let (Some(id), Verb::Create) = (&body.config_type_id, verb) {
-            record.config_type_id = convert::id_field("type", id)?;
-        }
-        if let Some(data) = &body.data {
-            record.data = kept(data.clone());
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        Ok(())
     }
 
     fn validate(
@@ -140,10 +104,16 @@ impl Resource for Configs {
     }
 }
 
+/// The type that a body names.
+fn type_id(id: &str) -> Result<Id, Failure> {
+    convert::id_field("type", id)
+}
+
 /// Data as it is kept.
-fn kept(mut data: weft_contract::JsonMap) -> JsonMap {
+fn kept(data: &weft_contract::JsonMap) -> Result<JsonMap, Failure> {
+    let mut data = data.clone();
     data.values_mut().for_each(narrow_numbers);
-    data.into()
+    Ok(data.into())
 }
 
 /// Checks data against the schema of a type.

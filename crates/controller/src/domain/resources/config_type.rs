@@ -1,21 +1,22 @@
 //! Config types (docs/protocol/management-api.md 7.3).
 
+use std::sync::Arc;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value as Json;
-use weft_contract::resource::config::{CONFIG_TYPE_KIND, ConfigTypeBody, ConfigTypeDetail, Target};
+use weft_contract::resource::config::{CONFIG_TYPE_KIND, ConfigTypeBody, ConfigTypeDetail};
 use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure, convert};
+use weft_kernel::{Caller, Failure};
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
-use weft_model::filter::{Table, Type, Value};
 
 use crate::Controller;
-use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource};
 use crate::domain::schema::Schema;
-use crate::domain::symbols::symbols;
+use crate::domain::values::Take as _;
 
 /// The resource.
 pub(crate) struct ConfigTypes;
@@ -23,31 +24,22 @@ pub(crate) struct ConfigTypes;
 /// The name that stands for all config types in queries.
 const RESERVED: &str = "all";
 
-static SYMBOLS: Table<Context, ConfigType> = symbols!("config-types", ConfigType {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("schema", Type::String, |_, it| Value::Text(it.schema.to_text().into())).public(),
-    Column::one("target", Type::String, |_, it| Value::text(it.target.as_str())).public(),
-});
+members! {
+    ConfigTypes of ConfigType, set by ConfigTypeBody, shown as ConfigTypeDetail,
+    searched as "config-types";
+
+    tags;
+    name { set by free_name, shown, searched }
+    schema { set, shown, searched }
+    target { kept, merged, shown, searched }
+    read target;
+}
 
 impl Readable for ConfigTypes {
-    type Record = ConfigType;
-    type Detail = ConfigTypeDetail;
-
     const KIND: &'static ContractKind = &CONFIG_TYPE_KIND;
-    const SYMBOLS: &'static Table<Context, ConfigType> = &SYMBOLS;
-
-    fn detail(_context: &Context, record: &ConfigType) -> ConfigTypeDetail {
-        ConfigTypeDetail {
-            base: detail_base::<Self>(&record.base),
-            name: record.name.to_string(),
-            schema: convert::json(&record.schema),
-            target: Target::parse(record.target.as_str()).unwrap_or_default(),
-        }
-    }
 }
 
 impl Resource for ConfigTypes {
-    type Body = ConfigTypeBody;
     type Prepared = ();
 
     fn prepare<'a>(
@@ -66,30 +58,15 @@ impl Resource for ConfigTypes {
         async move { checked }.boxed()
     }
 
-    fn keep(current: &ConfigType, fresh: &mut ConfigType) {
-        fresh.target = current.target;
-    }
-
     fn merge(
         record: &mut ConfigType,
         body: &ConfigTypeBody,
         _prepared: &(),
         verb: Verb,
     ) -> Result<(), Failure> {
-        if let Some(name) = &body.name {
-            if name == RESERVED {
-                return Err(Failure::field("name", "all is a reserved name", name));
-            }
-            record.name = name.as_str().into();
-        }
-        if let Some(schema) = &body.schema {
-            record.schema = schema.clone().into();
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
+        Self::set(record, body, verb)?;
         if let Some(target) = body.target {
-            let wanted = ConfigTarget::parse(target.as_str()).unwrap_or_default();
+            let wanted = target.take("target")?;
             if verb != Verb::Create && wanted != record.target {
                 let reason = "the target of a config type cannot be changed";
                 return Err(Failure::field("target", reason, target.as_str()));
@@ -98,14 +75,13 @@ impl Resource for ConfigTypes {
         }
         Ok(())
     }
+}
 
-    fn validate(
-        _decision: &mut Decision<'_>,
-        _before: Option<&ConfigType>,
-        _after: &mut ConfigType,
-        _prepared: &(),
-    ) -> Result<(), Failure> {
-        Ok(())
+/// A name that does not stand for all config types.
+fn free_name(name: &str) -> Result<Arc<str>, Failure> {
+    match name {
+        RESERVED => Err(Failure::field("name", "all is a reserved name", name)),
+        name => Ok(name.into()),
     }
 }
 

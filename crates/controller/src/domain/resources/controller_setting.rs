@@ -15,13 +15,12 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::{ControllerSetting, UriList};
-use weft_model::filter::{Table, Type, Value};
 use weft_model::{Base, Id};
 
 use crate::Controller;
-use crate::domain::context::Context;
+use crate::domain::members::{Members as _, members};
 use crate::domain::resource::{self, Readable, Resource, detail_base, find};
-use crate::domain::symbols::symbols;
+use crate::domain::values::Show as _;
 
 /// The resource.
 pub(crate) struct ControllerSettings;
@@ -29,34 +28,31 @@ pub(crate) struct ControllerSettings;
 /// Addresses that one list may have.
 const MAX_URIS: usize = 100;
 
-static SYMBOLS: Table<Context, ControllerSetting> = symbols!("controller-settings", ControllerSetting {
-    Column::one("controllerId", Type::String, |_, it| Value::text(it.base.id.as_str()))
-        .public(),
-});
+members! {
+    ControllerSettings of ControllerSetting, set by ControllerSettingBody,
+    shown as ControllerSettingDetail, searched as "controller-settings";
+
+    tags;
+    oidc_redirect_uris { merged }
+    oidc_post_logout_uris { merged }
+    read controller_id, oidc;
+    show oidc by |_, it| oidc(it);
+    search "controllerId" in base.id;
+}
 
 impl Readable for ControllerSettings {
-    type Record = ControllerSetting;
-    type Detail = ControllerSettingDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, ControllerSetting> = &SYMBOLS;
-
-    fn detail(_context: &Context, record: &ControllerSetting) -> ControllerSettingDetail {
-        ControllerSettingDetail { base: detail_base::<Self>(&record.base), oidc: oidc(record) }
-    }
 }
 
 fn oidc(record: &ControllerSetting) -> Option<OidcDetail> {
-    let list = |list: &Option<UriList>| list.as_ref().map(|list| list.uris.clone());
     let detail = OidcDetail {
-        post_logout_uris: list(&record.oidc_post_logout_uris),
-        redirect_uris: list(&record.oidc_redirect_uris),
+        post_logout_uris: record.oidc_post_logout_uris.show(),
+        redirect_uris: record.oidc_redirect_uris.show(),
     };
     (detail != OidcDetail::default()).then_some(detail)
 }
 
 impl Resource for ControllerSettings {
-    type Body = ControllerSettingBody;
     /// The id of this controller.
     type Prepared = Id;
 
@@ -80,15 +76,12 @@ impl Resource for ControllerSettings {
         record: &mut ControllerSetting,
         body: &ControllerSettingBody,
         _own: &Id,
-        _verb: Verb,
+        verb: Verb,
     ) -> Result<(), Failure> {
         if let Some(oidc) = &body.oidc {
             set_oidc(record, oidc)?;
         }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        Ok(())
+        Self::set(record, body, verb)
     }
 
     fn validate(

@@ -16,16 +16,16 @@ use weft_model::entity::{
     AuthPolicy, ConfigTarget, EdgeRouterPolicy, Enrollment, EnrollmentMethod, Identity,
     IdentityType, Router,
 };
-use weft_model::filter::{Index, Table, Type, Value};
+use weft_model::filter::{Index, Value};
 use weft_model::{Base, Id, Kind, Roles, Semantic};
 
 use super::config_type::check_configs;
-use super::router::{from_listeners, keep_certificate, listeners, may_enroll};
+use super::router::{if_any, may_enroll};
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource, Shown, require};
 use crate::domain::resources::known_routers::common;
-use crate::domain::symbols::{each, maybe, symbols};
 
 /// The resource.
 pub(crate) struct EdgeRouters;
@@ -36,33 +36,38 @@ pub(super) fn connected<'r>(context: &'r Context, router: &'r Router) -> Value<'
     Value::Bool(context.is_online(&router.base.id))
 }
 
-static SYMBOLS: Table<Context, Router> = symbols!("edge-routers", Router {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("fingerprint", Type::String, |_, it| maybe(&it.fingerprint))
-        .public()
-        .indexed(Index::Unique(0)),
-    Column::one("cost", Type::Int, |_, it| Value::Int(it.cost.into())).public(),
-    Column::one("noTraversal", Type::Bool, |_, it| Value::Bool(it.no_traversal)).public(),
-    Column::one("disabled", Type::Bool, |_, it| Value::Bool(it.disabled)).public(),
-    Column::one("isVerified", Type::Bool, |_, it| Value::Bool(it.is_verified)).public(),
-    Column::one("isTunnelerEnabled", Type::Bool, |_, it| Value::Bool(it.is_tunneler_enabled))
-        .public(),
-    Column::one("isOnline", Type::Bool, connected).public(),
-    Column::one("online", Type::Bool, connected).public(),
-    Column::one("connected", Type::Bool, connected).public(),
-    Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
-        .public(),
-    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit))
-        .public()
-        .indexed(Index::Link(0)),
-});
+members! {
+    EdgeRouters of Router, set by EdgeRouterBody, shown as EdgeRouterDetail,
+    searched as "edge-routers";
+
+    tags;
+    name { set, shown, searched }
+    fingerprint { kept, shown, searched indexed Index::Unique(0) }
+    cost { set, shown, searched }
+    no_traversal { set, shown, searched }
+    disabled { set, shown, searched }
+    is_verified { kept, shown, searched }
+    is_tunneler_enabled { set, shown, searched }
+    search Column::one("isOnline", Type::Bool, connected).public();
+    search Column::one("online", Type::Bool, connected).public();
+    search Column::one("connected", Type::Bool, connected).public();
+    role_attributes { set, shown, searched }
+    configs { set, shown, searched indexed Index::Link(0) }
+    app_data { set, shown }
+    ctrl_chan_listeners { set, shown }
+    is_edge { kept, merged }
+    is_fabric_only { kept }
+    cert_pem { kept, shown by if_any }
+    unverified_cert_pem { kept, shown by if_any }
+    unverified_fingerprint { kept, shown }
+    show enrollment_created_at, enrollment_expires_at elsewhere;
+    show enrollment_jwt, enrollment_token elsewhere;
+    show capabilities, hostname, interfaces, is_online, supported_protocols elsewhere;
+    show sync_status, version_info elsewhere;
+}
 
 impl Readable for EdgeRouters {
-    type Record = Router;
-    type Detail = EdgeRouterDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Router> = &SYMBOLS;
 
     fn shown(_caller: &Caller) -> Shown {
         Shown::Eligible
@@ -80,33 +85,17 @@ impl Readable for EdgeRouters {
             false => outstanding(context.view(), &record.base.id),
         };
         let ticket = enrollment.filter(|it| may_enroll(context, it));
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         EdgeRouterDetail {
-            base: detail_base::<Self>(&record.base),
-            app_data: common.app_data,
             capabilities: common.capabilities,
-            cert_pem: text(&record.cert_pem),
-            configs: convert::ids(&record.configs),
-            cost: record.cost,
-            ctrl_chan_listeners: listeners(record),
-            disabled: record.disabled,
             enrollment_created_at: enrollment.map(|it| convert::time(it.base.created_at)),
             enrollment_expires_at: enrollment.map(|it| convert::time(it.expires_at)),
             enrollment_jwt: ticket.map(|it| context.jwt(it)),
             enrollment_token: ticket.map(|it| it.token.to_string()),
-            fingerprint: record.fingerprint.as_deref().map(str::to_owned),
             hostname: common.hostname,
             interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default(),
             is_online: facts.is_some(),
-            is_tunneler_enabled: record.is_tunneler_enabled,
-            is_verified: record.is_verified,
-            name: record.name.to_string(),
-            no_traversal: record.no_traversal,
-            role_attributes: convert::strings(&record.role_attributes),
             supported_protocols: common.supported_protocols,
             sync_status: common.sync_status,
-            unverified_cert_pem: text(&record.unverified_cert_pem),
-            unverified_fingerprint: record.unverified_fingerprint.as_deref().map(str::to_owned),
             version_info: facts.as_ref().map(|facts| VersionInfo {
                 arch: facts.version.arch.clone(),
                 build_date: facts.version.build_date.clone(),
@@ -114,12 +103,12 @@ impl Readable for EdgeRouters {
                 revision: facts.version.revision.clone(),
                 version: facts.version.version.clone(),
             }),
+            ..Self::show(context, record)
         }
     }
 }
 
 impl Resource for EdgeRouters {
-    type Body = EdgeRouterBody;
     /// The enrollment of a new router.
     type Prepared = Option<Enrollment>;
 
@@ -139,48 +128,14 @@ impl Resource for EdgeRouters {
         .boxed()
     }
 
-    fn keep(current: &Router, fresh: &mut Router) {
-        keep_certificate(current, fresh);
-    }
-
     fn merge(
         record: &mut Router,
         body: &EdgeRouterBody,
         _prepared: &Self::Prepared,
-        _verb: Verb,
+        verb: Verb,
     ) -> Result<(), Failure> {
         record.is_edge = true;
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
-        if let Some(cost) = body.cost {
-            record.cost = cost;
-        }
-        if let Some(disabled) = body.disabled {
-            record.disabled = disabled;
-        }
-        if let Some(no_traversal) = body.no_traversal {
-            record.no_traversal = no_traversal;
-        }
-        if let Some(enabled) = body.is_tunneler_enabled {
-            record.is_tunneler_enabled = enabled;
-        }
-        if let Some(attributes) = &body.role_attributes {
-            record.role_attributes = convert::attributes(attributes)?;
-        }
-        if let Some(data) = &body.app_data {
-            record.app_data = data.clone().into();
-        }
-        if let Some(configs) = &body.configs {
-            record.configs = convert::id_set("configs", configs)?;
-        }
-        if let Some(listeners) = &body.ctrl_chan_listeners {
-            record.ctrl_chan_listeners = from_listeners(listeners);
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        Ok(())
+        Self::set(record, body, verb)
     }
 
     fn validate(

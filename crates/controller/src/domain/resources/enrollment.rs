@@ -15,43 +15,51 @@ use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
 use weft_model::Id;
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
-use weft_model::filter::{Index, Table, Type, Value};
+use weft_model::filter::Index;
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
-use crate::domain::symbols::{maybe, symbols};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource, Shown, require};
 
 pub(crate) use weft_contract::resource::enrollment::COLLECTION;
 
 /// The resource.
 pub(crate) struct Enrollments;
 
-static SYMBOLS: Table<Context, Enrollment> = symbols!("enrollments", Enrollment {
-    Column::one("method", Type::String, |_, it| Value::text(it.method.as_str())).public(),
-    Column::one("identity", Type::String, |_, it| maybe(&it.identity_id))
-        .public()
-        .indexed(Index::Link(0)),
-    Column::one("edgeRouter", Type::String, |_, it| maybe(&it.router_id))
-        .public()
-        .indexed(Index::Link(1)),
-    Column::one("transitRouter", Type::String, |context, it| match &it.router_id {
+members! {
+    Enrollments of Enrollment, set by EnrollmentBody, shown as EnrollmentDetail,
+    searched as "enrollments";
+
+    method { merged, shown, searched }
+    identity_id { merged, shown, searched as "identity" indexed Index::Link(0) }
+    router_id { merged, searched as "edgeRouter" indexed Index::Link(1) }
+    search Column::one("transitRouter", Type::String, |context, it| match &it.router_id {
         Some(id) if context.view().get::<Router>(id.as_str()).is_some_and(|r| !r.is_edge) => {
             Value::text(id.as_str())
         }
         _ => Value::Null,
     })
-    .public(),
-    Column::one("caId", Type::String, |_, it| maybe(&it.ca_id)).public().indexed(Index::Link(2)),
-    Column::one("expiresAt", Type::Time, |_, it| Value::unix_millis(it.expires_at.0)).public(),
-});
+    .public();
+    ca_id { merged, shown, searched indexed Index::Link(2) }
+    expires_at { merged, shown, searched }
+    token { merged, shown }
+    jwt { merged }
+    username { merged, shown }
+    read ca_id, expires_at, identity_id, method, username;
+    show jwt by |context, it| context.jwt(it);
+    show ca by |context, it| {
+        it.ca_id.as_ref().map(|id| convert::mention::<Ca>(context.view(), "cas", id))
+    };
+    show identity by |context, it| it.identity_id.as_ref().map(|id| {
+        let name = context.view().get::<Identity>(id.as_str()).map(|it| it.name.to_string());
+        EntityRef::short(IDENTITIES, id.as_str(), &name.unwrap_or_default())
+    });
+    show edge_router, edge_router_id, transit_router, transit_router_id elsewhere;
+}
 
 impl Readable for Enrollments {
-    type Record = Enrollment;
-    type Detail = EnrollmentDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Enrollment> = &SYMBOLS;
 
     fn shown(caller: &Caller) -> Shown {
         if caller.is_admin() { Shown::All } else { Shown::Some }
@@ -76,25 +84,12 @@ impl Readable for Enrollments {
         let id_of = |router: &Option<EntityRef>| {
             router.as_ref().map(|router| router.id.clone()).unwrap_or_default()
         };
-        let identity = record.identity_id.as_ref().map(|id| {
-            let name = view.get::<Identity>(id.as_str()).map(|it| it.name.to_string());
-            EntityRef::short(IDENTITIES, id.as_str(), &name.unwrap_or_default())
-        });
         EnrollmentDetail {
-            base: detail_base::<Self>(&record.base),
-            ca: record.ca_id.as_ref().map(|id| convert::mention::<Ca>(view, "cas", id)),
-            ca_id: record.ca_id.as_ref().map(Id::to_string),
             edge_router_id: id_of(&edge),
             edge_router: edge,
-            expires_at: convert::time(record.expires_at),
-            identity_id: record.identity_id.as_ref().map(Id::to_string).unwrap_or_default(),
-            identity,
-            jwt: context.jwt(record),
-            method: record.method.as_str().to_owned(),
-            token: record.token.to_string(),
             transit_router_id: id_of(&transit),
             transit_router: transit,
-            username: record.username.as_deref().unwrap_or_default().to_owned(),
+            ..Self::show(context, record)
         }
     }
 }
@@ -108,7 +103,6 @@ pub(crate) fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -
 }
 
 impl Resource for Enrollments {
-    type Body = EnrollmentBody;
     /// Token and times.
     type Prepared = Enrollment;
 

@@ -7,23 +7,23 @@ use url::Url;
 use weft_auth::fetch_policy::check_url;
 use weft_config::controller::JwksFetch;
 use weft_contract::resource::external_jwt_signer as contract;
-use weft_contract::resource::external_jwt_signer::{
-    ClientSignerDetail, SignerBody, SignerDetail, TargetToken as TargetWord,
-};
+use weft_contract::resource::external_jwt_signer::{ClientSignerDetail, SignerBody, SignerDetail};
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_identity::Certificate;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::timestamp;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, convert, list};
-use weft_model::entity::{AuthPolicy, ExtJwtSigner, TargetToken};
-use weft_model::filter::{PageRules, Table, Type, Value};
+use weft_model::entity::{AuthPolicy, ExtJwtSigner};
+use weft_model::filter::{PageRules, Table};
 use weft_model::{Id, Timestamp};
 
 use crate::Controller;
 use crate::domain::context::Context;
+use crate::domain::members::{Members as _, members};
 use crate::domain::resource::{Readable, Resource, detail_base};
-use crate::domain::symbols::{at, each, maybe, symbols};
+use crate::domain::symbols::symbols;
+use crate::domain::values::Show as _;
 
 /// The resource.
 pub(crate) struct Signers;
@@ -33,95 +33,49 @@ pub(crate) const SUBJECT: &str = "/sub";
 /// Scopes that a signer may have.
 const MAX_SCOPES: usize = 100;
 
-static SYMBOLS: Table<Context, ExtJwtSigner> = symbols!("external-jwt-signers", ExtJwtSigner {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("fingerprint", Type::String, |_, it| maybe(&it.fingerprint)).public(),
-    Column::one("kid", Type::String, |_, it| maybe(&it.kid)).public(),
-    Column::one("issuer", Type::String, |_, it| maybe(&it.issuer)).public(),
-    Column::one("certPem", Type::String, |_, it| maybe(&it.cert_pem)).public(),
-    Column::one("jwksEndpoint", Type::String, |_, it| maybe(&it.jwks_endpoint)).public(),
-    Column::one("commonName", Type::String, |_, it| Value::text(&it.common_name)).public(),
-    Column::one("notAfter", Type::Time, |_, it| it.not_after.map_or(Value::Null, at)).public(),
-    Column::one("notBefore", Type::Time, |_, it| it.not_before.map_or(Value::Null, at)).public(),
-    Column::one("enabled", Type::Bool, |_, it| Value::Bool(it.enabled)).public(),
-    Column::one("claimsProperty", Type::String, |_, it| maybe(&it.claims_property)).public(),
-    Column::one("useExternalId", Type::Bool, |_, it| Value::Bool(it.use_external_id)).public(),
-    Column::one("audience", Type::String, |_, it| maybe(&it.audience)).public(),
-    Column::one("clientId", Type::String, |_, it| maybe(&it.client_id)).public(),
-    Column::set("scopes", Type::String, |_, it, visit| each(&it.scopes, visit)).public(),
-    Column::one("targetToken", Type::String, |_, it| Value::text(it.target_token.as_str()))
-        .public(),
-    Column::one("enrollToCertEnabled", Type::Bool, |_, it| Value::Bool(it.enroll_to_cert_enabled))
-        .public(),
-    Column::one("enrollToTokenEnabled", Type::Bool, |_, it| {
-        Value::Bool(it.enroll_to_token_enabled)
-    })
-    .public(),
-    Column::one("enrollAttributeClaimsSelector", Type::String, |_, it| {
-        Value::text(&it.enroll_attribute_claims_selector)
-    })
-    .public(),
-    Column::one("enrollNameClaimsSelector", Type::String, |_, it| {
-        Value::text(&it.enroll_name_claims_selector)
-    })
-    .public(),
-    Column::one("enrollAuthPolicyId", Type::String, |_, it| maybe(&it.enroll_auth_policy_id))
-        .public(),
-});
+members! {
+    Signers of ExtJwtSigner, set by SignerBody, shown as SignerDetail,
+    searched as "external-jwt-signers";
 
-impl Readable for Signers {
-    type Record = ExtJwtSigner;
-    type Detail = SignerDetail;
-
-    const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, ExtJwtSigner> = &SYMBOLS;
-
-    fn detail(_context: &Context, record: &ExtJwtSigner) -> SignerDetail {
-        let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
-        SignerDetail {
-            base: detail_base::<Self>(&record.base),
-            audience: text(&record.audience),
-            cert_pem: record.cert_pem.clone(),
-            claims_property: record.claims_property.clone(),
-            client_id: record.client_id.clone(),
-            common_name: record.common_name.clone(),
-            enabled: record.enabled,
-            enroll_attribute_claims_selector: record.enroll_attribute_claims_selector.clone(),
-            enroll_auth_policy_id: record
-                .enroll_auth_policy_id
-                .as_ref()
-                .map(Id::to_string)
-                .unwrap_or_default(),
-            enroll_name_claims_selector: record.enroll_name_claims_selector.clone(),
-            enroll_to_cert_enabled: record.enroll_to_cert_enabled,
-            enroll_to_token_enabled: record.enroll_to_token_enabled,
-            external_auth_url: record.external_auth_url.clone(),
-            fingerprint: text(&record.fingerprint),
-            issuer: text(&record.issuer).unwrap_or_default(),
-            jwks_endpoint: record.jwks_endpoint.clone(),
-            kid: text(&record.kid),
-            name: record.name.to_string(),
-            not_after: record.not_after.map(convert::time),
-            not_before: record.not_before.map(convert::time),
-            scopes: record.scopes.clone(),
-            target_token: target_word(record.target_token),
-            use_external_id: record.use_external_id,
-        }
-    }
+    tags;
+    name { set, shown, searched }
+    fingerprint { merged, shown, searched }
+    kid { set, shown, searched }
+    issuer { set, shown, searched }
+    cert_pem { merged, shown, searched }
+    jwks_endpoint { set, shown, searched }
+    common_name { merged, shown, searched }
+    not_after { merged, shown, searched }
+    not_before { merged, shown, searched }
+    enabled { set, shown, searched }
+    claims_property { merged, shown, searched }
+    use_external_id { set, shown, searched }
+    audience { set, shown, searched }
+    client_id { set, shown, searched }
+    scopes { set by scopes_of, shown, searched }
+    target_token { set, shown, searched }
+    enroll_to_cert_enabled { set, shown, searched }
+    enroll_to_token_enabled { set, shown, searched }
+    enroll_attribute_claims_selector { merged, shown, searched }
+    enroll_name_claims_selector { merged, shown, searched }
+    enroll_auth_policy_id { merged, shown, searched }
+    external_auth_url { set, shown }
+    read cert_pem, claims_property, enroll_auth_policy_id;
+    read enroll_attribute_claims_selector, enroll_name_claims_selector;
 }
 
-fn target_word(target: TargetToken) -> TargetWord {
-    TargetWord::parse(target.as_str()).unwrap_or_default()
+impl Readable for Signers {
+    const KIND: &'static ContractKind = &contract::KIND;
 }
 
 /// What is read out of a body before it is decided.
+#[derive(Default)]
 pub(crate) struct Prepared {
     /// The certificate it has.
     certificate: Option<Certificate>,
 }
 
 impl Resource for Signers {
-    type Body = SignerBody;
     type Prepared = Prepared;
 
     fn prepare<'a>(
@@ -141,46 +95,11 @@ impl Resource for Signers {
         record: &mut ExtJwtSigner,
         body: &SignerBody,
         prepared: &Prepared,
-        _verb: Verb,
+        verb: Verb,
     ) -> Result<(), Failure> {
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
-        if let Some(issuer) = given(&body.issuer) {
-            record.issuer = issuer.map(Into::into);
-        }
-        if let Some(audience) = given(&body.audience) {
-            record.audience = audience.map(Into::into);
-        }
-        if let Some(kid) = given(&body.kid) {
-            record.kid = kid.map(Into::into);
-        }
-        if let Some(id) = given(&body.client_id) {
-            record.client_id = id.map(str::to_owned);
-        }
-        if let Some(enabled) = body.enabled {
-            record.enabled = enabled;
-        }
-        if let Some(url) = given(&body.external_auth_url) {
-            record.external_auth_url = url.map(str::to_owned);
-        }
-        if let Some(endpoint) = given(&body.jwks_endpoint) {
-            record.jwks_endpoint = endpoint.map(str::to_owned);
-        }
+        Self::set(record, body, verb)?;
         if body.cert_pem.is_some() {
             set_certificate(record, body.cert_pem.as_deref(), prepared.certificate.as_ref());
-        }
-        if let Some(scopes) = &body.scopes {
-            record.scopes = scopes_of(scopes)?;
-        }
-        if let Some(target) = body.target_token {
-            record.target_token = TargetToken::parse(target.as_str()).unwrap_or_default();
-        }
-        if let Some(use_external_id) = body.use_external_id {
-            record.use_external_id = use_external_id;
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
         }
         set_claims(record, body)?;
         set_enrollment(record, body)
@@ -324,12 +243,6 @@ fn set_claims(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Failur
 }
 
 fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Failure> {
-    if let Some(enabled) = body.enroll_to_cert_enabled {
-        record.enroll_to_cert_enabled = enabled;
-    }
-    if let Some(enabled) = body.enroll_to_token_enabled {
-        record.enroll_to_token_enabled = enabled;
-    }
     match given(&body.enroll_auth_policy_id) {
         Some(Some(id)) => {
             let id = convert::id_field("enrollAuthPolicyId", id)?;
@@ -372,6 +285,6 @@ fn shown(record: &ExtJwtSigner) -> ClientSignerDetail {
         external_auth_url: record.external_auth_url.clone(),
         name: record.name.to_string(),
         scopes: record.scopes.clone(),
-        target_token: target_word(record.target_token),
+        target_token: record.target_token.show(),
     }
 }

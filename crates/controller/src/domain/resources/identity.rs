@@ -20,107 +20,93 @@ use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{
     AuthPolicy, Authenticator, Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Mfa,
 };
-use weft_model::filter::{Index, Table, Type, Value};
-use weft_model::{Id, Timestamp};
+use weft_model::filter::Index;
+use weft_model::{Id, Rare, Timestamp};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base};
-use crate::domain::symbols::{each, maybe, symbols};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource, Shown};
+use crate::domain::values::Show as _;
 
 /// The resource.
 pub(crate) struct Identities;
 
 /// What is ready before an identity is decided.
+#[derive(Default)]
 pub(crate) struct Prepared {
     /// The enrollment that a new identity asks for.
     enrollment: Option<Enrollment>,
-    verb: Verb,
+    /// Whether parts of an identity are changed.
+    is_patch: bool,
 }
 
-static SYMBOLS: Table<Context, Identity> = symbols!("identities", Identity {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
-        .public(),
-    Column::one("externalId", Type::String, |_, it| maybe(&it.external_id))
-        .public()
-        .indexed(Index::Unique(0)),
-    Column::one("type", Type::String, |_, it| Value::text(it.identity_type.as_str())).public(),
-    Column::one("authPolicyId", Type::String, |_, it| Value::text(it.auth_policy_id.as_str()))
-        .public()
-        .indexed(Index::Link(0)),
-    Column::one("isAdmin", Type::Bool, |_, it| Value::Bool(it.is_admin)).public(),
-    Column::one("isDefaultAdmin", Type::Bool, |_, it| Value::Bool(it.is_default_admin)).public(),
-});
+members! {
+    Identities of Identity, set by IdentityBody, shown as IdentityDetail, searched as "identities";
+
+    tags;
+    name { set, shown, searched }
+    role_attributes { set, shown, searched }
+    external_id { set, shown, searched indexed Index::Unique(0) }
+    identity_type { kept, merged, shown as type_id, searched as "type" }
+    auth_policy_id { merged, shown, searched indexed Index::Link(0) }
+    is_admin { set, shown, searched }
+    is_default_admin { kept, shown, searched }
+    default_hosting_precedence { set, shown }
+    default_hosting_cost { set, shown }
+    service_hosting_precedences { set, shown }
+    service_hosting_costs { set, shown }
+    app_data { set, shown }
+    disabled_at { kept, shown }
+    disabled_until { kept, shown }
+    service_configs { kept }
+    permissions { set by permissions_of, shown by if_any }
+    read auth_policy_id, enrollment, identity_type;
+    show r#type by |_, it| {
+        let word = it.identity_type.as_str();
+        EntityRef::new(contract::TYPE_COLLECTION, word, word)
+    };
+    show auth_policy by |context, it| {
+        convert::mention::<AuthPolicy>(context.view(), AUTH_POLICIES, &it.auth_policy_id)
+    };
+    show authenticators by |context, it| authenticators(context.view(), it.base.id.as_str());
+    show enrollment by |context, it| enrollments(context, it.base.id.as_str());
+    show disabled by |context, it| it.is_disabled(context.now());
+    show is_mfa_enabled by |context, it| {
+        let mfa = context.view().unique::<Mfa>(Mfa::IDENTITY, it.base.id.as_str());
+        mfa.is_some_and(|mfa| mfa.is_verified)
+    };
+    show edge_router_connection_status, has_edge_router_connection elsewhere;
+    show env_info, has_api_session, interfaces, sdk_info elsewhere;
+}
 
 impl Readable for Identities {
-    type Record = Identity;
-    type Detail = IdentityDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Identity> = &SYMBOLS;
 
     fn shown(_caller: &Caller) -> Shown {
         Shown::All
     }
 
     fn detail(context: &Context, record: &Identity) -> IdentityDetail {
-        let view = context.view();
         let id = record.base.id.as_str();
-        let mut base = detail_base::<Self>(&record.base);
-        let policy = convert::mention::<AuthPolicy>(view, AUTH_POLICIES, &record.auth_policy_id);
-        if let Some(link) = policy.links.get("self") {
-            base.links.insert("auth-policies".into(), link.clone());
-        }
         let sessions = context.sessions().about_identity(id);
         let status = context.online().identity(id, context.now());
-        let type_id = record.identity_type.as_str();
-        IdentityDetail {
-            base,
-            app_data: convert::json(&record.app_data),
-            auth_policy: policy,
-            auth_policy_id: record.auth_policy_id.to_string(),
-            authenticators: authenticators(view, id),
-            default_hosting_cost: record.default_hosting_cost,
-            default_hosting_precedence: convert::precedence(record.default_hosting_precedence),
-            disabled: record.is_disabled(context.now()),
-            disabled_at: record.disabled_at.map(convert::time),
-            disabled_until: record.disabled_until.map(convert::time),
+        let mut detail = IdentityDetail {
             edge_router_connection_status: status,
-            enrollment: enrollments(context, id),
             env_info: sessions.env_info,
-            external_id: record.external_id.as_deref().map(str::to_owned),
             has_api_session: sessions.logged_in,
             has_edge_router_connection: status == contract::ConnectionStatus::Online,
-            interfaces: Vec::new(),
-            is_admin: record.is_admin,
-            is_default_admin: record.is_default_admin,
-            is_mfa_enabled: view
-                .unique::<Mfa>(Mfa::IDENTITY, id)
-                .is_some_and(|mfa| mfa.is_verified),
-            name: record.name.to_string(),
-            permissions: (!record.permissions.is_empty())
-                .then(|| convert::strings(&record.permissions)),
-            role_attributes: convert::strings(&record.role_attributes),
             sdk_info: sessions.sdk_info,
-            service_hosting_costs: record
-                .service_hosting_costs
-                .iter()
-                .map(|(service, cost)| (service.to_string(), *cost))
-                .collect(),
-            service_hosting_precedences: record
-                .service_hosting_precedences
-                .iter()
-                .map(|(service, each)| (service.to_string(), convert::precedence(*each)))
-                .collect(),
-            r#type: EntityRef::new(contract::TYPE_COLLECTION, type_id, type_id),
-            type_id: type_id.to_owned(),
+            ..Self::show(context, record)
+        };
+        if let Some(link) = detail.auth_policy.links.get("self") {
+            detail.base.links.insert("auth-policies".into(), link.clone());
         }
+        detail
     }
 }
 
 impl Resource for Identities {
-    type Body = IdentityBody;
     type Prepared = Prepared;
 
     fn prepare<'a>(
@@ -142,7 +128,7 @@ impl Resource for Identities {
                 (Some(wanted), Verb::Create) => enrollment(controller, wanted, id)?,
                 _ => None,
             };
-            Ok(Prepared { enrollment, verb })
+            Ok(Prepared { enrollment, is_patch: verb == Verb::Patch })
         }
         .boxed()
     }
@@ -151,32 +137,19 @@ impl Resource for Identities {
         decision.guard(current)
     }
 
-    fn keep(current: &Identity, fresh: &mut Identity) {
-        fresh.is_default_admin = current.is_default_admin;
-        fresh.service_configs.clone_from(&current.service_configs);
-        fresh.disabled_at = current.disabled_at;
-        fresh.disabled_until = current.disabled_until;
-        fresh.identity_type = current.identity_type;
-    }
-
     fn merge(
         record: &mut Identity,
         body: &IdentityBody,
         _prepared: &Prepared,
         verb: Verb,
     ) -> Result<(), Failure> {
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
+        Self::set(record, body, verb)?;
         if let Some(word) = body.identity_type {
             record.identity_type = match word {
                 // A router's identity stays one; nobody else becomes one.
                 TypeWord::Router if verb == Verb::Create => IdentityType::Default,
                 _ => IdentityType::parse(word.as_str()).unwrap_or_default(),
             };
-        }
-        if let Some(is_admin) = body.is_admin {
-            record.is_admin = is_admin;
         }
         match body.auth_policy_id.as_deref().map(str::trim) {
             Some("") => record.auth_policy_id = Id::new(AuthPolicy::DEFAULT_ID),
@@ -185,36 +158,6 @@ impl Resource for Identities {
                 record.auth_policy_id = Id::new(AuthPolicy::DEFAULT_ID);
             }
             None => {}
-        }
-        if let Some(external) = body.external_id.as_deref().map(str::trim) {
-            record.external_id = (!external.is_empty()).then(|| external.into());
-        }
-        if let Some(attributes) = &body.role_attributes {
-            record.role_attributes = convert::attributes(attributes)?;
-        }
-        if let Some(cost) = body.default_hosting_cost {
-            record.default_hosting_cost = cost;
-        }
-        if let Some(precedence) = body.default_hosting_precedence {
-            record.default_hosting_precedence = convert::from_precedence(precedence);
-        }
-        if let Some(costs) = &body.service_hosting_costs {
-            record.service_hosting_costs =
-                convert::id_keys("serviceHostingCosts", costs, |cost| cost)?.into();
-        }
-        if let Some(map) = &body.service_hosting_precedences {
-            record.service_hosting_precedences =
-                convert::id_keys("serviceHostingPrecedences", map, convert::from_precedence)?
-                    .into();
-        }
-        if let Some(data) = &body.app_data {
-            record.app_data = data.clone().into();
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        if let Some(permissions) = &body.permissions {
-            record.permissions = permissions_of(permissions)?.into();
         }
         Ok(())
     }
@@ -231,7 +174,7 @@ impl Resource for Identities {
                     let reason = "the identity of a router is renamed with the router";
                     return Err(Failure::field("name", reason, &*after.name));
                 }
-                if prepared.verb == Verb::Patch && after.identity_type != before.identity_type {
+                if prepared.is_patch && after.identity_type != before.identity_type {
                     let reason = "the identity of a router keeps its type";
                     return Err(Failure::field("typeId", reason, after.identity_type.as_str()));
                 }
@@ -315,7 +258,7 @@ fn enrollment(
 }
 
 /// Names of permissions, sorted; unknown ones are refused.
-fn permissions_of(names: &[String]) -> Result<Vec<Arc<str>>, Failure> {
+fn permissions_of(names: &[String]) -> Result<Rare<Vec<Arc<str>>>, Failure> {
     let wrong: Vec<_> =
         names.iter().filter(|name| Permission::parse(name).is_none()).cloned().collect();
     if !wrong.is_empty() {
@@ -326,7 +269,12 @@ fn permissions_of(names: &[String]) -> Result<Vec<Arc<str>>, Failure> {
     let mut names: Vec<Arc<str>> = names.iter().map(|name| name.as_str().into()).collect();
     names.sort_unstable();
     names.dedup();
-    Ok(names)
+    Ok(names.into())
+}
+
+/// The permissions; nothing if it has none.
+fn if_any(permissions: &Rare<Vec<Arc<str>>>) -> Option<Vec<String>> {
+    (!permissions.is_empty()).then(|| permissions.show())
 }
 
 /// What an identity can log in with.

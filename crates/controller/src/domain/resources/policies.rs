@@ -13,21 +13,20 @@ use weft_contract::resource::{
     edge_router_policy as er_contract, service_edge_router_policy as ser_contract,
     service_policy as sp_contract,
 };
-use weft_contract::{Kind as ContractKind, Verb};
+use weft_contract::{Kind as ContractKind, NamedRole};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, PolicyType, PostureCheck, Record, Router, Service,
     ServiceEdgeRouterPolicy, ServicePolicy,
 };
-use weft_model::filter::{Table, Type, Value};
 use weft_model::{Id, Roles};
 
 use super::identity::Identities;
 use super::service::Services;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
-use crate::domain::symbols::{each_role, symbols};
+use crate::domain::members::{Members, members};
+use crate::domain::resource::{Readable, Resource, Shown};
 
 /// Service policies.
 pub(crate) struct ServicePolicies;
@@ -40,8 +39,7 @@ pub(crate) struct ServiceEdgeRouterPolicies;
 fn check_side<T: Record>(
     decision: &Decision<'_>,
     field: &str,
-    roles: &Roles,
-    before: Option<&Roles>,
+    (roles, before): (&Roles, Option<&Roles>),
 ) -> Result<(), Failure> {
     if before == Some(roles) {
         return Ok(());
@@ -71,169 +69,151 @@ fn each_member<T: Record + 'static>(
     snapshot.entities::<T>(&members).try_for_each(|member| visit(member))
 }
 
-/// A policy: body members to roles, roles to checks, roles to details.
-macro_rules! policy {
-    (
-        $resource:ident, $record:ident, $body:ident, $detail:ident, $kind:expr, $collection:literal,
-        sides { $($roles:ident $display:ident $name:literal $side:ident,)* }
-        $(merge { $merge:expr })?
-        $(show { $show:expr })?
-        $(columns { $($column:expr,)* })?
-    ) => {
-        const _: () = {
-            static SYMBOLS: Table<Context, $record> = symbols!($collection, $record {
-                Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-                Column::one("semantic", Type::String, |_, it| Value::text(it.semantic.as_str()))
-                    .public(),
-                $(Column::set($name, Type::String, |_, it, visit| each_role(&it.$roles, visit))
-                    .public(),)*
-                $($($column,)*)?
-            });
+members! {
+    ServicePolicies of ServicePolicy, set by ServicePolicyBody, shown as ServicePolicyDetail,
+    searched as "service-policies";
 
-            impl Readable for $resource {
-                type Record = $record;
-                type Detail = $detail;
-
-                const KIND: &'static ContractKind = $kind;
-                const SYMBOLS: &'static Table<Context, $record> = &SYMBOLS;
-
-                fn shown(_caller: &Caller) -> Shown {
-                    Shown::All
-                }
-
-                fn detail(context: &Context, record: &$record) -> $detail {
-                    let mut detail = $detail {
-                        base: detail_base::<Self>(&record.base),
-                        name: record.name.to_string(),
-                        semantic: convert::semantic(record.semantic),
-                        ..$detail::default()
-                    };
-                    $(
-                        detail.$roles = record.$roles.to_strings();
-                        detail.$display = convert::display::<$side>(context.view(), &record.$roles);
-                    )*
-                    $($show(&mut detail, record);)?
-                    detail
-                }
-            }
-
-            impl Resource for $resource {
-                type Body = $body;
-                nothing_prepared!();
-
-                fn merge(
-                    record: &mut $record,
-                    body: &$body,
-                    _prepared: &(),
-                    _verb: Verb,
-                ) -> Result<(), Failure> {
-                    if let Some(name) = &body.name {
-                        record.name = name.as_str().into();
-                    }
-                    if let Some(semantic) = body.semantic {
-                        record.semantic = convert::from_semantic(semantic);
-                    }
-                    $(if let Some(roles) = &body.$roles {
-                        record.$roles = convert::roles($name, roles)?;
-                    })*
-                    $($merge(record, body)?;)?
-                    if let Some(tags) = &body.tags {
-                        record.base.tags = convert::from_tags(tags);
-                    }
-                    Ok(())
-                }
-
-                fn validate(
-                    decision: &mut Decision<'_>,
-                    before: Option<&$record>,
-                    after: &mut $record,
-                    _prepared: &(),
-                ) -> Result<(), Failure> {
-                    $(
-                        let old = before.map(|before| &before.$roles);
-                        check_side::<$side>(decision, $name, &after.$roles, old)?;
-                    )*
-                    Ok(())
-                }
-            }
-        };
+    tags;
+    name { set, shown, searched }
+    semantic { set, shown, searched }
+    identity_roles { set, shown, searched }
+    service_roles { set, shown, searched }
+    posture_check_roles { set, shown, searched }
+    policy_type { set by granted, shown as r#type, searched as "type" }
+    search Column::set("identities", Type::String, |context, it, visit| {
+        each_member::<Identity>(context, it, ServicePolicy::IDENTITIES, |identity| {
+            visit(Value::text(identity.base.id.as_str()))
+        })
+    })
+    .linked(<Identities as Members>::SYMBOLS, |context, it, visit| {
+        each_member::<Identity>(context, it, ServicePolicy::IDENTITIES, |identity| {
+            visit(&<Identities as Members>::SYMBOLS.row(context, identity))
+        })
+    })
+    .public_link();
+    search Column::set("services", Type::String, |context, it, visit| {
+        each_member::<Service>(context, it, ServicePolicy::SERVICES, |service| {
+            visit(Value::text(service.base.id.as_str()))
+        })
+    })
+    .linked(<Services as Members>::SYMBOLS, |context, it, visit| {
+        each_member::<Service>(context, it, ServicePolicy::SERVICES, |service| {
+            visit(&<Services as Members>::SYMBOLS.row(context, service))
+        })
+    })
+    .public_link();
+    show identity_roles_display by |context, it| named::<Identity>(context, &it.identity_roles);
+    show service_roles_display by |context, it| named::<Service>(context, &it.service_roles);
+    show posture_check_roles_display by |context, it| {
+        named::<PostureCheck>(context, &it.posture_check_roles)
     };
 }
 
-policy!(
-    ServicePolicies, ServicePolicy, ServicePolicyBody, ServicePolicyDetail, &sp_contract::KIND,
-    "service-policies",
-    sides {
-        identity_roles identity_roles_display "identityRoles" Identity,
-        service_roles service_roles_display "serviceRoles" Service,
-        posture_check_roles posture_check_roles_display "postureCheckRoles" PostureCheck,
-    }
-    merge {
-        |record: &mut ServicePolicy, body: &ServicePolicyBody| match body.policy_type {
-            Some(word) => granted(word).map(|granted| record.policy_type = granted),
-            None => Ok(()),
-        }
-    }
-    show {
-        |detail: &mut ServicePolicyDetail, record: &ServicePolicy| {
-            detail.r#type = convert::policy_type(record.policy_type);
-        }
-    }
-    columns {
-        Column::one("type", Type::String, |_, it: &ServicePolicy| {
-            Value::text(it.policy_type.as_str())
-        })
-        .public(),
-        Column::set("identities", Type::String, |context, it: &ServicePolicy, visit| {
-            each_member::<Identity>(context, it, ServicePolicy::IDENTITIES, |identity| {
-                visit(Value::text(identity.base.id.as_str()))
-            })
-        })
-        .linked(Identities::SYMBOLS, |context, it, visit| {
-            each_member::<Identity>(context, it, ServicePolicy::IDENTITIES, |identity| {
-                visit(&Identities::SYMBOLS.row(context, identity))
-            })
-        })
-        .public_link(),
-        Column::set("services", Type::String, |context, it: &ServicePolicy, visit| {
-            each_member::<Service>(context, it, ServicePolicy::SERVICES, |service| {
-                visit(Value::text(service.base.id.as_str()))
-            })
-        })
-        .linked(Services::SYMBOLS, |context, it, visit| {
-            each_member::<Service>(context, it, ServicePolicy::SERVICES, |service| {
-                visit(&Services::SYMBOLS.row(context, service))
-            })
-        })
-        .public_link(),
-    }
-);
+impl Readable for ServicePolicies {
+    const KIND: &'static ContractKind = &sp_contract::KIND;
 
-policy!(
-    EdgeRouterPolicies, EdgeRouterPolicy, EdgeRouterPolicyBody, EdgeRouterPolicyDetail,
-    &er_contract::KIND, "edge-router-policies",
-    sides {
-        identity_roles identity_roles_display "identityRoles" Identity,
-        edge_router_roles edge_router_roles_display "edgeRouterRoles" Router,
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::All
     }
-    show {
-        |detail: &mut EdgeRouterPolicyDetail, record: &EdgeRouterPolicy| {
-            detail.is_system = record.base.is_system;
-        }
-    }
-);
+}
 
-policy!(
-    ServiceEdgeRouterPolicies, ServiceEdgeRouterPolicy, ServiceEdgeRouterPolicyBody,
-    ServiceEdgeRouterPolicyDetail, &ser_contract::KIND, "service-edge-router-policies",
-    sides {
-        service_roles service_roles_display "serviceRoles" Service,
-        edge_router_roles edge_router_roles_display "edgeRouterRoles" Router,
+impl Resource for ServicePolicies {
+    type Prepared = ();
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&ServicePolicy>,
+        after: &mut ServicePolicy,
+        _prepared: &(),
+    ) -> Result<(), Failure> {
+        let side = |side: fn(&ServicePolicy) -> &Roles| (side(after), before.map(side));
+        check_side::<Identity>(decision, "identityRoles", side(|it| &it.identity_roles))?;
+        check_side::<Service>(decision, "serviceRoles", side(|it| &it.service_roles))?;
+        let checks = side(|it| &it.posture_check_roles);
+        check_side::<PostureCheck>(decision, "postureCheckRoles", checks)
     }
-);
+}
+
+members! {
+    EdgeRouterPolicies of EdgeRouterPolicy, set by EdgeRouterPolicyBody,
+    shown as EdgeRouterPolicyDetail, searched as "edge-router-policies";
+
+    tags;
+    name { set, shown, searched }
+    semantic { set, shown, searched }
+    identity_roles { set, shown, searched }
+    edge_router_roles { set, shown, searched }
+    show identity_roles_display by |context, it| named::<Identity>(context, &it.identity_roles);
+    show edge_router_roles_display by |context, it| named::<Router>(context, &it.edge_router_roles);
+    show is_system by |_, it| it.base.is_system;
+}
+
+impl Readable for EdgeRouterPolicies {
+    const KIND: &'static ContractKind = &er_contract::KIND;
+
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::All
+    }
+}
+
+impl Resource for EdgeRouterPolicies {
+    type Prepared = ();
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&EdgeRouterPolicy>,
+        after: &mut EdgeRouterPolicy,
+        _prepared: &(),
+    ) -> Result<(), Failure> {
+        let side = |side: fn(&EdgeRouterPolicy) -> &Roles| (side(after), before.map(side));
+        check_side::<Identity>(decision, "identityRoles", side(|it| &it.identity_roles))?;
+        check_side::<Router>(decision, "edgeRouterRoles", side(|it| &it.edge_router_roles))
+    }
+}
+
+members! {
+    ServiceEdgeRouterPolicies of ServiceEdgeRouterPolicy, set by ServiceEdgeRouterPolicyBody,
+    shown as ServiceEdgeRouterPolicyDetail, searched as "service-edge-router-policies";
+
+    tags;
+    name { set, shown, searched }
+    semantic { set, shown, searched }
+    service_roles { set, shown, searched }
+    edge_router_roles { set, shown, searched }
+    show service_roles_display by |context, it| named::<Service>(context, &it.service_roles);
+    show edge_router_roles_display by |context, it| named::<Router>(context, &it.edge_router_roles);
+}
+
+impl Readable for ServiceEdgeRouterPolicies {
+    const KIND: &'static ContractKind = &ser_contract::KIND;
+
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::All
+    }
+}
+
+impl Resource for ServiceEdgeRouterPolicies {
+    type Prepared = ();
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&ServiceEdgeRouterPolicy>,
+        after: &mut ServiceEdgeRouterPolicy,
+        _prepared: &(),
+    ) -> Result<(), Failure> {
+        let side = |side: fn(&ServiceEdgeRouterPolicy) -> &Roles| (side(after), before.map(side));
+        check_side::<Service>(decision, "serviceRoles", side(|it| &it.service_roles))?;
+        check_side::<Router>(decision, "edgeRouterRoles", side(|it| &it.edge_router_roles))
+    }
+}
+
+/// The roles of a side, with names in place of ids.
+fn named<T: Record>(context: &Context, roles: &Roles) -> Vec<NamedRole> {
+    convert::display::<T>(context.view(), roles)
+}
 
 /// What a service policy grants; "Invalid" is a word of replies only.
-fn granted(word: DialBind) -> Result<PolicyType, Failure> {
+fn granted(word: &DialBind) -> Result<PolicyType, Failure> {
     PolicyType::parse(word.as_str())
         .ok_or_else(|| Failure::field("type", "must be Dial or Bind", word.as_str()))
 }

@@ -16,12 +16,12 @@ use weft_model::Semantic;
 use weft_model::entity::{
     MfaCheck, OsSpec, PostureCheck, PostureCheckType, ProcessSpec, ProcessesCheck,
 };
-use weft_model::filter::{Table, Type, Value};
+use weft_model::filter::Value;
 use weft_model::posture::{is_version_range, plain_hex};
 
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
-use crate::domain::symbols::{each, symbols};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource};
 
 /// The resource.
 pub(crate) struct PostureChecks;
@@ -36,33 +36,38 @@ fn mfa_flag<'a>(it: &PostureCheck, get: impl Fn(&MfaCheck) -> bool) -> Value<'a>
     }
 }
 
-static SYMBOLS: Table<Context, PostureCheck> = symbols!("posture-checks", PostureCheck {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("typeId", Type::String, |_, it| Value::text(it.check_type.as_str())).public(),
-    Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
-        .public(),
-    Column::one("promptOnUnlock", Type::Bool, |_, it| mfa_flag(it, |mfa| mfa.prompt_on_unlock))
-        .public(),
-    Column::one("promptOnWake", Type::Bool, |_, it| mfa_flag(it, |mfa| mfa.prompt_on_wake))
-        .public(),
-});
+members! {
+    PostureChecks of PostureCheck, set by PostureCheckBody, shown as PostureCheckDetail,
+    searched as "posture-checks";
+
+    tags;
+    name { set, shown, searched }
+    check_type as type_id { kept, merged, shown, searched }
+    role_attributes { set, shown, searched }
+    search Column::one("promptOnUnlock", Type::Bool, |_, it| {
+        mfa_flag(it, |mfa| mfa.prompt_on_unlock)
+    })
+    .public();
+    search Column::one("promptOnWake", Type::Bool, |_, it| mfa_flag(it, |mfa| mfa.prompt_on_wake))
+        .public();
+    version { kept, shown }
+    operating_systems { merged }
+    domains { merged }
+    mac_addresses { merged }
+    processes { merged }
+    mfa { merged }
+    read domains, ignore_legacy_endpoints, mac_addresses, operating_systems, process, processes;
+    read prompt_on_unlock, prompt_on_wake, semantic, timeout_seconds, type_id;
+    show domains, ignore_legacy_endpoints, mac_addresses, operating_systems elsewhere;
+    show process, processes, prompt_on_unlock, prompt_on_wake elsewhere;
+    show semantic, timeout_seconds elsewhere;
+}
 
 impl Readable for PostureChecks {
-    type Record = PostureCheck;
-    type Detail = PostureCheckDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, PostureCheck> = &SYMBOLS;
 
-    fn detail(_context: &Context, record: &PostureCheck) -> PostureCheckDetail {
-        let mut detail = PostureCheckDetail {
-            base: detail_base::<Self>(&record.base),
-            name: record.name.to_string(),
-            role_attributes: convert::strings(&record.role_attributes),
-            type_id: record.check_type.as_str().to_owned(),
-            version: record.version,
-            ..PostureCheckDetail::default()
-        };
+    fn detail(context: &Context, record: &PostureCheck) -> PostureCheckDetail {
+        let mut detail = Self::show(context, record);
         match record.check_type {
             PostureCheckType::Domain => detail.domains = Some(record.domains.clone()),
             PostureCheckType::Mac => detail.mac_addresses = Some(record.mac_addresses.clone()),
@@ -89,13 +94,7 @@ impl Readable for PostureChecks {
 }
 
 impl Resource for PostureChecks {
-    type Body = PostureCheckBody;
-    nothing_prepared!();
-
-    fn keep(current: &PostureCheck, fresh: &mut PostureCheck) {
-        fresh.check_type = current.check_type;
-        fresh.version = current.version;
-    }
+    type Prepared = ();
 
     fn merge(
         record: &mut PostureCheck,
@@ -104,15 +103,7 @@ impl Resource for PostureChecks {
         verb: Verb,
     ) -> Result<(), Failure> {
         set_type(record, body, verb)?;
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
-        if let Some(attributes) = &body.role_attributes {
-            record.role_attributes = convert::attributes(attributes)?;
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
+        Self::set(record, body, verb)?;
         match record.check_type {
             PostureCheckType::Domain => {
                 if let Some(domains) = &body.domains {

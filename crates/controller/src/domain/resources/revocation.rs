@@ -15,41 +15,31 @@ use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{Identity, Revocation, RevocationType};
-use weft_model::filter::{Table, Type, Value};
 
 use crate::Controller;
-use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, detail_base};
-use crate::domain::symbols::{at, symbols};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource};
+use crate::domain::values::Take as _;
 
 /// The resource.
 pub(crate) struct Revocations;
 
-static SYMBOLS: Table<Context, Revocation> = symbols!("revocations", Revocation {
-    Column::one("expiresAt", Type::Time, |_, it| at(it.expires_at)).public(),
-    Column::one("type", Type::String, |_, it| Value::text(it.revocation_type.as_str())).public(),
-    Column::one("issuedBefore", Type::Time, |_, it| it.issued_before.map_or(Value::Null, at))
-        .public(),
-});
+members! {
+    Revocations of Revocation, set by RevocationBody, shown as RevocationDetail,
+    searched as "revocations";
+
+    tags;
+    expires_at { merged, shown, searched }
+    revocation_type { merged, shown as r#type, searched as "type" }
+    issued_before { merged, searched }
+    read id, revocation_type;
+}
 
 impl Readable for Revocations {
-    type Record = Revocation;
-    type Detail = RevocationDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Revocation> = &SYMBOLS;
-
-    fn detail(_context: &Context, record: &Revocation) -> RevocationDetail {
-        RevocationDetail {
-            base: detail_base::<Self>(&record.base),
-            expires_at: convert::time(record.expires_at),
-            r#type: TypeWord::parse(record.revocation_type.as_str()).unwrap_or_default(),
-        }
-    }
 }
 
 impl Resource for Revocations {
-    type Body = RevocationBody;
     /// How long any token lives.
     type Prepared = Duration;
 
@@ -74,17 +64,13 @@ impl Resource for Revocations {
         record: &mut Revocation,
         body: &RevocationBody,
         longest: &Duration,
-        _verb: Verb,
+        verb: Verb,
     ) -> Result<(), Failure> {
-        let word = body.revocation_type.unwrap_or_default();
-        record.revocation_type = RevocationType::parse(word.as_str()).unwrap_or_default();
+        record.revocation_type = body.revocation_type.unwrap_or_default().take("type")?;
         let now = record.base.updated_at;
         record.expires_at = now.plus(*longest);
         record.issued_before = (record.revocation_type == RevocationType::Identity).then_some(now);
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        Ok(())
+        Self::set(record, body, verb)
     }
 
     fn validate(

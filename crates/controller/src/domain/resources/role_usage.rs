@@ -31,23 +31,21 @@ struct Bearer {
 struct Side {
     key: &'static str,
     kind: Kind,
+    /// Its number.
+    side: usize,
     /// Attributes that policies name on it.
-    named: fn(&Snapshot, &mut BTreeSet<String>),
+    named: fn(&Snapshot, usize, &mut BTreeSet<String>),
     /// The policies that name one.
-    naming: fn(&Snapshot, &str) -> std::sync::Arc<RoaringBitmap>,
+    naming: fn(&Snapshot, usize, &str) -> std::sync::Arc<RoaringBitmap>,
 }
 
-macro_rules! side {
-    ($key:literal, $policy:ident, $side:ident) => {
-        Side {
-            key: $key,
-            kind: $policy::KIND,
-            named: |snapshot, found| named::<$policy>(snapshot, $policy::$side, found),
-            naming: |snapshot, attribute| {
-                snapshot.naming_attribute::<$policy>($policy::$side, attribute)
-            },
-        }
-    };
+impl Side {
+    const fn new<P: Record>(key: &'static str, side: usize) -> Self {
+        let naming = |snapshot: &Snapshot, side: usize, attribute: &str| {
+            snapshot.naming_attribute::<P>(side, attribute)
+        };
+        Self { key, kind: P::KIND, side, named: named::<P>, naming }
+    }
 }
 
 fn named<P: Record>(snapshot: &Snapshot, side: usize, found: &mut BTreeSet<String>) {
@@ -65,30 +63,36 @@ const EDGE_ROUTERS: Bearer = Bearer {
     key: "edgeRouters",
     kind: Router::KIND,
     sides: &[
-        side!("edgeRouterPolicies", EdgeRouterPolicy, EDGE_ROUTERS),
-        side!("serviceEdgeRouterPolicies", ServiceEdgeRouterPolicy, EDGE_ROUTERS),
+        Side::new::<EdgeRouterPolicy>("edgeRouterPolicies", EdgeRouterPolicy::EDGE_ROUTERS),
+        Side::new::<ServiceEdgeRouterPolicy>(
+            "serviceEdgeRouterPolicies",
+            ServiceEdgeRouterPolicy::EDGE_ROUTERS,
+        ),
     ],
 };
 const IDENTITIES: Bearer = Bearer {
     key: "identities",
     kind: Identity::KIND,
     sides: &[
-        side!("servicePolicies", ServicePolicy, IDENTITIES),
-        side!("edgeRouterPolicies", EdgeRouterPolicy, IDENTITIES),
+        Side::new::<ServicePolicy>("servicePolicies", ServicePolicy::IDENTITIES),
+        Side::new::<EdgeRouterPolicy>("edgeRouterPolicies", EdgeRouterPolicy::IDENTITIES),
     ],
 };
 const SERVICES: Bearer = Bearer {
     key: "services",
     kind: Service::KIND,
     sides: &[
-        side!("servicePolicies", ServicePolicy, SERVICES),
-        side!("serviceEdgeRouterPolicies", ServiceEdgeRouterPolicy, SERVICES),
+        Side::new::<ServicePolicy>("servicePolicies", ServicePolicy::SERVICES),
+        Side::new::<ServiceEdgeRouterPolicy>(
+            "serviceEdgeRouterPolicies",
+            ServiceEdgeRouterPolicy::SERVICES,
+        ),
     ],
 };
 const POSTURE_CHECKS: Bearer = Bearer {
     key: "postureChecks",
     kind: PostureCheck::KIND,
-    sides: &[side!("servicePolicies", ServicePolicy, POSTURE_CHECKS)],
+    sides: &[Side::new::<ServicePolicy>("servicePolicies", ServicePolicy::POSTURE_CHECKS)],
 };
 
 /// The operations.
@@ -131,7 +135,7 @@ fn page(snapshot: &Snapshot, call: &Call, bearer: &Bearer) -> Result<Reply, Fail
         .collect();
     let mut names: BTreeSet<String> = bearing.keys().cloned().collect();
     for side in bearer.sides {
-        (side.named)(snapshot, &mut names);
+        (side.named)(snapshot, side.side, &mut names);
     }
     let names: Vec<String> = names.into_iter().collect();
     let users = |kind, ordinals: &RoaringBitmap| users(snapshot, kind, ordinals, with_ids);
@@ -141,7 +145,7 @@ fn page(snapshot: &Snapshot, call: &Call, bearer: &Bearer) -> Result<Reply, Fail
         let own = bearing.get(name).unwrap_or(&none);
         let mut usage = BTreeMap::from([(bearer.key.to_owned(), users(bearer.kind, own))]);
         for side in bearer.sides {
-            let naming = (side.naming)(snapshot, name);
+            let naming = (side.naming)(snapshot, side.side, name);
             usage.insert(side.key.to_owned(), users(side.kind, &naming));
         }
         RoleAttributeUsage { role_attribute: name.clone(), usage }

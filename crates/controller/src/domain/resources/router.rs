@@ -1,8 +1,6 @@
 //! Routers of any kind, under both of their paths (docs/protocol/management-api.md 7.5). The
 //! collection holds every router; only those without edge that were made here are changed here.
 
-use std::collections::BTreeMap;
-
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::resource::router as contract;
@@ -12,37 +10,47 @@ use weft_kernel::call::Handler;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
-use weft_model::entity::{ConfigTarget, CtrlListener, Enrollment, EnrollmentMethod, Router};
-use weft_model::filter::{Table, Type, Value};
+use weft_model::entity::{ConfigTarget, Enrollment, EnrollmentMethod, Router};
 
 use super::config_type::check_configs;
 use super::edge_router::{connected, delete_tunneler, outstanding};
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::resource::{self, Readable, Resource, detail_base};
-use crate::domain::symbols::{each, maybe, symbols};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{self, Readable, Resource};
 
 /// The resource.
 pub(crate) struct Routers;
 
-pub(super) static SYMBOLS: Table<Context, Router> = symbols!("routers", Router {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("fingerprint", Type::String, |_, it| maybe(&it.fingerprint)).public(),
-    Column::one("cost", Type::Int, |_, it| Value::Int(it.cost.into())).public(),
-    Column::one("noTraversal", Type::Bool, |_, it| Value::Bool(it.no_traversal)).public(),
-    Column::one("disabled", Type::Bool, |_, it| Value::Bool(it.disabled)).public(),
-    Column::one("isVerified", Type::Bool, |_, it| Value::Bool(it.is_verified)).public(),
-    Column::one("isOnline", Type::Bool, connected).public(),
-    Column::one("connected", Type::Bool, connected).public(),
-    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit)).public(),
-});
+members! {
+    Routers of Router, set by RouterBody, shown as RouterDetail, searched as "routers";
+
+    tags;
+    name { set, shown, searched }
+    fingerprint { kept, shown, searched }
+    cost { set, shown, searched }
+    no_traversal { set, shown, searched }
+    disabled { set, shown, searched }
+    is_verified { kept, shown, searched }
+    search Column::one("isOnline", Type::Bool, connected).public();
+    search Column::one("connected", Type::Bool, connected).public();
+    configs { set, shown, searched }
+    ctrl_chan_listeners { set, shown }
+    is_edge { kept }
+    is_fabric_only { kept }
+    is_tunneler_enabled { kept }
+    role_attributes { kept }
+    app_data { kept }
+    cert_pem { kept }
+    unverified_cert_pem { kept, shown by if_any }
+    unverified_fingerprint { kept, shown }
+    show enrollment_created_at, enrollment_expires_at elsewhere;
+    show enrollment_jwt, enrollment_token elsewhere;
+    show interfaces, is_online elsewhere;
+}
 
 impl Readable for Routers {
-    type Record = Router;
-    type Detail = RouterDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Router> = &SYMBOLS;
 
     fn detail(context: &Context, record: &Router) -> RouterDetail {
         let facts = context.online().router(record.base.id.as_str());
@@ -51,44 +59,21 @@ impl Readable for Routers {
             false => outstanding(context.view(), &record.base.id),
         };
         let ticket = enrollment.filter(|it| may_enroll(context, it));
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         RouterDetail {
-            base: detail_base::<Self>(&record.base),
-            configs: convert::ids(&record.configs),
-            cost: record.cost,
-            ctrl_chan_listeners: listeners(record),
-            disabled: record.disabled,
             enrollment_created_at: enrollment.map(|it| convert::time(it.base.created_at)),
             enrollment_expires_at: enrollment.map(|it| convert::time(it.expires_at)),
             enrollment_jwt: ticket.map(|it| context.jwt(it)),
             enrollment_token: ticket.map(|it| it.token.to_string()),
-            fingerprint: record.fingerprint.as_deref().map(str::to_owned),
             interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default(),
             is_online: facts.is_some(),
-            is_verified: record.is_verified,
-            name: record.name.to_string(),
-            no_traversal: record.no_traversal,
-            unverified_cert_pem: text(&record.unverified_cert_pem),
-            unverified_fingerprint: record.unverified_fingerprint.as_deref().map(str::to_owned),
+            ..Self::show(context, record)
         }
     }
 }
 
-/// Addresses where controllers may reach a router, with their groups, as bodies write them.
-pub(super) fn listeners(record: &Router) -> BTreeMap<String, Vec<String>> {
-    let listeners = record.ctrl_chan_listeners.iter();
-    listeners.map(|(address, listener)| (address.clone(), listener.groups.clone())).collect()
-}
-
-/// The same out of a body.
-pub(super) fn from_listeners(
-    listeners: &BTreeMap<String, Vec<String>>,
-) -> BTreeMap<String, CtrlListener> {
-    let listeners = listeners.iter();
-    let kept = |(address, groups): (&String, &Vec<String>)| {
-        (address.clone(), CtrlListener { groups: groups.clone() })
-    };
-    listeners.map(kept).collect()
+/// A text, if there is one.
+pub(super) fn if_any(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// Whether the caller may have what enrolls a router: who only reads could become the router, and
@@ -99,17 +84,7 @@ pub(super) fn may_enroll(context: &Context, ticket: &Enrollment) -> bool {
     is_granted && super::enrollment::is_visible(context.caller(), context.view(), ticket)
 }
 
-/// Takes over what a router proves itself by; no body says it.
-pub(super) fn keep_certificate(current: &Router, fresh: &mut Router) {
-    fresh.fingerprint.clone_from(&current.fingerprint);
-    fresh.cert_pem.clone_from(&current.cert_pem);
-    fresh.is_verified = current.is_verified;
-    fresh.unverified_cert_pem.clone_from(&current.unverified_cert_pem);
-    fresh.unverified_fingerprint.clone_from(&current.unverified_fingerprint);
-}
-
 impl Resource for Routers {
-    type Body = RouterBody;
     /// The enrollment of a new router.
     type Prepared = Option<Enrollment>;
 
@@ -127,40 +102,6 @@ impl Resource for Routers {
             }))
         }
         .boxed()
-    }
-
-    fn keep(current: &Router, fresh: &mut Router) {
-        keep_certificate(current, fresh);
-    }
-
-    fn merge(
-        record: &mut Router,
-        body: &RouterBody,
-        _prepared: &Self::Prepared,
-        _verb: Verb,
-    ) -> Result<(), Failure> {
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
-        if let Some(cost) = body.cost {
-            record.cost = cost;
-        }
-        if let Some(disabled) = body.disabled {
-            record.disabled = disabled;
-        }
-        if let Some(no_traversal) = body.no_traversal {
-            record.no_traversal = no_traversal;
-        }
-        if let Some(configs) = &body.configs {
-            record.configs = convert::id_set("configs", configs)?;
-        }
-        if let Some(listeners) = &body.ctrl_chan_listeners {
-            record.ctrl_chan_listeners = from_listeners(listeners);
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        Ok(())
     }
 
     fn validate(

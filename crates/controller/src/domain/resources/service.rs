@@ -8,42 +8,38 @@ use weft_auth::wanted_configs::WantedConfigs;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service as contract;
 use weft_contract::resource::service::{DEFAULT_STRATEGY, STRATEGIES, ServiceBody, ServiceDetail};
-use weft_contract::{JsonMap, Kind as ContractKind, Verb};
+use weft_contract::{JsonMap, Kind as ContractKind};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
-use weft_kernel::{Caller, Failure, Query, convert};
+use weft_kernel::{Caller, Failure, Query};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, PolicyType, Service, TerminatorStrategy};
-use weft_model::filter::{Index, Table, Type, Value};
+use weft_model::filter::Index;
 
 use super::config_type::check_configs;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
-use crate::domain::symbols::{each, symbols};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource, Shown};
 
 /// The resource.
 pub(crate) struct Services;
 
-static SYMBOLS: Table<Context, Service> = symbols!("services", Service {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("terminatorStrategy", Type::String, |_, it| {
-        Value::text(it.terminator_strategy.as_str())
-    })
-    .public(),
-    Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
-        .public(),
-    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit))
-        .public()
-        .indexed(Index::Link(0)),
-    Column::one("isFabricOnly", Type::Bool, |_, it| Value::Bool(it.is_fabric_only)).public(),
-});
+members! {
+    Services of Service, set by ServiceBody, shown as ServiceDetail, searched as "services";
+
+    tags;
+    name { set, shown, searched }
+    terminator_strategy { set by strategy, shown, searched }
+    role_attributes { set, shown, searched }
+    configs { set, shown, searched indexed Index::Link(0) }
+    is_fabric_only { kept, searched }
+    encryption_required { set on Create | Replace, shown }
+    max_idle_millis as max_idle_time_millis { set by idle_millis, shown }
+    show config, permissions, posture_queries elsewhere;
+}
 
 impl Readable for Services {
-    type Record = Service;
-    type Detail = ServiceDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Service> = &SYMBOLS;
 
     fn shown(_caller: &Caller) -> Shown {
         Shown::Eligible
@@ -59,38 +55,7 @@ impl Readable for Services {
 }
 
 impl Resource for Services {
-    type Body = ServiceBody;
-    nothing_prepared!();
-
-    fn merge(
-        record: &mut Service,
-        body: &ServiceBody,
-        _prepared: &(),
-        verb: Verb,
-    ) -> Result<(), Failure> {
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
-        if let (Some(required), Verb::Create | Verb::Replace) = (body.encryption_required, verb) {
-            record.encryption_required = required;
-        }
-        if let Some(millis) = body.max_idle_time_millis {
-            record.max_idle_millis = idle_millis(millis)?;
-        }
-        if let Some(attributes) = &body.role_attributes {
-            record.role_attributes = convert::attributes(attributes)?;
-        }
-        if let Some(configs) = &body.configs {
-            record.configs = convert::id_set("configs", configs)?;
-        }
-        if let Some(word) = &body.terminator_strategy {
-            record.terminator_strategy = strategy(word)?;
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        Ok(())
-    }
+    type Prepared = ();
 
     fn validate(
         decision: &mut Decision<'_>,
@@ -106,9 +71,9 @@ impl Resource for Services {
 }
 
 /// How long a circuit of a service may be idle, out of a body.
-pub(super) fn idle_millis(millis: i64) -> Result<i64, Failure> {
+pub(super) fn idle_millis(millis: &i64) -> Result<i64, Failure> {
     match millis {
-        0.. => Ok(millis),
+        0.. => Ok(*millis),
         _ => Err(Failure::field("maxIdleTimeMillis", "must be 0 or more", millis.to_string())),
     }
 }
@@ -150,18 +115,7 @@ pub(crate) fn shown(
     let permissions = permissions(context.view(), viewer.identity.as_str(), id);
     let posture_queries =
         queries::of_service(context.snapshot(), viewer, id, &permissions, context.now());
-    ServiceDetail {
-        base: detail_base::<Services>(&record.base),
-        config,
-        configs: convert::ids(&record.configs),
-        encryption_required: record.encryption_required,
-        max_idle_time_millis: record.max_idle_millis,
-        name: record.name.to_string(),
-        permissions,
-        posture_queries,
-        role_attributes: convert::strings(&record.role_attributes),
-        terminator_strategy: record.terminator_strategy.as_str().to_owned(),
-    }
+    ServiceDetail { config, permissions, posture_queries, ..Services::show(context, record) }
 }
 
 /// The config types that the query asks for, or else the session.

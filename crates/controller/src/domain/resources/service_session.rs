@@ -22,7 +22,7 @@ use weft_kernel::{Call, Reply, convert, list};
 use weft_model::Id;
 use weft_model::access::{Decision, Denial};
 use weft_model::entity::{PolicyType, Service, Session};
-use weft_model::filter::{PageRules, Table, Type, Value};
+use weft_model::filter::{PageRules, Table};
 
 use crate::domain::context::Context;
 use crate::domain::resources::known_routers::{common, routers_between};

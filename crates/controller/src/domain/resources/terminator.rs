@@ -12,80 +12,62 @@ use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{Router, Service, Terminator};
-use weft_model::filter::{Index, Table, Type, Value};
+use weft_model::filter::Index;
 
-use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
-use crate::domain::symbols::symbols;
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource, Shown};
 
 /// The resource.
 pub(crate) struct Terminators;
 
-pub(super) static SYMBOLS: Table<Context, Terminator> = symbols!("terminators", Terminator {
-    Column::one("binding", Type::String, |_, it| Value::text(&it.binding)).public(),
-    Column::one("address", Type::String, |_, it| Value::text(&it.address)).public(),
-    Column::one("instanceId", Type::String, |_, it| Value::text(&it.instance_id)).public(),
-    Column::one("hostId", Type::String, |_, it| Value::text(it.host_id.as_str())).public(),
-    Column::one("sourceCtrl", Type::String, |_, it| Value::text(&it.source_ctrl)).public(),
-    Column::one("service", Type::String, |_, it| Value::text(it.service_id.as_str()))
-        .public()
-        .indexed(Index::Link(0)),
-    Column::one("router", Type::String, |_, it| Value::text(it.router_id.as_str()))
-        .public()
-        .indexed(Index::Link(1)),
-    Column::one("service.name", Type::String, |context, it| {
+members! {
+    Terminators of Terminator, set by TerminatorBody, shown as TerminatorDetail,
+    searched as "terminators";
+
+    tags;
+    binding { set, merged, shown, searched }
+    address { set, shown, searched }
+    instance_id as identity { set on Create, shown, searched as "instanceId" }
+    host_id { kept, searched }
+    source_ctrl { kept, searched }
+    service_id {
+        set as service on Create, shown, searched as "service" indexed Index::Link(0)
+    }
+    router_id { set as router, shown, searched as "router" indexed Index::Link(1) }
+    search Column::one("service.name", Type::String, |context, it| {
         let service = context.view().get::<Service>(it.service_id.as_str());
         service.map_or(Value::Null, |service| Value::text(&service.name))
     })
-    .public(),
-    Column::one("router.name", Type::String, |context, it| {
+    .public();
+    search Column::one("router.name", Type::String, |context, it| {
         let router = context.view().get::<Router>(it.router_id.as_str());
         router.map_or(Value::Null, |router| Value::text(&router.name))
     })
-    .public(),
-});
+    .public();
+    instance_secret as identity_secret { set on Create by secret }
+    cost { set, shown }
+    precedence { set, shown }
+    saved_precedence { kept }
+    peer_data { kept }
+    show dynamic_cost by |context, it| context.controller().dynamic_cost(it);
+    show router by |context, it| {
+        convert::mention::<Router>(context.view(), ROUTER_COLLECTION, &it.router_id)
+    };
+    show service by |context, it| {
+        convert::mention::<Service>(context.view(), SERVICES, &it.service_id)
+    };
+}
 
 impl Readable for Terminators {
-    type Record = Terminator;
-    type Detail = TerminatorDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Terminator> = &SYMBOLS;
 
     fn shown(_caller: &Caller) -> Shown {
         Shown::All
     }
-
-    fn detail(context: &Context, record: &Terminator) -> TerminatorDetail {
-        let view = context.view();
-        TerminatorDetail {
-            base: detail_base::<Self>(&record.base),
-            address: record.address.to_string(),
-            binding: record.binding.to_string(),
-            cost: record.cost,
-            dynamic_cost: context.controller().dynamic_cost(record),
-            identity: record.instance_id.to_string(),
-            precedence: convert::precedence(record.precedence),
-            router: convert::mention::<Router>(view, ROUTER_COLLECTION, &record.router_id),
-            router_id: record.router_id.to_string(),
-            service: convert::mention::<Service>(view, SERVICES, &record.service_id),
-            service_id: record.service_id.to_string(),
-        }
-    }
 }
 
 impl Resource for Terminators {
-    type Body = TerminatorBody;
-    nothing_prepared!();
-
-    fn keep(current: &Terminator, fresh: &mut Terminator) {
-        fresh.service_id = current.service_id.clone();
-        fresh.instance_id = current.instance_id.clone();
-        fresh.instance_secret = current.instance_secret.clone();
-        fresh.peer_data = current.peer_data.clone();
-        fresh.host_id = current.host_id.clone();
-        fresh.source_ctrl = current.source_ctrl.clone();
-    }
+    type Prepared = ();
 
     fn merge(
         record: &mut Terminator,
@@ -93,39 +75,10 @@ impl Resource for Terminators {
         _prepared: &(),
         verb: Verb,
     ) -> Result<(), Failure> {
-        if let Some(address) = &body.address {
-            record.address = address.as_str().into();
-        }
-        if let Some(binding) = &body.binding {
-            record.binding = binding.as_str().into();
-        }
+        Self::set(record, body, verb)?;
         if record.binding.is_empty() {
             let udp = record.address.starts_with("udp:");
             record.binding = if udp { "udp" } else { "transport" }.into();
-        }
-        if let Some(cost) = body.cost {
-            record.cost = cost;
-        }
-        if let Some(precedence) = body.precedence {
-            record.precedence = convert::from_precedence(precedence);
-        }
-        if let Some(router) = &body.router {
-            record.router_id = convert::id_field("router", router)?;
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        if verb != Verb::Create {
-            return Ok(());
-        }
-        if let Some(service) = &body.service {
-            record.service_id = convert::id_field("service", service)?;
-        }
-        if let Some(instance) = &body.identity {
-            record.instance_id = instance.as_str().into();
-        }
-        if let Some(secret) = &body.identity_secret {
-            record.instance_secret = secret_bytes("identitySecret", secret)?;
         }
         Ok(())
     }
@@ -143,6 +96,10 @@ impl Resource for Terminators {
         decision.require::<Router>("router", &after.router_id)?;
         Ok(())
     }
+}
+
+fn secret(secret: &str) -> Result<Bytes, Failure> {
+    secret_bytes("identitySecret", secret)
 }
 
 /// A secret, which bodies carry as base64.

@@ -2,34 +2,30 @@
 
 use std::{
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 use weft_wire::{
     Message,
     edge::{
-        Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, ErrorCode, HealthEvent,
-        StateClosed, StateConnected, StructuredError, Unbind, UpdateBind, header,
+        Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, HealthEvent, StateClosed,
+        StateConnected, Unbind, UpdateBind,
     },
 };
 
 use super::{
-    EdgeBinding,
-    connect::plain,
-    connection::{HOSTING, SdkConnection, closed_message},
+    binding::EdgeBinding,
+    connection::{HOSTING, SdkConnection},
+    hosted::{Hosted, Placement, Why},
     ids::Conn,
-    revoke::access_lost,
+    refusals::{access_lost, closed_message, plain},
 };
-use crate::seam::{
-    ApiSession, Grant, Host, PeerData, Refusal, TerminatorRequest, TerminatorUpdate, Use,
-};
+use crate::seam::{ApiSession, Grant, Refusal, TerminatorUpdate, Use};
 
 /// The interval at which a host is asked whether it knows its listener, until it answers.
 const INSPECT_INTERVAL: Duration = Duration::from_secs(10);
@@ -39,48 +35,6 @@ const INSPECT_TRIES: u32 = 3;
 const INSPECT_PATIENCE: Duration = Duration::from_secs(600);
 /// A listener that took longer than this to be established is inspected once more.
 const SLOW_ESTABLISHMENT: Duration = Duration::from_secs(30);
-
-/// A listener of an SDK.
-#[derive(Debug)]
-pub(crate) struct Hosted {
-    /// Id and address of its terminator.
-    pub(super) terminator: String,
-    /// The listener's connection id.
-    pub(super) conn_id: u32,
-    pub(super) connection: Weak<SdkConnection>,
-    pub(super) bind: Bind,
-    pub(super) session: Arc<ApiSession>,
-    pub(super) grant: Grant,
-    /// Cancelled when the listener ends; dials that wait for the host then fail.
-    pub(super) over: CancellationToken,
-    /// The reason, set before the listener ends, unless the SDK ended it.
-    why: OnceLock<Why>,
-    /// True once the controller has confirmed the terminator.
-    established: AtomicBool,
-    /// Cancelled when the answer to the bind is queued: dials may be sent to the SDK from then on.
-    pub(super) answered: CancellationToken,
-}
-
-/// Why a router ended a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    /// The SDK lost the right to host: connections that it has just accepted end, too.
-    Revoked,
-    /// A newer listener takes over the terminator.
-    Replaced,
-}
-
-/// The relation of a bind to the listeners of the router.
-enum Placement {
-    /// No listener is related: the bind gets a terminator of its own.
-    New(String),
-    /// The same bind was sent again.
-    Duplicate(Arc<Hosted>),
-    /// A later bind has taken the place of this one.
-    Stale,
-    /// The bind takes over the terminator of an older listener.
-    Takes(Arc<Hosted>),
-}
 
 impl SdkConnection {
     /// Answers a bind, whatever its outcome.
@@ -107,17 +61,17 @@ impl SdkConnection {
             Ok(grant) => grant,
             Err(refusal) => {
                 if let Ok(reserved) = &taken {
-                    self.release_reserved(conn_id, reserved);
+                    self.ids.release_reserved(conn_id, reserved);
                 }
                 return self.refuse_bind(message, conn_id, &refusal).await;
             }
         };
-        let placement = self.binding.place(self, &bind, &session);
+        let placement = self.binding.hosts.lock().place(self.number, &bind, &session);
         match (placement, taken) {
             (Placement::Duplicate(hosted), _) => self.confirm_again(message, &hosted).await,
             (_, Err(why)) => self.refuse_bind(message, conn_id, &plain(why)).await,
             (Placement::Stale, Ok(reserved)) => {
-                self.release_reserved(conn_id, &reserved);
+                self.ids.release_reserved(conn_id, &reserved);
                 let why = plain("a newer bind of this listener came first");
                 self.refuse_bind(message, conn_id, &why).await;
             }
@@ -157,7 +111,7 @@ impl SdkConnection {
         let hosted = Arc::new(Hosted {
             terminator,
             conn_id,
-            connection: self.this.clone(),
+            channel: self.number,
             bind,
             session,
             grant: grant.clone(),
@@ -166,11 +120,11 @@ impl SdkConnection {
             established: AtomicBool::new(false),
             answered: CancellationToken::new(),
         });
-        self.binding.enter(&hosted);
-        if !self.fill(conn_id, reserved, Conn::Host(Arc::clone(&hosted)), grant) {
+        self.binding.hosts.lock().enter(&hosted);
+        if !self.ids.fill(conn_id, reserved, Conn::Host(Arc::clone(&hosted)), grant) {
             self.binding.withdraw(&hosted);
             // Either the SDK cancelled the bind, or its right was lost meanwhile.
-            if self.release_reserved(conn_id, reserved) {
+            if self.ids.release_reserved(conn_id, reserved) {
                 self.refuse_bind(message, conn_id, &access_lost()).await;
             }
             return;
@@ -181,7 +135,7 @@ impl SdkConnection {
         if !self.send_hosting(bound(&hosted.bind).in_reply_to(message)).await {
             // The SDK did not get the answer, and would be dialed for a listener that it does not
             // know.
-            self.release_host(&hosted);
+            self.ids.release_host(&hosted);
             self.binding.withdraw(&hosted);
             return;
         }
@@ -227,7 +181,7 @@ impl SdkConnection {
                     %refusal,
                     "a terminator was refused"
                 );
-                let known = self.release_host(&hosted);
+                let known = self.ids.release_host(&hosted);
                 self.binding.forget(&hosted);
                 if known {
                     self.send_hosting(closed_message(hosted.conn_id, &refusal)).await;
@@ -268,7 +222,7 @@ impl SdkConnection {
     /// listener binds it again when it is told.
     async fn give_up(&self, hosted: &Arc<Hosted>, why: &str) {
         tracing::info!(terminator = %hosted.terminator, why, "a terminator is removed");
-        let known = self.release_host(hosted);
+        let known = self.ids.release_host(hosted);
         self.binding.withdraw(hosted);
         if known {
             self.send_hosting(closed_message(hosted.conn_id, &plain(why))).await;
@@ -278,7 +232,7 @@ impl SdkConnection {
     /// Ends a listener on request; returns the answer.
     pub(super) fn unbind(&self, message: &Message) -> Option<Message> {
         let unbind = Unbind::from_message(message).ok()?;
-        match self.release_listener(unbind.conn_id) {
+        match self.ids.release_listener(unbind.conn_id) {
             Some(Conn::Host(hosted)) => self.binding.withdraw(&hosted),
             Some(Conn::Pending(cancel)) => cancel.cancel(),
             _ => {}
@@ -290,14 +244,14 @@ impl SdkConnection {
 
     pub(super) fn update_bind(&self, message: &Message) {
         let Ok(update) = UpdateBind::from_message(message) else { return };
-        let Some(hosted) = self.hosted(update.conn_id) else { return };
+        let Some(hosted) = self.ids.hosted(update.conn_id) else { return };
         let change = TerminatorUpdate { cost: update.cost, precedence: update.precedence };
         self.binding.control.update_terminator(&hosted.terminator, change);
     }
 
     pub(super) fn health_event(&self, message: &Message) {
         let Ok(event) = HealthEvent::from_message(message) else { return };
-        if let Some(hosted) = self.hosted(event.conn_id) {
+        if let Some(hosted) = self.ids.hosted(event.conn_id) {
             self.binding.control.health_event(&hosted.terminator, event.passed);
         }
     }
@@ -306,7 +260,7 @@ impl SdkConnection {
 impl EdgeBinding {
     /// The listener of this terminator.
     pub(super) fn host_of(&self, terminator: &str) -> Option<Arc<Hosted>> {
-        self.hosts.lock().by_terminator.get(terminator).cloned()
+        self.hosts.lock().of(terminator)
     }
 
     /// Ends a listener: dials that wait for it fail, and its terminator is removed.
@@ -325,49 +279,7 @@ impl EdgeBinding {
     /// Ends a listener. True if the terminator still belonged to it.
     fn forget(&self, hosted: &Arc<Hosted>) -> bool {
         hosted.over.cancel();
-        if hosted.is_replaced() {
-            return false;
-        }
-        let mut hosts = self.hosts.lock();
-        let known = hosts.by_terminator.get(&hosted.terminator);
-        if !known.is_some_and(|known| Arc::ptr_eq(known, hosted)) {
-            return false;
-        }
-        hosts.by_terminator.remove(&hosted.terminator);
-        if let Some(key) = hosted.listener_key() {
-            hosts.by_listener.remove(&key);
-        }
-        true
-    }
-
-    fn enter(&self, hosted: &Arc<Hosted>) {
-        let mut hosts = self.hosts.lock();
-        hosts.by_terminator.insert(hosted.terminator.clone(), Arc::clone(hosted));
-        if let Some(key) = hosted.listener_key() {
-            hosts.by_listener.insert(key, hosted.terminator.clone());
-        }
-    }
-
-    /// Where a bind belongs (docs/protocol/sdk.md 8.3).
-    fn place(&self, connection: &SdkConnection, bind: &Bind, session: &ApiSession) -> Placement {
-        let new = || Placement::New(Uuid::new_v4().to_string());
-        let Some(listener) = &bind.listener_id else { return new() };
-        let key = (session.identity.clone(), listener.clone());
-        let hosts = self.hosts.lock();
-        let older = hosts
-            .by_listener
-            .get(&key)
-            .and_then(|terminator| hosts.by_terminator.get(terminator))
-            .filter(|older| !older.over.is_cancelled());
-        let Some(older) = older else { return new() };
-        let same_channel = std::ptr::eq(older.connection.as_ptr(), connection);
-        if same_channel && older.conn_id == bind.conn_id && older.bind.token == bind.token {
-            return Placement::Duplicate(Arc::clone(older));
-        }
-        if same_channel && bind.conn_id < older.conn_id {
-            return Placement::Stale;
-        }
-        Placement::Takes(Arc::clone(older))
+        !hosted.is_replaced() && self.hosts.lock().forget(hosted)
     }
 
     /// Tells the SDK of an older listener that a newer one takes over its terminator. The
@@ -375,57 +287,9 @@ impl EdgeBinding {
     fn replace(&self, older: &Arc<Hosted>) {
         older.why.get_or_init(|| Why::Replaced);
         older.over.cancel();
-        let Some(connection) = older.connection.upgrade() else { return };
-        if connection.release_host(older) {
+        let Some(connection) = self.connection(older.channel) else { return };
+        if connection.ids.release_host(older) {
             connection.tell_hosting(Why::Replaced.message(older.conn_id));
-        }
-    }
-}
-
-impl Why {
-    /// The close that is sent to the SDK.
-    fn message(self, conn_id: u32) -> Message {
-        match self {
-            Self::Revoked => closed_message(conn_id, &access_lost()),
-            Self::Replaced => StateClosed {
-                error: Some(StructuredError {
-                    message: "newer terminator found for listener id".to_owned(),
-                    code: ErrorCode::INTERNAL,
-                    ..StructuredError::default()
-                }),
-                ..StateClosed::new(conn_id, "found a newer terminator for listener id")
-            }
-            .to_message(),
-        }
-    }
-}
-
-impl Hosted {
-    /// True if the SDK has lost the right to host.
-    pub(super) fn is_revoked(&self) -> bool {
-        self.why.get() == Some(&Why::Revoked)
-    }
-
-    /// True if a newer listener takes over the terminator.
-    pub(super) fn is_replaced(&self) -> bool {
-        self.why.get() == Some(&Why::Replaced)
-    }
-
-    fn listener_key(&self) -> Option<(String, Bytes)> {
-        Some((self.session.identity.clone(), self.bind.listener_id.clone()?))
-    }
-
-    fn terminator_request(&self) -> TerminatorRequest {
-        let key = self.bind.public_key.clone();
-        let key = key.map(|key| (header::PUBLIC_KEY.cast_unsigned(), key));
-        TerminatorRequest {
-            id: self.terminator.clone(),
-            host: Host::Sdk { session: Arc::clone(&self.session), grant: self.grant.clone() },
-            instance: self.bind.instance.clone(),
-            instance_secret: self.bind.instance_secret.clone().unwrap_or_default(),
-            peer_data: key.into_iter().collect::<PeerData>(),
-            cost: self.bind.cost,
-            precedence: self.bind.precedence,
         }
     }
 }

@@ -12,7 +12,12 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::{connection::SdkConnection, ids::Conn, revoke::access_lost, spans};
+use super::{
+    connection::SdkConnection,
+    ids::Conn,
+    refusals::{access_lost, plain},
+    spans,
+};
 use crate::{
     forwarder::{App, LocalEnd, SdkCircuit},
     seam::{ApiSession, CircuitRequest, Grant, MadeCircuit, PeerData, Refusal, Use},
@@ -50,7 +55,8 @@ impl SdkConnection {
             Err(refusal) => (Span::none(), Err(refusal)),
         };
         if let Err(refusal) = made {
-            let refusal = match (self.release_reserved(conn_id, &cancel), cancel.is_cancelled()) {
+            let refusal = match (self.ids.release_reserved(conn_id, &cancel), cancel.is_cancelled())
+            {
                 (_, false) => refusal,
                 // This router cancelled it: the SDK lost its right meanwhile.
                 (true, true) => access_lost(),
@@ -147,13 +153,13 @@ impl SdkConnection {
                 app,
             ))
         };
-        if !self.fill(conn_id, cancel, end.clone(), grant) {
+        if !self.ids.fill(conn_id, cancel, end.clone(), grant) {
             end.discard();
             return Err(give_up("the connection was given up"));
         }
         if known.has_ended() {
             // An unroute meanwhile may not have found the new end.
-            self.release(conn_id);
+            self.ids.release(conn_id);
             end.discard();
             return Err(give_up(ENDED));
         }
@@ -161,35 +167,12 @@ impl SdkConnection {
         // written before any data.
         if !self.send(answer.in_reply_to(message)).await {
             // Without the answer, the SDK would get data of a connection that it takes for refused.
-            self.release(conn_id);
+            self.ids.release(conn_id);
             end.discard();
             return Err(give_up("the answer to the dial could not be sent"));
         }
         end.begin();
         Ok(())
-    }
-}
-
-impl Conn {
-    /// Begins an end whose connection the SDK now knows: messages are sent to the SDK, and the time
-    /// starts in which a host's end waits for the start of the circuit.
-    pub(super) fn begin(&self) {
-        match self {
-            Self::Local(end) => end.begin(),
-            Self::Sdk(circuit) => circuit.begin(),
-            Self::Pending(_) | Self::Host(_) => {}
-        }
-    }
-
-    /// Drops the end behind a connection id whose connection was never completed; neither side is
-    /// told.
-    pub(super) fn discard(&self) {
-        match self {
-            Self::Pending(cancel) => cancel.cancel(),
-            Self::Local(end) => end.discard(),
-            Self::Sdk(circuit) => circuit.discard(),
-            Self::Host(_) => {}
-        }
     }
 }
 
@@ -216,15 +199,4 @@ fn connected(connect: &Connect, conn_id: u32, circuit: &MadeCircuit) -> Message 
         peer_data,
     }
     .to_message()
-}
-
-/// A refusal with a text only.
-pub(super) fn plain(message: &str) -> Refusal {
-    Refusal {
-        code: 0,
-        hint: crate::seam::RetryHint::DEFAULT,
-        message: message.to_owned(),
-        failing_checks: Vec::new(),
-        circuit: None,
-    }
 }

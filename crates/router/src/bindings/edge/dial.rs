@@ -15,10 +15,11 @@ use weft_wire::{
 use weft_xgress::Role;
 
 use super::{
-    EdgeBinding,
-    bind::Hosted,
+    binding::EdgeBinding,
     connection::{HOSTING, SdkConnection},
+    hosted::Hosted,
     ids::Conn,
+    refusals::GIVEN_UP,
 };
 use crate::{
     forwarder::{App, Circuit, LocalEnd, SdkCircuit},
@@ -27,8 +28,6 @@ use crate::{
 
 /// How long a host may take to answer, unless the route sets a shorter time.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// The text for a host that accepts a dial too late.
-pub(super) const GIVEN_UP: &str = "the dial was given up";
 /// Prefix of terminator ids in routes for very old routers.
 const OLD_PREFIX: &str = "hosted:";
 /// Peer data: identity id and name of the dialer.
@@ -52,7 +51,7 @@ impl EdgeBinding {
             )
         };
         let hosted = host.ok_or_else(unknown)?;
-        let connection = hosted.connection.upgrade().ok_or_else(unknown)?;
+        let connection = self.connection(hosted.channel).ok_or_else(unknown)?;
         let timeout = timeout.min(ANSWER_TIME);
         if hosted.bind.router_conn_ids {
             self.dial_named(&hosted, &connection, circuit, egress, timeout).await
@@ -71,18 +70,18 @@ impl EdgeBinding {
         egress: &Egress,
         timeout: Duration,
     ) -> Result<PeerData, RouteError> {
-        let conn_id = connection.new_conn_id();
+        let conn_id = connection.ids.new_conn_id();
         let end = self.attach_host(hosted, connection, circuit, egress, conn_id)?;
         end.begin();
         let dial = dial_message(hosted, circuit, egress, Some(conn_id));
         match ask(hosted, connection, dial, timeout).await {
             Ok((success, _)) => Ok(success.public_key.map(public_key).into_iter().collect()),
             Err(unanswered) => {
-                connection.release(conn_id);
+                connection.ids.release(conn_id);
                 end.discard();
                 if unanswered.may_accept {
                     if hosted.bind.use_xgress {
-                        connection.note_given_up(conn_id, &circuit.id);
+                        connection.ids.note_given_up(conn_id, &circuit.id);
                     }
                     // The host may just have accepted.
                     let closed = StateClosed::new(conn_id, GIVEN_UP).to_message();
@@ -117,7 +116,7 @@ impl EdgeBinding {
         };
         let ready = StateConnected { conn_id: hosted.conn_id, ..StateConnected::default() };
         if !connection.send(ready.to_message().in_reply_to(&answer)).await {
-            connection.release(conn_id);
+            connection.ids.release(conn_id);
             end.discard();
             let text = "the host could not be told that it is connected".to_owned();
             return Err(failure(RouteErrorCode::Generic, text));
@@ -137,7 +136,7 @@ impl EdgeBinding {
     ) -> Result<Conn, RouteError> {
         let refused = |why: &str| failure(RouteErrorCode::Generic, why.to_owned());
         let outlet = connection.outlet().ok_or_else(|| refused("the host's channel is closed"))?;
-        let reserved = connection.reserve(conn_id).map_err(refused)?;
+        let reserved = connection.ids.reserve(conn_id).map_err(refused)?;
         let owner = connection.this.clone();
         let (forwarder, address) = (&self.forwarder, &egress.address);
         let circuit = Arc::clone(circuit);
@@ -150,12 +149,12 @@ impl EdgeBinding {
             let (role, options) = (Role::Terminator, &self.options.end);
             Conn::Local(LocalEnd::start(forwarder, circuit, address, role, options, app))
         };
-        if connection.fill(conn_id, &reserved, end.clone(), hosted.grant.clone()) {
+        if connection.ids.fill(conn_id, &reserved, end.clone(), hosted.grant.clone()) {
             if !hosted.is_revoked() {
                 return Ok(end);
             }
             // The right was lost before the end was there to be closed.
-            connection.release(conn_id);
+            connection.ids.release(conn_id);
         }
         end.discard();
         Err(refused("the host's channel is closed"))

@@ -6,19 +6,23 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use weft_circuit::ConnIds;
 use weft_wire::edge::FIRST_ROUTER_CONN_ID;
 use weft_xgress::Role;
 
-use super::{bind::Hosted, connection::SdkConnection};
+use super::hosted::Hosted;
 use crate::{
     forwarder::{LocalEnd, SdkCircuit},
     seam::{Grant, Use},
 };
 
+/// Most dials of one host that are remembered because the host may accept them after they failed.
+const MAX_GIVEN_UP: usize = 1024;
 /// Most connections and listeners of one SDK channel.
 const MAX_CONNECTIONS: usize = 65_536;
 
@@ -65,19 +69,22 @@ pub(super) enum Conn {
     Host(Arc<Hosted>),
 }
 
-impl SdkConnection {
+/// The connection ids of a channel, and those that this router chooses.
+pub(super) struct Ids {
+    pub(super) conns: Mutex<Conns>,
+    chosen: ConnIds,
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        Self { conns: Mutex::default(), chosen: ConnIds::new(FIRST_ROUTER_CONN_ID..=u32::MAX) }
+    }
+}
+
+impl Ids {
     /// Chooses an unused connection id.
     pub(super) fn new_conn_id(&self) -> u32 {
-        loop {
-            let next = |id: u32| Some(id.checked_add(1).unwrap_or(FIRST_ROUTER_CONN_ID));
-            let id = self
-                .next_id
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
-                .unwrap_or(FIRST_ROUTER_CONN_ID);
-            if !self.conns.lock().by_id.contains_key(&id) {
-                return id;
-            }
-        }
+        self.chosen.choose(|id| self.conns.lock().by_id.contains_key(&id))
     }
 
     /// Reserves a connection id. The error names the reason.
@@ -214,6 +221,39 @@ impl SdkConnection {
         match self.conns.lock().by_id.get(&id).map(|entry| &entry.what) {
             Some(Conn::Host(hosted)) => Some(Arc::clone(hosted)),
             _ => None,
+        }
+    }
+
+    /// Remembers a failed dial that a host with flow control of its own may still accept.
+    pub(super) fn note_given_up(&self, conn_id: u32, circuit: &Arc<str>) {
+        let mut conns = self.conns.lock();
+        if conns.given_up.len() >= MAX_GIVEN_UP {
+            // Most of these dials are never accepted.
+            conns.given_up.clear();
+        }
+        conns.given_up.insert(conn_id, Arc::clone(circuit));
+    }
+}
+
+impl Conn {
+    /// Begins an end whose connection the SDK now knows: messages are sent to the SDK, and the time
+    /// starts in which a host's end waits for the start of the circuit.
+    pub(super) fn begin(&self) {
+        match self {
+            Self::Local(end) => end.begin(),
+            Self::Sdk(circuit) => circuit.begin(),
+            Self::Pending(_) | Self::Host(_) => {}
+        }
+    }
+
+    /// Drops the end behind a connection id whose connection was never completed; neither side is
+    /// told.
+    pub(super) fn discard(&self) {
+        match self {
+            Self::Pending(cancel) => cancel.cancel(),
+            Self::Local(end) => end.discard(),
+            Self::Sdk(circuit) => circuit.discard(),
+            Self::Host(_) => {}
         }
     }
 }

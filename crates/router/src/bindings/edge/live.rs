@@ -66,6 +66,11 @@ impl<T> Live<T> {
         self.all.values().filter_map(Weak::upgrade).collect()
     }
 
+    /// The channel of this number.
+    pub(super) fn get(&self, number: u64) -> Option<Arc<T>> {
+        self.all.get(&number).and_then(Weak::upgrade)
+    }
+
     /// The channels of a session.
     pub(super) fn of_session(&self, session: &str) -> Vec<Arc<T>> {
         self.named(self.by_session.get(session))

@@ -8,12 +8,11 @@ use std::collections::{HashMap, HashSet};
 use weft_wire::edge::ErrorCode;
 
 use super::{
-    SHUTTING_DOWN,
-    connect::plain,
-    connection::{SdkConnection, closed_message},
+    connection::SdkConnection,
     ids::Conn,
+    refusals::{SHUTTING_DOWN, access_lost, closed_message, plain, refusal},
 };
-use crate::seam::{ApiSession, Grant, Refusal, RetryHint, Use};
+use crate::seam::{ApiSession, Grant, Refusal, Use};
 
 impl SdkConnection {
     /// Judges a service token for a connection id that is being made.
@@ -30,7 +29,7 @@ impl SdkConnection {
         let access = &self.binding.access;
         let heard = self.binding.heard();
         let grant = access.judge(session, token, purpose)?;
-        self.note_grant(id, &grant);
+        self.ids.note_grant(id, &grant);
         if heard != self.binding.heard() {
             // A revocation before the grant was noted may have been about it.
             access.judge(session, token, purpose)?;
@@ -40,29 +39,29 @@ impl SdkConnection {
 
     /// Closes everything made with a service session.
     pub(super) fn service_session_ended(&self, service_session: &str) {
-        let lost = self.grants(|grant| grant.service_session == service_session);
+        let lost = self.ids.grants(|grant| grant.service_session == service_session);
         self.close_granted(lost, &refusal(ErrorCode::INVALID_SESSION, "session ended"));
     }
 
     /// Closes what is no longer allowed after an identity has lost a use of a service.
     pub(super) fn access_lost(&self, service: &str, purpose: Use) {
         let Some(session) = self.session() else { return };
-        let granted = self.grants(|grant| grant.service == service && grant.purpose == purpose);
+        let granted = self.ids.grants(|grant| grant.service == service && grant.purpose == purpose);
         self.judge_again(&session, granted);
     }
 
     /// The router drains: listeners end, so that the SDK hosts at another router, and so does the
     /// channel if nothing else is on it.
     pub(super) fn drain(&self) {
-        for (id, grant) in self.grants(|grant| grant.purpose == Use::Bind) {
-            let Some(Conn::Host(hosted)) = self.still(id, &grant) else { continue };
-            let known = self.release_host(&hosted);
+        for (id, grant) in self.ids.grants(|grant| grant.purpose == Use::Bind) {
+            let Some(Conn::Host(hosted)) = self.ids.still(id, &grant) else { continue };
+            let known = self.ids.release_host(&hosted);
             self.binding.withdraw(&hosted);
             if known {
                 self.tell_hosting(closed_message(id, &plain(SHUTTING_DOWN)));
             }
         }
-        if self.conns.lock().by_id.is_empty() {
+        if self.ids.conns.lock().by_id.is_empty() {
             self.close(SHUTTING_DOWN);
         }
     }
@@ -73,7 +72,7 @@ impl SdkConnection {
         if !self.binding.access.stands(&session) {
             return self.close("the API session ended");
         }
-        let granted = self.grants(|_| true);
+        let granted = self.ids.grants(|_| true);
         self.judge_again(&session, granted);
     }
 
@@ -95,11 +94,11 @@ impl SdkConnection {
     fn close_granted(&self, lost: Vec<(u32, Grant)>, why: &Refusal) {
         let mut listeners = HashSet::new();
         for (id, grant) in lost {
-            match self.still(id, &grant) {
+            match self.ids.still(id, &grant) {
                 // The task that makes the connection tells the SDK.
                 Some(Conn::Pending(cancel)) => cancel.cancel(),
                 Some(Conn::Host(hosted)) => {
-                    let known = self.release_host(&hosted);
+                    let known = self.ids.release_host(&hosted);
                     self.binding.revoke(&hosted);
                     if known {
                         self.tell_hosting(closed_message(id, why));
@@ -112,7 +111,7 @@ impl SdkConnection {
         }
         // Circuits that reached a listener after the grants were read.
         if !listeners.is_empty() {
-            self.hosted_circuits(&listeners).iter().for_each(close_circuit);
+            self.ids.hosted_circuits(&listeners).iter().for_each(close_circuit);
         }
     }
 }
@@ -125,20 +124,5 @@ fn close_circuit(conn: &Conn) {
             circuit.end_here();
         }
         Conn::Pending(_) | Conn::Host(_) => {}
-    }
-}
-
-/// The refusal for a right that was lost.
-pub(super) fn access_lost() -> Refusal {
-    refusal(ErrorCode::ACCESS_DENIED, "bind access lost")
-}
-
-fn refusal(code: ErrorCode, message: &str) -> Refusal {
-    Refusal {
-        code: code.0,
-        hint: RetryHint::START_OVER,
-        message: message.to_owned(),
-        failing_checks: Vec::new(),
-        circuit: None,
     }
 }

@@ -288,7 +288,7 @@ impl Access for Believer {
 }
 
 fn refusal(message: &str) -> Refusal {
-    super::connect::plain(message)
+    super::refusals::plain(message)
 }
 
 /// A router without a controller.

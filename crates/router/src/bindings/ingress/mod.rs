@@ -192,7 +192,7 @@ impl Ingress {
             &made.address,
             Role::Initiator,
             &options,
-            App::socket(),
+            App::Socket,
         );
         if circuit.has_ended() {
             // An unroute meanwhile may not have found the new end.

@@ -95,7 +95,7 @@ async fn dial(
     let ended = || give_up("the circuit was ended before it was used".to_owned());
     // The route was complete before the controller answered; it may have been taken down since.
     let known = forwarder.circuit(&circuit.id).ok_or_else(ended)?;
-    let (address, app) = (&circuit.address, App::socket());
+    let (address, app) = (&circuit.address, App::Socket);
     let end =
         LocalEnd::start(forwarder, Arc::clone(&known), address, Role::Initiator, &options, app);
     if known.has_ended() {

@@ -10,7 +10,7 @@ use weft_wire::{
 };
 
 use crate::{
-    control::circuits::{hint, refusal},
+    control::refusal::{hint, refusal},
     seam::{Refusal, RetryHint},
 };
 

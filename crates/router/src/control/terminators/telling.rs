@@ -5,41 +5,21 @@ use std::{sync::Arc, time::Duration};
 
 use weft_wire::edge_ctrl::{EdgeError, content_type};
 
-use super::{Core, Entry, WAITS, controller_for, controller_now, request};
-use crate::{controllers::Controller, seam::TerminatorUpdate};
+use super::{
+    choice::{WAITS, controller_for, controller_now},
+    request,
+    table::Entry,
+    untold::Untold,
+};
+use crate::{control::shared::Core, controllers::Controller, seam::TerminatorUpdate};
 
 /// Most refusals in a row of one change: the controller may be busy, or without a leader.
 const MAX_REFUSALS: u32 = 10;
-
-/// Changes that a controller was not sent yet.
-#[derive(Debug, Default)]
-pub(super) struct Untold {
-    change: TerminatorUpdate,
-    health: Option<bool>,
-    /// True while a task sends them.
-    telling: bool,
-}
 
 /// Why an attempt failed.
 enum Failure {
     Refused,
     Unheard,
-}
-
-impl Untold {
-    /// Puts changes back that could not be sent. Newer ones that are here stay.
-    fn add(&mut self, older: TerminatorUpdate, health: Option<bool>) {
-        self.change.cost = self.change.cost.or(older.cost);
-        self.change.precedence = self.change.precedence.or(older.precedence);
-        self.health = self.health.or(health);
-    }
-
-    /// The changes to be sent next; `None` ends the task.
-    fn next(&mut self) -> Option<(TerminatorUpdate, Option<bool>)> {
-        let (change, health) = (std::mem::take(&mut self.change), self.health.take());
-        self.telling = change != TerminatorUpdate::default() || health.is_some();
-        self.telling.then_some((change, health))
-    }
 }
 
 /// Sends cost and precedence with their present values; `which` says which of the two.
@@ -138,29 +118,4 @@ async fn attempt(
         }
     }
     health.map_or(Ok(()), |healthy| tell_health(entry, controller, healthy))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::seam::Precedence;
-
-    #[test]
-    fn what_is_told_is_the_newest_and_everything() {
-        let mut untold = Untold::default();
-        assert_eq!(untold.next(), None);
-        let cost = TerminatorUpdate { cost: Some(1), precedence: None };
-        untold.add(cost, Some(false));
-        assert_eq!(untold.next(), Some((cost, Some(false))));
-        // While it could not be told, more came.
-        let precedence = TerminatorUpdate { cost: None, precedence: Some(Precedence::Failed) };
-        untold.add(precedence, None);
-        untold.health = Some(true);
-        untold.add(cost, Some(false));
-        let both = TerminatorUpdate { cost: cost.cost, precedence: precedence.precedence };
-        assert_eq!(untold.next(), Some((both, Some(true))));
-        assert!(untold.telling);
-        assert_eq!(untold.next(), None);
-        assert!(!untold.telling);
-    }
 }

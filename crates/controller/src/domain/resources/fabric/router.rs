@@ -11,16 +11,16 @@ use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, Router, Terminator};
-use weft_model::filter::Table;
 
 use super::terminator::Terminators;
 use crate::Controller;
 use crate::domain::collection;
 use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
+use crate::domain::members::{Members as _, members};
+use crate::domain::resource::{Readable, Resource};
 use crate::domain::resources::config_type::check_configs;
 use crate::domain::resources::edge_router::{delete_tunneler, put_tunneler};
-use crate::domain::resources::router::{SYMBOLS, from_listeners, listeners};
+use crate::domain::resources::router;
 
 /// Digits of a fingerprint: SHA-1 in hex.
 const FINGERPRINT: usize = 40;
@@ -28,12 +28,33 @@ const FINGERPRINT: usize = 40;
 /// The resource.
 pub(crate) struct Routers;
 
-impl Readable for Routers {
-    type Record = Router;
-    type Detail = RouterDetail;
+members! {
+    Routers of Router, set by RouterBody, shown as RouterDetail,
+    searched as (those of router::Routers);
 
+    tags;
+    name { set, shown }
+    cost { set, shown }
+    no_traversal { set, shown }
+    disabled { set, shown }
+    configs { set, shown }
+    ctrl_chan_listeners { set, shown }
+    fingerprint { kept, merged, shown }
+    cert_pem { kept, merged }
+    is_verified { kept, merged }
+    unverified_cert_pem { kept, merged }
+    unverified_fingerprint { kept, merged }
+    read id, fingerprint;
+    is_fabric_only { kept, merged }
+    is_edge { kept }
+    is_tunneler_enabled { kept }
+    role_attributes { kept }
+    app_data { kept }
+    show connected, interfaces, listener_addresses, version_info elsewhere;
+}
+
+impl Readable for Routers {
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Router> = &SYMBOLS;
 
     fn detail(context: &Context, record: &Router) -> RouterDetail {
         let id = record.base.id.as_str();
@@ -41,19 +62,11 @@ impl Readable for Routers {
         let live = context.controller().network().and_then(|network| network.routers().get(id));
         let listening = live.map(|live| live.listeners()).unwrap_or_default().into_iter();
         RouterDetail {
-            base: detail_base::<Self>(&record.base),
-            configs: convert::ids(&record.configs),
             connected: facts.is_some(),
-            cost: record.cost,
-            ctrl_chan_listeners: listeners(record),
-            disabled: record.disabled,
-            fingerprint: record.fingerprint.as_deref().map(str::to_owned),
             interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default(),
             listener_addresses: listening
                 .map(|it| RouterListener { address: it.address, protocol: it.protocol })
                 .collect(),
-            name: record.name.to_string(),
-            no_traversal: record.no_traversal,
             version_info: facts.as_ref().map(|facts| VersionInfo {
                 arch: facts.version.arch.clone(),
                 build_date: facts.version.build_date.clone(),
@@ -61,29 +74,16 @@ impl Readable for Routers {
                 revision: facts.version.revision.clone(),
                 version: facts.version.version.clone(),
             }),
+            ..Self::show(context, record)
         }
     }
 }
 
 impl Resource for Routers {
-    type Body = RouterBody;
+    type Prepared = ();
+
     fn chosen_id(body: &RouterBody) -> Option<Result<Id, Failure>> {
         Some(convert::id_field("id", body.id.as_deref().unwrap_or_default()))
-    }
-
-    nothing_prepared!();
-
-    fn keep(current: &Router, fresh: &mut Router) {
-        let Router { base, name: _, cost: _, no_traversal: _, .. } = fresh.clone();
-        *fresh = Router {
-            base,
-            cost: 0,
-            no_traversal: false,
-            disabled: false,
-            configs: Vec::new(),
-            ctrl_chan_listeners: Default::default(),
-            ..current.clone()
-        };
     }
 
     fn merge(
@@ -95,31 +95,10 @@ impl Resource for Routers {
         if verb == Verb::Create {
             record.is_fabric_only = true;
         }
-        if let Some(name) = &body.name {
-            record.name = name.as_str().into();
-        }
         if let Some(fingerprint) = &body.fingerprint {
             set_fingerprint(record, fingerprint)?;
         }
-        if let Some(cost) = body.cost {
-            record.cost = cost;
-        }
-        if let Some(no_traversal) = body.no_traversal {
-            record.no_traversal = no_traversal;
-        }
-        if let Some(disabled) = body.disabled {
-            record.disabled = disabled;
-        }
-        if let Some(configs) = &body.configs {
-            record.configs = convert::id_set("configs", configs)?;
-        }
-        if let Some(listeners) = &body.ctrl_chan_listeners {
-            record.ctrl_chan_listeners = from_listeners(listeners);
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        Ok(())
+        Self::set(record, body, verb)
     }
 
     fn validate(

@@ -1,103 +1,50 @@
 //! Terminators, as the fabric sees them.
 
+use bytes::Bytes;
+use weft_contract::Kind as ContractKind;
 use weft_contract::resource::fabric::terminator as contract;
 use weft_contract::resource::fabric::terminator::{TerminatorBody, TerminatorDetail};
-use weft_contract::{Kind as ContractKind, Verb};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{Router, Service, Terminator};
-use weft_model::filter::Table;
 
 use super::{router_ref, service_ref};
-use crate::domain::context::Context;
-use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
-use crate::domain::resources::terminator::{SYMBOLS, secret_bytes};
+use crate::domain::members::members;
+use crate::domain::resource::{Readable, Resource};
+use crate::domain::resources::terminator::{self, secret_bytes};
 
 /// The resource.
 pub(crate) struct Terminators;
 
+members! {
+    Terminators of Terminator, set by TerminatorBody, shown as TerminatorDetail,
+    searched as (those of terminator::Terminators);
+
+    tags;
+    service_id { set as service, shown }
+    router_id { set as router, shown }
+    address { set, shown }
+    binding { set, shown }
+    cost { set, shown }
+    precedence { set, shown }
+    saved_precedence { kept }
+    host_id { set by host, shown }
+    instance_id { set on Create, shown }
+    instance_secret { set on Create by secret }
+    peer_data { kept }
+    source_ctrl { kept }
+    show dynamic_cost by |context, it| context.controller().dynamic_cost(it);
+    show router by |context, it| router_ref(context.view(), &it.router_id);
+    show service by |context, it| service_ref(context.view(), &it.service_id);
+}
+
 impl Readable for Terminators {
-    type Record = Terminator;
-    type Detail = TerminatorDetail;
-
     const KIND: &'static ContractKind = &contract::KIND;
-    const SYMBOLS: &'static Table<Context, Terminator> = &SYMBOLS;
-
-    fn detail(context: &Context, record: &Terminator) -> TerminatorDetail {
-        let view = context.view();
-        TerminatorDetail {
-            base: detail_base::<Self>(&record.base),
-            address: record.address.to_string(),
-            binding: record.binding.to_string(),
-            cost: record.cost,
-            dynamic_cost: context.controller().dynamic_cost(record),
-            host_id: record.host_id.to_string(),
-            instance_id: record.instance_id.to_string(),
-            precedence: convert::precedence(record.precedence),
-            router: router_ref(view, &record.router_id),
-            router_id: record.router_id.to_string(),
-            service: service_ref(view, &record.service_id),
-            service_id: record.service_id.to_string(),
-        }
-    }
 }
 
 impl Resource for Terminators {
-    type Body = TerminatorBody;
-    nothing_prepared!();
-
-    fn keep(current: &Terminator, fresh: &mut Terminator) {
-        fresh.instance_id = current.instance_id.clone();
-        fresh.instance_secret = current.instance_secret.clone();
-        fresh.peer_data = current.peer_data.clone();
-        fresh.source_ctrl = current.source_ctrl.clone();
-    }
-
-    fn merge(
-        record: &mut Terminator,
-        body: &TerminatorBody,
-        _prepared: &(),
-        verb: Verb,
-    ) -> Result<(), Failure> {
-        if let Some(service) = &body.service {
-            record.service_id = convert::id_field("service", service)?;
-        }
-        if let Some(router) = &body.router {
-            record.router_id = convert::id_field("router", router)?;
-        }
-        if let Some(address) = &body.address {
-            record.address = address.as_str().into();
-        }
-        if let Some(binding) = &body.binding {
-            record.binding = binding.as_str().into();
-        }
-        if let Some(cost) = body.cost {
-            record.cost = cost;
-        }
-        if let Some(precedence) = body.precedence {
-            record.precedence = convert::from_precedence(precedence);
-        }
-        if let Some(host) = &body.host_id {
-            record.host_id = match host.as_str() {
-                "" => Id::default(),
-                host => convert::id_field("hostId", host)?,
-            };
-        }
-        if let Some(tags) = &body.tags {
-            record.base.tags = convert::from_tags(tags);
-        }
-        if verb != Verb::Create {
-            return Ok(());
-        }
-        if let Some(instance) = &body.instance_id {
-            record.instance_id = instance.as_str().into();
-        }
-        if let Some(secret) = &body.instance_secret {
-            record.instance_secret = secret_bytes("instanceSecret", secret)?;
-        }
-        Ok(())
-    }
+    type Prepared = ();
 
     fn validate(
         decision: &mut Decision<'_>,
@@ -114,4 +61,16 @@ impl Resource for Terminators {
         decision.require::<Router>("router", &after.router_id)?;
         Ok(())
     }
+}
+
+/// The identity that hosts; none if it is left empty.
+fn host(id: &str) -> Result<Id, Failure> {
+    match id {
+        "" => Ok(Id::default()),
+        id => convert::id_field("hostId", id),
+    }
+}
+
+fn secret(secret: &str) -> Result<Bytes, Failure> {
+    secret_bytes("instanceSecret", secret)
 }

@@ -4,7 +4,7 @@ use weft_wire::edge::UpdateBind;
 
 use super::*;
 use crate::{
-    bindings::edge::{bind::Hosted, dial::ask},
+    bindings::edge::{dial::ask, hosted::Hosted},
     seam::RouteErrorCode,
 };
 
@@ -35,7 +35,7 @@ async fn an_answer_counts_also_when_the_listener_is_closed_at_once() {
     for turn in 0..50 {
         host.bind(Bind { router_conn_ids: true, ..Bind::default() }).await;
         let hosted = router.hosted();
-        let connection = hosted.connection.upgrade().unwrap();
+        let connection = router.data.edge().connection(hosted.channel).unwrap();
         let dial = Dial { conn_id: 1, new_conn_id: Some(turn), ..Dial::default() }.to_message();
         let asking = ask(&hosted, &connection, dial, PATIENCE);
         tokio::pin!(asking);

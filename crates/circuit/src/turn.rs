@@ -1,10 +1,10 @@
 //! Work that any thread may ask for and one thread at a time does.
 //!
-//! Two ends on this router exchange payloads and acks on the thread that changed one of them. If two
+//! Two ends on one router exchange payloads and acks on the thread that changed one of them. If two
 //! threads did that at once, an ack could arrive after a newer one: the sender would take the
 //! receiver's buffer for full although it has been emptied, and would wait.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// No thread does the work.
 const IDLE: u8 = 0;
@@ -15,14 +15,14 @@ const AGAIN: u8 = 2;
 
 /// The state of the work.
 #[derive(Debug, Default)]
-pub(super) struct Turn(AtomicU8);
+pub struct Turn(AtomicU8);
 
 impl Turn {
     /// Does the work, unless another thread does: that thread then does it again, after everything
     /// that led to this call. `work` answers whether it is done. False if it is not: the caller has
     /// to see to the rest.
     #[must_use]
-    pub(super) fn take(&self, mut work: impl FnMut() -> bool) -> bool {
+    pub fn take(&self, mut work: impl FnMut() -> bool) -> bool {
         if !self.begins() {
             return true;
         }

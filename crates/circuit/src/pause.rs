@@ -1,16 +1,18 @@
-//! The pause in reading an SDK whose circuits have no room for its data.
+//! The pause in reading a channel whose circuits have no room for its data.
 //!
 //! The data can only be held, never dropped: a connection id with too large a backlog stops the whole
-//! channel. Meanwhile the SDK is sent a message at intervals (docs/protocol/sdk.md 11.4).
+//! channel. Meanwhile a router sends the SDK a message at intervals (docs/protocol/sdk.md 11.4).
 
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-
-use parking_lot::Mutex;
 use weft_channel::{Reading, UnderlayWaker};
+
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicIsize, Ordering},
+};
 
 /// Whether the connections of a channel are read.
 #[derive(Debug, Default)]
-pub(super) struct Pause {
+pub struct Pause {
     /// The number of connection ids with too large a backlog. The reports of two threads about one
     /// id may come in the wrong order: the count is then below zero for a moment.
     over: AtomicIsize,
@@ -24,14 +26,14 @@ impl Pause {
     /// A connection id has too large a backlog. True if a task has to begin to send messages to the
     /// SDK.
     #[must_use]
-    pub(super) fn went_over(&self) -> bool {
+    pub fn went_over(&self) -> bool {
         self.over.fetch_add(1, Ordering::AcqRel) >= 0
             && !self.kept_alive.swap(true, Ordering::AcqRel)
     }
 
     /// The backlog of a connection id is small enough again. After the last one all connections are
     /// read again.
-    pub(super) fn came_back(&self) {
+    pub fn came_back(&self) {
         if self.over.fetch_sub(1, Ordering::AcqRel) == 1 {
             let waiting = std::mem::take(&mut *self.waiting.lock());
             waiting.iter().for_each(UnderlayWaker::resume);
@@ -39,7 +41,7 @@ impl Pause {
     }
 
     /// Whether a connection goes on reading; if not it is resumed in time.
-    pub(super) fn flow(&self, connection: &UnderlayWaker) -> Reading {
+    pub fn flow(&self, connection: &UnderlayWaker) -> Reading {
         if !self.is_on() {
             return Reading::Continue;
         }
@@ -54,13 +56,15 @@ impl Pause {
     }
 
     /// True while the channel is not read.
-    pub(super) fn is_on(&self) -> bool {
+    #[must_use]
+    pub fn is_on(&self) -> bool {
         self.over.load(Ordering::Acquire) > 0
     }
 
     /// True if the task that keeps the SDK alive goes on; otherwise the next pause begins another
     /// task.
-    pub(super) fn keep_alive_goes_on(&self) -> bool {
+    #[must_use]
+    pub fn keep_alive_goes_on(&self) -> bool {
         if self.is_on() {
             return true;
         }

@@ -1,0 +1,135 @@
+//! The members of a kind, each said once: what callers set by its body, and what its detail shows.
+
+/// Declares the body and the detail of a kind by their members.
+///
+/// A line begins with what needs the member: a [`Need`](crate::shape::Need) of the body, or `Shown`
+/// for a member of the detail alone. A member of the body that ends with `shown` is one of the
+/// detail, too: `shown "What it means there."` if its comment is another one, `shown as Type` if
+/// its type is.
+///
+/// ```text
+/// members! {
+///     /// What can be said of a door.
+///     body DoorBody;
+///     /// A door.
+///     detail DoorDetail with Base;
+///
+///     /// The name; unique among doors.
+///     Both name: String, shown "The name.";
+///     /// Whether somebody is in it.
+///     Shown is_blocked: bool;
+/// }
+/// ```
+///
+/// The rest of a line is that of [`body!`](crate::body), or of [`detail!`](crate::entity). The name
+/// in JSON is the camel case of the member, or stands before it: `Both "type" door_type: DoorType`.
+macro_rules! members {
+    (
+        $(#[$($body_about:tt)*])+
+        body $body:ident $(nested { $($nested:ident),* })?;
+        $(#[$($detail_about:tt)*])+
+        detail $detail:ident $(with $base:ident)?;
+        $($lines:tt)*
+    ) => {
+        $crate::members::members! {
+            @line {
+                ($(#[$($body_about)*])+ pub struct $body) ($(nested { $($nested),* })?)
+                ($(#[$($detail_about)*])+ pub struct $detail $(with $base)?)
+                [] []
+            }
+            $($lines)*
+        }
+    };
+
+    // A member of both is one of each.
+    (@line $both:tt
+        $(#[$($about:tt)*])+
+        $need:ident $($json:literal)? $member:ident: $type:ty
+            $(=> $names:literal)? $(as $shape:expr)?, shown;
+        $($lines:tt)*
+    ) => {
+        $crate::members::members! {
+            @line $both
+            $(#[$($about)*])+ $need $($json)? $member: $type $(=> $names)? $(as $shape)?;
+            $(#[$($about)*])+ Shown $member: $type;
+            $($lines)*
+        }
+    };
+    (@line $both:tt
+        $(#[$($about:tt)*])+
+        $need:ident $($json:literal)? $member:ident: $type:ty
+            $(=> $names:literal)? $(as $shape:expr)?, shown as $shown:ty;
+        $($lines:tt)*
+    ) => {
+        $crate::members::members! {
+            @line $both
+            $(#[$($about)*])+ $need $($json)? $member: $type $(=> $names)? $(as $shape)?;
+            $(#[$($about)*])+ Shown $member: $shown;
+            $($lines)*
+        }
+    };
+    (@line $both:tt
+        $(#[$($about:tt)*])+
+        $need:ident $($json:literal)? $member:ident: $type:ty
+            $(=> $names:literal)? $(as $shape:expr)?, shown $shown_about:literal;
+        $($lines:tt)*
+    ) => {
+        $crate::members::members! {
+            @line $both
+            $(#[$($about)*])+ $need $($json)? $member: $type $(=> $names)? $(as $shape)?;
+            #[doc = $shown_about] Shown $member: $type;
+            $($lines)*
+        }
+    };
+    (@line $both:tt
+        $(#[$($about:tt)*])+
+        $need:ident $($json:literal)? $member:ident: $type:ty
+            $(=> $names:literal)? $(as $shape:expr)?, shown $shown_about:literal as $shown:ty;
+        $($lines:tt)*
+    ) => {
+        $crate::members::members! {
+            @line $both
+            $(#[$($about)*])+ $need $($json)? $member: $type $(=> $names)? $(as $shape)?;
+            #[doc = $shown_about] Shown $member: $shown;
+            $($lines)*
+        }
+    };
+
+    // A member of one.
+    (@line { $body:tt $nested:tt $detail:tt $set:tt [$($shown:tt)*] }
+        $(#[$($about:tt)*])+ Shown $member:ident: $type:ty; $($lines:tt)*
+    ) => {
+        $crate::members::members! {
+            @line {
+                $body $nested $detail $set [$($shown)* $(#[$($about)*])+ pub $member: $type,]
+            }
+            $($lines)*
+        }
+    };
+    (@line { $body:tt $nested:tt $detail:tt [$($set:tt)*] $shown:tt }
+        $(#[$($about:tt)*])+
+        $need:ident $($json:literal)? $member:ident: $type:ty
+            $(=> $names:literal)? $(as $shape:expr)?;
+        $($lines:tt)*
+    ) => {
+        $crate::members::members! {
+            @line {
+                $body $nested $detail
+                [
+                    $($set)*
+                    $(#[$($about)*])+ $need $($json)? $member: $type
+                        $(=> $names)? $(as $shape)?,
+                ]
+                $shown
+            }
+            $($lines)*
+        }
+    };
+    (@line {
+        ($($body:tt)*) ($($nested:tt)*) ($($detail:tt)*) [$($set:tt)*] [$($shown:tt)*]
+    }) => {
+        $crate::body::body! { $($body)* { $($set)* } $($nested)* }
+        $crate::entity::detail! { $($detail)* { $($shown)* } }
+    };
+}
+pub(crate) use members;

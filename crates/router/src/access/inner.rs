@@ -1,0 +1,134 @@
+//! The state that the modules of the access half share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, broadcast, watch};
+use weft_identity::LiveIdentity;
+
+use super::{
+    binding::FirstParty, file, grants::Grants, keys::Keys, live::LiveSessions, model::Model,
+    options::AccessOptions, queue::Queue, sessions::Sessions, subscription::Subscription,
+    tunneled::Tunneled,
+};
+use crate::{
+    controllers::Controllers,
+    seam::{AccessEvent, TunnelService},
+};
+
+/// How long a service session that ended is remembered, to refuse late binds.
+const ENDED_FOR: Duration = Duration::from_secs(300);
+
+/// JSON texts by the names of their config types.
+pub(crate) type ManagedConfigs = Arc<BTreeMap<String, String>>;
+
+/// The state that the modules of the access half share.
+pub(super) struct Inner {
+    pub(super) options: AccessOptions,
+    pub(super) identity: Arc<LiveIdentity>,
+    pub(super) controllers: Arc<Controllers>,
+    pub(super) model: RwLock<Model>,
+    pub(super) keys: ArcSwap<Keys>,
+    pub(super) first_party: ArcSwap<FirstParty>,
+    /// Opaque sessions, as announced.
+    pub(super) sessions: Mutex<Sessions>,
+    /// Sessions of open connections.
+    pub(super) live: Mutex<LiveSessions>,
+    /// Grants of this router, judged again when the model changes.
+    pub(super) grants: Mutex<Grants>,
+    /// Service sessions that ended lately.
+    pub(super) ended: Mutex<HashMap<String, Instant>>,
+    pub(super) subscription: Mutex<Subscription>,
+    pub(super) events: broadcast::Sender<AccessEvent>,
+    pub(super) own_services: Mutex<Tunneled>,
+    pub(super) tunneled: watch::Sender<Arc<Vec<Arc<TunnelService>>>>,
+    /// The settings that controllers keep for this router.
+    pub(super) managed: watch::Sender<ManagedConfigs>,
+    /// Counts arrivals of keys and sessions that an SDK may be waiting for.
+    pub(super) arrivals: watch::Sender<u64>,
+    pub(super) timeline: watch::Sender<String>,
+    pub(super) online: watch::Sender<bool>,
+    pub(super) queue: Queue,
+    /// Notified when the subscription has to be checked.
+    pub(super) look: Notify,
+    /// Counts how often a whole model was received.
+    pub(super) taken: AtomicU64,
+    /// The model that is in the file.
+    pub(super) saved: Mutex<Saved>,
+}
+
+/// Identifies a model that was written to the file. A whole model that was received again may have the
+/// position of the one before it and differ from it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Saved {
+    pub(super) timeline: String,
+    pub(super) index: u64,
+    pub(super) taken: u64,
+}
+
+impl Inner {
+    /// Sends an event to the bindings, if there is a reader.
+    pub(super) fn tell(&self, event: AccessEvent) {
+        let _ = self.events.send(event);
+    }
+
+    pub(super) fn end_service_session(&self, id: &str) {
+        if id.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut ended = self.ended.lock();
+        ended.retain(|_, since| now.saturating_duration_since(*since) < ENDED_FOR);
+        ended.insert(id.to_owned(), now);
+        drop(ended);
+        self.tell(AccessEvent::ServiceSessionEnded { service_session: id.to_owned() });
+    }
+
+    pub(super) fn refresh_online(&self) {
+        let connected: BTreeSet<_> =
+            self.controllers.all().into_iter().map(|one| one.id.clone()).collect();
+        let online = if self.options.required {
+            let subscription = self.subscription.lock();
+            let subscribed = subscription.controller().is_some_and(|id| connected.contains(id));
+            subscribed && !self.model.read().timeline.is_empty()
+        } else {
+            !connected.is_empty()
+        };
+        self.online.send_if_modified(|known| {
+            let changed = *known != online;
+            *known = online;
+            changed
+        });
+    }
+
+    pub(super) fn save(&self) {
+        let Some(path) = &self.options.db else { return };
+        let mut saved = self.saved.lock();
+        let (state, now) = {
+            let model = self.model.read();
+            let taken = self.taken.load(Ordering::Acquire);
+            let now = Saved { timeline: model.timeline.clone(), index: model.index, taken };
+            if model.timeline.is_empty() || *saved == now {
+                return;
+            }
+            (model.to_state(), now)
+        };
+        match file::save(path, &state) {
+            Ok(()) => *saved = now,
+            Err(problem) => {
+                tracing::warn!(
+                    %problem, path = %path.display(),
+                    "the data model could not be written to its file"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The state that all SDK channels share.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use weft_channel::TraceFile;
+use weft_limits::Budget;
+use weft_spans::Spans;
+use weft_wire::VersionInfo;
+use weft_xgress::Options;
+
+use super::{connection::SdkConnection, hosted::Hosts, live::Live, trust::Trust};
+use crate::{
+    forwarder::Forwarder,
+    seam::{Access, ApiSession, Control},
+};
+
+/// The options of the binding.
+#[derive(Clone, Debug)]
+pub(crate) struct EdgeOptions {
+    /// The id of the router.
+    pub(crate) router_id: String,
+    /// The release that the router announces.
+    pub(crate) version: VersionInfo,
+    /// Flow control of the ends of circuits to hosting SDKs.
+    pub(crate) end: Options,
+    /// How long the end of a direction for an old native SDK waits for the close that may follow
+    /// it.
+    pub(crate) fin_hold: Duration,
+    /// The runtime that reads and writes the channels.
+    pub(crate) data_runtime: tokio::runtime::Handle,
+    /// The runtime on which requests of SDKs are handled.
+    pub(crate) control_runtime: tokio::runtime::Handle,
+    /// The file for traced messages.
+    pub(crate) trace: Option<TraceFile>,
+    /// The recorder for spans of dials.
+    pub(crate) spans: Spans,
+}
+
+/// The options of a listener for circuits that its SDKs dial.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    /// Flow control of this router's ends.
+    pub(crate) end: Options,
+    /// Time limit for making a circuit.
+    pub(crate) timeout: Duration,
+}
+
+/// The state that all SDK channels share.
+pub(crate) struct EdgeBinding {
+    pub(super) forwarder: Arc<Forwarder>,
+    pub(super) control: Arc<dyn Control>,
+    pub(super) access: Arc<dyn Access>,
+    pub(super) options: EdgeOptions,
+    pub(super) budget: Budget,
+    pub(super) connections: Mutex<Live<SdkConnection>>,
+    /// Held while the count of an identity changes and is reported, so that the last report has the
+    /// latest count.
+    pub(super) counting: Mutex<()>,
+    /// Counts events about sessions and rights.
+    pub(super) heard: AtomicU64,
+    pub(super) hosts: Mutex<Hosts>,
+    /// True once nothing new is accepted.
+    pub(super) draining: AtomicBool,
+    /// The limits for traces that SDKs ask for.
+    pub(super) trust: Trust,
+}
+
+impl EdgeBinding {
+    pub(crate) fn new(
+        forwarder: Arc<Forwarder>,
+        control: Arc<dyn Control>,
+        access: Arc<dyn Access>,
+        options: EdgeOptions,
+    ) -> Arc<Self> {
+        let budget = forwarder.budget().child(u64::MAX);
+        Arc::new(Self {
+            forwarder,
+            control,
+            access,
+            options,
+            budget,
+            connections: Mutex::default(),
+            counting: Mutex::default(),
+            heard: AtomicU64::new(0),
+            hosts: Mutex::default(),
+            draining: AtomicBool::new(false),
+            trust: Trust::default(),
+        })
+    }
+
+    /// Tokens of opaque sessions with an open connection, each once.
+    pub(crate) fn open_session_tokens(&self) -> Vec<String> {
+        let mut tokens: Vec<String> = self
+            .live()
+            .iter()
+            .filter_map(|connection| connection.session())
+            .filter(|session| session.legacy)
+            .map(|session| session.token.clone())
+            .collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+
+    /// True if a terminator of an SDK is alive on this router.
+    pub(crate) fn hosts(&self, terminator: &str) -> bool {
+        self.hosts.lock().of(terminator).is_some()
+    }
+
+    /// True once nothing new is accepted.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Closes all connections.
+    pub(crate) fn close_all(&self, reason: &str) {
+        for connection in self.live() {
+            connection.close(reason);
+        }
+    }
+
+    /// The open channels.
+    pub(super) fn live(&self) -> Vec<Arc<SdkConnection>> {
+        self.connections.lock().all()
+    }
+
+    /// The open channel of this number.
+    pub(super) fn connection(&self, number: u64) -> Option<Arc<SdkConnection>> {
+        self.connections.lock().get(number)
+    }
+
+    /// The number of open channels.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.lock().len()
+    }
+
+    /// The count of events; it goes up before an event has any effect.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Acquire)
+    }
+
+    /// A connection is of a session, or is not any more: tells how many its identity has.
+    pub(super) fn count(
+        &self,
+        change: impl FnOnce(&mut Live<SdkConnection>) -> usize,
+        session: &ApiSession,
+    ) {
+        let _turn = self.counting.lock();
+        let count = change(&mut self.connections.lock());
+        self.control.identity_connections(&session.identity, count);
+    }
+}

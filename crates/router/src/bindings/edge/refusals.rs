@@ -1,0 +1,63 @@
+//! Refusals and closes in the forms that SDKs read (docs/protocol/sdk.md 7, 8).
+
+use weft_wire::{
+    Message,
+    edge::{ErrorCode, StateClosed, StructuredError},
+};
+
+use crate::seam::{Refusal, RetryHint};
+
+/// The reason that SDKs are sent when the router stops.
+pub(super) const SHUTTING_DOWN: &str = "the router is shutting down";
+/// The text for a host that accepts a dial too late.
+pub(super) const GIVEN_UP: &str = "the dial was given up";
+
+/// A refusal with a text only.
+pub(super) fn plain(message: &str) -> Refusal {
+    Refusal {
+        code: 0,
+        hint: RetryHint::DEFAULT,
+        message: message.to_owned(),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}
+
+/// The refusal for a right that was lost.
+pub(super) fn access_lost() -> Refusal {
+    refusal(ErrorCode::ACCESS_DENIED, "bind access lost")
+}
+
+/// A refusal after which the SDK has to log in again.
+pub(super) fn refusal(code: ErrorCode, message: &str) -> Refusal {
+    Refusal {
+        code: code.0,
+        hint: RetryHint::START_OVER,
+        message: message.to_owned(),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}
+
+/// A refusal in the form that SDKs read.
+pub(super) fn structured(refusal: &Refusal) -> StructuredError {
+    StructuredError {
+        message: refusal.message.clone(),
+        code: ErrorCode(refusal.code),
+        retry_hint: refusal.hint,
+        failing_posture_check_ids: refusal.failing_checks.clone(),
+    }
+}
+
+/// The close with the text of a refusal.
+pub(super) fn closed_message(conn_id: u32, refusal: &Refusal) -> Message {
+    // C SDKs read an empty text as "log in again".
+    let reason = if refusal.message.is_empty() { "refused" } else { &refusal.message };
+    StateClosed {
+        conn_id,
+        reason: reason.to_owned(),
+        error: (refusal.code != 0).then(|| structured(refusal)),
+        circuit_id: refusal.circuit.clone(),
+    }
+    .to_message()
+}

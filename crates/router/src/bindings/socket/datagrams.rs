@@ -1,0 +1,256 @@
+//! Joins an end with a conversation in datagrams.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{net::UdpSocket, sync::mpsc, time::Instant};
+use weft_limits::Grant;
+use weft_xgress::Delivery;
+
+use super::super::talk::{TalkSocket, Talker};
+use super::{
+    crypto::{Crypto, Opening, Sealing, directions},
+    scratch::SCRATCH,
+};
+use crate::forwarder::LocalEnd;
+
+/// A UDP conversation ends after this time without datagrams in either direction.
+pub(crate) const UDP_IDLE: Duration = Duration::from_secs(60);
+
+/// A datagram that waits, and its memory.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// The datagram.
+    pub(crate) data: Bytes,
+    /// The bytes drawn for it.
+    pub(crate) grant: Grant,
+}
+
+/// The socket of a conversation in datagrams.
+pub(crate) enum Datagrams {
+    /// A socket of the conversation's own.
+    Connected(UdpSocket),
+    /// A listening socket that conversations share.
+    Shared {
+        /// The socket.
+        socket: Arc<TalkSocket>,
+        /// The client.
+        peer: Talker,
+        /// The first datagram of the client.
+        first: Option<Waiting>,
+        /// Further datagrams of the client.
+        inbox: mpsc::Receiver<Waiting>,
+    },
+}
+
+/// Carries datagrams between an end and a client or application, until the conversation is idle or closed.
+pub(crate) async fn carry_datagrams(
+    end: Arc<LocalEnd>,
+    datagrams: Datagrams,
+    crypto: Option<Crypto>,
+    idle: Duration,
+) {
+    let active = Activity::default();
+    let (sealing, opening) = directions(crypto);
+    let idling = active.idle(idle);
+    match datagrams {
+        Datagrams::Connected(socket) => {
+            let delivering = deliver_datagrams(&end, Answers::Own(&socket), opening, &active);
+            tokio::select! {
+                () = read_udp(&end, &socket, sealing, &active) => {}
+                () = delivering => return,
+                () = idling => {}
+            }
+        }
+        Datagrams::Shared { socket, peer, first, inbox } => {
+            let answers = Answers::Shared(&socket, &peer);
+            let delivering = deliver_datagrams(&end, answers, opening, &active);
+            tokio::select! {
+                () = read_inbox(&end, first, inbox, sealing, &active) => {}
+                () = delivering => return,
+                () = idling => {}
+            }
+        }
+    }
+    end.close();
+    // The end itself tells the peer that this side has closed.
+    while !matches!(end.read().await, Delivery::Closed(_)) {}
+}
+
+/// Writes the datagrams that a listener received from one client to the circuit.
+async fn read_inbox(
+    end: &LocalEnd,
+    mut first: Option<Waiting>,
+    mut inbox: mpsc::Receiver<Waiting>,
+    mut sealing: Sealing,
+    active: &Activity,
+) {
+    if !sealing.begin(end).await {
+        return;
+    }
+    while end.writable().await {
+        let next = match first.take() {
+            Some(first) => Some(first),
+            None => inbox.recv().await,
+        };
+        let Some(Waiting { data, grant }) = next else { return };
+        active.note();
+        let data = match &sealing {
+            Sealing::Plain => data,
+            _ => match sealing.apply(&data) {
+                Ok(sealed) => sealed,
+                Err(_) => return,
+            },
+        };
+        // The end draws for the data from here on.
+        drop(grant);
+        if end.write(data).is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_udp(end: &LocalEnd, socket: &UdpSocket, mut sealing: Sealing, active: &Activity) {
+    if !sealing.begin(end).await {
+        return;
+    }
+    while end.writable().await {
+        if socket.readable().await.is_err() {
+            return;
+        }
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let count = socket.try_recv(scratch)?;
+            let data = scratch.get(..count).unwrap_or_default();
+            sealing.apply(data).map_err(io::Error::other)
+        });
+        match read {
+            Ok(data) => {
+                active.note();
+                if end.write(data).is_err() {
+                    return;
+                }
+            }
+            // An ICMP refusal of an earlier datagram shows up here; the conversation goes on.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused
+                ) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Where the datagrams out of a circuit go.
+#[derive(Clone, Copy)]
+enum Answers<'a> {
+    /// To the peer of the conversation's own socket.
+    Own(&'a UdpSocket),
+    /// To one client of a shared socket.
+    Shared(&'a TalkSocket, &'a Talker),
+}
+
+async fn deliver_datagrams(
+    end: &LocalEnd,
+    answers: Answers<'_>,
+    mut opening: Opening,
+    active: &Activity,
+) {
+    loop {
+        match end.read().await {
+            Delivery::Data { data, .. } => {
+                active.note();
+                match opening.apply(data) {
+                    // Datagrams may be lost; one that cannot be sent is lost.
+                    Ok(Some(data)) => drop(match answers {
+                        Answers::Shared(socket, peer) => socket.send(&data, peer).await,
+                        Answers::Own(socket) => socket.send(&data).await.map(drop),
+                    }),
+                    Ok(None) => {}
+                    Err(_) => end.delivery_failed(),
+                }
+            }
+            Delivery::Fin { .. } => end.close(),
+            Delivery::Closed(_) => return,
+        }
+    }
+}
+
+/// Carries datagrams between an end and an accepted client, until either is done.
+pub(crate) async fn carry_client(
+    end: Arc<LocalEnd>,
+    client: weft_tunnel::Datagrams,
+    crypto: Option<Crypto>,
+) {
+    let (sealing, opening) = directions(crypto);
+    let reading = read_client(&end, &client, sealing);
+    let delivering = deliver_client(&end, &client, opening);
+    tokio::select! {
+        () = reading => {}
+        () = delivering => return,
+    }
+    end.close();
+    while !matches!(end.read().await, Delivery::Closed(_)) {}
+}
+
+async fn read_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut sealing: Sealing) {
+    if !sealing.begin(end).await {
+        return;
+    }
+    while end.writable().await {
+        let Some(data) = client.receive().await else { return };
+        let Ok(data) = sealing.apply(&data) else { return };
+        if end.write(data).is_err() {
+            return;
+        }
+    }
+}
+
+async fn deliver_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut opening: Opening) {
+    loop {
+        match end.read().await {
+            Delivery::Data { data, .. } => match opening.apply(data) {
+                Ok(Some(data)) => drop(client.answer(&data).await),
+                Ok(None) => {}
+                Err(_) => end.delivery_failed(),
+            },
+            Delivery::Fin { .. } => end.close(),
+            Delivery::Closed(_) => return,
+        }
+    }
+}
+
+/// The time of the last datagram.
+#[derive(Default)]
+struct Activity {
+    happened: AtomicBool,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Activity {
+    fn note(&self) {
+        self.happened.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns after this time without datagrams.
+    async fn idle(&self, limit: Duration) {
+        loop {
+            tokio::time::sleep(limit / 4).await;
+            let mut last = self.last.lock();
+            let now = Instant::now();
+            if self.happened.swap(false, Ordering::Relaxed) || last.is_none() {
+                *last = Some(now);
+            } else if last.is_some_and(|last| now - last >= limit) {
+                return;
+            }
+        }
+    }
+}

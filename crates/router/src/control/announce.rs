@@ -1,0 +1,66 @@
+//! What controllers are told of this router: its hello, its listeners, and that it is about to stop.
+
+use weft_channel::Lane;
+use weft_wire::{
+    Capabilities, Message, ProtoBody, controller_capability,
+    ctrl::{self, CtrlChanListeners, Listener, Listeners, RouterHello},
+    router_capability,
+};
+
+use super::shared::Core;
+use crate::{controllers::Controller, seam::LinkListener};
+
+/// The capabilities that this router announces; only those that work.
+fn capabilities() -> Capabilities {
+    Capabilities::NONE
+        .with(router_capability::MULTI_CHANNEL)
+        .with(router_capability::BIND_SUCCESS)
+        .with(router_capability::ROUTER_DATA_MODEL)
+}
+
+/// The hello of this router to controllers.
+pub(super) fn hello(core: &Core) -> RouterHello {
+    let controllers = core.listens.get().map(|listens| listens.controllers.clone());
+    RouterHello {
+        version: Some(core.options.version.clone()),
+        capabilities: capabilities(),
+        listeners: listeners(&core.link_listeners.lock().0),
+        ctrl_chan_listeners: CtrlChanListeners { listeners: controllers.unwrap_or_default() },
+    }
+}
+
+/// The listeners for links, as controllers are told of them.
+fn listeners(listeners: &[LinkListener]) -> Listeners {
+    let listener = |one: &LinkListener| Listener {
+        address: one.address.clone(),
+        protocol: one.protocol.clone(),
+        groups: one.groups.clone(),
+        local_binding: one.local_binding.clone(),
+    };
+    Listeners { listeners: listeners.iter().map(listener).collect() }
+}
+
+/// Asks a controller to lead no new circuit over this router. Only weft's controllers know this message. A controller that misses it is refused with every route that
+/// it asks for.
+pub(super) fn of_the_end(controller: &Controller) {
+    if !controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
+        return;
+    }
+    let drains = Message::new(ctrl::content_type::ROUTER_DRAINS, "");
+    if let Err(problem) = controller.channel.try_send_on(Lane::High, drains) {
+        tracing::debug!(controller = %controller.id, %problem, "controller not told of the end");
+    }
+}
+
+/// Tells a controller of the listeners for links after its hello.
+pub(super) fn of_listeners(controller: &Controller, link_listeners: &[LinkListener]) {
+    let message = listeners(link_listeners).to_message();
+    if let Err(problem) = controller.channel.try_send(message) {
+        // The controller knows the listeners from the router's hello, so that another hello is needed.
+        tracing::warn!(
+            controller = %controller.id, %problem,
+            "the controller could not be sent the listeners for links; its channel is closed"
+        );
+        controller.channel.close("the listeners for links could not be sent");
+    }
+}

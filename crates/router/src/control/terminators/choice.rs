@@ -1,0 +1,36 @@
+//! The controller to ask about a terminator, and the waits between attempts.
+
+use std::{sync::Arc, time::Duration};
+
+use super::table::Entry;
+use crate::{control::shared::Core, controllers::Controller, seam::Host};
+
+/// First and longest wait after a controller was busy or away.
+pub(super) const WAITS: (Duration, Duration) =
+    (Duration::from_millis(500), Duration::from_secs(30));
+
+/// The controller to ask, once there is one. An opaque session is known to one controller only.
+pub(super) async fn controller_for(core: &Core, entry: &Entry) -> Arc<Controller> {
+    let mut changes = core.controllers.changes();
+    loop {
+        changes.mark_unchanged();
+        if let Some(controller) = controller_now(core, entry) {
+            return controller;
+        }
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The controller to ask, if there is one.
+pub(super) fn controller_now(core: &Core, entry: &Entry) -> Option<Arc<Controller>> {
+    let owner = match &entry.state.lock().request.host {
+        Host::Sdk { session, .. } if session.legacy => session.controller.clone(),
+        _ => None,
+    };
+    match owner {
+        Some(owner) => core.controllers.get(&owner),
+        None => core.controllers.for_changes(),
+    }
+}

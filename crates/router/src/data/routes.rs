@@ -1,0 +1,110 @@
+//! Routes of circuits, set up at the command of controllers; the terminating end is dialed first.
+
+use std::{sync::Arc, time::Duration};
+
+use weft_config::router::DialerBinding;
+use weft_wire::ctrl::REROUTE_ATTEMPT;
+
+use super::{DataHalf, direct::direct, options::end_options};
+use crate::{
+    bindings::transport::{self, Dialer},
+    forwarder::{Circuit, SetUp},
+    seam::{self, Egress, PeerData, RouteCommand, RouteError, RouteErrorCode},
+};
+
+impl DataHalf {
+    /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
+    pub(super) async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteError> {
+        if self.draining.is_cancelled() && self.forwarder.circuit(&command.circuit).is_none() {
+            return Err(RouteError {
+                code: RouteErrorCode::ResourcesNotAvailable,
+                text: "the router is shutting down, it takes no new circuits".to_owned(),
+            });
+        }
+        let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
+        let set_up = self.forwarder.set_up(&command.circuit, &command.controller, attempt)?;
+        set_up.circuit().carried.tag(&command.tags);
+        // An unroute that comes from now on finds the circuit in the table; one that came before
+        // cancelled the command.
+        if command.taken_down.is_cancelled() {
+            return Err(seam::taken_down());
+        }
+        let mut peer_data = PeerData::new();
+        let mut dialed = None;
+        if let Some(egress) = &command.egress
+            && self.forwarder.destination(&egress.address).is_none()
+        {
+            peer_data = self.dial(&set_up, egress, command.timeout).await?;
+            dialed = Some(&egress.address);
+        }
+        if let Err(failure) = set_up.route(&command.forwards) {
+            if let Some(address) = dialed {
+                self.forwarder.give_up(address);
+            }
+            return Err(failure);
+        }
+        Ok(peer_data)
+    }
+
+    /// Without a dialer in its file a router terminates nothing for applications without an SDK
+    /// (docs/router-config.md). Whichever it has, the others have defaults.
+    fn may_dial(&self, binding: &str) -> Result<(), RouteError> {
+        if !self.options.dialers.is_empty() {
+            return Ok(());
+        }
+        let text =
+            format!("the file of this router has no `dialers`, no dialer for binding {binding}");
+        Err(transport::misconfigured(text))
+    }
+
+    /// Dials the terminating end of a circuit.
+    async fn dial(
+        &self,
+        set_up: &SetUp,
+        egress: &Egress,
+        timeout: Duration,
+    ) -> Result<PeerData, RouteError> {
+        let _turn = self.dials.try_acquire().map_err(|_| RouteError {
+            code: RouteErrorCode::ResourcesNotAvailable,
+            text: "too many circuits are being dialed here".to_owned(),
+        })?;
+        tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
+        set_up.stands()?;
+        let dialed = self.dial_host(set_up.circuit(), egress, timeout).await;
+        let dials = &self.forwarder.measures().dials;
+        if dialed.is_ok() { &dials.answered } else { &dials.failed }.one();
+        dialed
+    }
+
+    async fn dial_host(
+        &self,
+        circuit: &Arc<Circuit>,
+        egress: &Egress,
+        timeout: Duration,
+    ) -> Result<PeerData, RouteError> {
+        match egress.binding.as_str() {
+            "edge" => self.edge.dial(circuit, egress, timeout).await,
+            "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
+            other => {
+                let binding = direct(other).ok_or_else(|| {
+                    transport::misconfigured(format!("no dialer for binding {other}"))
+                })?;
+                self.may_dial(other)?;
+                let dialer = self.dialer(binding);
+                transport::dial(&self.forwarder, circuit, egress, timeout, &dialer).await
+            }
+        }
+    }
+
+    /// The options of a binding that dials addresses.
+    fn dialer(&self, binding: DialerBinding) -> Dialer {
+        let configured = self.options.dialers.iter().find(|one| one.binding == binding);
+        let options = configured.map(|one| one.options.clone()).unwrap_or_default();
+        Dialer {
+            end: end_options(&options),
+            connect_timeout: options.connect_timeout,
+            peer_timeout: self.options.forwarder.xgress_user_timeout,
+            tls: self.options.client_tls.clone(),
+        }
+    }
+}

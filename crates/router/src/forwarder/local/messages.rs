@@ -1,0 +1,39 @@
+//! What an end delivers, as messages for an SDK without flow control of its own.
+
+use bytes::Bytes;
+use weft_wire::{
+    Message,
+    edge::{Data, StateClosed, data_flags},
+    payload::{self, payload_header},
+};
+use weft_xgress::{CloseReason, Delivery};
+
+/// The message of a delivery.
+pub(super) fn of_delivery(conn_id: u32, delivery: Delivery) -> Message {
+    match delivery {
+        Delivery::Data { headers, data } => data_message(conn_id, &headers, data, 0),
+        Delivery::Fin { headers } => data_message(conn_id, &headers, Bytes::new(), data_flags::FIN),
+        Delivery::Closed(reason) => StateClosed::new(conn_id, close_text(reason)).to_message(),
+    }
+}
+
+/// A data message with the flags and the trace id that travelled in payload headers.
+fn data_message(conn_id: u32, headers: &[(u8, Bytes)], data: Bytes, more_flags: u32) -> Message {
+    let uuid = payload::header_value(headers, payload_header::UUID).cloned();
+    let flags = payload::edge_flags(headers) | more_flags;
+    Data { conn_id, flags, uuid, data }.to_message()
+}
+
+/// The text of the close that an SDK is sent when a circuit is over; never empty
+/// (docs/protocol/sdk.md 6).
+fn close_text(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Finished | CloseReason::PeerClosed => "close called",
+        CloseReason::NotStarted => "the circuit was not started in time",
+        CloseReason::Unacknowledged => "the peer stopped acknowledging",
+        CloseReason::Unrouted => "xgress unrouted",
+        CloseReason::Aborted => "the circuit was aborted",
+        CloseReason::Protocol => "the peer broke the protocol",
+        CloseReason::Exhausted => "the circuit carried as many payloads as it can count",
+    }
+}

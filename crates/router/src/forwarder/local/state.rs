@@ -1,0 +1,153 @@
+//! The state of an end on this router, under its lock: the end itself, and what an SDK without flow control
+//! of its own adds to it.
+
+use std::time::Instant;
+
+use weft_circuit::{Machine, Sample};
+use weft_wire::{
+    edge::{Data, data_flags},
+    payload::{Payload, payload_header},
+};
+use weft_xgress::{Class, Delivery, End};
+
+use crate::forwarder::{
+    backlog::{Backlog, FromSdk},
+    fin::HeldFin,
+};
+
+/// An end, and what the SDK behind it is still to be told.
+pub(super) struct State {
+    pub(super) end: End,
+    /// The measurement of how long a payload waits for the connection to a router, while there is
+    /// one.
+    pub(super) sample: Option<Sample>,
+    /// Data of the SDK that the end has no room for yet.
+    backlog: Backlog,
+    /// The end of the direction, while the SDK has not been sent it.
+    fin: HeldFin,
+    /// True while the end is listed at the SDK connection that it delivers to.
+    listed_app: bool,
+    /// True once the SDK knows of the connection; nothing is sent to the SDK before that.
+    pub(super) begun: bool,
+    /// True once the controller has been told that the end is closed.
+    pub(super) finished: bool,
+    /// True once the SDK has closed the connection itself; nothing is sent to it after that.
+    pub(super) quiet: bool,
+}
+
+impl State {
+    pub(super) fn new(end: End, backlog: Backlog, fin: HeldFin) -> Self {
+        Self {
+            end,
+            sample: None,
+            backlog,
+            fin,
+            listed_app: false,
+            begun: false,
+            finished: false,
+            quiet: false,
+        }
+    }
+
+    /// Takes a data message of the SDK; data without room in the end waits in the backlog. Answers the
+    /// bytes of data, unless the message only ends the direction.
+    pub(super) fn take_from_sdk(&mut self, data: Data, now: Instant) -> Option<usize> {
+        let fin = data.is_fin();
+        // An end of the direction without data is the end's to send.
+        let bare = fin && data.data.is_empty() && data.flags == data_flags::FIN;
+        let bytes = (!bare).then_some(data.data.len());
+        if !bare {
+            let mut headers = Vec::new();
+            if data.flags != 0 {
+                headers.push(Payload::edge_flags_header(data.flags));
+            }
+            if let Some(uuid) = data.uuid {
+                headers.push((payload_header::UUID, uuid));
+            }
+            self.push(FromSdk::Data { headers, data: data.data });
+        }
+        if fin {
+            self.push(FromSdk::Fin);
+        }
+        self.backlog.drain(&mut self.end, now);
+        bytes
+    }
+
+    /// The SDK closed the connection: its earlier data is still sent.
+    pub(super) fn close_by_sdk(&mut self, now: Instant) {
+        self.quiet = true;
+        self.push(FromSdk::Close);
+        self.backlog.drain(&mut self.end, now);
+    }
+
+    fn push(&mut self, item: FromSdk) {
+        // A closed circuit has no reader for what the SDK sends.
+        if self.end.closed().is_none() {
+            self.backlog.push(item);
+        }
+    }
+
+    /// Gives the end as much of the backlog as it has room for. Answers whether the SDK has to stop
+    /// being read, or may be read again.
+    pub(super) fn settle_backlog(&mut self, now: Instant) -> Option<bool> {
+        if !self.backlog.is_empty() {
+            self.backlog.drain(&mut self.end, now);
+        }
+        self.backlog.settle(now)
+    }
+
+    /// True if the end is to be listed at the SDK's connection now; notes it as listed.
+    pub(super) fn begins_listing_for_sdk(&mut self, now: Instant) -> bool {
+        let begins = self.begun && !self.listed_app && self.fin.wants_read(&self.end, now);
+        self.listed_app |= begins;
+        begins
+    }
+
+    /// The next delivery for the SDK, whose connection asks for it.
+    pub(super) fn next_for_sdk(&mut self, now: Instant) -> Option<Delivery> {
+        let delivery = self.fin.read(&mut self.end, now).filter(|_| !self.quiet);
+        self.listed_app = delivery.is_some();
+        delivery
+    }
+
+    /// Ends the circuit at once and drops what waits.
+    pub(super) fn abort(&mut self) {
+        self.backlog.clear();
+        self.end.abort();
+    }
+
+    /// Ends a circuit that has taken nothing from its backlog for too long: true if it was ended.
+    pub(super) fn ends_if_stuck(&mut self, now: Instant) -> bool {
+        let stuck = self.end.closed().is_none() && self.backlog.is_stuck(now);
+        if stuck {
+            self.abort();
+        }
+        stuck
+    }
+}
+
+impl Machine for State {
+    fn wants(&self, class: Class) -> bool {
+        Machine::wants(&self.end, class)
+    }
+
+    fn wants_read(&self) -> bool {
+        self.end.wants_read()
+    }
+
+    fn wakes_writer(&self) -> bool {
+        self.end.wakes_writer()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        // Once the end is listed, a delivery that was held back waits for the connection, and no
+        // longer for its time.
+        let held_until = self.fin.until(&self.end).filter(|_| !self.listed_app);
+        let waits = [self.end.deadline(), held_until, self.backlog.deadline()];
+        waits.into_iter().flatten().min()
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        self.end.on_timeout(now);
+    }
+}

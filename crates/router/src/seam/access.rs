@@ -1,0 +1,155 @@
+//! What bindings ask access: who a peer is, and what it may do.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use futures::{future::BoxFuture, stream::BoxStream};
+use weft_wire::edge::Precedence;
+
+use super::refusal::{ControllerId, Refusal};
+
+/// A use of a service: the purpose of a circuit, or the permission of a service session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Use {
+    /// To reach the service.
+    Dial,
+    /// To host the service.
+    Bind,
+}
+
+/// An authenticated API session of an SDK connection.
+///
+/// Equal sessions share one value: several connections of one API session hold the same `Arc`.
+#[derive(Debug)]
+pub struct ApiSession {
+    /// Id of the API session.
+    pub id: String,
+    /// The token the SDK presented: opaque, or an access token.
+    pub token: String,
+    /// Id of the identity.
+    pub identity: String,
+    /// Name of the identity, if the data model has it.
+    pub identity_name: Option<String>,
+    /// True for an opaque session, which is valid with the controller that announced it.
+    pub legacy: bool,
+    /// The controller that announced an opaque session.
+    pub controller: Option<ControllerId>,
+    /// SHA-1 fingerprints, lowercase hex, of the certificates the SDK presented, leaf first.
+    pub fingerprints: Vec<String>,
+}
+
+/// A service session, or a service that the client named itself, which [`Access`] has allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Id of the service.
+    pub service: String,
+    /// Id of the service session; empty without one.
+    pub service_session: String,
+    /// The token as the SDK sent it.
+    pub token: String,
+    /// The use that was allowed.
+    pub purpose: Use,
+}
+
+/// A change that affects connected SDKs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessEvent {
+    /// The API session ended: its connections are to be closed.
+    SessionEnded {
+        /// Id of the API session.
+        session: String,
+    },
+    /// A service session ended: circuits and terminators made with it are to be closed.
+    ServiceSessionEnded {
+        /// Id of the service session.
+        service_session: String,
+    },
+    /// A controller has sent all its opaque sessions, as it does after a connect. Ended service
+    /// sessions are not in that list, so that the controller is to be asked about those in use.
+    SessionsTold {
+        /// The controller.
+        controller: ControllerId,
+    },
+    /// An identity was deleted or disabled: its connections are to be closed.
+    IdentityGone {
+        /// Id of the identity.
+        identity: String,
+    },
+    /// An identity lost a use of a service: its circuits and terminators are to be judged again, and
+    /// closed if they are not allowed any more.
+    Lost {
+        /// Id of the identity.
+        identity: String,
+        /// Id of the service.
+        service: String,
+        /// The use that was lost.
+        purpose: Use,
+    },
+}
+
+/// A service that the router's own tunneler may use, with its configs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TunnelService {
+    /// Id of the service.
+    pub id: String,
+    /// Name of the service.
+    pub name: String,
+    /// True if dialers have to send a key.
+    pub encryption_required: bool,
+    /// The data of each config (JSON text), by the name of its type.
+    pub configs: BTreeMap<String, String>,
+    /// True if the tunneler may dial the service.
+    pub can_dial: bool,
+    /// True if the tunneler may host the service.
+    pub can_bind: bool,
+    /// The identity of the tunneler: the router's own.
+    pub identity: Arc<weft_tunnel::Identity>,
+    /// The cost and precedence that the identity sets.
+    pub hosting: Hosting,
+}
+
+/// Cost and precedence that an identity sets for services that it hosts
+/// (docs/protocol/tunnel.md 9.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosting {
+    /// The cost of services without one of their own.
+    pub default_cost: u16,
+    /// The precedence of services without one of their own.
+    pub default_precedence: Precedence,
+    /// The cost for this service, which comes first.
+    pub cost: Option<u16>,
+    /// The precedence for this service, which comes first.
+    pub precedence: Option<Precedence>,
+}
+
+/// The identities of peers, and their rights.
+pub trait Access: Send + Sync + 'static {
+    /// Judges the token and the certificates (DER, leaf first) of an SDK connection. Waits some
+    /// seconds for a session that was not announced yet.
+    fn authenticate(
+        &self,
+        token: Bytes,
+        certificates: Vec<Bytes>,
+    ) -> BoxFuture<'static, Result<Arc<ApiSession>, Refusal>>;
+
+    /// Whether a session that was found good still stands: neither has it ended, nor is its
+    /// identity gone. For whoever may have missed an event.
+    fn stands(&self, session: &ApiSession) -> bool;
+
+    /// Judges a service token of a connect or a bind.
+    fn judge(&self, session: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
+
+    /// Replaces the token of a bearer session (update of a token by the SDK).
+    fn renew(&self, session: &ApiSession, token: Bytes) -> Result<Arc<ApiSession>, Refusal>;
+
+    /// Events from now on. The stream of a reader that falls behind ends, and the reader has to begin
+    /// again.
+    fn events(&self) -> BoxStream<'static, AccessEvent>;
+
+    /// The services that the router's own identity may use: now, and again after every change. An
+    /// unchanged service stays the same `Arc`.
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<Arc<TunnelService>>>>;
+
+    /// True if the chain (DER, leaf first) of an SDK may complete a TLS handshake.
+    fn admits(&self, chain: &[Bytes]) -> bool;
+}

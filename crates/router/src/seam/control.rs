@@ -1,0 +1,175 @@
+//! What bindings ask controllers: circuits, terminators, and reports.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use weft_wire::{PeerData, TraceContext, edge::Precedence};
+use weft_xgress::Role;
+
+use super::{
+    access::{ApiSession, Grant},
+    refusal::{ControllerId, Refusal},
+};
+
+/// The request of an SDK for a circuit.
+#[derive(Clone, Debug)]
+pub struct CircuitRequest {
+    /// Who asks.
+    pub session: Arc<ApiSession>,
+    /// What for.
+    pub grant: Grant,
+    /// The instance of the service; empty for any.
+    pub instance: String,
+    /// Headers for the host.
+    pub peer_data: PeerData,
+    /// Longest wait for the controller.
+    pub timeout: Duration,
+    /// The span of the dial, parent of the controller's spans.
+    pub trace: Option<TraceContext>,
+}
+
+/// The request of the router's own tunneler for a circuit.
+#[derive(Clone, Debug)]
+pub struct TunnelCircuitRequest {
+    /// Name or id of the service.
+    pub service: String,
+    /// The instance of the service; empty for any.
+    pub instance: String,
+    /// Headers for the host.
+    pub peer_data: PeerData,
+    /// Longest wait for the controller.
+    pub timeout: Duration,
+}
+
+/// The request of a listener other than `edge` for a circuit. There is no session, so that the
+/// controller decides on the rights of the router itself.
+#[derive(Clone, Debug)]
+pub struct BindingCircuitRequest {
+    /// The client's name for itself; may be empty.
+    pub client: String,
+    /// Name or id of the service, or `instance@service`.
+    pub service: String,
+    /// Headers for the host.
+    pub peer_data: PeerData,
+    /// Longest wait for the controller.
+    pub timeout: Duration,
+}
+
+/// A circuit that a controller made.
+#[derive(Clone, Debug)]
+pub struct MadeCircuit {
+    /// Id of the circuit.
+    pub id: String,
+    /// The address under which the initiator's end registers with the forwarder.
+    pub address: String,
+    /// Headers from the host.
+    pub peer_data: PeerData,
+    /// The controller that owns the circuit.
+    pub controller: ControllerId,
+}
+
+/// Who hosts behind a terminator.
+#[derive(Clone, Debug)]
+pub enum Host {
+    /// An SDK.
+    Sdk {
+        /// Its session.
+        session: Arc<ApiSession>,
+        /// The bind session.
+        grant: Grant,
+    },
+    /// The router's own tunneler.
+    Tunnel {
+        /// Id of the service.
+        service: String,
+    },
+}
+
+/// The request for a terminator.
+#[derive(Clone, Debug)]
+pub struct TerminatorRequest {
+    /// Id and address of the terminator, chosen by the router.
+    pub id: String,
+    /// The host.
+    pub host: Host,
+    /// The instance that the host offers; empty for none.
+    pub instance: String,
+    /// A secret that shows that hosts of one instance are the same.
+    pub instance_secret: Bytes,
+    /// Headers for dialers, for instance the host's public key.
+    pub peer_data: PeerData,
+    /// The cost, 0 to 65535.
+    pub cost: u16,
+    /// The precedence.
+    pub precedence: Precedence,
+}
+
+/// A change of a terminator; `None` leaves a value as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TerminatorUpdate {
+    /// The new cost.
+    pub cost: Option<u16>,
+    /// The new precedence.
+    pub precedence: Option<Precedence>,
+}
+
+/// Requests of bindings to the controllers.
+pub trait Control: Send + Sync + 'static {
+    /// Asks for a circuit for an SDK.
+    fn create_circuit(
+        &self,
+        request: CircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
+
+    /// Asks for a circuit for the router's own tunneler.
+    fn create_tunnel_circuit(
+        &self,
+        request: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
+
+    /// Asks for a circuit for a listener other than `edge`.
+    fn create_binding_circuit(
+        &self,
+        request: BindingCircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
+
+    /// Asks for a terminator. The request is repeated while controllers are busy or away; the future
+    /// resolves when the terminator is established, or refused for good. Dropping the future cancels
+    /// the request. An established terminator is established again after reconnects, until it is
+    /// removed.
+    fn create_terminator(
+        &self,
+        request: TerminatorRequest,
+    ) -> BoxFuture<'static, Result<(), Refusal>>;
+
+    /// Changes the cost or the precedence of a terminator.
+    fn update_terminator(&self, id: &str, update: TerminatorUpdate);
+
+    /// Removes terminators; repeated until a controller confirms it.
+    fn remove_terminators(&self, ids: Vec<String>);
+
+    /// Forwards a host's report on its health.
+    fn health_event(&self, id: &str, healthy: bool);
+
+    /// Tells the owner that an end of a circuit on this router is gone.
+    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: Role);
+
+    /// Reports circuits whose payloads have no next place; `None` if the owner is unknown.
+    fn forward_faults(&self, controller: Option<&ControllerId>, circuits: Vec<String>);
+
+    /// Reports circuits that carried nothing for a while, and for how long; the owner unroutes those
+    /// that it does not know.
+    fn idle_circuits(&self, controller: &ControllerId, circuits: Vec<(String, Duration)>);
+
+    /// Tells every controller that a link broke, or that this router has no link of this id;
+    /// iteration 0 means any.
+    fn link_fault(&self, link: &str, iteration: u32);
+
+    /// Asks a controller which of these service sessions (ids) have ended; the answer is an event of
+    /// [`Access`].
+    fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>);
+
+    /// Reports that an identity now has this number of open connections.
+    fn identity_connections(&self, identity: &str, connections: usize);
+}

@@ -1,0 +1,162 @@
+//! What controllers ask the data half: routes, reports, and inspections.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use weft_metrics::{Report, usage::Interval};
+use weft_wire::{
+    PeerData, TraceContext,
+    ctrl::{RouteError, RouteErrorCode},
+};
+
+use super::{
+    link::{LinkLatency, LinkReport, Peer},
+    refusal::ControllerId,
+};
+
+/// One entry of a route: messages from `source` go to `destination`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The address that messages come from.
+    pub source: String,
+    /// The address that they go to.
+    pub destination: String,
+    /// The kind of the destination.
+    pub kind: ForwardKind,
+}
+
+/// The kind of a forward's destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardKind {
+    /// The initiator's end, which may register later than the route.
+    Start,
+    /// The terminator's end.
+    End,
+    /// A link to another router.
+    Link,
+}
+
+/// The terminating end that a route asks a router to dial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// The binding that dials: `edge`, `transport`, `tunnel`, ...
+    pub binding: String,
+    /// The address under which the new end registers.
+    pub address: String,
+    /// The destination of the dial: a terminator id, or `tcp:host:port`.
+    pub destination: String,
+    /// Headers from the initiator.
+    pub peer_data: PeerData,
+    /// The span of the route, parent of the host's spans.
+    pub trace: Option<TraceContext>,
+}
+
+/// A route of one circuit through this router.
+#[derive(Clone, Debug)]
+pub struct RouteCommand {
+    /// Id of the circuit.
+    pub circuit: String,
+    /// The controller that sent the command, owner of the circuit.
+    pub controller: ControllerId,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// The end to dial at this router, if any.
+    pub egress: Option<Egress>,
+    /// The ways of the route.
+    pub forwards: Vec<Forward>,
+    /// Longest time for dialing.
+    pub timeout: Duration,
+    /// Service, client and host ids for logs and events.
+    pub tags: BTreeMap<String, String>,
+    /// Cancelled before [`Data::unroute`] is called for this circuit, so that a command carried out
+    /// later than that has no effect.
+    pub taken_down: CancellationToken,
+}
+
+/// The circuit was taken down before its route was set up.
+pub(crate) fn taken_down() -> RouteError {
+    RouteError {
+        code: RouteErrorCode::Generic,
+        text: "the circuit was taken down before its route was set up".to_owned(),
+    }
+}
+
+/// What control asks of the data half.
+pub trait Data: Send + Sync + 'static {
+    /// Sets a route up, dialing the egress if it names one. Applied whole or undone whole: of one
+    /// that failed nothing is left.
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>>;
+
+    /// Takes a route down: at once (`now`), or when the circuit has been quiet.
+    fn unroute(&self, circuit: &str, now: bool);
+
+    /// True if a terminator of this binding is alive on this router.
+    fn vouches(&self, binding: &str, terminator: &str) -> bool;
+
+    /// Circuits with an end or a hop on this router that this controller owns.
+    fn circuits_of(&self, controller: &ControllerId) -> Vec<String>;
+
+    /// The tokens of opaque API sessions with an open connection, for heartbeats.
+    fn open_session_tokens(&self) -> Vec<String>;
+
+    /// Takes reports about other routers.
+    fn peers(&self, news: Vec<Peer>);
+
+    /// A controller reports that a link broke; iteration 0 means any.
+    fn link_faulted(&self, link: &str, iteration: u32);
+
+    /// The links that this router dialed, for reports.
+    fn links(&self) -> Vec<LinkReport>;
+
+    /// The open links of this router and the links that it wants, for inspection.
+    fn inspect_links(&self) -> serde_json::Value;
+
+    /// The ends of a circuit on this router by address, for inspection.
+    fn inspect_ends(&self, circuit: &str) -> serde_json::Map<String, serde_json::Value>;
+
+    /// Circuits with an end at an SDK that is connected here, for inspection.
+    fn inspect_sdk_circuits(&self) -> serde_json::Map<String, serde_json::Value>;
+
+    /// Counts of the messages thrown away since the start.
+    fn dropped(&self) -> Dropped;
+
+    /// All measurements at this moment.
+    fn measured(&self) -> Report;
+
+    /// The measurements for a report to controllers, which are not reported again. Intervals of usage
+    /// are included once they are as old as `age`.
+    fn take_measured(&self, age: Duration) -> Measured;
+
+    /// Counts reports that were given up because no controller took them.
+    fn reports_lost(&self, count: u64);
+}
+
+/// The measurements of one report to controllers.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Metrics by name.
+    pub report: Report,
+    /// Latencies of links since the last report.
+    pub latencies: Vec<LinkLatency>,
+    /// Bytes of circuits, by interval.
+    pub usage: Vec<Interval>,
+}
+
+/// Counts of messages that a router threw away, and of circuits that it ended because they stopped
+/// others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Messages without room in the queue for an SDK or a link.
+    pub full: u64,
+    /// Copies of payloads that were queued already.
+    pub repeated: u64,
+    /// Messages that did not follow their encoding.
+    pub malformed: u64,
+    /// Messages without a next place.
+    pub no_way: u64,
+    /// Messages that came over a link without a route of their circuit.
+    pub foreign: u64,
+    /// Circuits that took nothing while other circuits of their SDK waited.
+    pub stuck: u64,
+}

@@ -1,0 +1,31 @@
+//! Refusals, and the ids of those who refuse.
+
+use std::{fmt, sync::Arc};
+
+use weft_wire::edge::RetryHint;
+
+/// The id of a controller, as it gave it in its hello.
+pub type ControllerId = Arc<str>;
+
+/// Why something was not done, in the words and numbers an SDK is told (docs/protocol/sdk.md 6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Error code of the edge protocol, 0 to 15.
+    pub code: u32,
+    /// What the client should do.
+    pub hint: RetryHint,
+    /// What was wrong; never empty, because an SDK reads an empty text as "log in again".
+    pub message: String,
+    /// Ids of the posture checks that failed, sorted.
+    pub failing_checks: Vec<String>,
+    /// Id of the circuit that was begun, if there was one.
+    pub circuit: Option<String>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (code {})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for Refusal {}

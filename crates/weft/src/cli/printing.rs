@@ -1,0 +1,30 @@
+//! The setting how a command prints its result.
+
+use clap::Args;
+
+use crate::output::Format;
+
+/// Output format of a command.
+#[derive(Debug, Args, Clone, Copy)]
+pub(crate) struct Output {
+    /// How to print; names in JSON and YAML do not change
+    #[arg(
+        long,
+        alias = "format",
+        short = 'o',
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "Settings",
+        global = true
+    )]
+    output: Format,
+}
+
+impl Output {
+    /// The format.
+    pub(crate) fn format(self) -> Format {
+        self.output
+    }
+}

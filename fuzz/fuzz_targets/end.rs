@@ -1,0 +1,28 @@
+//! The ends of circuits: two that are connected, or one whose peer sends anything, under any schedule.
+//! The tests of `weft-xgress` play the same schedules.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/xgress/tests/schedules/pair.rs"]
+mod pair;
+#[path = "../../crates/xgress/tests/schedules/stranger.rs"]
+mod stranger;
+
+/// More steps show nothing new, and make the fuzzer slow.
+const MOST_STEPS: usize = 1000;
+
+// Which of both, the options, and the steps.
+fuzz_target!(|bytes: &[u8]| {
+    let [which, options, steps @ ..] = bytes else { return };
+    if which & 1 == 0 {
+        let (steps, _) = steps.as_chunks::<3>();
+        let steps =
+            steps.iter().map(|[kind, low, high]| (*kind, u16::from_le_bytes([*low, *high])));
+        pair::play(*options, &steps.take(MOST_STEPS).collect::<Vec<_>>());
+    } else {
+        let (steps, _) = steps.as_chunks::<7>();
+        let steps = steps.iter().map(|[kind, rest @ ..]| (*kind, *rest));
+        stranger::play(*options, &steps.take(MOST_STEPS).collect::<Vec<_>>());
+    }
+});

@@ -1,0 +1,47 @@
+//! What threads agree on without waiting for each other, in every order in which they can meet.
+//!
+//! This package compiles files of `crates/circuit` and `crates/channel` with the locks and atomics of
+//! `loom` in place of the usual ones: each of those files takes them from `crate::sync`. The tests run
+//! small scenes of two or three threads in every order, with every value that an atomic may show, and
+//! find a thread that waits for ever, too. The files themselves are the ones that ship.
+
+// The name by which files of `crates/circuit` know the other crate.
+extern crate self as weft_channel;
+
+pub mod clock;
+#[allow(dead_code, missing_docs, reason = "the scenes need a part of it")]
+#[path = "../../../crates/circuit/src/hop.rs"]
+pub mod hop;
+#[allow(dead_code, missing_docs, reason = "the scenes need a part of it")]
+#[path = "../../../crates/circuit/src/listing.rs"]
+pub mod listing;
+#[allow(dead_code, missing_docs, reason = "the scenes need a part of it")]
+#[path = "../../../crates/circuit/src/outlet.rs"]
+pub mod outlet;
+#[allow(missing_docs, reason = "documented where it ships")]
+#[path = "../../../crates/circuit/src/pause.rs"]
+pub mod pause;
+#[allow(dead_code, missing_docs, reason = "the scenes need a part of it")]
+#[path = "../../../crates/circuit/src/probe.rs"]
+pub mod probe;
+pub mod sync;
+#[allow(missing_docs, reason = "documented where it ships")]
+#[path = "../../../crates/circuit/src/turn.rs"]
+pub mod turn;
+#[allow(missing_docs, reason = "documented where it ships")]
+#[path = "../../../crates/channel/src/wake.rs"]
+pub mod wake;
+
+pub use channel::{Batch, Outbox, Reading};
+pub use wake::UnderlayWaker;
+
+/// Waits as the task of a connection does until it is woken.
+pub fn sleep_until_woken(waker: &UnderlayWaker) {
+    loom::future::block_on(waker.woken());
+}
+
+/// True once per request to read again, as the task of a connection asks it.
+#[must_use]
+pub fn takes_resume(waker: &UnderlayWaker) -> bool {
+    waker.take_resume()
+}
