@@ -14,6 +14,7 @@ mod bindings;
 mod chaos;
 #[cfg(test)]
 mod datagrams;
+#[cfg(test)]
 mod dialed;
 #[cfg(test)]
 mod edges;
