@@ -15,6 +15,7 @@ use crate::{
 
 /// What carries the frames of a connection.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every connection is one over TLS")]
 pub(crate) enum Transport {
     Tls(TlsPump),
     Datagrams(Box<DatagramPump>),

@@ -110,7 +110,12 @@ impl Client {
 
     /// Says hello again, with the cookie. The messages before it do not count.
     fn return_cookie(&mut self, core: &mut Core, body: &[u8], now: Instant) -> Result<(), Error> {
-        self.hello.cookie = messages::read_verify_request(body)?;
+        let cookie = messages::read_verify_request(body)?;
+        if cookie.is_empty() {
+            // Else each would be answered with a hello.
+            return Ok(());
+        }
+        self.hello.cookie = cookie;
         core.transcript.clear();
         core.flight = crate::flight::Flight::default();
         core.say(kind::CLIENT_HELLO, &self.hello.write(), 0);

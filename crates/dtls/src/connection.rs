@@ -81,6 +81,8 @@ pub(crate) struct Core {
     out: VecDeque<Vec<u8>>,
     data: VecDeque<Vec<u8>>,
     is_closed: bool,
+    /// The first alert that anybody may have sent.
+    unproved_alert: Option<u8>,
     repetitions: u8,
 }
 
@@ -100,6 +102,7 @@ impl Core {
             out: VecDeque::new(),
             data: VecDeque::new(),
             is_closed: false,
+            unproved_alert: None,
             repetitions: 0,
         }
     }
@@ -211,6 +214,12 @@ impl Connection {
                     }
                 }
             }
+            // What is not sealed may be of anybody, who is not to end a handshake with a datagram.
+            record::kind::ALERT if opened.is_none() => {
+                if let [FATAL, alert] = *data {
+                    core.unproved_alert.get_or_insert(alert);
+                }
+            }
             record::kind::ALERT => match *data {
                 [FATAL, alert] if !core.is_established => return Err(Error::Alert(alert)),
                 [FATAL, _] | [_, CLOSE_NOTIFY] => core.is_closed = true,
@@ -274,6 +283,12 @@ impl Connection {
     /// True if the peer has closed the connection.
     pub fn is_closed(&self) -> bool {
         self.core.is_closed
+    }
+
+    /// The first alert during the handshake, which the peer or anybody else has sent: a handshake that
+    /// the peer has given up goes no further.
+    pub fn unproved_alert(&self) -> Option<Error> {
+        self.core.unproved_alert.map(Error::Alert)
     }
 
     /// The chain of the peer, its leaf first. The peer has the key of the leaf if the connection is

@@ -61,11 +61,16 @@ impl Cookies {
     /// Judges the datagram of an address without a connection.
     pub fn check(&mut self, datagram: &[u8], from: SocketAddr, now: Instant) -> Verdict {
         let Some(first) = first_hello(datagram) else { return Verdict::Ignore };
-        if now.saturating_duration_since(self.since) >= KEY_LIFE {
-            let Ok(key) = key() else { return Verdict::Ignore };
+        let age = now.saturating_duration_since(self.since);
+        if age >= KEY_LIFE {
+            let Ok(new) = key() else { return Verdict::Ignore };
             self.keys.swap(0, 1);
-            self.keys[0] = key;
+            self.keys[0] = new;
             self.since = now;
+        }
+        if age >= KEY_LIFE * 2 {
+            let Ok(new) = key() else { return Verdict::Ignore };
+            self.keys[1] = new;
         }
         let seen = seen(&first.hello, from);
         let cookie = &first.hello.cookie;

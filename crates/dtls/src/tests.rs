@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use rustls::{crypto::aws_lc_rs::default_provider, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::{Connection, Cookies, Error, Judge, Settings, Verdict};
+use crate::{Connection, Cookies, Error, Judge, Settings, Verdict, record};
 
 fn certified(algorithm: &'static rcgen::SignatureAlgorithm) -> Arc<CertifiedKey> {
     let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
@@ -200,10 +200,48 @@ fn a_refused_certificate_ends_the_handshake_of_both() {
     let refused = Error::Certificate("not of this network".to_owned());
     let mut pair = Pair::new(refusing.clone(), settings(curve()));
     assert_eq!(pair.establish(), Err(refused.clone()));
-    assert_eq!(pair.turn(&mut || 9), Err(Error::Alert(42)), "the server is told");
+    assert_eq!(pair.turn(&mut || 9), Ok(()));
+    let server = pair.server.as_ref().unwrap();
+    assert_eq!(server.unproved_alert(), Some(Error::Alert(42)), "the server is told");
     let mut pair = Pair::new(settings(curve()), refusing);
     assert_eq!(pair.establish(), Err(refused));
-    assert_eq!(pair.turn(&mut || 9), Err(Error::Alert(42)), "the client is told");
+    assert_eq!(pair.turn(&mut || 9), Ok(()));
+    assert_eq!(pair.client.unproved_alert(), Some(Error::Alert(42)), "the client is told");
+}
+
+#[test]
+fn alerts_of_strangers_end_no_handshake_and_no_connection() {
+    let mut pair = Pair::new(settings(curve()), settings(curve()));
+    for alert in [[2, 40], [1, 0]] {
+        for epoch in [0, 1] {
+            let mut stranger = record::head(record::kind::ALERT, epoch, 9, 2).to_vec();
+            stranger.extend(alert);
+            for _ in 0..2 {
+                pair.client.input(&stranger, pair.now).unwrap();
+                if let Some(server) = &mut pair.server {
+                    server.input(&stranger, pair.now).unwrap();
+                }
+                pair.turn(&mut || 9).unwrap();
+            }
+        }
+    }
+    pair.establish().unwrap();
+    assert!(!pair.client.is_closed() && !pair.server.as_ref().unwrap().is_closed());
+}
+
+#[test]
+fn an_old_cookie_is_not_taken_by_a_listener_that_nobody_asked() {
+    let mut pair = Pair::new(settings(curve()), settings(curve()));
+    for _ in 0..2 {
+        pair.turn(&mut || 9).unwrap();
+    }
+    let cookied = pair
+        .sent
+        .iter()
+        .rfind(|it| matches!(pair.cookies.check(it, address(), pair.now), Verdict::Begin(_)));
+    let cookied = cookied.unwrap().clone();
+    let late = pair.now + Duration::from_secs(3_600);
+    assert!(!matches!(pair.cookies.check(&cookied, address(), late), Verdict::Begin(_)));
 }
 
 #[test]

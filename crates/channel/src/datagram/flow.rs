@@ -1,10 +1,10 @@
 //! The datagrams of one peer, and the DTLS above them.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustls_pki_types::CertificateDer;
 use tokio::{net::UdpSocket, time::Instant};
-use weft_dtls::Connection;
+use weft_dtls::{Connection, Error};
 use weft_wire::{FrameLimits, Message, frame};
 
 use super::{
@@ -91,6 +91,9 @@ pub(crate) struct Flow {
     pub(super) options: DatagramOptions,
 }
 
+/// How long a handshake may still take after an alert that anybody may have sent.
+const AFTER_ALERT: Duration = Duration::from_secs(2);
+
 impl Flow {
     pub(super) fn new(path: Path, connection: Connection, options: DatagramOptions) -> Self {
         Self { path, connection, options }
@@ -98,6 +101,7 @@ impl Flow {
 
     /// Brings the handshake to its end.
     pub(super) async fn shake(&mut self) -> io::Result<()> {
+        let mut given_up = None;
         loop {
             self.send_all().await?;
             if self.connection.is_established() {
@@ -105,7 +109,14 @@ impl Flow {
                 return Ok(());
             }
             let due = self.connection.due().map(Instant::from_std);
+            if self.connection.unproved_alert().is_some() {
+                given_up.get_or_insert_with(|| Instant::now() + AFTER_ALERT);
+            }
             tokio::select! {
+                () = until(given_up) => {
+                    let alert = self.connection.unproved_alert();
+                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, alert.unwrap_or(Error::NotEstablished)));
+                }
                 datagram = self.path.next() => {
                     let taken = self.connection.input(&datagram, Instant::now().into_std());
                     if let Err(problem) = taken {

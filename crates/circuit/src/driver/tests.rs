@@ -96,6 +96,7 @@ fn one_deadline_is_armed_and_a_payload_without_an_ack_is_sent_again() {
     let now = Instant::now();
     let mut end = driver(Role::Initiator, now);
     assert!(end.pull(Class::Payload, |end| end.poll_transmit(now)).is_some());
+    assert!(end.pull(Class::Payload, |end| end.poll_transmit(now)).is_none(), "it waits");
     let at = done(end.steps(true)).1.unwrap();
     assert_eq!(done(end.steps(true)).1, None, "armed already");
     assert!(!end.fires(at + Duration::from_secs(1), at), "nobody armed this");

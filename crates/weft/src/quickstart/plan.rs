@@ -317,7 +317,8 @@ pub(super) mod tests {
         assert_eq!(listener, plan.controller.bind, "one port for APIs and control plane");
         let router = RouterConfig::from_path(&home.router_file(1)).unwrap();
         assert_eq!((router.warnings, router.not_acted_upon), (vec![], vec![]));
-        assert!(router.config.link.dialers.is_empty() && router.config.web.is_empty());
+        let link = router.config.link;
+        assert_eq!((link.dialers.len(), link.listeners.len(), router.config.web.len()), (1, 0, 0));
         assert_eq!(router.config.csr.unwrap().sans.dns, ["localhost", "r.example"]);
     }
 
