@@ -170,8 +170,9 @@ async fn over_datagrams(
     with: &DatagramDial,
     hello: &Hello,
 ) -> Result<Dialed, DialError> {
+    let place = (options.address.host.as_str(), options.address.port);
     let failed = |source| DialError::Dtls { address: options.error_address(), source };
-    let flow = datagram::dial(options, with).await.map_err(failed)?;
+    let flow = datagram::dial(place, options.bind, options.timeout, with).await.map_err(failed)?;
     let greeted = greet(options, flow, hello).await?;
     let addresses = greeted.pump.addresses().map_err(failed)?;
     Ok(dialed(greeted, addresses))

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::{
     assembly::Whole,
-    connection::Core,
     error::Error,
     messages::{self, ClientHello, ServerHello, ServerKeyExchange, kind},
     record::Opener,
     secrets::Secrets,
+    shared::Core,
     suite::{self, Exchange, GROUPS, Suite},
 };
 

@@ -20,6 +20,7 @@ mod assembly;
 mod client;
 mod connection;
 mod cookie;
+
 mod error;
 mod flight;
 mod messages;
@@ -28,12 +29,14 @@ mod record;
 mod replay;
 mod secrets;
 mod server;
+mod shared;
 mod suite;
 
-pub use connection::{Connection, Judge, Settings};
+pub use connection::Connection;
 pub use cookie::{Cookies, FirstHello, Verdict};
 pub use error::Error;
 pub use record::{OVERHEAD, looks_like_record};
+pub use shared::{Judge, Settings};
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,12 @@ use std::time::Instant;
 use crate::{
     assembly::Whole,
     client::{choose, signed},
-    connection::Core,
     cookie::FirstHello,
     error::Error,
     messages::{self, ServerHello, kind},
     record::Opener,
     secrets::Secrets,
+    shared::Core,
     suite::{self, Exchange, GROUPS, SUITES, Suite},
 };
 

@@ -22,6 +22,7 @@
 
 mod journey;
 mod known;
+mod left;
 pub(crate) mod list;
 mod mover;
 

@@ -1,33 +1,34 @@
 //! Dialing over DTLS.
 
-use std::{io, sync::Arc};
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use tokio::net::UdpSocket;
 use weft_dtls::{Connection, Settings};
 
 use super::{
-    DatagramDial,
     flow::{End, Flow, Path},
     inbox::Inbox,
-    listener::LONGEST,
+    options::{DatagramDial, LONGEST},
     socket,
 };
-use crate::dial::DialOptions;
-
 /// Connects to the first address of the host that completes the handshake. Each has an equal part of
 /// the dial's time.
-pub(crate) async fn dial(options: &DialOptions, with: &DatagramDial) -> io::Result<Flow> {
-    let (host, port) = (options.address.host.as_str(), options.address.port);
+pub(crate) async fn dial(
+    (host, port): (&str, u16),
+    from: Option<IpAddr>,
+    timeout: Duration,
+    with: &DatagramDial,
+) -> io::Result<Flow> {
     let mut addresses = crate::resolve(host, port).await?;
-    addresses.retain(|remote| options.bind.is_none_or(|from| from.is_ipv4() == remote.is_ipv4()));
-    let each = options.timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    addresses.retain(|remote| from.is_none_or(|from| from.is_ipv4() == remote.is_ipv4()));
+    let each = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for remote in addresses {
         let now = tokio::time::Instant::now().into_std();
         let settings = Settings { server_name: sni(host), ..with.settings.clone() };
         let connection = Connection::client(settings, now).map_err(io::Error::other)?;
         let connecting = async {
-            let socket = socket::connect(remote, options.bind, &with.options).await?;
+            let socket = socket::connect(remote, from, &with.options).await?;
             let local = socket.local_addr()?;
             let (socket, inbox) = (Arc::new(socket), Arc::new(Inbox::default()));
             let reading = tokio::spawn(read(Arc::clone(&socket), Arc::clone(&inbox)));

@@ -2,20 +2,10 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use rustls_pki_types::CertificateDer;
 use tokio::{net::UdpSocket, time::Instant};
 use weft_dtls::{Connection, Error};
-use weft_wire::{FrameLimits, Message, frame};
 
-use super::{
-    DatagramOptions, DatagramPump,
-    framing::{pack, unpack},
-    inbox::Inbox,
-};
-use crate::{
-    handshake::{Fresh, ReadError},
-    transport::Transport,
-};
+use super::{framing::pack, inbox::Inbox, options::DatagramOptions};
 
 /// The way of datagrams to one peer and back.
 #[derive(Debug)]
@@ -71,7 +61,7 @@ impl Path {
         }
     }
 
-    async fn send(&self, datagram: &[u8]) -> io::Result<()> {
+    pub(super) async fn send(&self, datagram: &[u8]) -> io::Result<()> {
         loop {
             match self.try_send(datagram) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -132,7 +122,7 @@ impl Flow {
         }
     }
 
-    async fn send_all(&mut self) -> io::Result<()> {
+    pub(super) async fn send_all(&mut self) -> io::Result<()> {
         while let Some(datagram) = self.connection.datagram() {
             self.path.send(&datagram).await?;
         }
@@ -140,7 +130,7 @@ impl Flow {
     }
 
     /// Sends a frame.
-    async fn send_frame(&mut self, frame: Vec<u8>) -> io::Result<()> {
+    pub(super) async fn send_frame(&mut self, frame: Vec<u8>) -> io::Result<()> {
         let long = || io::Error::other("the message does not fit into a datagram");
         let data = pack(frame, false).ok_or_else(long)?;
         let datagram = self.connection.seal(&data).map_err(io::Error::other)?;
@@ -149,7 +139,7 @@ impl Flow {
 }
 
 impl Path {
-    async fn next(&self) -> Vec<u8> {
+    pub(super) async fn next(&self) -> Vec<u8> {
         loop {
             self.inbox.arrived().await;
             if let Some(datagram) = self.inbox.pop() {
@@ -163,49 +153,5 @@ async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
-    }
-}
-
-impl Fresh for Flow {
-    fn certificates(&self) -> Vec<CertificateDer<'static>> {
-        self.connection.certificates().to_vec()
-    }
-
-    async fn read(&mut self, limits: FrameLimits) -> Result<Message, ReadError> {
-        loop {
-            while let Some(data) = self.connection.take_data() {
-                let Some(bytes) = unpack(data) else { continue };
-                let message = frame::Decoder::new(limits).decode(&mut &*bytes)?;
-                if let Some(message) = message {
-                    return Ok(message);
-                }
-            }
-            if self.connection.is_closed() {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-            let datagram = self.path.next().await;
-            let taken = self.connection.input(&datagram, Instant::now().into_std());
-            taken.map_err(io::Error::other)?;
-            self.send_all().await?;
-        }
-    }
-
-    async fn write(&mut self, message: &Message) -> io::Result<()> {
-        self.send_frame(frame::encode(message)).await
-    }
-
-    async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let datagram = self.connection.seal(bytes).map_err(io::Error::other)?;
-        self.path.send(&datagram).await
-    }
-
-    async fn end(&mut self) {
-        if let Some(datagram) = self.connection.close() {
-            let _ = self.path.send(&datagram).await;
-        }
-    }
-
-    fn into_transport(self) -> Transport {
-        Transport::Datagrams(Box::new(DatagramPump::new(self)))
     }
 }

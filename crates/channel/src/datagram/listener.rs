@@ -7,13 +7,12 @@ use std::{collections::HashMap, fmt, io, net::SocketAddr, sync::Arc, time::Durat
 
 use parking_lot::Mutex;
 use tokio::{net::UdpSocket, runtime, sync::Semaphore, time::Instant};
-use weft_dtls::{Connection, Cookies, FirstHello, OVERHEAD, Settings, Verdict};
+use weft_dtls::{Connection, Cookies, FirstHello, Settings, Verdict};
 
 use super::{
-    DatagramOptions,
     flow::{End, Flow, Path},
-    framing::MAX_MESSAGE,
     inbox::Inbox,
+    options::{DatagramOptions, LONGEST},
     socket,
 };
 use crate::{
@@ -21,9 +20,6 @@ use crate::{
     door::{Door, KnownSources, TakenBack},
     listener::{Arrival, ConnectionSlot, ListenerLimits, RegisterError, taken_back},
 };
-
-/// Longest datagram that is read, in bytes.
-pub(super) const LONGEST: usize = MAX_MESSAGE + OVERHEAD;
 
 /// The settings for the next handshake; `None` refuses it.
 type SettingsSource = Arc<dyn Fn() -> Option<Settings> + Send + Sync>;

@@ -8,7 +8,7 @@ use std::{
 use socket2::SockRef;
 use tokio::{net::UdpSocket, runtime};
 
-use super::DatagramOptions;
+use super::options::DatagramOptions;
 
 /// Opens a socket that listens at `host:port`. An empty host means all addresses of the machine.
 pub(super) async fn listen(

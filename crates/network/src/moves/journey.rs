@@ -19,7 +19,7 @@ use super::super::circuits::Circuit;
 use super::super::routers::LiveRouter;
 use super::super::routes;
 use super::known::{Known, Steps};
-use super::mover::Left;
+use super::left::Left;
 use super::{Active, Slot, UnderWay};
 use crate::network::Network;
 

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore};
 use weft_model::Id;
 use weft_paths::queue::Queue;
 
-use super::mover::Left;
+use super::left::Left;
 
 /// Circuits that are to be moved.
 #[derive(Debug)]

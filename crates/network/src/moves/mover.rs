@@ -1,14 +1,13 @@
 //! Works the queue off.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use weft_model::Id;
 
 use super::journey::Journey;
+use super::left::Left;
 use crate::network::Network;
 
 /// Circuits that are moved at the same time, those that wait for slow routers not counted: in all,
@@ -33,14 +32,6 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOKED_AT: usize = 500;
 /// How long routers that a circuit has left keep their part of it, for what is on its way.
 const DRAIN: Duration = Duration::from_secs(2);
-
-/// Routers that a circuit has left.
-#[derive(Debug)]
-pub(crate) struct Left {
-    pub(super) at: Instant,
-    pub(super) circuit: Arc<str>,
-    pub(super) routers: Vec<Id>,
-}
 
 impl Network {
     /// Moves circuits as long as the network lives.

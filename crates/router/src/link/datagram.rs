@@ -5,9 +5,10 @@
 use std::{net::SocketAddr, num::NonZeroU64, sync::Arc, time::SystemTime};
 
 use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::runtime;
 use weft_channel::{
     ChannelAcceptor, DatagramDial, DatagramListen, DatagramOptions, DatagramRegistration,
-    ListenerLimits, RegisterError, Registration, listen_datagrams,
+    HelloGate, ListenerLimits, RegisterError, Registration, listen_datagrams,
 };
 use weft_config::{RouterConfig, router::Listener};
 use weft_dtls::Settings;
@@ -15,8 +16,6 @@ use weft_identity::{
     KeyedChain, LiveIdentity,
     tls::{Trust, provider, verify_server},
 };
-
-use super::{Links, accept::LinkGate};
 
 /// A listening socket, until this is dropped.
 #[derive(Debug)]
@@ -86,33 +85,32 @@ fn dialing(identity: &Arc<LiveIdentity>, host: &str) -> Option<Settings> {
     Some(settings(&client, judge))
 }
 
-impl Links {
-    /// How a `dtls:` address of this host is dialed.
-    pub(super) fn dials_datagrams(&self, host: &str) -> Option<DatagramDial> {
-        let settings = dialing(&self.identity, host)?;
-        Some(DatagramDial { settings, options: self.options.datagrams })
-    }
+/// How a `dtls:` address of this host is dialed.
+pub(super) fn dials(
+    identity: &Arc<LiveIdentity>,
+    host: &str,
+    options: DatagramOptions,
+) -> Option<DatagramDial> {
+    Some(DatagramDial { settings: dialing(identity, host)?, options })
+}
 
-    /// Listens for links over DTLS.
-    pub(super) async fn listen_datagrams(
-        &self,
-        bind: &str,
-        limits: ListenerLimits,
-        acceptor: ChannelAcceptor<LinkGate>,
-    ) -> Result<DatagramRegistration, RegisterError> {
-        let identity = Arc::clone(&self.identity);
-        let listen = DatagramListen {
-            limits: ListenerLimits {
-                handshake_timeout: self.options.datagram_handshake_timeout,
-                ..limits
-            },
-            // Any certificate is taken here, as over TLS: the gate judges it.
-            settings: Arc::new(move || Some(settings(identity.current().servers(), |_| Ok(())))),
-            options: self.options.datagrams,
-            runtime: Some(self.options.data_runtime.clone()),
-        };
-        listen_datagrams(bind, listen, acceptor).await
-    }
+/// Listens for links over DTLS.
+pub(super) async fn listen<G: HelloGate>(
+    bind: &str,
+    identity: Arc<LiveIdentity>,
+    limits: ListenerLimits,
+    options: DatagramOptions,
+    runtime: runtime::Handle,
+    acceptor: ChannelAcceptor<G>,
+) -> Result<DatagramRegistration, RegisterError> {
+    let listen = DatagramListen {
+        limits,
+        // Any certificate is taken here, as over TLS: the gate judges it.
+        settings: Arc::new(move || Some(settings(identity.current().servers(), |_| Ok(())))),
+        options,
+        runtime: Some(runtime),
+    };
+    listen_datagrams(bind, listen, acceptor).await
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use weft_wire::{
     link::{LinkHello, SplitPart},
 };
 
-use super::{Links, interfaces, opened::Opened, registry::Dial};
+use super::{Links, datagram, interfaces, opened::Opened, registry::Dial};
 
 /// Why a link was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,7 @@ impl Links {
             timeout: dialer.options.connect_timeout,
             bind,
             proxy: self.options.proxy.clone(),
-            datagrams: self.dials_datagrams(&address.host),
+            datagrams: datagram::dials(&self.identity, &address.host, self.options.datagrams),
             connection_id: group.is_some().then(|| hello.connection_id.clone()),
             group,
             ..DialOptions::new(address, tls, alpn::LINK, hello.to_hello(), channel)

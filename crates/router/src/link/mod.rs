@@ -231,8 +231,14 @@ impl Links {
         let listen =
             |protocols| listeners.listen(&bind, limits, protocols, tls.clone(), acceptor.clone());
         let registration = if config.bind.kind == AddressKind::Dtls {
+            let own = &self.options;
+            let limits =
+                ListenerLimits { handshake_timeout: own.datagram_handshake_timeout, ..limits };
+            let (identity, runtime) = (Arc::clone(&self.identity), own.data_runtime.clone());
             let acceptor = (*acceptor).clone();
-            datagram::Socket::Datagrams(self.listen_datagrams(&bind, limits, acceptor).await?)
+            let listening =
+                datagram::listen(&bind, identity, limits, own.datagrams, runtime, acceptor);
+            datagram::Socket::Datagrams(listening.await?)
         } else {
             // On a shared port, a peer that offers no protocol may belong to another listener.
             match listen(&[alpn::LINK, ""]).await {
