@@ -127,15 +127,6 @@ impl Circuit {
         matches!(self.inner.lock().machine.transport, Transport::Own(_))
     }
 
-    /// Bytes that arrived and wait for the application.
-    #[cfg(test)]
-    pub(crate) fn unread(&self) -> u64 {
-        match &self.inner.lock().machine.transport {
-            Transport::Own(end) => end.unread(),
-            Transport::Routed(routed) => routed.unread(),
-        }
-    }
-
     /// Sends the first messages of the circuit.
     pub(crate) fn begin(&self) {
         self.change(|_, _| {});

@@ -115,12 +115,6 @@ impl Connection {
         &self.info().circuit_id
     }
 
-    /// Bytes that arrived and were not read yet.
-    #[cfg(test)]
-    pub(crate) fn unread(&self) -> u64 {
-        self.reader.shared.circuit.unread()
-    }
-
     /// True if the data is encrypted from end to end.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {

@@ -63,12 +63,6 @@ impl Routed {
         }
     }
 
-    /// Bytes that wait for the application.
-    #[cfg(test)]
-    pub(crate) fn unread(&self) -> u64 {
-        self.held_bytes as u64
-    }
-
     pub(crate) fn can_write(&self) -> bool {
         !self.is_sending_over() && self.out_bytes < SEND_LIMIT
     }
