@@ -383,7 +383,8 @@ fn a_slow_reader_slows_the_writer_and_bounds_memory() {
     // Its buffer, and what was on its way before it first said that it is slow.
     let most = world.sides[1].most;
     assert!(most < (256 << 10) * 5 / 2, "the reader's side held {most}");
-    assert!(world.sides[0].resent < 20, "{} copies", world.sides[0].resent);
+    // The window of a short path is larger than this buffer: what did not fit was sent again.
+    assert!(world.sides[0].resent < 60, "{} copies", world.sides[0].resent);
 }
 
 #[test]

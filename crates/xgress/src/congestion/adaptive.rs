@@ -31,8 +31,9 @@
 //!
 //! *Window*: rate times smallest round-trip time, times the gain of the phase, and a slack of 1 payload to 128 KiB for
 //! clocks and batches, which grows slowly without a queue and shrinks quickly with one. A path below 1 ms is not paced,
-//! because clocks are coarser than that: its window is 1.5 times the rate times the round-trip time, or 128 KiB,
-//! whichever is larger. A small working set stays in the cache.
+//! because clocks are coarser than that: its window is 1.5 times the rate times the round-trip time and a slack of up to
+//! 384 KiB, at least 64 KiB. A lone circuit then keeps the ends and all routers between them at work, each with several
+//! payloads at a time, and circuits that share a connection shrink to little each when they make each other wait.
 //!
 //! *Losses* say little, because a bad line causes them, too. Only more than 12 % in a round trip, or more than 5 %
 //! together with a queue, slow the circuit down: by an eighth in each round trip, to half of the pace at most.
@@ -54,9 +55,12 @@ const START: u64 = 4 * PAYLOAD;
 /// Most bytes of the window beyond the capacity of the path.
 const MOST_SLACK: u64 = 128 * 1024;
 
-/// Smallest window on a path without pacing, in bytes: enough to keep both ends and the routers between them at work
-/// while each waits for a processor.
-const LEAST_SHORT: u64 = 128 * 1024;
+/// Most bytes of the window beyond the capacity of a path without pacing: what keeps both ends and the routers between
+/// them at work while each waits for a processor.
+const MOST_SHORT_SLACK: u64 = 384 * 1024;
+
+/// Smallest window on a path without pacing, in bytes: one payload on its way while another is worked on.
+const LEAST_SHORT: u64 = 64 * 1024;
 
 /// Most unread bytes on a path without pacing when the reader has stopped: such a path fills again at once, and often
 /// both ends are in one process.
@@ -405,7 +409,7 @@ impl Adaptive {
 
     fn size_slack(&mut self, queued: bool, min_rtt: u64) {
         let most = if min_rtt < PACED_FROM {
-            MOST_SLACK
+            MOST_SHORT_SLACK
         } else {
             (PAYLOAD + self.rates.get().bytes_in(2 * MILLI + self.noise)).min(MOST_SLACK)
         };
@@ -530,7 +534,7 @@ impl Adaptive {
             }
             Phase::Look => (path / 2).max(PAYLOAD),
             // Phases on such paths are shorter than clocks and processors are exact.
-            _ if min_rtt < PACED_FROM => (path + path / 2).max(LEAST_SHORT),
+            _ if min_rtt < PACED_FROM => (path + path / 2 + self.slack).max(LEAST_SHORT),
             _ => gained(gain) + self.slack,
         };
         self.window = (self.size * self.share / UNIT).clamp(self.min, self.max);
