@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-use weft_identity::SealKey;
+use weft_identity::{SealKey, SeenTokens};
 use weft_kernel::Kernel;
 
 use super::admission::Admission;
@@ -31,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) guesses: Guesses,
     pub(crate) attempts: Attempts,
     pub(crate) spent: Spent,
+    pub(crate) seen_tokens: SeenTokens,
     pub(crate) postures: Postures,
     pub(crate) keyring: Keyring,
     pub(crate) service_changes: ServiceChanges,
@@ -86,6 +87,7 @@ impl Auth {
             guesses: Guesses::new(settings.guess_limits),
             attempts: Attempts::default(),
             spent: Spent::default(),
+            seen_tokens: SeenTokens::default(),
             postures: Postures::default(),
             keyring,
             service_changes: ServiceChanges::default(),

@@ -3,7 +3,7 @@
 //! [`weft_model::token`].
 
 use serde::Serialize;
-use weft_identity::token::{self, Expect, TokenError, TokenSigner};
+use weft_identity::token::{Expect, TokenError, TokenSigner};
 use weft_kernel::Failure;
 use weft_kernel::clock::system_time;
 use weft_model::Timestamp;
@@ -40,6 +40,6 @@ impl Auth {
             require_expiry: true,
             longest: None,
         };
-        token::verify(text, |kid| self.session_key(kid), &expect)
+        self.0.seen_tokens.verify(text, |kid| self.session_key(kid), &expect)
     }
 }

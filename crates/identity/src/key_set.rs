@@ -1,6 +1,6 @@
 //! Sets of public keys by name, and their published form (JWKS).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{
     Engine as _,
@@ -13,7 +13,8 @@ use crate::{
     certificate::Certificate,
     error::{Error, Result},
     public::{KeyAlgorithm, PublicKey, strip_zeros},
-    token::{self, Expect, TokenError, algorithm_name},
+    seen::SeenTokens,
+    token::{Expect, TokenError, algorithm_name},
 };
 
 /// Largest key set document that is read, in bytes.
@@ -21,10 +22,11 @@ pub const MAX_KEY_SET_BYTES: usize = 1024 * 1024;
 /// Most keys that are taken from a document.
 pub const MAX_KEYS: usize = 256;
 
-/// Public keys by name (`kid`).
+/// Public keys by name (`kid`). Clones share the memory of verified tokens.
 #[derive(Debug, Clone, Default)]
 pub struct KeySet {
     keys: BTreeMap<String, PublicKey>,
+    seen: Arc<SeenTokens>,
 }
 
 /// One key of a published set.
@@ -120,7 +122,7 @@ impl KeySet {
         token: &str,
         expect: &Expect<'_>,
     ) -> Result<T, TokenError> {
-        token::verify(token, |kid| self.get(kid).cloned(), expect)
+        self.seen.verify(token, |kid| self.get(kid).cloned(), expect)
     }
 
     /// Reads a published set. A certificate (`x5c`) takes precedence over key parameters. Keys

@@ -44,6 +44,7 @@ mod pem;
 mod public;
 mod request;
 mod seal;
+mod seen;
 mod spiffe;
 pub mod tls;
 pub mod token;
@@ -65,6 +66,7 @@ pub use pem::encode as encode_pem;
 pub use public::{KeyAlgorithm, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
 pub use request::{CertificateRequest, MAX_REQUEST_BYTES, MAX_REQUEST_NAMES};
 pub use seal::SealKey;
+pub use seen::SeenTokens;
 pub use spiffe::{SpiffeId, SpiffeSubject};
 pub use trust::{MAX_PEER_CHAIN, TrustBundle, Usage, Verify};
 

@@ -161,9 +161,7 @@ pub fn verify<T: DeserializeOwned>(
     expect: &Expect<'_>,
 ) -> Result<T, TokenError> {
     let parts = Parts::of(token)?;
-    let kid = parts.header.kid.as_deref().filter(|kid| !kid.is_empty());
-    let kid = kid.ok_or(TokenError::NoKeyId)?;
-    let key = key(kid).ok_or_else(|| TokenError::UnknownKey(kid.chars().take(80).collect()))?;
+    let key = parts.named_key(key)?;
     parts.verify(&key, expect)
 }
 
@@ -204,7 +202,8 @@ pub fn algorithm_name(key: KeyAlgorithm) -> &'static str {
     }
 }
 
-struct Parts<'a> {
+/// A token in its parts.
+pub(crate) struct Parts<'a> {
     header: Header,
     payload: Vec<u8>,
     signed: &'a str,
@@ -212,7 +211,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(token: &'a str) -> Result<Self, TokenError> {
+    pub(crate) fn of(token: &'a str) -> Result<Self, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong(token.len()));
         }
@@ -239,14 +238,34 @@ impl<'a> Parts<'a> {
         serde_json::from_slice(&self.payload).map_err(|error| TokenError::Claims(error.to_string()))
     }
 
+    /// The key that the header names.
+    pub(crate) fn named_key(
+        &self,
+        key: impl Fn(&str) -> Option<PublicKey>,
+    ) -> Result<PublicKey, TokenError> {
+        let kid = self.header.kid.as_deref().filter(|kid| !kid.is_empty());
+        let kid = kid.ok_or(TokenError::NoKeyId)?;
+        key(kid).ok_or_else(|| TokenError::UnknownKey(kid.chars().take(80).collect()))
+    }
+
     fn verify<T: DeserializeOwned>(
         &self,
         key: &PublicKey,
         expect: &Expect<'_>,
     ) -> Result<T, TokenError> {
+        self.verify_by(key, expect, |how, signed, signature| key.verify(how, signed, signature))
+    }
+
+    /// Verifies the token with this key; `is_right` tells whether the signature of a text is right.
+    pub(crate) fn verify_by<T: DeserializeOwned>(
+        &self,
+        key: &PublicKey,
+        expect: &Expect<'_>,
+        is_right: impl FnOnce(Signature, &[u8], &[u8]) -> bool,
+    ) -> Result<T, TokenError> {
         let how = signature_for(&self.header.alg, key.algorithm())
             .ok_or_else(|| TokenError::Algorithm(self.header.alg.chars().take(20).collect()))?;
-        if !key.verify(how, self.signed.as_bytes(), &self.signature) {
+        if !is_right(how, self.signed.as_bytes(), &self.signature) {
             return Err(TokenError::Signature);
         }
         self.claims::<Limits>()?.check(expect)?;
