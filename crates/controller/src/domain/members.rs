@@ -319,7 +319,10 @@ macro_rules! members {
     ) => {
         $crate::domain::members::members! {
             @facet $of $fields $kept $set $shown $columns $who $field [$name $($names)*]
-            { searched as (weft_contract::wire_name!($name)) $(indexed $index)?, $($facets)* }
+            {
+                searched as (const { &weft_contract::schema::camel(stringify!($name)) }.as_str())
+                $(indexed $index)?, $($facets)*
+            }
             $($lines)*
         }
     };
@@ -361,7 +364,7 @@ macro_rules! members {
     };
     (@set $record:ident $body:ident $verb:ident $member:ident $field:ident [$($on:ident)+]) => {
         if let (Some(given), $(weft_contract::Verb::$on)|+) = (&$body.$member, $verb) {
-            let name = weft_contract::wire_name!($member);
+            let name = const { &weft_contract::schema::camel(stringify!($member)) }.as_str();
             $record.$field = $crate::domain::values::Take::take(given, name)?;
         }
     };
