@@ -10,7 +10,7 @@ use weft_contract::{ErrorCode, Kind as ContractKind, Verb};
 use weft_kernel::Failure;
 use weft_kernel::decision::Decision;
 use weft_model::entity::{
-    AuthPolicy, CertRules, ExtJwtRules, ExtJwtSigner, Record, SecondaryRules, UpdbRules,
+    AuthPolicy, CertRules, ExtJwtRules, ExtJwtSigner, OfKind as _, SecondaryRules, UpdbRules,
 };
 
 use crate::domain::members::{Members as _, members};
