@@ -378,8 +378,13 @@ macro_rules! members {
 
     // The symbols: of this kind, or those of another.
     (@symbols $record:ident $name:literal $($column:expr,)*) => {{
+        // The columns are written without their types.
+        #[allow(dead_code)]
+        type Column = weft_model::filter::Column<$crate::domain::context::Context, $record>;
+        #[allow(unused_imports)]
+        use weft_model::filter::{Type, Value};
         static SYMBOLS: weft_model::filter::Table<$crate::domain::context::Context, $record> =
-            $crate::domain::symbols::symbols!($name, $record { $($column,)* });
+            $crate::domain::symbols::symbols($name, &[$($column,)*]);
         &SYMBOLS
     }};
     (@symbols $record:ident (those of $other:path)) => {
