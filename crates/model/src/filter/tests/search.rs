@@ -317,7 +317,7 @@ fn searches_tell_how_they_went() {
             "name = \"n007\"",
             "name",
             0,
-            "index name = \"n007\"; 1 candidates, 0 tested, 1 match; 1 sorted by name, id",
+            "index name = \"n007\"; 1 candidate, 0 tested, 1 match; 1 sorted by name, id",
         ),
         (
             "anyOf(roleAttributes) = \"r0\"",
