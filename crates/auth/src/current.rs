@@ -170,6 +170,7 @@ fn shown_certificate(certificate: &SessionCertificate) -> SessionCertificateDeta
 static CERTIFICATE_SYMBOLS: Table<(), SessionCertificate> = Table {
     kind: "api-session-certificates",
     id: |it| it.id.as_str(),
+    shared: &[],
     columns: &[
         CertificateColumn::one("id", Type::String, |(), it| Value::text(it.id.as_str())).public(),
         CertificateColumn::one("createdAt", Type::Time, |(), it| {

@@ -16,7 +16,7 @@ use weft_identity::token::TokenSigner;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
-use weft_model::entity::{Identity, Mfa, Record as _};
+use weft_model::entity::{Identity, Mfa, OfKind as _};
 use weft_model::token::{AUDIENCE, TokenKind, TotpClaims};
 use weft_model::{Base, Id, Snapshot};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_kernel::{Caller, Failure, Kernel};
-use weft_model::entity::{Record as _, Revocation};
+use weft_model::entity::{OfKind as _, Revocation};
 use weft_model::{Id, Timestamp};
 
 use crate::handle::WeakAuth;

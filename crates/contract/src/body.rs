@@ -29,6 +29,7 @@ use crate::error::{Cause, ErrorCode};
 pub use members::Members;
 pub use unread::Unread;
 
+use crate::shape::behind;
 pub use crate::shape::{Field, FieldType, Need, Shape, Verb};
 
 /// A request body; made by the `body!` macro.
@@ -36,29 +37,28 @@ pub trait Body: Serialize + DeserializeOwned + Default {
     /// Its members.
     const FIELDS: &'static [Field];
 
+    /// For each of [`Self::FIELDS`] what of it is not there, as [`Shape::lacks`] says it; `None` if
+    /// all of it is not.
+    fn lacks_in_fields(&self, verb: Verb) -> Vec<Option<Vec<String>>>;
+
     /// The names of the members this verb requires and that are not there, nested ones dotted.
-    fn missing(&self, verb: Verb) -> Vec<String>;
+    fn missing(&self, verb: Verb) -> Vec<String> {
+        let (mut own, mut nested) = (Vec::new(), Vec::new());
+        for (field, lacks) in Self::FIELDS.iter().zip(self.lacks_in_fields(verb)) {
+            match lacks {
+                Some(paths) => nested.extend(behind(field.name.to_owned(), paths)),
+                None if field.need.covers(verb) => own.push(field.name.to_owned()),
+                None => {}
+            }
+        }
+        own.append(&mut nested);
+        own
+    }
 
     /// The names of the members that are there.
-    fn members(&self) -> Vec<&'static str>;
-}
-
-/// A part of a body with required members of its own: an object, or a list of them.
-pub trait Nested {
-    /// The names of required members that are not there, behind the name of the part.
-    fn missing_in(&self, name: &str, verb: Verb) -> Vec<String>;
-}
-
-impl<B: Body> Nested for B {
-    fn missing_in(&self, name: &str, verb: Verb) -> Vec<String> {
-        self.missing(verb).into_iter().map(|field| format!("{name}.{field}")).collect()
-    }
-}
-
-impl<B: Body> Nested for Vec<B> {
-    fn missing_in(&self, name: &str, verb: Verb) -> Vec<String> {
-        let parts = self.iter().enumerate();
-        parts.flat_map(|(at, part)| part.missing_in(&format!("{name}[{at}]"), verb)).collect()
+    fn members(&self) -> Vec<&'static str> {
+        let fields = Self::FIELDS.iter().zip(self.lacks_in_fields(Verb::Patch));
+        fields.filter(|(_, lacks)| lacks.is_some()).map(|(field, _)| field.name).collect()
     }
 }
 
@@ -158,10 +158,17 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// Has a struct that derives its reader and writer with `remote = "Self"` read from objects alone,
-/// with the names of its members in any case.
-macro_rules! object_only {
-    ($name:ident) => {
+/// Declares a request body.
+///
+/// A member is `Need rust_name: Type`, with its name in JSON before it when that is not its camel
+/// case, with `=> "collection"` behind it when it names entities by id, and with `as shape` when
+/// less is taken than the type holds. The members that a member requires in turn count when it is
+/// there.
+///
+/// `body! { objects of Name }` is for a struct by hand that derives its reader and writer with
+/// `remote = "Self"`: it is read from objects alone, the names of its members in any case.
+macro_rules! body {
+    (objects of $name:ident) => {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 $name::serialize(self, serializer)
@@ -174,16 +181,6 @@ macro_rules! object_only {
             }
         }
     };
-}
-pub(crate) use object_only;
-
-/// Declares a request body.
-///
-/// A member is `Need rust_name: Type`, with its name in JSON before it when that is not its camel
-/// case, with `=> "collection"` behind it when it names entities by id, and with `as shape` when
-/// less is taken than the type holds. `nested` bodies count their own required members when they
-/// are present.
-macro_rules! body {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
@@ -193,7 +190,6 @@ macro_rules! body {
                     $(=> $names:literal)? $(as $shape:expr)?,
             )*
         }
-        $(nested { $($nested:ident),* })?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -207,57 +203,42 @@ macro_rules! body {
             )*
         }
 
-        $crate::body::object_only!($name);
+        $crate::body::body! { objects of $name }
 
         impl $crate::body::Body for $name {
             const FIELDS: &'static [$crate::shape::Field] = &[
                 $(
                     $crate::shape::Field {
-                        name: $crate::schema::json_name!($field [$(rename = $json)?]),
-                        shape: $crate::body::first_or(
-                            &[$($shape)?],
-                            <$type as $crate::shape::Shape>::SHAPE,
+                        name: $crate::schema::json_name(
+                            $crate::schema::first(&[$($json)?]),
+                            const { &$crate::schema::camel(stringify!($field)) },
                         ),
+                        shape: match $crate::schema::first(&[$($shape)?]) {
+                            Some(less) => less,
+                            None => <$type as $crate::shape::Shape>::SHAPE,
+                        },
                         need: $crate::shape::Need::$need,
-                        names: $crate::body::first(&[$($names)?]),
+                        names: $crate::schema::first(&[$($names)?]),
                         about: concat!($($doc),+),
                     },
                 )*
             ];
 
-            fn missing(&self, verb: $crate::shape::Verb) -> Vec<String> {
-                #[allow(unused_mut)]
-                let mut missing = Vec::new();
-                $(
-                    if $crate::shape::Need::$need.covers(verb) && self.$field.is_none() {
-                        let name = $crate::schema::json_name!($field [$(rename = $json)?]);
-                        missing.push(name.to_owned());
-                    }
-                )*
-                $($(
-                    if let Some(part) = &self.$nested {
-                        let names = Self::FIELDS.iter().map(|field| field.name);
-                        let name = $crate::body::json_name(names, stringify!($nested));
-                        missing.extend($crate::body::Nested::missing_in(part, name, verb));
-                    }
-                )*)?
-                missing
-            }
-
-            fn members(&self) -> Vec<&'static str> {
-                let mut members = Vec::new();
-                $(
-                    if self.$field.is_some() {
-                        members.push($crate::schema::json_name!($field [$(rename = $json)?]));
-                    }
-                )*
-                members
+            fn lacks_in_fields(&self, verb: $crate::shape::Verb) -> Vec<Option<Vec<String>>> {
+                Vec::from([
+                    $(self.$field.as_ref().map(|it| $crate::shape::Shape::lacks(it, verb)),)*
+                ])
             }
         }
 
         impl $crate::shape::Shape for $name {
             const SHAPE: $crate::shape::FieldType =
                 $crate::shape::FieldType::Object(<$name as $crate::body::Body>::FIELDS);
+
+            fn lacks(&self, verb: $crate::shape::Verb) -> Vec<String> {
+                let missing = $crate::body::Body::missing(self, verb);
+                $crate::shape::behind(".".to_owned(), missing).collect()
+            }
         }
 
         impl $crate::schema::HasSchema for $name {
@@ -267,36 +248,6 @@ macro_rules! body {
     };
 }
 pub(crate) use body;
-
-/// The first of at most one.
-#[doc(hidden)]
-#[must_use]
-pub const fn first(names: &[&'static str]) -> Option<&'static str> {
-    match names {
-        [name, ..] => Some(*name),
-        [] => None,
-    }
-}
-
-/// The shape that is given, or else that of the type.
-#[doc(hidden)]
-#[must_use]
-pub const fn first_or(given: &[FieldType], own: FieldType) -> FieldType {
-    match given {
-        [shape, ..] => *shape,
-        [] => own,
-    }
-}
-
-/// The JSON name of a nested member: the same word apart from case and underscores.
-#[doc(hidden)]
-pub fn json_name(
-    mut names: impl Iterator<Item = &'static str>,
-    field: &'static str,
-) -> &'static str {
-    let plain = |text: &str| text.replace(['_', '#'], "").to_lowercase();
-    names.find(|name| plain(name) == plain(field)).unwrap_or(field)
-}
 
 #[cfg(test)]
 mod tests {
@@ -322,8 +273,9 @@ mod tests {
             Create identity_id: String => "identities",
             /// The rest.
             Optional inner_part: Inner,
+            /// More of it.
+            Optional others: Vec<Inner>,
         }
-        nested { inner_part }
     }
 
     #[test]
@@ -340,6 +292,9 @@ mod tests {
         assert_eq!(outer.missing(Verb::Create), ["name", "identityId", "innerPart.maxAttempts"]);
         assert_eq!(outer.missing(Verb::Replace), ["name", "innerPart.maxAttempts"]);
         assert_eq!(outer.missing(Verb::Patch), ["innerPart.maxAttempts"]);
+        let others = vec![Inner { max_attempts: Some(1) }, Inner::default()];
+        let outer = Outer { others: Some(others), ..Outer::default() };
+        assert_eq!(outer.missing(Verb::Patch), ["others[1].maxAttempts"]);
     }
 
     #[test]
@@ -366,7 +321,7 @@ mod tests {
 
     #[test]
     fn fields_are_described() {
-        let [name, identity, inner] = Outer::FIELDS else { panic!("three members") };
+        let [name, identity, inner, _] = Outer::FIELDS else { panic!("four members") };
         assert_eq!(name.about.trim(), "The name. Unique.");
         assert_eq!(identity.names, Some("identities"));
         assert!(matches!(inner.shape, FieldType::Object([_])));

@@ -2,165 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use crate::json::{Tags, null_default};
-use crate::schema::describe;
+use crate::json::Tags;
 use crate::timestamp::Timestamp;
 
-/// Links of an entity by name; `self` is always there.
-pub type Links = BTreeMap<String, Link>;
-
-/// Where something is found, relative to the base path of the API.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Link {
-    /// `./<collection>/<id>[/<sub>]`.
-    pub href: String,
-    /// The HTTP method to use, if not GET.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<String>,
-    /// A word to the reader.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub comment: Option<String>,
-}
-
-describe! {
-    Link: "Where something is found.", includes [],
-    ["Relative to the base path of the API: `./<collection>/<id>[/<sub>]`."] [] href: String,
-    ["The HTTP method to use, if not GET."] [skip_serializing_if] method: String,
-    ["A word to the reader."] [skip_serializing_if] comment: String,
-}
-
-impl Link {
-    /// A link to `./{path}`.
-    #[must_use]
-    pub fn to(path: &str) -> Self {
-        Self { href: format!("./{path}"), method: None, comment: None }
-    }
-}
-
-/// The links of one entity: `self`, and one for each name of `subs` at `<self>/<sub>`.
-#[must_use]
-pub fn links(collection: &str, id: &str, subs: &[&str]) -> Links {
-    let own = format!("{collection}/{id}");
-    let mut links = Links::from([("self".to_owned(), Link::to(&own))]);
-    for sub in subs {
-        links.insert((*sub).to_owned(), Link::to(&format!("{own}/{sub}")));
-    }
-    links
-}
-
-/// Fields that every stored entity has.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Base {
-    /// Links by name.
-    #[serde(rename = "_links", deserialize_with = "null_default")]
-    pub links: Links,
-    /// When it was made.
-    #[serde(deserialize_with = "null_default")]
-    pub created_at: Timestamp,
-    /// Opaque id.
-    #[serde(deserialize_with = "null_default")]
-    pub id: String,
-    /// User-defined labels; `{}` when there are none.
-    #[serde(deserialize_with = "null_default")]
-    pub tags: Tags,
-    /// When it last changed.
-    #[serde(deserialize_with = "null_default")]
-    pub updated_at: Timestamp,
-}
-
-describe! {
-    Base: "Fields that every stored entity has.", includes [],
-    ["Links by name."] [rename = "_links"] links: Links,
-    ["When it was made."] [] created_at: Timestamp,
-    ["Opaque id."] [] id: String,
-    ["User-defined labels; `{}` when there are none."] [] tags: Tags,
-    ["When it last changed."] [] updated_at: Timestamp,
-}
-
-/// A mention of another entity.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct EntityRef {
-    /// Links of the entity mentioned.
-    #[serde(rename = "_links", deserialize_with = "null_default")]
-    pub links: Links,
-    /// Name of its collection.
-    #[serde(deserialize_with = "null_default")]
-    pub entity: String,
-    /// Its id.
-    #[serde(deserialize_with = "null_default")]
-    pub id: String,
-    /// Its name.
-    #[serde(deserialize_with = "null_default")]
-    pub name: String,
-    /// The name of the collection once more, in the short references of enrollments and of an
-    /// identity's service configs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url_name: Option<String>,
-}
-
-describe! {
-    EntityRef: "A mention of another entity.", includes [],
-    ["Links of the entity mentioned."] [rename = "_links"] links: Links,
-    ["Name of its collection."] [] entity: String,
-    ["Its id."] [] id: String,
-    ["Its name."] [] name: String,
-    ["The name of the collection once more, in short references."] [skip_serializing_if]
-    url_name: String,
-}
-
-impl EntityRef {
-    /// A mention of `name`, which is `id` in `collection`.
-    #[must_use]
-    pub fn new(collection: &str, id: &str, name: &str) -> Self {
-        Self {
-            links: links(collection, id, &[]),
-            entity: collection.to_owned(),
-            id: id.to_owned(),
-            name: name.to_owned(),
-            url_name: None,
-        }
-    }
-
-    /// The same with `urlName` filled.
-    #[must_use]
-    pub fn short(collection: &str, id: &str, name: &str) -> Self {
-        Self { url_name: Some(collection.to_owned()), ..Self::new(collection, id, name) }
-    }
-}
-
-/// A role of a policy and how to show it: `@id` becomes `@name`, `#attribute` stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NamedRole {
-    /// What to show.
-    pub name: String,
-    /// The role as it was given.
-    pub role: String,
-}
-
-describe! {
-    NamedRole: "A role of a policy and how to show it.", includes [],
-    ["What to show: `@id` as `@name`, attributes as they are."] [] name: String,
-    ["The role as it was given."] [] role: String,
-}
-
-/// Declares the detail of a resource: what an answer holds.
+/// Declares the detail of a resource: what an answer holds, and its description in one.
 ///
 /// Every member may be missing or null when read (older and other controllers leave some out) and
-/// is then its default. `with Base` adds the fields of [`Base`]. The comment of a member, its type
-/// and its `serde` attribute (behind the comment) also describe it: see [`crate::schema`].
+/// is then its default. `with Base` adds the fields of [`Base`], `including name: Type` those of
+/// another detail. The comment of a member, its type and its `serde` attributes also describe it
+/// (see [`crate::schema`]), so that two of these are known: first `rename`, then
+/// `skip_serializing_if`.
 macro_rules! detail {
     (
         $(#[doc = $about:literal])+
-        pub struct $name:ident $(with $base:ident)? {
+        pub struct $name:ident $(with $base:ident)? $(including $part:ident: $included:ident)? {
             $(
                 $(#[doc = $doc:literal])+
-                $(#[serde($($serde:tt)*)])?
+                $(#[serde(rename = $json:literal)])?
+                $(#[serde(skip_serializing_if = $left_out:literal)])?
                 pub $field:ident: $type:ty,
             )*
         }
@@ -175,16 +34,47 @@ macro_rules! detail {
                 pub base: $crate::entity::$base,
             )?
             $(
+                /// What it includes.
+                #[serde(flatten)]
+                pub $part: $included,
+            )?
+            $(
                 $(#[doc = $doc])+
-                $(#[serde($($serde)*)])?
+                $(#[serde(rename = $json)])?
+                $(#[serde(skip_serializing_if = $left_out)])?
                 #[serde(deserialize_with = "crate::json::null_default")]
                 pub $field: $type,
             )*
         }
 
-        $crate::schema::describe! {
-            $name: concat!($($about),+), includes [$($crate::entity::$base)?],
-            $([$($doc)+] [$($($serde)*)?] $field: $type,)*
+        impl $crate::schema::HasMembers for $name {
+            const OBJECT: $crate::schema::Object = $crate::schema::Object {
+                name: stringify!($name),
+                about: concat!($($about),+),
+                includes: &[
+                    $(&<$crate::entity::$base as $crate::schema::HasMembers>::OBJECT,)?
+                    $(&<$included as $crate::schema::HasMembers>::OBJECT,)?
+                ],
+                members: &[
+                    $(
+                        $crate::schema::Member {
+                            name: $crate::schema::json_name(
+                                $crate::schema::first(&[$($json)?]),
+                                const { &$crate::schema::camel(stringify!($field)) },
+                            ),
+                            schema: <$type as $crate::schema::HasSchema>::SCHEMA,
+                            always: $crate::schema::first::<&str>(&[$($left_out)?]).is_none(),
+                            about: concat!($($doc),+),
+                        },
+                    )*
+                ],
+            };
+        }
+
+        impl $crate::schema::HasSchema for $name {
+            const SCHEMA: $crate::schema::Schema = $crate::schema::Schema::Object(
+                &<$name as $crate::schema::HasMembers>::OBJECT,
+            );
         }
     };
 }
@@ -246,17 +136,113 @@ macro_rules! words {
             }
         }
 
-        impl $crate::shape::Shape for $name {
-            const SHAPE: $crate::shape::FieldType = $crate::shape::FieldType::Choice(Self::WORDS);
-        }
-
-        impl $crate::schema::HasSchema for $name {
-            const SCHEMA: $crate::schema::Schema =
-                $crate::schema::Schema::Plain(<Self as $crate::shape::Shape>::SHAPE);
+        impl $crate::shape::Plain for $name {
+            const TYPE: $crate::shape::FieldType = $crate::shape::FieldType::Choice(Self::WORDS);
         }
     };
 }
 pub(crate) use words;
+
+/// Links of an entity by name; `self` is always there.
+pub type Links = BTreeMap<String, Link>;
+
+detail! {
+    /// Where something is found.
+    pub struct Link {
+        /// Relative to the base path of the API: `./<collection>/<id>[/<sub>]`.
+        pub href: String,
+        /// The HTTP method to use, if not GET.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub method: Option<String>,
+        /// A word to the reader.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub comment: Option<String>,
+    }
+}
+
+impl Link {
+    /// A link to `./{path}`.
+    #[must_use]
+    pub fn to(path: &str) -> Self {
+        Self { href: format!("./{path}"), method: None, comment: None }
+    }
+}
+
+/// The links of one entity: `self`, and one for each name of `subs` at `<self>/<sub>`.
+#[must_use]
+pub fn links(collection: &str, id: &str, subs: &[&str]) -> Links {
+    let own = format!("{collection}/{id}");
+    let mut links = Links::from([("self".to_owned(), Link::to(&own))]);
+    for sub in subs {
+        links.insert((*sub).to_owned(), Link::to(&format!("{own}/{sub}")));
+    }
+    links
+}
+
+detail! {
+    /// Fields that every stored entity has.
+    pub struct Base {
+        /// Links by name.
+        #[serde(rename = "_links")]
+        pub links: Links,
+        /// When it was made.
+        pub created_at: Timestamp,
+        /// Opaque id.
+        pub id: String,
+        /// User-defined labels; `{}` when there are none.
+        pub tags: Tags,
+        /// When it last changed.
+        pub updated_at: Timestamp,
+    }
+}
+
+detail! {
+    /// A mention of another entity.
+    pub struct EntityRef {
+        /// Links of the entity mentioned.
+        #[serde(rename = "_links")]
+        pub links: Links,
+        /// Name of its collection.
+        pub entity: String,
+        /// Its id.
+        pub id: String,
+        /// Its name.
+        pub name: String,
+        /// The name of the collection once more, in short references.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub url_name: Option<String>,
+    }
+}
+
+impl EntityRef {
+    /// A mention of `name`, which is `id` in `collection`.
+    #[must_use]
+    pub fn new(collection: &str, id: &str, name: &str) -> Self {
+        Self {
+            links: links(collection, id, &[]),
+            entity: collection.to_owned(),
+            id: id.to_owned(),
+            name: name.to_owned(),
+            url_name: None,
+        }
+    }
+
+    /// The same with `urlName` filled.
+    #[must_use]
+    pub fn short(collection: &str, id: &str, name: &str) -> Self {
+        Self { url_name: Some(collection.to_owned()), ..Self::new(collection, id, name) }
+    }
+}
+
+detail! {
+    /// A role of a policy and how to show it.
+    pub struct NamedRole {
+        /// What to show: `@id` as `@name`, attributes as they are.
+        pub name: String,
+        /// The role as it was given.
+        pub role: String,
+    }
+}
 
 words! {
     /// How the attributes of a policy's side are combined.

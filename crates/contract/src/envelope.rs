@@ -88,7 +88,7 @@ pub struct Pagination {
 }
 
 /// The answer to a create: where the new entity is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Created {
     /// `self`.

@@ -26,14 +26,14 @@
 macro_rules! members {
     (
         $(#[$($body_about:tt)*])+
-        body $body:ident $(nested { $($nested:ident),* })?;
+        body $body:ident;
         $(#[$($detail_about:tt)*])+
         detail $detail:ident $(with $base:ident)?;
         $($lines:tt)*
     ) => {
         $crate::members::members! {
             @line {
-                ($(#[$($body_about)*])+ pub struct $body) ($(nested { $($nested),* })?)
+                ($(#[$($body_about)*])+ pub struct $body)
                 ($(#[$($detail_about)*])+ pub struct $detail $(with $base)?)
                 [] []
             }
@@ -96,17 +96,17 @@ macro_rules! members {
     };
 
     // A member of one.
-    (@line { $body:tt $nested:tt $detail:tt $set:tt [$($shown:tt)*] }
+    (@line { $body:tt $detail:tt $set:tt [$($shown:tt)*] }
         $(#[$($about:tt)*])+ Shown $member:ident: $type:ty; $($lines:tt)*
     ) => {
         $crate::members::members! {
             @line {
-                $body $nested $detail $set [$($shown)* $(#[$($about)*])+ pub $member: $type,]
+                $body $detail $set [$($shown)* $(#[$($about)*])+ pub $member: $type,]
             }
             $($lines)*
         }
     };
-    (@line { $body:tt $nested:tt $detail:tt [$($set:tt)*] $shown:tt }
+    (@line { $body:tt $detail:tt [$($set:tt)*] $shown:tt }
         $(#[$($about:tt)*])+
         $need:ident $($json:literal)? $member:ident: $type:ty
             $(=> $names:literal)? $(as $shape:expr)?;
@@ -114,7 +114,7 @@ macro_rules! members {
     ) => {
         $crate::members::members! {
             @line {
-                $body $nested $detail
+                $body $detail
                 [
                     $($set)*
                     $(#[$($about)*])+ $need $($json)? $member: $type
@@ -126,9 +126,9 @@ macro_rules! members {
         }
     };
     (@line {
-        ($($body:tt)*) ($($nested:tt)*) ($($detail:tt)*) [$($set:tt)*] [$($shown:tt)*]
+        ($($body:tt)*) ($($detail:tt)*) [$($set:tt)*] [$($shown:tt)*]
     }) => {
-        $crate::body::body! { $($body)* { $($set)* } $($nested)* }
+        $crate::body::body! { $($body)* { $($set)* } }
         $crate::entity::detail! { $($detail)* { $($shown)* } }
     };
 }

@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::{JsonMap, Password, Tags, Username};
-use crate::shape::{FieldType, Shape};
-use crate::timestamp::Timestamp;
+use crate::shape::{FieldType, Plain};
 
 /// What a value of an answer is.
 #[derive(Clone, Copy, Debug)]
@@ -75,41 +73,8 @@ pub trait HasMembers {
     const OBJECT: Object;
 }
 
-/// Types of members of bodies and of answers.
-macro_rules! plain {
-    ($($type:ty => $shape:expr,)*) => {
-        $(
-            impl Shape for $type {
-                const SHAPE: FieldType = $shape;
-            }
-
-            impl HasSchema for $type {
-                const SCHEMA: Schema = Schema::Plain($shape);
-            }
-        )*
-    };
-}
-
-const fn whole(min: i64, max: i64) -> FieldType {
-    FieldType::Integer { min, max }
-}
-
-plain! {
-    String => FieldType::Text,
-    &str => FieldType::Text,
-    Username => FieldType::Length { min: Username::MIN, max: Username::MAX },
-    Password => FieldType::Length { min: Password::MIN, max: Password::MAX },
-    bool => FieldType::Bool,
-    u8 => whole(0, u8::MAX as i64),
-    u16 => whole(0, u16::MAX as i64),
-    u32 => whole(0, u32::MAX as i64),
-    u64 => whole(0, i64::MAX),
-    usize => whole(0, i64::MAX),
-    i32 => whole(i32::MIN as i64, i32::MAX as i64),
-    i64 => whole(i64::MIN, i64::MAX),
-    Timestamp => FieldType::Time,
-    JsonMap => FieldType::Json,
-    Tags => FieldType::Json,
+impl<T: Plain> HasSchema for T {
+    const SCHEMA: Schema = Schema::Plain(T::TYPE);
 }
 
 impl HasSchema for f64 {
@@ -128,118 +93,79 @@ impl<T: HasSchema> HasSchema for Option<T> {
     const SCHEMA: Schema = Schema::Nullable(&T::SCHEMA);
 }
 
-impl<T: HasSchema> HasSchema for Box<T> {
-    const SCHEMA: Schema = T::SCHEMA;
-}
-
 impl<T: HasSchema> HasSchema for BTreeMap<String, T> {
     const SCHEMA: Schema = Schema::Map(&T::SCHEMA);
 }
 
-/// Describes the members of a type; `detail!` uses it, and types written by hand may.
-macro_rules! describe {
-    (
-        $name:ident: $about:expr, includes [$($included:ty),*],
-        $(
-            [$($doc:literal)+] [$($serde:tt)*] $field:ident: $type:ty,
-        )*
-    ) => {
-        impl $crate::schema::HasMembers for $name {
-            const OBJECT: $crate::schema::Object = $crate::schema::Object {
-                name: stringify!($name),
-                about: $about,
-                includes: &[$(&<$included as $crate::schema::HasMembers>::OBJECT),*],
-                members: &[
-                    $(
-                        $crate::schema::Member {
-                            name: $crate::schema::json_name!($field [$($serde)*]),
-                            schema: <$type as $crate::schema::HasSchema>::SCHEMA,
-                            always: $crate::schema::always!([$($serde)*]),
-                            about: concat!($($doc),+),
-                        },
-                    )*
-                ],
-            };
-        }
-
-        impl $crate::schema::HasSchema for $name {
-            const SCHEMA: $crate::schema::Schema = $crate::schema::Schema::Object(
-                &<$name as $crate::schema::HasMembers>::OBJECT,
-            );
-        }
-    };
-}
-pub(crate) use describe;
-
-/// The JSON name of a member: the one its `serde` attribute gives, or the camel case of its own.
-macro_rules! json_name {
-    ($field:ident [rename = $name:literal $($rest:tt)*]) => { $name };
-    ($field:ident [$skipped:tt $($rest:tt)*]) => {
-        $crate::schema::json_name!($field [$($rest)*])
-    };
-    ($field:ident []) => { $crate::wire_name!($field) };
-}
-pub(crate) use json_name;
-
-/// Whether a member is always there, by its `serde` attribute.
-macro_rules! always {
-    ([]) => { true };
-    ([skip_serializing_if $($rest:tt)*]) => { false };
-    ([$skipped:tt $($rest:tt)*]) => { $crate::schema::always!([$($rest)*]) };
-}
-pub(crate) use always;
-
-/// The name in JSON of a member that is called so in Rust: `isMfaEnabled` of `is_mfa_enabled`.
-#[macro_export]
-macro_rules! wire_name {
-    ($member:ident) => {{
-        const SNAKE: &str = stringify!($member);
-        const BYTES: [u8; $crate::schema::camel_length(SNAKE)] = $crate::schema::camel(SNAKE);
-        match ::std::str::from_utf8(&BYTES) {
-            Ok(name) => name,
-            Err(_) => SNAKE,
-        }
-    }};
-}
-
-/// How long [`camel`] of a word is.
+/// The first of at most one: what a macro was given.
 #[doc(hidden)]
 #[must_use]
-pub const fn camel_length(snake: &str) -> usize {
-    let bytes = snake.as_bytes();
-    let (mut at, mut length) = (raw_prefix(bytes), 0);
-    while at < bytes.len() {
-        if bytes[at] != b'_' {
-            length += 1;
-        }
-        at += 1;
+pub const fn first<T: Copy>(given: &[T]) -> Option<T> {
+    match given {
+        [first, ..] => Some(*first),
+        [] => None,
     }
-    length
 }
 
-/// `is_mfa_enabled` as `isMfaEnabled`; a raw identifier loses its `r#`. Evaluated by the compiler
-/// only.
+/// The name in JSON of a member: the one that is given, or the camel case of its own.
 #[doc(hidden)]
 #[must_use]
-pub const fn camel<const N: usize>(snake: &str) -> [u8; N] {
+pub const fn json_name(given: Option<&'static str>, own: &'static Camel) -> &'static str {
+    match given {
+        Some(name) => name,
+        None => own.as_str(),
+    }
+}
+
+/// A name in camel case, made by [`camel`].
+#[derive(Debug)]
+pub struct Camel {
+    letters: [u8; Self::LONGEST],
+    length: usize,
+}
+
+impl Camel {
+    /// The longest name, in bytes; a longer one does not compile.
+    const LONGEST: usize = 64;
+
+    /// The name.
+    #[must_use]
+    pub const fn as_str(&'static self) -> &'static str {
+        let (name, _) = self.letters.split_at(self.length);
+        match std::str::from_utf8(name) {
+            Ok(name) => name,
+            Err(_) => "",
+        }
+    }
+}
+
+/// The name in JSON of a member that is called so in Rust: `isMfaEnabled` of `is_mfa_enabled`. A
+/// raw identifier loses its `r#`.
+///
+/// ```
+/// use weft_contract::schema::camel;
+///
+/// const NAME: &str = const { &camel(stringify!(is_mfa_enabled)) }.as_str();
+/// assert_eq!(NAME, "isMfaEnabled");
+/// ```
+#[must_use]
+pub const fn camel(snake: &str) -> Camel {
     let bytes = snake.as_bytes();
-    let mut camel = [0; N];
-    let (mut at, mut to, mut raise) = (raw_prefix(bytes), 0, false);
-    while at < bytes.len() && to < N {
+    let mut camel = Camel { letters: [0; Camel::LONGEST], length: 0 };
+    let mut at = if let [b'r', b'#', ..] = bytes { 2 } else { 0 };
+    let mut raise = false;
+    while at < bytes.len() {
         if bytes[at] == b'_' {
             raise = true;
         } else {
-            camel[to] = if raise { bytes[at].to_ascii_uppercase() } else { bytes[at] };
+            let letter = if raise { bytes[at].to_ascii_uppercase() } else { bytes[at] };
+            camel.letters[camel.length] = letter;
+            camel.length += 1;
             raise = false;
-            to += 1;
         }
         at += 1;
     }
     camel
-}
-
-const fn raw_prefix(bytes: &[u8]) -> usize {
-    if let [b'r', b'#', ..] = bytes { 2 } else { 0 }
 }
 
 #[cfg(test)]
@@ -247,6 +173,7 @@ const fn raw_prefix(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::entity::detail;
+    use crate::timestamp::Timestamp;
 
     detail! {
         /// A thing. It has
@@ -257,7 +184,8 @@ mod tests {
             /// A keyword.
             pub r#type: Option<u16>,
             /// Other things.
-            #[serde(rename = "_others", skip_serializing_if = "Vec::is_empty")]
+            #[serde(rename = "_others")]
+            #[serde(skip_serializing_if = "Vec::is_empty")]
             pub others: Vec<Part>,
         }
     }

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::json::{JsonMap, Password, Tags, Username};
+use crate::timestamp::Timestamp;
+
 /// What a body is sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -100,12 +103,102 @@ pub enum FieldType {
 pub trait Shape {
     /// What it holds.
     const SHAPE: FieldType;
+
+    /// Parts of the value that the verb requires and that are not there, each as the path behind
+    /// the name of the member: `.cert.allowed`, `[2].path`.
+    fn lacks(&self, _verb: Verb) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl<T: Shape> Shape for Vec<T> {
     const SHAPE: FieldType = FieldType::List(&T::SHAPE);
+
+    fn lacks(&self, verb: Verb) -> Vec<String> {
+        let items = self.iter().enumerate();
+        items.flat_map(|(at, item)| behind(format!("[{at}]"), item.lacks(verb))).collect()
+    }
 }
 
 impl<T: Shape> Shape for BTreeMap<String, T> {
     const SHAPE: FieldType = FieldType::Map(&T::SHAPE);
+}
+
+/// Paths behind what they begin with.
+pub(crate) fn behind(start: String, paths: Vec<String>) -> impl Iterator<Item = String> {
+    paths.into_iter().map(move |path| format!("{start}{path}"))
+}
+
+/// A type without parts that bodies and answers hold alike.
+pub trait Plain {
+    /// What it holds.
+    const TYPE: FieldType;
+}
+
+impl<T: Plain> Shape for T {
+    const SHAPE: FieldType = T::TYPE;
+}
+
+const fn whole(min: i64, max: i64) -> FieldType {
+    FieldType::Integer { min, max }
+}
+
+impl Plain for String {
+    const TYPE: FieldType = FieldType::Text;
+}
+
+impl Plain for &str {
+    const TYPE: FieldType = FieldType::Text;
+}
+
+impl Plain for Username {
+    const TYPE: FieldType = FieldType::Length { min: Self::MIN, max: Self::MAX };
+}
+
+impl Plain for Password {
+    const TYPE: FieldType = FieldType::Length { min: Self::MIN, max: Self::MAX };
+}
+
+impl Plain for bool {
+    const TYPE: FieldType = FieldType::Bool;
+}
+
+impl Plain for u8 {
+    const TYPE: FieldType = whole(0, u8::MAX as i64);
+}
+
+impl Plain for u16 {
+    const TYPE: FieldType = whole(0, u16::MAX as i64);
+}
+
+impl Plain for u32 {
+    const TYPE: FieldType = whole(0, u32::MAX as i64);
+}
+
+impl Plain for u64 {
+    const TYPE: FieldType = whole(0, i64::MAX);
+}
+
+impl Plain for usize {
+    const TYPE: FieldType = whole(0, i64::MAX);
+}
+
+impl Plain for i32 {
+    const TYPE: FieldType = whole(i32::MIN as i64, i32::MAX as i64);
+}
+
+impl Plain for i64 {
+    const TYPE: FieldType = whole(i64::MIN, i64::MAX);
+}
+
+impl Plain for Timestamp {
+    const TYPE: FieldType = FieldType::Time;
+}
+
+impl Plain for JsonMap {
+    const TYPE: FieldType = FieldType::Json;
+}
+
+impl Plain for Tags {
+    const TYPE: FieldType = FieldType::Json;
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weft_channel::Lane;
 use weft_kernel::{Caller, Failure};
-use weft_model::entity::{PolicyType, Precedence, Record as _, Router, Service, Terminator};
+use weft_model::entity::{OfKind as _, PolicyType, Precedence, Router, Service, Terminator};
 use weft_model::{Id, Kind};
 use weft_network::terminators::{Owned, Refused, Reported, Terminators, Update};
 use weft_wire::ctrl::{

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     ColdField, Id,
-    entity::{self, Base, Link, Record},
+    entity::{self, Base, Link, OfKind, Record},
     role::{Roles, Semantic},
     row::{Row, RowError},
 };
@@ -101,6 +101,25 @@ macro_rules! kinds {
         }
 
         $(
+            impl OfKind for entity::$kind {
+                const KIND: Kind = Kind::$kind;
+
+                fn base(&self) -> &Base {
+                    &self.base
+                }
+
+                fn base_mut(&mut self) -> &mut Base {
+                    &mut self.base
+                }
+
+                fn from_entity(entity: &Entity) -> Option<&Arc<Self>> {
+                    match entity {
+                        Entity::$kind(entity) => Some(entity),
+                        _ => None,
+                    }
+                }
+            }
+
             impl From<entity::$kind> for Entity {
                 fn from(entity: entity::$kind) -> Self {
                     Entity::$kind(Arc::new(entity))
@@ -113,12 +132,6 @@ macro_rules! kinds {
                 }
             }
         )*
-
-        macro_rules! each {
-            ($entity:expr, $it:ident => $then:expr) => {
-                match $entity { $(Entity::$kind($it) => $then,)* }
-            };
-        }
 
         impl Entity {
             /// Kind of the entity.
@@ -139,80 +152,81 @@ macro_rules! kinds {
 
             /// Encodes a row of version [`Kind::row_version`].
             pub fn to_row(&self) -> Vec<u8> {
-                each!(self, it => it.to_bytes())
+                match self { $(Self::$kind(it) => it.to_bytes(),)* }
             }
 
             /// Id, times and tags.
             pub fn base(&self) -> &Base {
-                each!(self, it => it.base())
+                match self { $(Self::$kind(it) => it.base(),)* }
             }
 
             /// The name, for kinds whose names are unique.
             pub fn name(&self) -> Option<&Arc<str>> {
-                each!(self, it => it.name())
+                match self { $(Self::$kind(it) => it.name(),)* }
             }
 
             /// Passes the unique values besides id and name to `each`, see [`Kind::unique`].
             pub fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
-                each!(self, it => it.unique(each))
+                match self { $(Self::$kind(it) => it.unique(each),)* }
             }
 
             /// Passes the entities that it refers to to `each`, see [`Kind::links`].
             pub fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
-                each!(self, it => it.links(each))
+                match self { $(Self::$kind(it) => it.links(each),)* }
             }
 
             /// Passes its groups to `each`, see [`Record::groups`].
             pub fn groups(&self, each: &mut dyn FnMut(usize, &Id)) {
-                each!(self, it => it.groups(each))
+                match self { $(Self::$kind(it) => it.groups(each),)* }
             }
 
             /// Role attributes; `None` for kinds without.
             pub fn attributes(&self) -> Option<&[Arc<str>]> {
-                each!(self, it => it.attributes())
+                match self { $(Self::$kind(it) => it.attributes(),)* }
             }
 
             /// Removes the fields that only the store holds and passes them to `take`, see
             /// [`Record::take_cold`].
             pub(crate) fn take_cold(&mut self, take: &mut dyn FnMut(ColdField, Bytes)) {
-                each!(self, it => Arc::make_mut(it).take_cold(take))
+                match self { $(Self::$kind(it) => Arc::make_mut(it).take_cold(take),)* }
             }
 
             /// Passes its role attributes to `share`, which may replace them with shared ones; does
             /// nothing if the entity itself is shared.
             pub(crate) fn share_attributes(&mut self, share: &mut dyn FnMut(&mut Arc<str>)) {
-                each!(self, it => {
-                    if let Some(list) = Arc::get_mut(it).and_then(Record::attributes_mut) {
-                        list.shrink_to_fit();
-                        list.iter_mut().for_each(share);
-                    }
-                })
+                let list = match self {
+                    $(Self::$kind(it) => Arc::get_mut(it).and_then(Record::attributes_mut),)*
+                };
+                if let Some(list) = list {
+                    list.shrink_to_fit();
+                    list.iter_mut().for_each(share);
+                }
             }
 
             /// For a policy: the role list of one side.
             pub fn side(&self, side: usize) -> Option<(&Roles, Semantic)> {
-                each!(self, it => it.side(side))
+                match self { $(Self::$kind(it) => it.side(side),)* }
             }
 
             /// The entity without its references to `id` by this link.
             pub(crate) fn without(&self, link: usize, id: &Id) -> Self {
-                each!(self, it => {
-                    let mut changed = (**it).clone();
-                    changed.unlink(link, id);
-                    changed.into()
-                })
+                let mut changed = self.clone();
+                match &mut changed {
+                    $(Self::$kind(it) => Arc::make_mut(it).unlink(link, id),)*
+                }
+                changed
             }
 
             /// The entity with the time of its last change set to `now`, or just after its present
             /// value if that is later.
             #[must_use]
             pub fn touched(&self, now: crate::Timestamp) -> Self {
-                each!(self, it => {
-                    let mut changed = (**it).clone();
-                    let base = changed.base_mut();
-                    base.updated_at = now.after(base.updated_at);
-                    changed.into()
-                })
+                let mut changed = self.clone();
+                let base = match &mut changed {
+                    $(Self::$kind(it) => Arc::make_mut(it).base_mut(),)*
+                };
+                base.updated_at = now.after(base.updated_at);
+                changed
             }
         }
     };

@@ -60,7 +60,7 @@ mod value;
 
 pub use change::{Author, AuthorKind, Cause, Change, ChangeSet};
 pub use cold::ColdField;
-pub use entity::{Base, Link, OnDelete, Record};
+pub use entity::{Base, Link, OfKind, OnDelete, Record};
 pub use id::{Id, IdError};
 pub use kind::{Class, Entity, Kind};
 pub use rare::{Empty, Rare};

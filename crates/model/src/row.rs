@@ -83,11 +83,14 @@ pub(crate) trait Row: Default {
 }
 
 /// One value of a field: a scalar, a text, or a nested row.
-pub(crate) trait Value: Default {
-    const WIRE: WireType;
-    fn is_default(&self) -> bool;
+pub(crate) trait Value: Default + PartialEq {
+    const WIRE: WireType = WireType::LengthDelimited;
     fn put(&self, out: &mut Vec<u8>);
     fn take(input: &mut &[u8]) -> Result<Self, RowError>;
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A field of a row: one value, an optional one, or many.
@@ -115,6 +118,11 @@ pub(crate) fn take_slice<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RowError>
     let (part, rest) = input.split_at(len.ok_or_else(|| RowError::malformed("cut short"))?);
     *input = rest;
     Ok(part)
+}
+
+/// Splits off a number.
+pub(crate) fn take_number(input: &mut &[u8]) -> Result<u64, RowError> {
+    decode_varint(input).map_err(RowError::malformed)
 }
 
 fn take_str<'a>(input: &mut &'a [u8]) -> Result<&'a str, RowError> {
@@ -226,62 +234,130 @@ impl<K: Value + Ord, V: Value> Field for BTreeMap<K, V> {
     }
 }
 
-macro_rules! varint_value {
-    ($($ty:ty: $to:expr, $from:expr;)*) => {$(
-        impl Value for $ty {
-            const WIRE: WireType = WireType::Varint;
-            fn is_default(&self) -> bool {
-                *self == <$ty>::default()
-            }
-            fn put(&self, out: &mut Vec<u8>) {
-                encode_varint($to(*self), out);
-            }
-            fn take(input: &mut &[u8]) -> Result<Self, RowError> {
-                decode_varint(input).map_err(RowError::malformed).and_then($from)
-            }
+impl Value for bool {
+    const WIRE: WireType = WireType::Varint;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_varint((*self).into(), out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        Ok(take_number(input)? != 0)
+    }
+}
+
+impl Value for u16 {
+    const WIRE: WireType = WireType::Varint;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_varint((*self).into(), out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        take_number(input)?.try_into().map_err(RowError::malformed)
+    }
+}
+
+impl Value for u32 {
+    const WIRE: WireType = WireType::Varint;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_varint((*self).into(), out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        take_number(input)?.try_into().map_err(RowError::malformed)
+    }
+}
+
+impl Value for u64 {
+    const WIRE: WireType = WireType::Varint;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_varint(*self, out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        take_number(input)
+    }
+}
+
+impl Value for i64 {
+    const WIRE: WireType = WireType::Varint;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_varint(*self as u64, out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        Ok(take_number(input)? as i64)
+    }
+}
+
+impl Value for Timestamp {
+    const WIRE: WireType = WireType::Varint;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_varint(self.0 as u64, out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        Ok(Timestamp(take_number(input)? as i64))
+    }
+}
+
+impl Value for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_slice(self.as_bytes(), out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        take_str(input).map(String::from)
+    }
+}
+
+impl Value for Arc<str> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_slice(self.as_bytes(), out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        take_str(input).map(Arc::from)
+    }
+}
+
+impl Value for Bytes {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_slice(self, out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        take_slice(input).map(Bytes::copy_from_slice)
+    }
+}
+
+impl Value for Id {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_slice(self.as_bytes(), out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        match take_str(input)? {
+            "" => Ok(Self::default()),
+            text => Ok(Self::parse(text)?),
         }
-    )*};
+    }
 }
 
-varint_value! {
-    bool: u64::from, |v: u64| Ok::<_, RowError>(v != 0);
-    u16: u64::from, |v: u64| u16::try_from(v).map_err(RowError::malformed);
-    u32: u64::from, |v: u64| u32::try_from(v).map_err(RowError::malformed);
-    u64: u64::from, |v: u64| Ok::<_, RowError>(v);
-    i64: |v: i64| v as u64, |v: u64| Ok(v as i64);
-    Timestamp: |v: Timestamp| v.0 as u64, |v: u64| Ok(Timestamp(v as i64));
-}
+impl Value for JsonMap {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_slice(self.to_text().as_bytes(), out);
+    }
 
-macro_rules! bytes_value {
-    ($($ty:ty: $value:ident => $bytes:expr, $input:ident => $read:expr;)*) => {$(
-        impl Value for $ty {
-            const WIRE: WireType = WireType::LengthDelimited;
-            fn is_default(&self) -> bool {
-                self.is_empty()
-            }
-            fn put(&self, out: &mut Vec<u8>) {
-                let $value = self;
-                put_slice($bytes, out);
-            }
-            fn take($input: &mut &[u8]) -> Result<Self, RowError> {
-                $read
-            }
-        }
-    )*};
-}
-
-bytes_value! {
-    String: v => v.as_bytes(), input => take_str(input).map(String::from);
-    Arc<str>: v => v.as_bytes(), input => take_str(input).map(Arc::from);
-    Bytes: v => v, input => take_slice(input).map(Bytes::copy_from_slice);
-    Id: v => v.as_bytes(), input => match take_str(input)? {
-        "" => Ok(Id::default()),
-        text => Ok(Id::parse(text)?),
-    };
-    JsonMap: v => v.to_text().as_bytes(), input => {
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
         let text = take_str(input)?;
-        JsonMap::from_text(text).ok_or_else(|| RowError::malformed("not a JSON object"))
-    };
+        Self::from_text(text).ok_or_else(|| RowError::malformed("not a JSON object"))
+    }
 }
 
 /// Declares a struct for rows, each field with its number: `row! { pub struct Point { 1 => pub x:
@@ -315,13 +391,6 @@ macro_rules! row {
         }
 
         impl $crate::row::Value for $name {
-            const WIRE: ::prost::encoding::WireType =
-                ::prost::encoding::WireType::LengthDelimited;
-
-            fn is_default(&self) -> bool {
-                *self == Self::default()
-            }
-
             fn put(&self, out: &mut Vec<u8>) {
                 $crate::row::put_slice(&$crate::row::Row::to_bytes(self), out);
             }
@@ -379,10 +448,6 @@ macro_rules! choice {
         impl $crate::row::Value for $name {
             const WIRE: ::prost::encoding::WireType = ::prost::encoding::WireType::Varint;
 
-            fn is_default(&self) -> bool {
-                *self == Self::default()
-            }
-
             fn put(&self, out: &mut Vec<u8>) {
                 let code = match self {
                     Self::$first => $first_code,
@@ -392,9 +457,7 @@ macro_rules! choice {
             }
 
             fn take(input: &mut &[u8]) -> Result<Self, $crate::row::RowError> {
-                match ::prost::encoding::decode_varint(input)
-                    .map_err($crate::row::RowError::malformed)?
-                {
+                match $crate::row::take_number(input)? {
                     $first_code => Ok(Self::$first),
                     $($code => Ok(Self::$value),)*
                     other => Err($crate::row::RowError::malformed(format!(

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::{BodyError, FieldType, Nested, Shape, Verb};
+use super::{BodyError, FieldType, Shape, Verb};
 
 /// A member as it was sent.
 pub struct Unread<T> {
@@ -34,16 +34,17 @@ impl<T: DeserializeOwned> Unread<T> {
     }
 }
 
-impl<T: DeserializeOwned + Nested> Unread<T> {
+impl<T: DeserializeOwned + Shape> Unread<T> {
     /// Reads the member and checks that it has what it cannot do without.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub fn read_whole(&self, name: &str, verb: Verb) -> Result<T, BodyError> {
         let part = self.read(name)?;
-        match part.missing_in(name, verb).into_iter().next() {
+        match part.lacks(verb).into_iter().next() {
             None => Ok(part),
-            Some(field) => {
+            Some(path) => {
+                let field = format!("{name}{path}");
                 let reason = format!("{field} in body is required");
                 Err(BodyError::Field { field, reason })
             }

@@ -308,14 +308,13 @@ fn error_envelope() -> Value {
 }
 
 fn error() -> Value {
-    let codes: Vec<_> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
     json!({
         "type": "object",
         "description": "What went wrong.",
         "required": ["code", "message", "requestId"],
         "properties": {
             "code":
-                {"type": "string", "description": "For programs.", "x-extensible-enum": codes},
+                {"type": "string", "description": "For programs.", "x-extensible-enum": ErrorCode::WORDS},
             "message": {"type": "string", "description": "For a person."},
             "requestId":
                 {"type": "string", "description": "Names the request in the controller's log."},

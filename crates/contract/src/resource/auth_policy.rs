@@ -49,7 +49,7 @@ pub const KIND: Kind = Kind {
 
 members! {
     /// What can be said of an authentication policy.
-    body AuthPolicyBody nested { primary, secondary };
+    body AuthPolicyBody;
     /// An authentication policy.
     detail AuthPolicyDetail with Base;
 
@@ -65,7 +65,7 @@ members! {
 
 members! {
     /// First factors.
-    body PrimaryBody nested { cert, ext_jwt, updb };
+    body PrimaryBody;
     /// First factors.
     detail Primary;
 

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use crate::body::Body;
-use crate::entity::{Base, detail};
+use crate::entity::detail;
 use crate::json::{JsonMap, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
@@ -15,7 +13,6 @@ use crate::operation::{
 };
 use crate::permission::{Action, Subject};
 use crate::resource::identity::Interface;
-use crate::schema::describe;
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
@@ -237,19 +234,7 @@ detail! {
     }
 }
 
-/// An edge router that the caller may connect to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct OwnEdgeRouterDetail {
-    /// Id, times, tags and links.
-    #[serde(flatten)]
-    pub base: Base,
-    /// What everybody may know of it.
-    #[serde(flatten)]
-    pub router: EdgeRouterCommon,
-}
-
-describe! {
-    OwnEdgeRouterDetail: "An edge router that the caller may connect to.",
-    includes [Base, EdgeRouterCommon],
+detail! {
+    /// An edge router that the caller may connect to.
+    pub struct OwnEdgeRouterDetail with Base including router: EdgeRouterCommon {}
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::body::{Body, FieldType, Shape, body, object_only};
+use crate::body::{Body, FieldType, Shape, body};
 use crate::entity::{DialBind, EntityRef, Precedence, detail, words};
 use crate::json::JsonMap;
 use crate::kind::{Column, Kind};
@@ -15,7 +15,7 @@ use crate::operation::{
     Response, action, create, delete, detail as get, list, nested, patch, replace,
 };
 use crate::permission::{Action, Subject};
-use crate::schema::describe;
+use crate::schema::{HasMembers, HasSchema, Member, Object, Schema};
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
@@ -346,7 +346,7 @@ pub struct EnvInfo {
     pub os_version: String,
 }
 
-object_only!(EnvInfo);
+body! { objects of EnvInfo }
 
 /// About the program of a client (docs/protocol/auth.md 9.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -371,28 +371,53 @@ pub struct SdkInfo {
     pub version: String,
 }
 
-object_only!(SdkInfo);
+body! { objects of SdkInfo }
 
 use crate::json::short_text as text;
 
-describe! {
-    EnvInfo: "About the machine of a client.", includes [],
-    ["Processor."] [skip_serializing_if] arch: String,
-    ["Windows domain."] [skip_serializing_if] domain: String,
-    ["Name of the machine."] [skip_serializing_if] hostname: String,
-    ["Operating system."] [skip_serializing_if] os: String,
-    ["Release of the operating system."] [skip_serializing_if] os_release: String,
-    ["Version of the operating system."] [skip_serializing_if] os_version: String,
+/// A member of these two in answers.
+const fn text_if_known(name: &'static str, about: &'static str) -> Member {
+    Member { name, schema: String::SCHEMA, always: false, about }
 }
 
-describe! {
-    SdkInfo: "About the program of a client.", includes [],
-    ["Id of the application."] [skip_serializing_if] app_id: String,
-    ["Version of the application."] [skip_serializing_if] app_version: String,
-    ["Branch the SDK was built from."] [skip_serializing_if] branch: String,
-    ["Revision the SDK was built from."] [skip_serializing_if] revision: String,
-    ["Name of the SDK."] [skip_serializing_if] r#type: String,
-    ["Version of the SDK."] [skip_serializing_if] version: String,
+impl HasSchema for EnvInfo {
+    const SCHEMA: Schema = Schema::Object(&Self::OBJECT);
+}
+
+impl HasMembers for EnvInfo {
+    const OBJECT: Object = Object {
+        name: "EnvInfo",
+        about: "About the machine of a client.",
+        includes: &[],
+        members: &[
+            text_if_known("arch", "Processor."),
+            text_if_known("domain", "Windows domain."),
+            text_if_known("hostname", "Name of the machine."),
+            text_if_known("os", "Operating system."),
+            text_if_known("osRelease", "Release of the operating system."),
+            text_if_known("osVersion", "Version of the operating system."),
+        ],
+    };
+}
+
+impl HasSchema for SdkInfo {
+    const SCHEMA: Schema = Schema::Object(&Self::OBJECT);
+}
+
+impl HasMembers for SdkInfo {
+    const OBJECT: Object = Object {
+        name: "SdkInfo",
+        about: "About the program of a client.",
+        includes: &[],
+        members: &[
+            text_if_known("appId", "Id of the application."),
+            text_if_known("appVersion", "Version of the application."),
+            text_if_known("branch", "Branch the SDK was built from."),
+            text_if_known("revision", "Revision the SDK was built from."),
+            text_if_known("type", "Name of the SDK."),
+            text_if_known("version", "Version of the SDK."),
+        ],
+    };
 }
 
 impl Shape for EnvInfo {
@@ -528,20 +553,12 @@ detail! {
     }
 }
 
-/// A mention of a router.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RouterRef {
-    /// The mention.
-    #[serde(flatten)]
-    pub entity: EntityRef,
-    /// Whether it is connected to a controller.
-    pub is_online: bool,
-}
-
-describe! {
-    RouterRef: "A mention of a router.", includes [EntityRef],
-    ["Whether it is connected to a controller."] [] is_online: bool,
+detail! {
+    /// A mention of a router.
+    pub struct RouterRef including entity: EntityRef {
+        /// Whether it is connected to a controller.
+        pub is_online: bool,
+    }
 }
 
 detail! {

@@ -2,18 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use crate::body::body;
 use crate::entity::{DialBind, EntityRef, detail};
-use crate::json::{Tags, null_default};
+use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, Response, create, delete, detail as get, list,
 };
 use crate::permission::{Action, Subject};
 use crate::resource::edge_router::EdgeRouterCommon;
-use crate::schema::describe;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "sessions";
@@ -96,22 +93,12 @@ detail! {
     }
 }
 
-/// A service session, as administrators see it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct SessionManagementDetail {
-    /// What its owner sees too.
-    #[serde(flatten)]
-    pub session: SessionDetail,
-    /// The policies that grant it.
-    #[serde(deserialize_with = "null_default")]
-    pub service_policies: Vec<EntityRef>,
-}
-
-describe! {
-    SessionManagementDetail: "A service session, as administrators see it.",
-    includes [SessionDetail],
-    ["The policies that grant it."] [] service_policies: Vec<EntityRef>,
+detail! {
+    /// A service session, as administrators see it.
+    pub struct SessionManagementDetail including session: SessionDetail {
+        /// The policies that grant it.
+        pub service_policies: Vec<EntityRef>,
+    }
 }
 
 detail! {
@@ -122,22 +109,12 @@ detail! {
     }
 }
 
-/// A router of a service session.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SessionEdgeRouter {
-    /// What everybody may know of it.
-    #[serde(flatten)]
-    pub router: EdgeRouterCommon,
-    /// Where it listens, by protocol, once more: old SDKs look here.
-    #[serde(deserialize_with = "null_default")]
-    pub urls: BTreeMap<String, String>,
-}
-
-describe! {
-    SessionEdgeRouter: "A router of a service session.", includes [EdgeRouterCommon],
-    ["Where it listens, by protocol, once more: old SDKs look here."] []
-    urls: BTreeMap<String, String>,
+detail! {
+    /// A router of a service session.
+    pub struct SessionEdgeRouter including router: EdgeRouterCommon {
+        /// Where it listens, by protocol, once more: old SDKs look here.
+        pub urls: BTreeMap<String, String>,
+    }
 }
 
 impl SessionEdgeRouter {

@@ -12,7 +12,7 @@ use weft_contract::headers;
 use weft_kernel::list::{role_filter, run, selection};
 use weft_kernel::{Call, Caller, Failure, Query, Reply};
 use weft_model::Entity;
-use weft_model::entity::Record as _;
+use weft_model::entity::OfKind as _;
 use weft_model::filter::{Listed, PageRules, Row, Source};
 
 use super::context::Context;

@@ -319,7 +319,10 @@ macro_rules! members {
     ) => {
         $crate::domain::members::members! {
             @facet $of $fields $kept $set $shown $columns $who $field [$name $($names)*]
-            { searched as (weft_contract::wire_name!($name)) $(indexed $index)?, $($facets)* }
+            {
+                searched as (const { &weft_contract::schema::camel(stringify!($name)) }.as_str())
+                $(indexed $index)?, $($facets)*
+            }
             $($lines)*
         }
     };
@@ -361,7 +364,7 @@ macro_rules! members {
     };
     (@set $record:ident $body:ident $verb:ident $member:ident $field:ident [$($on:ident)+]) => {
         if let (Some(given), $(weft_contract::Verb::$on)|+) = (&$body.$member, $verb) {
-            let name = weft_contract::wire_name!($member);
+            let name = const { &weft_contract::schema::camel(stringify!($member)) }.as_str();
             $record.$field = $crate::domain::values::Take::take(given, name)?;
         }
     };
@@ -375,8 +378,13 @@ macro_rules! members {
 
     // The symbols: of this kind, or those of another.
     (@symbols $record:ident $name:literal $($column:expr,)*) => {{
+        // The columns are written without their types.
+        #[allow(dead_code)]
+        type Column = weft_model::filter::Column<$crate::domain::context::Context, $record>;
+        #[allow(unused_imports)]
+        use weft_model::filter::{Type, Value};
         static SYMBOLS: weft_model::filter::Table<$crate::domain::context::Context, $record> =
-            $crate::domain::symbols::symbols!($name, $record { $($column,)* });
+            $crate::domain::symbols::symbols($name, &[$($column,)*]);
         &SYMBOLS
     }};
     (@symbols $record:ident (those of $other:path)) => {

@@ -16,7 +16,7 @@ use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Id;
-use weft_model::entity::{Base, Record};
+use weft_model::entity::{Base, OfKind as _};
 
 use super::collection;
 use super::context::Context;

@@ -32,30 +32,69 @@ impl ConfigTypeSeed {
     }
 }
 
-macro_rules! config_types {
-    ($($id:literal $name:literal $target:literal,)+) => {
-        /// The built-in config types. Databases know the ids, tunnelers the names.
-        pub const CONFIG_TYPES: &[ConfigTypeSeed] = &[$(ConfigTypeSeed {
-            id: $id,
-            name: $name,
-            target: $target,
-            schema: include_str!(concat!("schemas/", $name, ".json")),
-        }),+];
-    };
-}
-
-config_types! {
-    "f2dd2df0-9c04-4b84-a91e-71437ac229f1" "ziti-tunneler-client.v1" "service",
-    "cea49285-6c07-42cf-9f52-09a9b115c783" "ziti-tunneler-server.v1" "service",
-    "g7cIWbcGg" "intercept.v1" "service",
-    "NH5p4FpGR" "host.v1" "service",
-    "host.v2" "host.v2" "service",
-    "l2.host.v1" "l2.host.v1" "service",
-    "l2.intercept.v1" "l2.intercept.v1" "service",
-    "interfaces.v1" "interfaces.v1" "service",
-    "proxy.v1" "proxy.v1" "service",
-    "router.link.v1" "router.link.v1" "router",
-}
+/// The built-in config types. Databases know the ids, tunnelers the names.
+pub const CONFIG_TYPES: &[ConfigTypeSeed] = &[
+    ConfigTypeSeed {
+        id: "f2dd2df0-9c04-4b84-a91e-71437ac229f1",
+        name: "ziti-tunneler-client.v1",
+        target: "service",
+        schema: include_str!("schemas/ziti-tunneler-client.v1.json"),
+    },
+    ConfigTypeSeed {
+        id: "cea49285-6c07-42cf-9f52-09a9b115c783",
+        name: "ziti-tunneler-server.v1",
+        target: "service",
+        schema: include_str!("schemas/ziti-tunneler-server.v1.json"),
+    },
+    ConfigTypeSeed {
+        id: "g7cIWbcGg",
+        name: "intercept.v1",
+        target: "service",
+        schema: include_str!("schemas/intercept.v1.json"),
+    },
+    ConfigTypeSeed {
+        id: "NH5p4FpGR",
+        name: "host.v1",
+        target: "service",
+        schema: include_str!("schemas/host.v1.json"),
+    },
+    ConfigTypeSeed {
+        id: "host.v2",
+        name: "host.v2",
+        target: "service",
+        schema: include_str!("schemas/host.v2.json"),
+    },
+    ConfigTypeSeed {
+        id: "l2.host.v1",
+        name: "l2.host.v1",
+        target: "service",
+        schema: include_str!("schemas/l2.host.v1.json"),
+    },
+    ConfigTypeSeed {
+        id: "l2.intercept.v1",
+        name: "l2.intercept.v1",
+        target: "service",
+        schema: include_str!("schemas/l2.intercept.v1.json"),
+    },
+    ConfigTypeSeed {
+        id: "interfaces.v1",
+        name: "interfaces.v1",
+        target: "service",
+        schema: include_str!("schemas/interfaces.v1.json"),
+    },
+    ConfigTypeSeed {
+        id: "proxy.v1",
+        name: "proxy.v1",
+        target: "service",
+        schema: include_str!("schemas/proxy.v1.json"),
+    },
+    ConfigTypeSeed {
+        id: "router.link.v1",
+        name: "router.link.v1",
+        target: "router",
+        schema: include_str!("schemas/router.link.v1.json"),
+    },
+];
 
 /// Identity types; the id is the name.
 pub const IDENTITY_TYPES: &[&str] = &["Default", "Router", "User", "Device", "Service"];

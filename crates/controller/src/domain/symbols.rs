@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 
 use serde_json::Value as Json;
 use weft_model::Timestamp;
-use weft_model::entity::Base;
-use weft_model::filter::Value;
+use weft_model::entity::{Base, OfKind};
+use weft_model::filter::{Column, Table, Type, Value};
+
+use super::context::Context;
 
 /// The value of a tag.
 pub(crate) fn tag<'a>(base: &'a Base, key: &str) -> Value<'a> {
@@ -39,35 +41,29 @@ pub(crate) fn each<'t, S: AsRef<str> + 't>(
     texts.into_iter().try_for_each(|text| visit(Value::text(text.as_ref())))
 }
 
-/// A table with the columns of every kind before the ones given.
-macro_rules! symbols {
-    ($kind:literal, $record:ty { $($column:expr,)* }) => {{
-        // The columns are written without their types.
-        #[allow(dead_code)]
-        type Column = weft_model::filter::Column<$crate::domain::context::Context, $record>;
-        #[allow(unused_imports)]
-        use weft_model::filter::{Type, Value};
-        weft_model::filter::Table {
-            kind: $kind,
-            id: |record: &$record| record.base.id.as_str(),
-            columns: &[
-                Column::one("id", Type::String, |_, it| Value::text(it.base.id.as_str())).public(),
-                Column::one("createdAt", Type::Time, |_, it| {
-                    $crate::domain::symbols::at(it.base.created_at)
-                })
-                .public(),
-                Column::one("updatedAt", Type::Time, |_, it| {
-                    $crate::domain::symbols::at(it.base.updated_at)
-                })
-                .public(),
-                Column::one("isSystem", Type::Bool, |_, it| Value::Bool(it.base.is_system))
-                    .public(),
-                Column::map("tags", |_, it, key| $crate::domain::symbols::tag(&it.base, key))
-                    .public(),
-                $($column,)*
-            ],
-        }
-    }};
+/// The table of a kind, with the columns of every kind before its own.
+pub(crate) const fn symbols<R: OfKind>(
+    kind: &'static str,
+    columns: &'static [Column<Context, R>],
+) -> Table<Context, R> {
+    Table { kind, id: |record| record.base().id.as_str(), shared: R::SHARED, columns }
 }
 
-pub(crate) use symbols;
+/// The columns of every kind.
+trait Shared: OfKind {
+    const SHARED: &'static [Column<Context, Self>] = &[
+        Column::<Context, Self>::one("id", Type::String, |_, it| Value::text(it.id().as_str()))
+            .public(),
+        Column::<Context, Self>::one("createdAt", Type::Time, |_, it| at(it.base().created_at))
+            .public(),
+        Column::<Context, Self>::one("updatedAt", Type::Time, |_, it| at(it.base().updated_at))
+            .public(),
+        Column::<Context, Self>::one("isSystem", Type::Bool, |_, it| {
+            Value::Bool(it.base().is_system)
+        })
+        .public(),
+        Column::<Context, Self>::map("tags", |_, it, key| tag(it.base(), key)).public(),
+    ];
+}
+
+impl<R: OfKind> Shared for R {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{Id, Kind, Timestamp, row::row};
 
 row! {
@@ -97,12 +97,14 @@ impl AuthPolicy {
 }
 
 impl Record for AuthPolicy {
-    record!(AuthPolicy, named);
-
     const LINKS: &'static [Link] = &[
         Link::new("primary.extJwt.allowedSigners", Kind::ExtJwtSigner, OnDelete::Refuse),
         Link::new("secondary.requireExtJwtSigner", Kind::ExtJwtSigner, OnDelete::Refuse),
     ];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
     fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
         self.ext_jwt.allowed_signers.iter().for_each(|id| each(0, id));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{ColdField, Id, Kind, Rare, Timestamp, row::row};
 
 row! {
@@ -94,8 +94,6 @@ impl Authenticator {
 }
 
 impl Record for Authenticator {
-    record!(Authenticator);
-
     const UNIQUE: &'static [&'static str] = &["fingerprint", "username"];
     const LINKS: &'static [Link] = &[
         Link::new("identityId", Kind::Identity, OnDelete::Cascade),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Record, record};
+use super::{Base, Record};
 use crate::row::{choice, row};
 
 choice! {
@@ -90,9 +90,11 @@ row! {
 }
 
 impl Record for Ca {
-    record!(Ca, named);
-
     const UNIQUE: &'static [&'static str] = &["fingerprint"];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
     fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
         each(0, &self.fingerprint);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{
     Id, JsonMap, Kind,
     row::{choice, row},
@@ -35,7 +35,9 @@ row! {
 }
 
 impl Record for ConfigType {
-    record!(ConfigType, named);
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 }
 
 row! {
@@ -53,9 +55,11 @@ row! {
 }
 
 impl Record for Config {
-    record!(Config, named);
-
     const LINKS: &'static [Link] = &[Link::new("configTypeId", Kind::ConfigType, OnDelete::Refuse)];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
     fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
         each(0, &self.config_type_id);

@@ -1,6 +1,6 @@
 //! Settings of controllers that are kept in the model.
 
-use super::{Base, Record, record};
+use super::{Base, Record};
 use crate::row::row;
 
 row! {
@@ -42,6 +42,4 @@ impl ControllerSetting {
     }
 }
 
-impl Record for ControllerSetting {
-    record!(ControllerSetting);
-}
+impl Record for ControllerSetting {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{
     Id, Kind, Timestamp,
     row::{choice, row},
@@ -54,8 +54,6 @@ impl Enrollment {
 }
 
 impl Record for Enrollment {
-    record!(Enrollment);
-
     const UNIQUE: &'static [&'static str] = &["token"];
     const LINKS: &'static [Link] = &[
         Link::new("identityId", Kind::Identity, OnDelete::Cascade),

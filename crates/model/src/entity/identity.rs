@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{
     Id, JsonMap, Kind, Rare, Timestamp,
     row::{choice, row},
@@ -136,8 +136,6 @@ const CONFIG_SERVICE: usize = 2;
 const CONFIG: usize = 3;
 
 impl Record for Identity {
-    record!(Identity, named);
-
     const UNIQUE: &'static [&'static str] = &["externalId"];
     const LINKS: &'static [Link] = &[
         Link::new("authPolicyId", Kind::AuthPolicy, OnDelete::Refuse),
@@ -145,6 +143,10 @@ impl Record for Identity {
         Link::new("serviceConfigs", Kind::Service, OnDelete::Unlink),
         Link::new("serviceConfigs", Kind::Config, OnDelete::Refuse),
     ];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
     fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
         if let Some(id) = &self.external_id {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{
     Id, Kind, Timestamp,
     row::{choice, row},
@@ -76,11 +76,13 @@ impl ExtJwtSigner {
 }
 
 impl Record for ExtJwtSigner {
-    record!(ExtJwtSigner, named);
-
     const UNIQUE: &'static [&'static str] = &["issuer", "kid", "fingerprint"];
     const LINKS: &'static [Link] =
         &[Link::new("enrollAuthPolicyId", Kind::AuthPolicy, OnDelete::Refuse)];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
     fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
         let values = [&self.issuer, &self.kid, &self.fingerprint];

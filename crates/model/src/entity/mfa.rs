@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{Id, Kind, row::row};
 
 row! {
@@ -29,8 +29,6 @@ impl Mfa {
 }
 
 impl Record for Mfa {
-    record!(Mfa);
-
     const UNIQUE: &'static [&'static str] = &["identityId"];
     const LINKS: &'static [Link] = &[Link::new("identityId", Kind::Identity, OnDelete::Cascade)];
 

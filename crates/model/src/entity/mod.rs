@@ -101,11 +101,29 @@ impl Link {
     }
 }
 
-/// Description of an entity for the generic code.
-#[allow(private_bounds, reason = "rows are written and read by this crate alone")]
-pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
+/// What is the same for every kind; the table of [`crate::kind`] implements it.
+pub trait OfKind: Clone + Into<crate::Entity> + 'static {
     /// The kind.
     const KIND: Kind;
+
+    /// Id, times and tags.
+    fn base(&self) -> &Base;
+
+    /// Id, times and tags, mutable.
+    fn base_mut(&mut self) -> &mut Base;
+
+    /// The entity out of the enum of all kinds.
+    fn from_entity(entity: &crate::Entity) -> Option<&Arc<Self>>;
+
+    /// The id.
+    fn id(&self) -> &Id {
+        &self.base().id
+    }
+}
+
+/// Description of an entity for the generic code. What a kind says nothing of, it does not have.
+#[allow(private_bounds, reason = "rows are written and read by this crate alone")]
+pub trait Record: crate::row::Row + OfKind {
     /// Version of the row encoding that is written.
     const VERSION: u16 = 1;
     /// Names of the unique values besides id and name.
@@ -117,15 +135,6 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     /// The kinds on the sides of a policy; empty for entities that are not policies.
     const SIDES: &'static [Kind] = &[];
 
-    /// Id, times and tags.
-    fn base(&self) -> &Base;
-
-    /// Id, times and tags, mutable.
-    fn base_mut(&mut self) -> &mut Base;
-
-    /// The entity out of the enum of all kinds.
-    fn from_entity(entity: &crate::Entity) -> Option<&Arc<Self>>;
-
     /// The name, for kinds whose names are unique.
     fn name(&self) -> Option<&Arc<str>> {
         None
@@ -134,8 +143,14 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     /// Passes the unique values to `each`: index in [`Record::UNIQUE`], value.
     fn unique(&self, _each: &mut dyn FnMut(usize, &Arc<str>)) {}
 
-    /// Passes the entities that it refers to to `each`: index in [`Record::LINKS`], id.
-    fn links(&self, _each: &mut dyn FnMut(usize, &Id)) {}
+    /// Passes the entities that it refers to to `each`: index in [`Record::LINKS`], id. Those of a
+    /// policy are the ones that its sides name.
+    fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
+        for side in 0..Self::SIDES.len() {
+            let roles = self.side(side).map(|(roles, _)| roles);
+            roles.into_iter().flat_map(|roles| &roles.ids).for_each(|id| each(side, id));
+        }
+    }
 
     /// Passes the groups of the entity to `each`: sets of entities of one kind that are indexed
     /// like those with the same link. The first value counts on behind the last link, the second is
@@ -143,7 +158,11 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     fn groups(&self, _each: &mut dyn FnMut(usize, &Id)) {}
 
     /// Removes a reference with [`OnDelete::Unlink`].
-    fn unlink(&mut self, _link: usize, _id: &Id) {}
+    fn unlink(&mut self, link: usize, id: &Id) {
+        if let Some(roles) = self.side_mut(link) {
+            roles.remove_id(id);
+        }
+    }
 
     /// Role attributes; `None` for kinds without.
     fn attributes(&self) -> Option<&[Arc<str>]> {
@@ -159,45 +178,13 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     /// passes them to `take`. Their empty value in an entity means: unchanged in the store.
     fn take_cold(&mut self, _take: &mut dyn FnMut(ColdField, Bytes)) {}
 
-    /// For a policy: the role list of one side.
+    /// For a policy: the role list of one side, which is that of the link with its number.
     fn side(&self, _side: usize) -> Option<(&Roles, Semantic)> {
         None
     }
 
-    /// The id.
-    fn id(&self) -> &Id {
-        &self.base().id
+    /// The role list of one side, mutable.
+    fn side_mut(&mut self, _side: usize) -> Option<&mut Roles> {
+        None
     }
 }
-
-/// The methods of [`Record`] that are the same for every kind; `record!(Kind, named)` for kinds whose
-/// names are unique.
-macro_rules! record {
-    ($kind:ident, named) => {
-        record!($kind);
-
-        fn name(&self) -> Option<&std::sync::Arc<str>> {
-            Some(&self.name)
-        }
-    };
-    ($kind:ident) => {
-        const KIND: $crate::Kind = $crate::Kind::$kind;
-
-        fn base(&self) -> &$crate::entity::Base {
-            &self.base
-        }
-
-        fn base_mut(&mut self) -> &mut $crate::entity::Base {
-            &mut self.base
-        }
-
-        fn from_entity(entity: &$crate::Entity) -> Option<&std::sync::Arc<Self>> {
-            match entity {
-                $crate::Entity::$kind(entity) => Some(entity),
-                _ => None,
-            }
-        }
-    };
-}
-
-use record;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{
-    Id, Kind,
+    Kind,
     role::{Roles, Semantic},
     row::{choice, row},
 };
@@ -80,11 +80,70 @@ impl ServicePolicy {
     pub const POSTURE_CHECKS: usize = 2;
 }
 
+impl Record for ServicePolicy {
+    const LINKS: &'static [Link] = &[
+        Link::new("identityRoles", Kind::Identity, OnDelete::Unlink),
+        Link::new("serviceRoles", Kind::Service, OnDelete::Unlink),
+        Link::new("postureCheckRoles", Kind::PostureCheck, OnDelete::Unlink),
+    ];
+    const SIDES: &'static [Kind] = &[Kind::Identity, Kind::Service, Kind::PostureCheck];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
+
+    fn side(&self, side: usize) -> Option<(&Roles, Semantic)> {
+        match side {
+            Self::IDENTITIES => Some((&self.identity_roles, self.semantic)),
+            Self::SERVICES => Some((&self.service_roles, self.semantic)),
+            Self::POSTURE_CHECKS => Some((&self.posture_check_roles, self.semantic)),
+            _ => None,
+        }
+    }
+
+    fn side_mut(&mut self, side: usize) -> Option<&mut Roles> {
+        match side {
+            Self::IDENTITIES => Some(&mut self.identity_roles),
+            Self::SERVICES => Some(&mut self.service_roles),
+            Self::POSTURE_CHECKS => Some(&mut self.posture_check_roles),
+            _ => None,
+        }
+    }
+}
+
 impl EdgeRouterPolicy {
     /// Number of the side with the identities.
     pub const IDENTITIES: usize = 0;
     /// Number of the side with the edge routers.
     pub const EDGE_ROUTERS: usize = 1;
+}
+
+impl Record for EdgeRouterPolicy {
+    const LINKS: &'static [Link] = &[
+        Link::new("identityRoles", Kind::Identity, OnDelete::Unlink),
+        Link::new("edgeRouterRoles", Kind::Router, OnDelete::Unlink),
+    ];
+    const SIDES: &'static [Kind] = &[Kind::Identity, Kind::Router];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
+
+    fn side(&self, side: usize) -> Option<(&Roles, Semantic)> {
+        match side {
+            Self::IDENTITIES => Some((&self.identity_roles, self.semantic)),
+            Self::EDGE_ROUTERS => Some((&self.edge_router_roles, self.semantic)),
+            _ => None,
+        }
+    }
+
+    fn side_mut(&mut self, side: usize) -> Option<&mut Roles> {
+        match side {
+            Self::IDENTITIES => Some(&mut self.identity_roles),
+            Self::EDGE_ROUTERS => Some(&mut self.edge_router_roles),
+            _ => None,
+        }
+    }
 }
 
 impl ServiceEdgeRouterPolicy {
@@ -94,44 +153,30 @@ impl ServiceEdgeRouterPolicy {
     pub const EDGE_ROUTERS: usize = 1;
 }
 
-/// Implements [`Record`] for a policy: side n is role list n and link n.
-macro_rules! policy_record {
-    ($name:ident: $($side:literal $field:ident $text:literal $kind:ident),*) => {
-        impl Record for $name {
-            record!($name, named);
+impl Record for ServiceEdgeRouterPolicy {
+    const LINKS: &'static [Link] = &[
+        Link::new("serviceRoles", Kind::Service, OnDelete::Unlink),
+        Link::new("edgeRouterRoles", Kind::Router, OnDelete::Unlink),
+    ];
+    const SIDES: &'static [Kind] = &[Kind::Service, Kind::Router];
 
-            const LINKS: &'static [Link] =
-                &[$(Link::new($text, Kind::$kind, OnDelete::Unlink)),*];
-            const SIDES: &'static [Kind] = &[$(Kind::$kind),*];
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
-            fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
-                $(self.$field.ids.iter().for_each(|id| each($side, id));)*
-            }
-
-            fn unlink(&mut self, link: usize, id: &Id) {
-                match link {
-                    $($side => { self.$field.remove_id(id); })*
-                    _ => {}
-                }
-            }
-
-            fn side(&self, side: usize) -> Option<(&Roles, Semantic)> {
-                match side {
-                    $($side => Some((&self.$field, self.semantic)),)*
-                    _ => None,
-                }
-            }
+    fn side(&self, side: usize) -> Option<(&Roles, Semantic)> {
+        match side {
+            Self::SERVICES => Some((&self.service_roles, self.semantic)),
+            Self::EDGE_ROUTERS => Some((&self.edge_router_roles, self.semantic)),
+            _ => None,
         }
-    };
-}
+    }
 
-policy_record!(ServicePolicy:
-    0 identity_roles "identityRoles" Identity,
-    1 service_roles "serviceRoles" Service,
-    2 posture_check_roles "postureCheckRoles" PostureCheck);
-policy_record!(EdgeRouterPolicy:
-    0 identity_roles "identityRoles" Identity,
-    1 edge_router_roles "edgeRouterRoles" Router);
-policy_record!(ServiceEdgeRouterPolicy:
-    0 service_roles "serviceRoles" Service,
-    1 edge_router_roles "edgeRouterRoles" Router);
+    fn side_mut(&mut self, side: usize) -> Option<&mut Roles> {
+        match side {
+            Self::SERVICES => Some(&mut self.service_roles),
+            Self::EDGE_ROUTERS => Some(&mut self.edge_router_roles),
+            _ => None,
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Record, record};
+use super::{Base, Record};
 use crate::{
     role::Semantic,
     row::{choice, row},
@@ -106,7 +106,9 @@ row! {
 }
 
 impl Record for PostureCheck {
-    record!(PostureCheck, named);
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
     fn attributes(&self) -> Option<&[Arc<str>]> {
         Some(&self.role_attributes)

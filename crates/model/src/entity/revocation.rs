@@ -1,6 +1,6 @@
 //! Revocations: tokens that are refused although they have not expired.
 
-use super::{Base, Record, record};
+use super::{Base, Record};
 use crate::{
     Timestamp,
     row::{choice, row},
@@ -32,6 +32,4 @@ row! {
     }
 }
 
-impl Record for Revocation {
-    record!(Revocation);
-}
+impl Record for Revocation {}

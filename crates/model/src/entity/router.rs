@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{Id, JsonMap, Kind, row::row};
 
 row! {
@@ -59,10 +59,12 @@ impl Router {
 }
 
 impl Record for Router {
-    record!(Router, named);
-
     const UNIQUE: &'static [&'static str] = &["fingerprint"];
     const LINKS: &'static [Link] = &[Link::new("configs", Kind::Config, OnDelete::Unlink)];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
     fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
         if let Some(fingerprint) = &self.fingerprint {

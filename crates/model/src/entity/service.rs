@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record, record};
+use super::{Base, Link, OnDelete, Record};
 use crate::{
     Id, Kind,
     row::{choice, row},
@@ -46,9 +46,11 @@ row! {
 }
 
 impl Record for Service {
-    record!(Service, named);
-
     const LINKS: &'static [Link] = &[Link::new("configs", Kind::Config, OnDelete::Unlink)];
+
+    fn name(&self) -> Option<&Arc<str>> {
+        Some(&self.name)
+    }
 
     fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
         self.configs.iter().for_each(|config| each(0, config));

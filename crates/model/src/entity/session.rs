@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Base, EnvInfo, Link, OnDelete, PolicyType, Record, SdkInfo, record};
+use super::{Base, EnvInfo, Link, OnDelete, PolicyType, Record, SdkInfo};
 use crate::{Id, Kind, Timestamp, row::row};
 
 row! {
@@ -83,8 +83,6 @@ impl ApiSession {
 }
 
 impl Record for ApiSession {
-    record!(ApiSession);
-
     const UNIQUE: &'static [&'static str] = &["token"];
     const LINKS: &'static [Link] = &[Link::new("identityId", Kind::Identity, OnDelete::Cascade)];
 
@@ -118,8 +116,6 @@ row! {
 }
 
 impl Record for Session {
-    record!(Session);
-
     const LINKS: &'static [Link] = &[
         Link::new("apiSessionId", Kind::ApiSession, OnDelete::Cascade),
         Link::new("identityId", Kind::Identity, OnDelete::Cascade),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Base, Link, OnDelete, Precedence, Record, record};
+use super::{Base, Link, OnDelete, Precedence, Record};
 use crate::{Id, Kind, row::row};
 
 row! {
@@ -55,8 +55,6 @@ impl Terminator {
 }
 
 impl Record for Terminator {
-    record!(Terminator);
-
     const LINKS: &'static [Link] = &[
         Link::new("serviceId", Kind::Service, OnDelete::Cascade),
         Link::new("routerId", Kind::Router, OnDelete::Cascade),

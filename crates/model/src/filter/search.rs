@@ -61,21 +61,27 @@ enum Order {
     Sort(String, u64),
 }
 
-impl Trace {}
-
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; ", self.access)?;
         if let Some(candidates) = self.candidates {
-            write!(f, "{candidates} candidates, ")?;
+            write!(f, "{candidates} {}, ", noun(candidates, "candidate", "candidates"))?;
         }
         write!(f, "{} tested, {} match; ", self.tested, self.matched)?;
         match &self.order {
             Order::Ranks(by) => write!(f, "page by rank in the index of {by}"),
-            Order::Walk(by, steps) => write!(f, "page after {steps} steps in the index of {by}"),
+            Order::Walk(by, steps) => {
+                let noun = noun(*steps, "step", "steps");
+                write!(f, "page after {steps} {noun} in the index of {by}")
+            }
             Order::Sort(by, rows) => write!(f, "{rows} sorted by {by}"),
         }
     }
+}
+
+/// The noun behind a count.
+fn noun(count: u64, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
 }
 
 impl Selection {

@@ -11,6 +11,7 @@
 //! static SITES: Table<Net, Site> = Table {
 //!     kind: "sites",
 //!     id: |site| &site.id,
+//!     shared: &[],
 //!     columns: &[
 //!         SiteColumn::one("id", Type::String, |_, site| Value::text(&site.id)).public(),
 //!         SiteColumn::one("name", Type::String, |_, site| Value::text(&site.name)).public(),
@@ -148,7 +149,9 @@ pub struct Table<C: 'static, R: 'static> {
     pub kind: &'static str,
     /// The id of a record.
     pub id: fn(&R) -> &str,
-    /// The symbols; the id of a symbol is its position here.
+    /// Symbols that other kinds have too.
+    pub shared: &'static [Column<C, R>],
+    /// Its own symbols. The id of a symbol is its position here, behind those that are shared.
     pub columns: &'static [Column<C, R>],
 }
 
@@ -161,11 +164,19 @@ impl<C, R> Table<C, R> {
     /// The names that clients may use, for `filterableFields` of lists.
     pub fn public_names(&self) -> impl Iterator<Item = &'static str> + '_ {
         let public = |column: &&Column<C, R>| column.visibility != Visibility::Internal;
-        self.columns.iter().filter(public).map(|column| column.name)
+        self.all().filter(public).map(|column| column.name)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Column<C, R>> {
+        self.shared.iter().chain(self.columns)
     }
 
     fn column(&self, symbol: SymbolId) -> Option<&Column<C, R>> {
-        self.columns.get(usize::from(symbol.0))
+        let place = usize::from(symbol.0);
+        match place.checked_sub(self.shared.len()) {
+            Some(place) => self.columns.get(place),
+            None => self.shared.get(place),
+        }
     }
 }
 
@@ -175,8 +186,7 @@ impl<C, R> Schema for Table<C, R> {
     }
 
     fn symbol(&self, name: &str) -> Option<Symbol> {
-        let place = self.columns.iter().position(|column| column.name == name)?;
-        let column = self.columns.get(place)?;
+        let (place, column) = self.all().enumerate().find(|(_, column)| column.name == name)?;
         Some(Symbol {
             id: SymbolId(u16::try_from(place).ok()?),
             ty: column.ty,

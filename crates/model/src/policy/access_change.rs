@@ -10,7 +10,7 @@ use roaring::RoaringBitmap;
 
 use crate::{
     Id, Kind, Snapshot,
-    entity::{Identity, PolicyType, Record, Service, ServicePolicy},
+    entity::{Identity, OfKind, PolicyType, Service, ServicePolicy},
 };
 
 /// Change of the access to one service.

@@ -6,7 +6,9 @@ use roaring::RoaringBitmap;
 
 use crate::{
     Entity, Id, Kind, Snapshot,
-    entity::{EdgeRouterPolicy, PolicyType, Record, ServiceEdgeRouterPolicy, ServicePolicy},
+    entity::{
+        EdgeRouterPolicy, OfKind, PolicyType, Record, ServiceEdgeRouterPolicy, ServicePolicy,
+    },
     role::Roles,
 };
 

@@ -57,7 +57,7 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     let listed = run(&place, 0, "list services 'name = \"nope\"'").await;
     assert!(listed.contains("0 services"), "{listed}");
     let found = run(&place, 0, "list services 'anyOf(roleAttributes) = \"prod\"' --explain").await;
-    let how = "found by: index anyOf(roleAttributes) = \"prod\"; 1 candidates";
+    let how = "found by: index anyOf(roleAttributes) = \"prod\"; 1 candidate,";
     assert!(found.contains(how), "{found}");
     let json = run(&place, 0, "list identities --sort 'name desc' --output json").await;
     let json: Vec<Value> = serde_json::from_str(&json).unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use weft_contract::{ErrorCode, Kind as ContractKind, Verb, body};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure};
-use weft_model::entity::{AuthPolicy, ConfigType, IdentityType, Record};
+use weft_model::entity::{AuthPolicy, ConfigType, IdentityType, OfKind as _};
 use weft_model::{Base, Entity, Id, Kind, Timestamp};
 
 use crate::Controller;

@@ -10,7 +10,7 @@ use weft_contract::resource::session::ApiSessionDetail;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, rank};
 use weft_model::entity::ApiSession;
-use weft_model::filter::Table;
+use weft_model::filter::{Column, Table, Type, Value};
 
 use crate::Controller;
 use crate::domain::context::Context;
@@ -20,21 +20,33 @@ use crate::domain::symbols::{at, symbols};
 /// The resource.
 pub(crate) struct ApiSessions;
 
+type SessionColumn = Column<Context, ApiSession>;
+
 // The token is no symbol: who may filter by it could guess it.
-static SYMBOLS: Table<Context, ApiSession> = symbols!("api-sessions", ApiSession {
-    Column::one("identity", Type::String, |_, it| Value::text(it.identity_id.as_str())).public(),
-    Column::one("authenticator", Type::String, |_, it| Value::text(it.authenticator_id.as_str()))
+static SYMBOLS: Table<Context, ApiSession> = symbols(
+    "api-sessions",
+    &[
+        SessionColumn::one("identity", Type::String, |_, it| Value::text(it.identity_id.as_str()))
+            .public(),
+        SessionColumn::one("authenticator", Type::String, |_, it| {
+            Value::text(it.authenticator_id.as_str())
+        })
         .public(),
-    Column::one("ipAddress", Type::String, |_, it| Value::text(&it.ip_address)).public(),
-    Column::one("lastActivityAt", Type::Time, |context, it| at(context.last_activity(it)))
+        SessionColumn::one("ipAddress", Type::String, |_, it| Value::text(&it.ip_address)).public(),
+        SessionColumn::one("lastActivityAt", Type::Time, |context, it| {
+            at(context.last_activity(it))
+        })
         .public(),
-    Column::one("mfaComplete", Type::Bool, |_, it| Value::Bool(it.is_mfa_complete)).public(),
-    Column::one("mfaRequired", Type::Bool, |_, it| Value::Bool(it.is_mfa_required)).public(),
-    Column::one("improperClientCertChain", Type::Bool, |_, it| {
-        Value::Bool(it.improper_client_cert_chain)
-    })
-    .public(),
-});
+        SessionColumn::one("mfaComplete", Type::Bool, |_, it| Value::Bool(it.is_mfa_complete))
+            .public(),
+        SessionColumn::one("mfaRequired", Type::Bool, |_, it| Value::Bool(it.is_mfa_required))
+            .public(),
+        SessionColumn::one("improperClientCertChain", Type::Bool, |_, it| {
+            Value::Bool(it.improper_client_cert_chain)
+        })
+        .public(),
+    ],
+);
 
 impl Live for ApiSessions {
     type Record = ApiSession;

@@ -14,6 +14,7 @@ use crate::Controller;
 pub(crate) static SYMBOLS: Table<(), String> = Table {
     kind: "role-attributes",
     id: |attribute| attribute.as_str(),
+    shared: &[],
     columns: &[Column::one("id", Type::String, |(), it: &String| Value::text(it.as_str())).public()],
 };
 

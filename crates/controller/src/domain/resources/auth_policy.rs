@@ -10,7 +10,7 @@ use weft_contract::{ErrorCode, Kind as ContractKind, Verb};
 use weft_kernel::Failure;
 use weft_kernel::decision::Decision;
 use weft_model::entity::{
-    AuthPolicy, CertRules, ExtJwtRules, ExtJwtSigner, Record, SecondaryRules, UpdbRules,
+    AuthPolicy, CertRules, ExtJwtRules, ExtJwtSigner, OfKind as _, SecondaryRules, UpdbRules,
 };
 
 use crate::domain::members::{Members as _, members};
@@ -70,14 +70,23 @@ impl Show<PrimaryExtJwt> for ExtJwtRules {
 
 impl Show<PrimaryUpdb> for UpdbRules {
     fn show(&self) -> PrimaryUpdb {
+        let Self {
+            allowed,
+            min_password_length,
+            require_special_char,
+            require_number_char,
+            require_mixed_case,
+            max_attempts,
+            lockout_duration_minutes,
+        } = self;
         PrimaryUpdb {
-            allowed: self.allowed,
-            lockout_duration_minutes: self.lockout_duration_minutes.into(),
-            max_attempts: self.max_attempts.into(),
-            min_password_length: self.min_password_length.into(),
-            require_mixed_case: self.require_mixed_case,
-            require_number_char: self.require_number_char,
-            require_special_char: self.require_special_char,
+            allowed: *allowed,
+            lockout_duration_minutes: lockout_duration_minutes.show(),
+            max_attempts: max_attempts.show(),
+            min_password_length: min_password_length.show(),
+            require_mixed_case: *require_mixed_case,
+            require_number_char: *require_number_char,
+            require_special_char: *require_special_char,
         }
     }
 }

@@ -195,23 +195,25 @@ fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<
         return Err(Failure::field(&field, format!("{field} in body is required"), ""));
     }
     let mut claim = current.unwrap_or_default();
-    if let Some(word) = body.location {
+    let ExternalIdClaimBody { index, location, matcher, matcher_criteria, parser, parser_criteria } =
+        body;
+    if let Some(word) = location {
         claim.location = word.take("location")?;
     }
-    if let Some(word) = body.matcher {
+    if let Some(word) = matcher {
         claim.matcher = word.take("matcher")?;
     }
-    if let Some(word) = body.parser {
+    if let Some(word) = parser {
         claim.parser = word.take("parser")?;
     }
-    if let Some(text) = &body.matcher_criteria {
+    if let Some(text) = matcher_criteria {
         claim.matcher_criteria.clone_from(text);
     }
-    if let Some(text) = &body.parser_criteria {
+    if let Some(text) = parser_criteria {
         claim.parser_criteria.clone_from(text);
     }
-    if let Some(index) = body.index {
-        claim.index = u32::try_from(index)
+    if let Some(index) = index {
+        claim.index = u32::try_from(*index)
             .map_err(|_| Failure::field(&at("index"), "must be 0 or more", index.to_string()))?;
     }
     external_id::check(&claim)

@@ -100,10 +100,11 @@ impl Resource for ControllerSettings {
 }
 
 fn set_oidc(record: &mut ControllerSetting, body: &OidcBody) -> Result<(), Failure> {
-    if let Some(uris) = &body.redirect_uris {
+    let OidcBody { redirect_uris, post_logout_uris } = body;
+    if let Some(uris) = redirect_uris {
         record.oidc_redirect_uris = Some(uris_of("oidc.redirectUris", uris)?);
     }
-    if let Some(uris) = &body.post_logout_uris {
+    if let Some(uris) = post_logout_uris {
         record.oidc_post_logout_uris = Some(uris_of("oidc.postLogoutUris", uris)?);
     }
     Ok(())

@@ -15,7 +15,7 @@ use weft_kernel::clock::timestamp;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, convert, list};
 use weft_model::entity::{AuthPolicy, ExtJwtSigner};
-use weft_model::filter::{PageRules, Table};
+use weft_model::filter::{Column, PageRules, Table, Type, Value};
 use weft_model::{Id, Timestamp};
 
 use crate::Controller;
@@ -258,10 +258,13 @@ fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Fa
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Client, "listExternalJwtSigners", list_for_clients)];
 
+type SignerColumn = Column<Context, ExtJwtSigner>;
+
 /// What a client may know of a signer, for filters too: nobody is logged in yet.
-static CLIENT_SYMBOLS: Table<Context, ExtJwtSigner> = symbols!("external-jwt-signers", ExtJwtSigner {
-    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-});
+static CLIENT_SYMBOLS: Table<Context, ExtJwtSigner> = symbols(
+    "external-jwt-signers",
+    &[SignerColumn::one("name", Type::String, |_, it| Value::text(&it.name)).public()],
+);
 
 /// The enabled signers, and of them what a client needs to get a token
 /// (docs/protocol/auth.md 13.5).

@@ -25,6 +25,7 @@ pub(super) struct Constant {
 static SYMBOLS: Table<Timestamp, Constant> = Table {
     kind: "constants",
     id: |it| it.id,
+    shared: &[],
     columns: &[
         Column::one("id", Type::String, |_, it: &Constant| Value::text(it.id)).public(),
         Column::one("createdAt", Type::Time, |at: &Timestamp, _| Value::unix_millis(at.millis()))

@@ -26,100 +26,181 @@ use super::terminator::Terminators;
 use crate::Controller;
 use crate::domain::collection;
 use crate::domain::context::Context;
+use crate::domain::resource::Readable;
 
-/// A row of the table below: `P` is the kind of the parent, `C` that of the members.
-macro_rules! nested {
-    ($id:literal, $parent:ident => $child:ident, $members:expr) => {
-        (Api::Management, $id, {
-            fn handler(controller: Controller, caller: Caller, call: Call) -> Answer {
-                collection::nested::<$parent, $child>(controller, caller, call, $members).boxed()
-            }
-            handler
-        })
-    };
+/// A row of the table below.
+const fn list(
+    id: &'static str,
+    handler: Handler<Controller>,
+) -> (Api, &'static str, Handler<Controller>) {
+    (Api::Management, id, handler)
+}
+
+/// Answers with those of kind `C` that belong to the parent of kind `P` that the call names.
+fn nested<P: Readable, C: Readable>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+    members: collection::Members<P::Record>,
+) -> Answer {
+    collection::nested::<P, C>(controller, caller, call, members).boxed()
 }
 
 /// The nested lists of the management API.
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
-    nested!("getIdentityAuthenticators", Identities => Authenticators, |context, parent, _| {
-        Ok(referring::<Authenticator>(context, 0, &parent.base.id))
+    list("getIdentityAuthenticators", |controller, caller, call| {
+        nested::<Identities, Authenticators>(controller, caller, call, |context, parent, _| {
+            Ok(referring::<Authenticator>(context, 0, &parent.base.id))
+        })
     }),
-    nested!("getIdentityEnrollments", Identities => Enrollments, |context, parent, _| {
-        Ok(referring::<Enrollment>(context, 0, &parent.base.id))
+    list("getIdentityEnrollments", |controller, caller, call| {
+        nested::<Identities, Enrollments>(controller, caller, call, |context, parent, _| {
+            Ok(referring::<Enrollment>(context, 0, &parent.base.id))
+        })
     }),
-    nested!("listIdentitysEdgeRouterPolicies", Identities => EdgeRouterPolicies,
-    |context, parent, _| {
-        Ok(holding::<EdgeRouterPolicy>(context, EdgeRouterPolicy::IDENTITIES, &parent.base.id))
+    list("listIdentitysEdgeRouterPolicies", |controller, caller, call| {
+        nested::<Identities, EdgeRouterPolicies>(controller, caller, call, |context, parent, _| {
+            Ok(holding::<EdgeRouterPolicy>(context, EdgeRouterPolicy::IDENTITIES, &parent.base.id))
+        })
     }),
-    nested!("listIdentityServicePolicies", Identities => ServicePolicies, |context, parent, _| {
-        Ok(holding::<ServicePolicy>(context, ServicePolicy::IDENTITIES, &parent.base.id))
+    list("listIdentityServicePolicies", |controller, caller, call| {
+        nested::<Identities, ServicePolicies>(controller, caller, call, |context, parent, _| {
+            Ok(holding::<ServicePolicy>(context, ServicePolicy::IDENTITIES, &parent.base.id))
+        })
     }),
-    nested!("listIdentityEdgeRouters", Identities => EdgeRouters, |context, parent, _| {
-        let snapshot = context.snapshot();
-        Ok(snapshot.routers_of_identity(&parent.base.id))
+    list("listIdentityEdgeRouters", |controller, caller, call| {
+        nested::<Identities, EdgeRouters>(controller, caller, call, |context, parent, _| {
+            let snapshot = context.snapshot();
+            Ok(snapshot.routers_of_identity(&parent.base.id))
+        })
     }),
-    nested!("listIdentityServices", Identities => Services, |context, parent, query| {
-        let snapshot = context.snapshot();
-        by_type(query, |of| snapshot.services_of(&parent.base.id, of))
+    list("listIdentityServices", |controller, caller, call| {
+        nested::<Identities, Services>(controller, caller, call, |context, parent, query| {
+            let snapshot = context.snapshot();
+            by_type(query, |of| snapshot.services_of(&parent.base.id, of))
+        })
     }),
-    nested!("listConfigServices", Configs => Services, config::services),
-    nested!("listConfigsForConfigType", ConfigTypes => Configs, config::of_type),
-    nested!("listEdgeRouterEdgeRouterPolicies", EdgeRouters => EdgeRouterPolicies,
-    |context, parent, _| {
-        let side = EdgeRouterPolicy::EDGE_ROUTERS;
-        Ok(holding::<EdgeRouterPolicy>(context, side, &parent.base.id))
+    list("listConfigServices", |controller, caller, call| {
+        nested::<Configs, Services>(controller, caller, call, config::services)
     }),
-    nested!("listEdgeRouterServiceEdgeRouterPolicies", EdgeRouters => ServiceEdgeRouterPolicies,
-    |context, parent, _| {
-        let side = ServiceEdgeRouterPolicy::EDGE_ROUTERS;
-        Ok(holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id))
+    list("listConfigsForConfigType", |controller, caller, call| {
+        nested::<ConfigTypes, Configs>(controller, caller, call, config::of_type)
     }),
-    nested!("listEdgeRouterServicePolicies", EdgeRouters => ServicePolicies,
-        |context, parent, _| Ok(policies_over_router(context, &parent.base.id))),
-    nested!("listEdgeRouterIdentities", EdgeRouters => Identities, |context, parent, _| {
-        let snapshot = context.snapshot();
-        Ok(snapshot.identities_of_router(&parent.base.id))
+    list("listEdgeRouterEdgeRouterPolicies", |controller, caller, call| {
+        nested::<EdgeRouters, EdgeRouterPolicies>(controller, caller, call, |context, parent, _| {
+            let side = EdgeRouterPolicy::EDGE_ROUTERS;
+            Ok(holding::<EdgeRouterPolicy>(context, side, &parent.base.id))
+        })
     }),
-    nested!("listEdgeRouterServices", EdgeRouters => Services, |context, parent, _| {
-        let snapshot = context.snapshot();
-        Ok(snapshot.services_of_router(&parent.base.id))
+    list("listEdgeRouterServiceEdgeRouterPolicies", |controller, caller, call| {
+        nested::<EdgeRouters, ServiceEdgeRouterPolicies>(
+            controller,
+            caller,
+            call,
+            |context, parent, _| {
+                let side = ServiceEdgeRouterPolicy::EDGE_ROUTERS;
+                Ok(holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id))
+            },
+        )
     }),
-    nested!("listEdgeRouterPolicyEdgeRouters", EdgeRouterPolicies => EdgeRouters,
-        |context, parent, _| Ok(members(context, parent, EdgeRouterPolicy::EDGE_ROUTERS))),
-    nested!("listEdgeRouterPolicyIdentities", EdgeRouterPolicies => Identities,
-        |context, parent, _| Ok(members(context, parent, EdgeRouterPolicy::IDENTITIES))),
-    nested!("listServiceEdgeRouterPolicyEdgeRouters", ServiceEdgeRouterPolicies => EdgeRouters,
-        |context, parent, _| Ok(members(context, parent, ServiceEdgeRouterPolicy::EDGE_ROUTERS))),
-    nested!("listServiceEdgeRouterPolicyServices", ServiceEdgeRouterPolicies => Services,
-        |context, parent, _| Ok(members(context, parent, ServiceEdgeRouterPolicy::SERVICES))),
-    nested!("listServicePolicyIdentities", ServicePolicies => Identities,
-        |context, parent, _| Ok(members(context, parent, ServicePolicy::IDENTITIES))),
-    nested!("listServicePolicyPostureChecks", ServicePolicies => PostureChecks,
-        |context, parent, _| Ok(members(context, parent, ServicePolicy::POSTURE_CHECKS))),
-    nested!("listServicePolicyServices", ServicePolicies => Services,
-        |context, parent, _| Ok(members(context, parent, ServicePolicy::SERVICES))),
-    nested!("listServiceConfig", Services => Configs, |context, parent, _| {
-        let configs = parent.configs.iter();
-        Ok(configs.filter_map(|id| context.snapshot().ordinal_of::<Config>(id)).collect())
+    list("listEdgeRouterServicePolicies", |controller, caller, call| {
+        nested::<EdgeRouters, ServicePolicies>(controller, caller, call, |context, parent, _| {
+            Ok(policies_over_router(context, &parent.base.id))
+        })
     }),
-    nested!("listServiceEdgeRouters", Services => EdgeRouters, |context, parent, _| {
-        let snapshot = context.snapshot();
-        Ok(snapshot.routers_of_service(&parent.base.id))
+    list("listEdgeRouterIdentities", |controller, caller, call| {
+        nested::<EdgeRouters, Identities>(controller, caller, call, |context, parent, _| {
+            let snapshot = context.snapshot();
+            Ok(snapshot.identities_of_router(&parent.base.id))
+        })
     }),
-    nested!("listServiceIdentities", Services => Identities, |context, parent, query| {
-        let snapshot = context.snapshot();
-        by_type(query, |of| snapshot.identities_of(&parent.base.id, of))
+    list("listEdgeRouterServices", |controller, caller, call| {
+        nested::<EdgeRouters, Services>(controller, caller, call, |context, parent, _| {
+            let snapshot = context.snapshot();
+            Ok(snapshot.services_of_router(&parent.base.id))
+        })
     }),
-    nested!("listServiceServiceEdgeRouterPolicies", Services => ServiceEdgeRouterPolicies,
-    |context, parent, _| {
-        let side = ServiceEdgeRouterPolicy::SERVICES;
-        Ok(holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id))
+    list("listEdgeRouterPolicyEdgeRouters", |controller, caller, call| {
+        nested::<EdgeRouterPolicies, EdgeRouters>(controller, caller, call, |context, parent, _| {
+            Ok(members(context, parent, EdgeRouterPolicy::EDGE_ROUTERS))
+        })
     }),
-    nested!("listServiceServicePolicies", Services => ServicePolicies, |context, parent, _| {
-        Ok(holding::<ServicePolicy>(context, ServicePolicy::SERVICES, &parent.base.id))
+    list("listEdgeRouterPolicyIdentities", |controller, caller, call| {
+        nested::<EdgeRouterPolicies, Identities>(controller, caller, call, |context, parent, _| {
+            Ok(members(context, parent, EdgeRouterPolicy::IDENTITIES))
+        })
     }),
-    nested!("listServiceTerminators", Services => Terminators, |context, parent, _| {
-        Ok(referring::<Terminator>(context, Terminator::SERVICE, &parent.base.id))
+    list("listServiceEdgeRouterPolicyEdgeRouters", |controller, caller, call| {
+        nested::<ServiceEdgeRouterPolicies, EdgeRouters>(
+            controller,
+            caller,
+            call,
+            |context, parent, _| {
+                Ok(members(context, parent, ServiceEdgeRouterPolicy::EDGE_ROUTERS))
+            },
+        )
+    }),
+    list("listServiceEdgeRouterPolicyServices", |controller, caller, call| {
+        nested::<ServiceEdgeRouterPolicies, Services>(
+            controller,
+            caller,
+            call,
+            |context, parent, _| Ok(members(context, parent, ServiceEdgeRouterPolicy::SERVICES)),
+        )
+    }),
+    list("listServicePolicyIdentities", |controller, caller, call| {
+        nested::<ServicePolicies, Identities>(controller, caller, call, |context, parent, _| {
+            Ok(members(context, parent, ServicePolicy::IDENTITIES))
+        })
+    }),
+    list("listServicePolicyPostureChecks", |controller, caller, call| {
+        nested::<ServicePolicies, PostureChecks>(controller, caller, call, |context, parent, _| {
+            Ok(members(context, parent, ServicePolicy::POSTURE_CHECKS))
+        })
+    }),
+    list("listServicePolicyServices", |controller, caller, call| {
+        nested::<ServicePolicies, Services>(controller, caller, call, |context, parent, _| {
+            Ok(members(context, parent, ServicePolicy::SERVICES))
+        })
+    }),
+    list("listServiceConfig", |controller, caller, call| {
+        nested::<Services, Configs>(controller, caller, call, |context, parent, _| {
+            let configs = parent.configs.iter();
+            Ok(configs.filter_map(|id| context.snapshot().ordinal_of::<Config>(id)).collect())
+        })
+    }),
+    list("listServiceEdgeRouters", |controller, caller, call| {
+        nested::<Services, EdgeRouters>(controller, caller, call, |context, parent, _| {
+            let snapshot = context.snapshot();
+            Ok(snapshot.routers_of_service(&parent.base.id))
+        })
+    }),
+    list("listServiceIdentities", |controller, caller, call| {
+        nested::<Services, Identities>(controller, caller, call, |context, parent, query| {
+            let snapshot = context.snapshot();
+            by_type(query, |of| snapshot.identities_of(&parent.base.id, of))
+        })
+    }),
+    list("listServiceServiceEdgeRouterPolicies", |controller, caller, call| {
+        nested::<Services, ServiceEdgeRouterPolicies>(
+            controller,
+            caller,
+            call,
+            |context, parent, _| {
+                let side = ServiceEdgeRouterPolicy::SERVICES;
+                Ok(holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id))
+            },
+        )
+    }),
+    list("listServiceServicePolicies", |controller, caller, call| {
+        nested::<Services, ServicePolicies>(controller, caller, call, |context, parent, _| {
+            Ok(holding::<ServicePolicy>(context, ServicePolicy::SERVICES, &parent.base.id))
+        })
+    }),
+    list("listServiceTerminators", |controller, caller, call| {
+        nested::<Services, Terminators>(controller, caller, call, |context, parent, _| {
+            Ok(referring::<Terminator>(context, Terminator::SERVICE, &parent.base.id))
+        })
     }),
 ];
 

@@ -17,7 +17,7 @@ use weft_contract::{Kind as ContractKind, NamedRole};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{
-    EdgeRouterPolicy, Identity, PolicyType, PostureCheck, Record, Router, Service,
+    EdgeRouterPolicy, Identity, OfKind as _, PolicyType, PostureCheck, Record, Router, Service,
     ServiceEdgeRouterPolicy, ServicePolicy,
 };
 use weft_model::{Id, Roles};

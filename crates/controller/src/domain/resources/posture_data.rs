@@ -16,7 +16,7 @@ use weft_contract::{Api, Timestamp as TimeWord};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Reply, convert};
 use weft_model::Timestamp;
-use weft_model::entity::{ApiSession, Mfa, Record as _};
+use weft_model::entity::{ApiSession, Mfa, OfKind as _};
 
 use super::identity::Identities;
 use crate::Controller;

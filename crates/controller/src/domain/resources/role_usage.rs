@@ -11,8 +11,8 @@ use weft_contract::resource::role_attribute::{RoleAttributeUsage, RoleAttributeU
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::entity::{
-    EdgeRouterPolicy, Identity, PostureCheck, Record, Router, Service, ServiceEdgeRouterPolicy,
-    ServicePolicy,
+    EdgeRouterPolicy, Identity, OfKind as _, PostureCheck, Record, Router, Service,
+    ServiceEdgeRouterPolicy, ServicePolicy,
 };
 use weft_model::filter::PageRules;
 use weft_model::{Kind, Snapshot};

@@ -102,6 +102,7 @@ type ControllerColumn = Column<(), ControllerDetail>;
 static CONTROLLERS: Table<(), ControllerDetail> = Table {
     kind: "controllers",
     id: |it| it.base.id.as_str(),
+    shared: &[],
     columns: &[
         ControllerColumn::one("id", Type::String, |(), it| Value::text(&it.base.id)).public(),
         ControllerColumn::one("createdAt", Type::Time, |(), it| time(it.base.created_at)).public(),

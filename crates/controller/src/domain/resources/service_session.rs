@@ -22,7 +22,7 @@ use weft_kernel::{Call, Reply, convert, list};
 use weft_model::Id;
 use weft_model::access::{Decision, Denial};
 use weft_model::entity::{PolicyType, Service, Session};
-use weft_model::filter::{PageRules, Table};
+use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
 use crate::domain::context::Context;
 use crate::domain::resources::known_routers::{common, routers_between};
@@ -37,13 +37,22 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Client, "deleteSession", delete),
 ];
 
+type SessionColumn = Column<Context, Session>;
+
 // The token is no symbol: who may filter by it could guess it.
-pub(crate) static SYMBOLS: Table<Context, Session> = symbols!("sessions", Session {
-    Column::one("apiSession", Type::String, |_, it| Value::text(it.api_session_id.as_str()))
+pub(crate) static SYMBOLS: Table<Context, Session> = symbols(
+    "sessions",
+    &[
+        SessionColumn::one("apiSession", Type::String, |_, it| {
+            Value::text(it.api_session_id.as_str())
+        })
         .public(),
-    Column::one("service", Type::String, |_, it| Value::text(it.service_id.as_str())).public(),
-    Column::one("type", Type::String, |_, it| Value::text(it.session_type.as_str())).public(),
-});
+        SessionColumn::one("service", Type::String, |_, it| Value::text(it.service_id.as_str()))
+            .public(),
+        SessionColumn::one("type", Type::String, |_, it| Value::text(it.session_type.as_str()))
+            .public(),
+    ],
+);
 
 fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {

@@ -58,6 +58,7 @@ type ServiceColumn = Column<Net, Service>;
 pub(super) static PEOPLE: Table<Net, Person> = Table {
     kind: "people",
     id: |person| person.id,
+    shared: &[],
     columns: &[
         PersonColumn::one("id", Type::String, |_, it| Value::text(it.id)).public(),
         PersonColumn::one("name", Type::String, |_, it| match it.name {
@@ -103,6 +104,7 @@ pub(super) static PEOPLE: Table<Net, Person> = Table {
 pub(super) static SERVICES: Table<Net, Service> = Table {
     kind: "services",
     id: |service| service.id,
+    shared: &[],
     columns: &[
         ServiceColumn::one("id", Type::String, |_, it| Value::text(it.id)).public(),
         ServiceColumn::one("name", Type::String, |_, it| Value::text(it.name)).public(),

@@ -24,6 +24,7 @@ fn texts(list: &[Arc<str>], visit: ValueVisitor<'_>) -> ControlFlow<()> {
 static IDENTITIES: Table<(), Identity> = Table {
     kind: "identities",
     id: |it| it.base.id.as_str(),
+    shared: &[],
     columns: &[
         IdentityColumn::one("id", Type::String, |_, it| Value::text(it.base.id.as_str())).public(),
         IdentityColumn::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
@@ -52,6 +53,7 @@ static IDENTITIES: Table<(), Identity> = Table {
 static ROUTERS: Table<(), Router> = Table {
     kind: "routers",
     id: |it| it.base.id.as_str(),
+    shared: &[],
     columns: &[
         RouterColumn::one("id", Type::String, |_, it| Value::text(it.base.id.as_str())).public(),
         RouterColumn::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
@@ -315,7 +317,7 @@ fn searches_tell_how_they_went() {
             "name = \"n007\"",
             "name",
             0,
-            "index name = \"n007\"; 1 candidates, 0 tested, 1 match; 1 sorted by name, id",
+            "index name = \"n007\"; 1 candidate, 0 tested, 1 match; 1 sorted by name, id",
         ),
         (
             "anyOf(roleAttributes) = \"r0\"",

@@ -31,6 +31,7 @@ type CircuitColumn = Column<Context, Circuit>;
 static SYMBOLS: Table<Context, Circuit> = Table {
     kind: "circuits",
     id: |circuit| &circuit.id,
+    shared: &[],
     columns: &[
         CircuitColumn::one("id", Type::String, |_, it| Value::text(&it.id)).public(),
         CircuitColumn::one("createdAt", Type::Time, |_, it| at(it.created_at)).public(),

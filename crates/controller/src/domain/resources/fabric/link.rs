@@ -25,6 +25,7 @@ type LinkColumn = Column<Context, Link>;
 static SYMBOLS: Table<Context, Link> = Table {
     kind: "links",
     id: |link| &link.id,
+    shared: &[],
     columns: &[
         LinkColumn::one("id", Type::String, |_, it| Value::text(&it.id)).public(),
         LinkColumn::one("protocol", Type::String, |_, it| Value::text(&it.protocol)).public(),
