@@ -1,6 +1,6 @@
 //! Several routers: links, circuits over them, and what happens when they break.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -237,28 +237,36 @@ async fn circuits_over_a_link_that_is_back_at_once_go_on() {
     let (one, two, wires) = wired(&network).await;
     let Talk { connection, _host, .. } = talk(&network, &one, &two, true).await;
     let id = link_id(&network);
-    let cutting = tokio::spawn(async move {
+    const AT_ONCE: usize = 500_000;
+    let (came, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    // It is the only path, and it breaks ten times while data is on its way in both directions: each time
+    // once more has come than was behind the link when it broke.
+    let cutting = async {
         for _ in 0..10 {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            let before = came.load(Ordering::Relaxed);
+            until_some(async || (came.load(Ordering::Relaxed) > before + AT_ONCE).then_some(()))
+                .await;
             wires.cut();
         }
-        wires
-    });
-    // It is the only path, and it breaks ten times while data is on its way in both directions.
-    let mut rounds = 0;
+        is_over.store(true, Ordering::Relaxed);
+    };
     let (mut reader, mut writer) = connection.into_split();
-    let (sent, mut said) = (vec![7; 500_000], vec![0; 500_000]);
-    while !cutting.is_finished() || rounds < 3 {
-        let (wrote, read) =
-            soon(async { tokio::join!(writer.write_all(&sent), reader.read_exact(&mut said)) })
-                .await;
-        wrote.unwrap();
-        read.unwrap();
-        assert!(said == sent);
-        rounds += 1;
-    }
+    let (sent, mut said) = (vec![7; AT_ONCE], vec![0; AT_ONCE]);
+    let talking = async {
+        while !is_over.load(Ordering::Relaxed) {
+            let reading = async {
+                for part in said.chunks_mut(10_000) {
+                    reader.read_exact(part).await.unwrap();
+                    came.fetch_add(part.len(), Ordering::Relaxed);
+                }
+            };
+            let (wrote, ()) = soon(async { tokio::join!(writer.write_all(&sent), reading) }).await;
+            wrote.unwrap();
+            assert!(said == sent);
+        }
+    };
+    tokio::join!(cutting, talking);
     until_some(async || (link_id(&network) == id).then_some(())).await;
-    drop(cutting.await.unwrap());
 }
 
 /// The id of the only link.

@@ -1,7 +1,7 @@
 //! Circuits of an earlier run of this controller are taken up again, so that a restart breaks none.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weft_kernel::events::CircuitChange;
 use weft_model::entity::Terminator;
@@ -13,6 +13,7 @@ use weft_wire::ctrl::{CarriedCircuits, Route};
 
 use crate::adopt::{CLIENT_TAG, MAX_NODES, SERVICE_TAG, Told, is_id, put_together};
 use crate::circuits::{Circuit, EndAddresses};
+use crate::clock;
 use crate::misreports::Misreport;
 use crate::network::Network;
 use crate::routers::LiveRouter;
@@ -129,7 +130,7 @@ impl Network {
             egress: told.egress,
             addresses: EndAddresses::default(),
             created_at: self.0.kernel.now(),
-            routed_at: Instant::now(),
+            routed_at: clock::now(),
             tags: told.tags,
             is_whole: told.is_whole,
             moving: Arc::default(),

@@ -13,6 +13,7 @@ use weft_model::{Id, Timestamp};
 use weft_paths::path::Path;
 use weft_wire::StringMap;
 
+use crate::clock;
 use crate::moving::Moving;
 use index::Index;
 
@@ -95,7 +96,7 @@ impl Circuit {
             egress: self.egress.clone(),
             addresses: self.addresses.clone(),
             created_at: self.created_at,
-            routed_at: Instant::now(),
+            routed_at: clock::now(),
             tags: self.tags.clone(),
             is_whole: self.is_whole,
             moving: Arc::clone(&self.moving),
@@ -505,7 +506,7 @@ pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
         egress: "E".into(),
         addresses: EndAddresses::default(),
         created_at: Timestamp(0),
-        routed_at: Instant::now(),
+        routed_at: clock::now(),
         tags: StringMap::new(),
         is_whole: true,
         moving: Arc::default(),

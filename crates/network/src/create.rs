@@ -22,6 +22,7 @@ use super::circuits::{Circuit, EndAddresses, NotReserved};
 use super::routes::RouteSpec;
 use super::traced::{self, Asked};
 use crate::circuits::HOST_TAG;
+use crate::clock;
 use crate::network::Network;
 use crate::terminators::{Terminators, Update};
 
@@ -185,7 +186,7 @@ impl Network {
             }
             NotReserved::Full => fail(FailureCause::TooMany, "too many circuits".to_owned()),
         })?;
-        let (started, routed, tried) = (Instant::now(), Vec::new(), Tried::default());
+        let (started, routed, tried) = (clock::now(), Vec::new(), Tried::default());
         let mut making = Making { network: self, spec, span, id, started, routed, tried };
         let attempts = self.0.options.create_circuit_retries.max(1);
         let (mut number, mut detours) = (0, 0);
@@ -195,7 +196,7 @@ impl Network {
                 Err(Failed { failure, again, is_detour }) => {
                     let is_free = is_detour
                         && detours < DETOURS
-                        && started.elapsed() < self.0.options.route_timeout;
+                        && clock::since(started) < self.0.options.route_timeout;
                     if is_free {
                         detours += 1;
                     } else {
@@ -474,7 +475,7 @@ impl Making<'_> {
 
     fn count_failure(&self, chosen: &Chosen) {
         if chosen.is_counted {
-            self.network.0.costs.failed(&chosen.terminator.base.id, Instant::now());
+            self.network.0.costs.failed(&chosen.terminator.base.id, clock::now());
         }
     }
 
@@ -543,12 +544,12 @@ impl Making<'_> {
             egress,
             addresses,
             created_at: self.network.0.kernel.now(),
-            routed_at: Instant::now(),
+            routed_at: clock::now(),
             tags: tags.clone(),
             is_whole: true,
             moving: Arc::default(),
         });
-        let took = self.started.elapsed();
+        let took = clock::since(self.started);
         let event = self.network.circuit_event(CircuitChange::Created, &circuit, took);
         let is_put = self.network.0.circuits.put_with(Arc::clone(&circuit), || {
             if chosen.is_counted {
@@ -602,7 +603,7 @@ impl Making<'_> {
             nodes: path.nodes,
             links: path.links,
             path_cost: path.cost,
-            duration: self.started.elapsed(),
+            duration: clock::since(self.started),
             failure: Some(failure.cause.as_str()),
             tags: self.spec.tags.clone(),
         })));

@@ -19,6 +19,7 @@
 pub mod adopt;
 pub mod adoption;
 pub mod circuits;
+mod clock;
 pub mod create;
 pub mod ctrl_listeners;
 mod improve;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use bytes::Bytes;
 use serde_json::Value as Json;
@@ -18,6 +17,7 @@ use super::misreports::Misreport;
 use super::reported::Kept;
 use super::routers::LiveRouter;
 use super::used;
+use crate::clock;
 use crate::network::Network;
 use crate::texts::FRESH;
 
@@ -94,7 +94,7 @@ impl Network {
     /// What this controller and the routers measured, as Prometheus reads it.
     pub async fn prometheus(&self, with_times: bool) -> Bytes {
         let mut last = self.0.texts.last[usize::from(with_times)].lock().await;
-        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| clock::since(*at) < FRESH) {
             return text.clone();
         }
         let network = self.clone();
@@ -105,7 +105,7 @@ impl Network {
             made.text()
         });
         let text = Bytes::from(made.await.unwrap_or_default());
-        *last = Some((Instant::now(), text.clone()));
+        *last = Some((clock::now(), text.clone()));
         text
     }
 
@@ -238,7 +238,7 @@ impl Network {
                 );
             }
             if count.is_multiple_of(12) {
-                self.0.reported.expire(Instant::now());
+                self.0.reported.expire(clock::now());
             }
         }
     }

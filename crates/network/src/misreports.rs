@@ -10,6 +10,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_model::Id;
 
+use crate::clock;
+
 /// Least time between two log lines about one router and one kind of report.
 const QUIET: Duration = Duration::from_secs(300);
 /// Longest text of a report that is shown, in characters.
@@ -97,10 +99,10 @@ impl Misreports {
             let counts = routers.entry(router.clone()).or_default();
             let count = &mut counts[kind as usize];
             count.times = count.times.saturating_add(times as u64);
-            let is_due = count.named.is_none_or(|(_, at)| at.elapsed() >= QUIET);
+            let is_due = count.named.is_none_or(|(_, at)| clock::since(at) >= QUIET);
             let more = count.times - count.named.map_or(0, |(times, _)| times);
             if is_due {
-                count.named = Some((count.times, Instant::now()));
+                count.named = Some((count.times, clock::now()));
             }
             is_due.then_some((more, count.times))
         };

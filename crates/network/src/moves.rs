@@ -28,7 +28,7 @@ mod mover;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weft_model::Id;
 use weft_paths::path::Path;
@@ -36,6 +36,7 @@ use weft_paths::queue::Why;
 
 use super::circuits::Circuit;
 use super::routers::LiveRouter;
+use crate::clock;
 use crate::network::Network;
 
 /// Least time between two moves of a circuit because routers say that its path does not work: they
@@ -158,7 +159,7 @@ impl Network {
     /// Circuits that wait for a router go on as far as it has room; all if it is gone.
     pub fn unpark(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
-        let room = live.map_or(usize::MAX, |live| match live.window.is_silent(Instant::now()) {
+        let room = live.map_or(usize::MAX, |live| match live.window.is_silent(clock::now()) {
             // They learn of it.
             true => usize::MAX,
             false => live.window.room(),
@@ -171,7 +172,7 @@ impl Network {
     /// Circuits that wait until a router answers again go on, if it may be asked or is gone.
     pub fn end_rest(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
-        let is_silent = live.is_some_and(|live| live.window.is_silent(Instant::now()));
+        let is_silent = live.is_some_and(|live| live.window.is_silent(clock::now()));
         if !is_silent && self.0.moves.queue.lock().end_rest(router) {
             self.0.moves.wake.notify_one();
         }
@@ -180,7 +181,7 @@ impl Network {
     /// A router answered a route after its time: it is not silent.
     pub(super) fn answered_late(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
-        if live.is_some_and(|live| live.window.heard(Instant::now())) {
+        if live.is_some_and(|live| live.window.heard(clock::now())) {
             tracing::info!(%router, "router answers routes again");
             self.router_changed(router);
             self.end_rest(router);

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::clock;
+
 /// When a circuit was moved.
 #[derive(Debug, Default)]
 pub struct Moving {
@@ -13,10 +15,10 @@ pub struct Moving {
 impl Moving {
     /// How long ago it was moved; none if never.
     pub fn since_last(&self) -> Option<Duration> {
-        self.last.lock().map(|at| at.elapsed())
+        self.last.lock().map(clock::since)
     }
 
     pub(crate) fn end(&self) {
-        *self.last.lock() = Some(Instant::now());
+        *self.last.lock() = Some(clock::now());
     }
 }

@@ -1,7 +1,7 @@
 //! The handle of the network: what its parts share, its settings, and who comes and goes.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use weft_spans::Spans;
 use weft_wire::Message;
 
 use crate::circuits::Circuits;
+use crate::clock;
 use crate::misreports::{Misreport, Misreports};
 use crate::moves::list::Moves;
 use crate::reported::Reported;
@@ -176,7 +177,7 @@ impl World for Inner {
         let snapshot = self.kernel.snapshot();
         let router = snapshot.get::<Router>(id).filter(|router| !router.disabled)?;
         // Who answers no routes, or stops, carries nothing new for others.
-        Some((router.cost, router.no_traversal || live.is_left_alone(Instant::now())))
+        Some((router.cost, router.no_traversal || live.is_left_alone(clock::now())))
     }
 
     fn routers(&self) -> Vec<Id> {
@@ -393,7 +394,7 @@ impl Network {
         let mut ticks = tokio::time::interval(FORGIVE_INTERVAL);
         loop {
             ticks.tick().await;
-            self.0.costs.forgive(Instant::now());
+            self.0.costs.forgive(clock::now());
         }
     }
 

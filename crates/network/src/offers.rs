@@ -1,13 +1,13 @@
 //! What the explanation of a dial looks at: the mesh of this moment and the terminators of a service.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use weft_model::entity::{Router, Terminator};
 use weft_model::{Id, Snapshot};
 use weft_paths::explain::Offer;
 use weft_paths::explain::mesh::{Mesh, MeshLink, MeshRouter};
 
+use crate::clock;
 use crate::network::Network;
 
 impl Network {
@@ -16,7 +16,7 @@ impl Network {
         let mut routers = Vec::new();
         for live in self.routers().all() {
             if let Some(router) = snapshot.get::<Router>(&live.id) {
-                let rests = live.is_left_alone(Instant::now());
+                let rests = live.is_left_alone(clock::now());
                 let (cost, no_traversal) = (router.cost, router.no_traversal || rests);
                 routers.push(MeshRouter { id: live.id.clone(), cost, no_traversal });
             }

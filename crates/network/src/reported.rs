@@ -17,6 +17,8 @@ use weft_metrics::{Distribution, Rate, Value};
 use weft_model::{Id, Timestamp};
 use weft_wire::metrics::{Histogram, MetricsMessage, Timer};
 
+use crate::clock;
+
 /// Links whose values are kept of one router.
 const MAX_LINKS: usize = 2_500;
 /// Values of all routers: those of both ends of 200,000 links, some 280 MiB.
@@ -114,7 +116,7 @@ impl Reported {
         let is_whole = !report.int_values.is_empty() || !report.meters.is_empty();
         let (new, mut refused) = Values::of(report, is_own);
         // Nobody waits while a report is read.
-        let (inner, now) = (&mut *self.inner.lock(), Instant::now());
+        let (inner, now) = (&mut *self.inner.lock(), clock::now());
         let known = inner.take(router);
         let (mut since, mut keep_for) = (now, FIRST_KEPT);
         let values = match known {

@@ -17,6 +17,7 @@ use weft_paths::window::Window;
 use weft_wire::ctrl::{Listener, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
+use crate::clock;
 use crate::ctrl_listeners;
 
 /// Certificates of one connection that are remembered: the shown one, and those it was given since.
@@ -87,20 +88,20 @@ impl LiveRouter {
             version: hello.version?,
             capabilities: hello.capabilities,
             connected_at: now,
-            since: Instant::now(),
+            since: clock::now(),
             shown: shown.into(),
             fingerprints: RwLock::new(vec![shown.into()]),
             listeners: RwLock::new(hello.listeners.listeners),
             window: Window::default(),
             drains: AtomicBool::new(false),
-            reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, Instant::now())),
+            reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, clock::now())),
         })
     }
 
     /// Whether there is time to read a report of so many bytes.
     pub fn may_report(&self, bytes: usize) -> bool {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.reports.lock().try_take(bytes, Instant::now())
+        self.reports.lock().try_take(bytes, clock::now())
     }
 
     /// Its release, if it can be compared.
@@ -241,9 +242,9 @@ fn may_replace(
     let Some(current) = current.filter(|current| !current.channel.is_closed()) else {
         return Ok(());
     };
-    let is_young = current.since.elapsed() < churn_limit;
+    let is_young = clock::since(current.since) < churn_limit;
     if dialed || is_young || (current.dialed && current.answers()) {
-        let seconds = current.since.elapsed().as_secs();
+        let seconds = clock::since(current.since).as_secs();
         return Err(AlreadyConnected { router: current.id.clone(), seconds });
     }
     Ok(())

@@ -21,6 +21,7 @@ use super::circuits::Circuit;
 use super::misreports::Misreport;
 use super::routers::LiveRouter;
 use super::routes::Delivered;
+use crate::clock;
 use crate::network::Network;
 
 /// Most circuits one message may name.
@@ -222,7 +223,7 @@ impl Network {
         let mut lost: HashMap<String, Instant> = HashMap::new();
         loop {
             ticks.tick().await;
-            let now = Instant::now();
+            let now = clock::now();
             let circuits = self.without_routers();
             let mut still = HashMap::new();
             for circuit in circuits {

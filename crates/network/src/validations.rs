@@ -8,6 +8,8 @@ use tokio::sync::Notify;
 use weft_model::Id;
 use weft_wire::ctrl::ValidateTerminatorsV2Response;
 
+use crate::clock;
+
 /// How long a router has to answer before it is asked again.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(180);
 
@@ -68,7 +70,7 @@ impl Validations {
     pub(crate) fn due(&self, router: &Id, is_due: impl Fn(&Id) -> Due) -> Vec<(Id, u64)> {
         let mut state = self.state.lock();
         let Some(check) = state.routers.get_mut(router) else { return Vec::new() };
-        if check.asked.is_some_and(|at| at.elapsed() < ANSWER_TIME) {
+        if check.asked.is_some_and(|at| clock::since(at) < ANSWER_TIME) {
             return Vec::new();
         }
         let mut due = Vec::new();

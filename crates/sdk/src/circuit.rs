@@ -216,6 +216,15 @@ impl Circuit {
         let _ = self.done.subscribe().wait_for(|done| *done).await;
     }
 
+    /// True if data waits because the other end has no room.
+    #[cfg(test)]
+    pub(crate) fn is_blocked_by_peer(&self) -> bool {
+        match &self.inner.lock().machine.transport {
+            Transport::Own(end) => end.is_blocked_by_peer(),
+            Transport::Routed(_) => false,
+        }
+    }
+
     // Of the channel.
 
     /// Takes a payload of the router.

@@ -127,6 +127,12 @@ impl Connection {
         self.reader.shared.circuit.is_own()
     }
 
+    /// The circuit.
+    #[cfg(test)]
+    pub(crate) fn circuit(&self) -> &Arc<Circuit> {
+        &self.reader.shared.circuit
+    }
+
     /// Splits the connection into its directions, for use by different tasks.
     #[must_use]
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {

@@ -227,6 +227,11 @@ fn give(hop: &Arc<Hop<Listed>>, sequence: i32) {
     hop.push(Class::Payload, sequence, payload.into_message("c"));
 }
 
+/// How often a flow is listed, when nothing else holds it but the caller.
+fn listings(hop: &Arc<Hop<Listed>>) -> usize {
+    Arc::strong_count(hop) - 1
+}
+
 /// Serves a connection once: the sequence numbers of what it would write.
 fn served(outbox: &mut DataOutbox<Listed>) -> Vec<i32> {
     outbox.notice();
@@ -280,10 +285,13 @@ fn two_flows_are_listed_at_once() {
 fn a_flow_of_a_connection_that_closes_goes_to_the_other() {
     in_every_order(|| {
         let outlet = Outlet::new(Budget::unlimited());
-        let one = outlet.open(Carries::Payloads, UnderlayWaker::default());
+        let mut one = outlet.open(Carries::Payloads, UnderlayWaker::default());
         let mut other = outlet.open(Carries::Payloads, UnderlayWaker::default());
         let hop = Hop::new(Arc::clone(&outlet));
-        let closer = thread::spawn(move || drop(one));
+        let closer = thread::spawn(move || {
+            one.notice();
+            drop(one);
+        });
         let giver = thread::spawn({
             let hop = Arc::clone(&hop);
             move || give(&hop, 0)
@@ -291,6 +299,40 @@ fn a_flow_of_a_connection_that_closes_goes_to_the_other() {
         closer.join().unwrap();
         giver.join().unwrap();
         assert_eq!(served(&mut other), [0]);
+    });
+}
+
+#[test]
+fn a_flow_that_nobody_took_is_listed_by_its_next_payload() {
+    in_every_order(|| {
+        let outlet = Outlet::new(Budget::unlimited());
+        let hop = Hop::new(Arc::clone(&outlet));
+        let giver = thread::spawn({
+            let hop = Arc::clone(&hop);
+            move || give(&hop, 0)
+        });
+        let mut outbox = outlet.open(Carries::Payloads, UnderlayWaker::default());
+        giver.join().unwrap();
+        give(&hop, 1);
+        assert_eq!(listings(&hop), 1);
+        assert_eq!(served(&mut outbox), [0, 1]);
+    });
+}
+
+#[test]
+fn an_outlet_that_closes_keeps_no_flow() {
+    in_every_order(|| {
+        let outlet = Outlet::new(Budget::unlimited());
+        let open = || outlet.open(Carries::Payloads, UnderlayWaker::default());
+        let _connections = [open(), open()];
+        let hop = Hop::new(Arc::clone(&outlet));
+        let giver = thread::spawn({
+            let hop = Arc::clone(&hop);
+            move || give(&hop, 0)
+        });
+        outlet.close();
+        giver.join().unwrap();
+        assert_eq!(listings(&hop), 0);
     });
 }
 
@@ -311,5 +353,66 @@ fn a_payload_goes_along_when_its_flow_moves() {
         let mut came = server.join().unwrap();
         came.extend(served(&mut new));
         assert_eq!(came, [0]);
+    });
+}
+
+#[test]
+fn a_connection_takes_nothing_of_a_flow_that_has_moved() {
+    in_every_order(|| {
+        let (from, to) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
+        let mut former = from.open(Carries::Payloads, UnderlayWaker::default());
+        let mut new = to.open(Carries::Payloads, UnderlayWaker::default());
+        let hop = Hop::new(Arc::clone(&from));
+        give(&hop, 0);
+        let moved = Arc::new(AtomicUsize::new(0));
+        let server = thread::spawn({
+            let moved = Arc::clone(&moved);
+            move || {
+                let has_moved = moved.load(Ordering::Acquire) > 0;
+                let came = served(&mut former);
+                assert!(came.is_empty() || !has_moved, "it was listed elsewhere");
+                came
+            }
+        });
+        hop.move_to(&to);
+        moved.store(1, Ordering::Release);
+        let mut came = server.join().unwrap();
+        came.extend(served(&mut new));
+        assert_eq!(came, [0]);
+    });
+}
+
+#[test]
+fn a_flow_that_is_handed_back_while_it_moves_is_listed_once() {
+    in_every_order(|| {
+        let (from, to) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
+        let former = from.open(Carries::Payloads, UnderlayWaker::default());
+        let mut new = to.open(Carries::Payloads, UnderlayWaker::default());
+        let hop = Hop::new(Arc::clone(&from));
+        give(&hop, 0);
+        let closer = thread::spawn(move || drop(former));
+        hop.move_to(&to);
+        closer.join().unwrap();
+        assert_eq!(listings(&hop), 1);
+        assert_eq!(served(&mut new), [0]);
+    });
+}
+
+#[test]
+fn a_flow_that_moves_before_it_is_refused_is_listed_once() {
+    in_every_order(|| {
+        // Nobody serves the first outlet.
+        let (from, to) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
+        let mut new = to.open(Carries::Payloads, UnderlayWaker::default());
+        let hop = Hop::new(from);
+        let giver = thread::spawn({
+            let hop = Arc::clone(&hop);
+            move || give(&hop, 0)
+        });
+        hop.move_to(&to);
+        giver.join().unwrap();
+        give(&hop, 1);
+        assert_eq!(listings(&hop), 1);
+        assert_eq!(served(&mut new), [0, 1]);
     });
 }

@@ -6,25 +6,34 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use weft_wire::Message;
 
 /// An outbox with messages of a shared queue; messages that were not written return to the queue.
 #[derive(Clone, Default)]
-struct Source(Arc<Mutex<VecDeque<Message>>>);
+struct Source {
+    queue: Arc<Mutex<VecDeque<Message>>>,
+    /// True while messages were taken that the socket has not taken completely.
+    is_held_up: Arc<AtomicBool>,
+}
 
 impl Outbox for Source {
     fn fill(&mut self, batch: &mut Batch) {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         while !batch.is_full() {
             let Some(message) = queue.pop_front() else { break };
             batch.push(message);
         }
         assert!(batch.is_empty() || batch.room() <= BATCH_BYTES);
+        self.is_held_up.store(!batch.is_empty(), Ordering::SeqCst);
+    }
+
+    fn flushed(&mut self) {
+        self.is_held_up.store(false, Ordering::SeqCst);
     }
 
     fn give_back(&mut self, unsent: Vec<Message>) {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         unsent.into_iter().rev().for_each(|message| queue.push_front(message));
     }
 }
@@ -80,7 +89,7 @@ async fn an_outbox_is_pulled_and_control_goes_first() {
     let mut server = Server::new(None).await;
     let (ours, source, counted) = data(usize::MAX);
     let body = Bytes::from(vec![7; 32 * 1024]);
-    source.0.lock().extend((0..2000).map(|_| Message::new(1100, body.clone())));
+    source.queue.lock().extend((0..2000).map(|_| Message::new(1100, body.clone())));
     let established = soon(dial(server.dial_options("dialer"))).await.unwrap();
     established.handle().try_send(message(5000, "control")).unwrap();
     let _dialer = established.start(ours);
@@ -91,7 +100,7 @@ async fn an_outbox_is_pulled_and_control_goes_first() {
         let received = soon(inbox.recv()).await.unwrap();
         assert_eq!((received.sequence, received.body.len()), (number + 2, body.len()));
     }
-    source.0.lock().push_back(message(1100, "woken"));
+    source.queue.lock().push_back(message(1100, "woken"));
     counted.waker.lock().as_ref().unwrap().wake();
     assert_eq!(soon(inbox.recv()).await.unwrap().text(), "woken");
 }
@@ -107,7 +116,7 @@ async fn a_paused_connection_reads_nothing_and_still_writes() {
         dialer.send(message(1, "abc")).await.unwrap();
     }
     until(|| counted.messages.load(Ordering::SeqCst) == 10).await;
-    source.0.lock().push_back(message(2, "outbox"));
+    source.queue.lock().push_back(message(2, "outbox"));
     counted.waker.lock().as_ref().unwrap().wake();
     assert_eq!(soon(inbox.recv()).await.unwrap().text(), "outbox");
     listener.send(message(2, "lane")).await.unwrap();
@@ -125,28 +134,17 @@ async fn what_was_not_written_is_given_back_in_order() {
     let mut server = Server::new(None).await;
     let (ours, source, _) = data(usize::MAX);
     let body = Bytes::from(vec![7; 16 * 1024]);
-    source.0.lock().extend((0..4000).map(|number| Message::new(10_000 + number, body.clone())));
+    source.queue.lock().extend((0..4000).map(|number| Message::new(10_000 + number, body.clone())));
     let dialer = soon(dial(server.dial_options("dialer"))).await.unwrap().start(ours);
     let unread = server.next().await;
-    let full = source.0.clone();
-    let mut last = usize::MAX;
-    soon(async {
-        // The peer does not read: the writer stops once the sockets are full.
-        loop {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            let left = full.lock().len();
-            if left == last {
-                break;
-            }
-            last = left;
-        }
-    })
-    .await;
+    // The peer does not read: the writer stops once the sockets are full.
+    until(|| source.is_held_up.load(Ordering::SeqCst)).await;
+    let last = source.queue.lock().len();
     assert!(last > 0, "everything was taken without a reader");
     drop(unread);
     soon(dialer.closed()).await;
     until(|| dialer.underlays().is_empty()).await;
-    let queue = source.0.lock();
+    let queue = source.queue.lock();
     assert!(queue.len() > last, "nothing was given back");
     let numbers: Vec<i32> = queue.iter().map(|message| message.content_type).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "out of order");

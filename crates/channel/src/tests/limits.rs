@@ -155,7 +155,8 @@ async fn silent_connections_from_everywhere_lock_nobody_out() {
     }
 }
 
-#[tokio::test]
+// The clock stands while there is something to do: a slow machine does not let more of the flood through.
+#[tokio::test(start_paused = true)]
 async fn silent_connections_from_the_own_address_lock_nobody_out() {
     let limits = ListenerLimits {
         pending: 64,

@@ -33,6 +33,13 @@ pub(crate) async fn until(mut done: impl FnMut() -> bool) {
     .await;
 }
 
+/// Moves the clock: whatever would have become due in this time is due now. After that it goes on as usual.
+pub(crate) async fn later(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     der: CertificateDer<'static>,

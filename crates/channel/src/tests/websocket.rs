@@ -146,12 +146,17 @@ async fn messages_of_every_size_go_both_ways() {
 
 #[tokio::test]
 async fn the_client_is_asked_whether_it_is_there() {
-    let (short, long) = (Duration::from_millis(40), Duration::from_secs(3));
+    let (interval, patience) = (Duration::from_secs(1), Duration::from_secs(10));
     let options_of_server =
-        WebSocketOptions { ping_interval: short, pong_timeout: long, ..Default::default() };
+        WebSocketOptions { ping_interval: interval, pong_timeout: patience, ..Default::default() };
     let mut server = server(options_of_server, ListenerLimits::default()).await;
-    let (dialer, _inbox, listener, mut heard) = server.pair_of(options(&server)).await;
-    tokio::time::sleep(long + long / 2).await;
+    let (dialer, mut inbox_of_dialer, listener, mut heard) = server.pair_of(options(&server)).await;
+    for _ in 0..20 {
+        later(interval).await;
+        // Whoever reads this has read the ping before it. Only an answer to that one shows.
+        listener.send(message(7, "behind the ping")).await.unwrap();
+        soon(inbox_of_dialer.recv()).await.unwrap();
+    }
     assert!(!listener.is_closed() && !dialer.is_closed(), "it answers");
     dialer.send(message(7, "still there")).await.unwrap();
     assert_eq!(soon(heard.recv()).await.unwrap().text(), "still there");
@@ -159,6 +164,9 @@ async fn the_client_is_asked_whether_it_is_there() {
     let silent = soon(dial(options(&server))).await.unwrap();
     let (behaviour, _inbox) = inbox(InboxLimits::default());
     let listener = server.next().await.start(behaviour);
+    later(patience / 2).await;
+    assert!(!listener.is_closed(), "there is time left");
+    later(patience).await;
     let reason = soon(listener.closed()).await;
     assert!(reason.to_string().contains("no pong"), "{reason}");
     drop(silent);

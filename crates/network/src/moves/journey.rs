@@ -21,6 +21,7 @@ use super::super::routes;
 use super::known::{Known, Steps};
 use super::left::Left;
 use super::{Active, Slot, UnderWay};
+use crate::clock;
 use crate::network::Network;
 
 /// Tries at moving a circuit. The second goes around the router at which the first failed.
@@ -167,7 +168,7 @@ impl Network {
             self.move_or_end(now, Why::Broken);
         }
         let routers = journey.known.beside(&now.path);
-        let left = Left { at: Instant::now(), circuit: Arc::clone(&journey.id), routers };
+        let left = Left { at: clock::now(), circuit: Arc::clone(&journey.id), routers };
         (!left.routers.is_empty()).then_some(left)
     }
 
@@ -197,7 +198,7 @@ impl Network {
 
     /// Has a circuit wait for what it could not be moved for. False if there is nothing to wait for.
     fn waits(&self, journey: &Journey, problem: &NotMoved) -> bool {
-        let (id, version, now) = (&journey.id, journey.version, Instant::now());
+        let (id, version, now) = (&journey.id, journey.version, clock::now());
         let sends_again = journey.wish.sends_again || journey.has_changed;
         let wish = Wish { is_urgent: true, sends_again, only_if_cheaper: false };
         let mut queue = self.0.moves.queue.lock();
@@ -310,7 +311,7 @@ impl Network {
         let mut slots = HashMap::new();
         for router in steps.routers() {
             let live = self.live(router)?;
-            if live.window.is_silent(Instant::now()) {
+            if live.window.is_silent(clock::now()) {
                 if is_end(circuit, router) {
                     return Err(NotMoved::SilentEnd(router.clone()));
                 }
@@ -398,7 +399,7 @@ impl Network {
         // What an end refuses is about that end: the application may have gone.
         let is_end = is_end(circuit, &live.id);
         let counts = !is_end || matches!(answer, Answer::Done | Answer::Silence);
-        if counts && let Some(until) = live.window.answered(answer, Instant::now()) {
+        if counts && let Some(until) = live.window.answered(answer, clock::now()) {
             self.leave_alone(live, until);
         }
         match answer {

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use super::journey::Journey;
 use super::left::Left;
+use crate::clock;
 use crate::network::Network;
 
 /// Circuits that are moved at the same time, those that wait for slow routers not counted: in all,
@@ -38,15 +39,15 @@ impl Network {
     pub(crate) async fn move_circuits(self) {
         let mut under_way: JoinSet<()> = JoinSet::new();
         let mut left: VecDeque<Left> = VecDeque::new();
-        let mut looked = Instant::now();
+        let mut looked = clock::now();
         loop {
             self.fill_queue();
             let has_more = self.begin_moves(&mut under_way);
             self.leave_routers(&mut left);
             self.end_rests();
-            if self.without_path() > 0 && looked.elapsed() >= LOOK {
+            if self.without_path() > 0 && clock::since(looked) >= LOOK {
                 self.look_after().await;
-                looked = Instant::now();
+                looked = clock::now();
             }
             while under_way.try_join_next().is_some() {}
             left.extend(self.0.moves.left.lock().drain(..));
@@ -65,10 +66,10 @@ impl Network {
 
     /// When there is something to do though nothing happens.
     fn next_look(&self, left: &VecDeque<Left>, looked: Instant) -> Option<Duration> {
-        let drained = left.front().map(|it| DRAIN.saturating_sub(it.at.elapsed()));
-        let look = (self.without_path() > 0).then(|| LOOK.saturating_sub(looked.elapsed()));
+        let drained = left.front().map(|it| DRAIN.saturating_sub(clock::since(it.at)));
+        let look = (self.without_path() > 0).then(|| LOOK.saturating_sub(clock::since(looked)));
         let resting = self.0.moves.resting.lock();
-        let rested = resting.front().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let rested = resting.front().map(|(at, _)| at.saturating_duration_since(clock::now()));
         drained.into_iter().chain(look).chain(rested).min()
     }
 
@@ -116,14 +117,14 @@ impl Network {
     /// Unroutes circuits at routers that they left a while ago and have not come back to.
     fn leave_routers(&self, left: &mut VecDeque<Left>) {
         for _ in 0..left.len().min(TURN) {
-            if left.front().is_none_or(|it| it.at.elapsed() < DRAIN) {
+            if left.front().is_none_or(|it| clock::since(it.at) < DRAIN) {
                 return;
             }
             let Some(gone) = left.pop_front() else { return };
             // Nobody begins to move it meanwhile: who is told to forget it was not told of it anew.
             let queue = self.0.moves.queue.lock();
             if queue.is_under_way(&gone.circuit) {
-                left.push_back(Left { at: Instant::now(), ..gone });
+                left.push_back(Left { at: clock::now(), ..gone });
                 continue;
             }
             let circuit = self.0.circuits.get(&gone.circuit);
@@ -140,7 +141,7 @@ impl Network {
     /// Routers that were left alone are tried again.
     fn end_rests(&self) {
         let mut resting = self.0.moves.resting.lock();
-        while resting.front().is_some_and(|(until, _)| *until <= Instant::now())
+        while resting.front().is_some_and(|(until, _)| *until <= clock::now())
             && let Some((_, router)) = resting.pop_front()
         {
             self.router_changed(&router);
@@ -150,7 +151,7 @@ impl Network {
 
     /// Moves circuits that have a path again, and removes those that had none for too long.
     async fn look_after(&self) {
-        let expired = self.0.moves.queue.lock().expired(Instant::now(), LOOKED_AT);
+        let expired = self.0.moves.queue.lock().expired(clock::now(), LOOKED_AT);
         for (at, id) in expired.iter().enumerate() {
             tracing::info!(circuit = %id, "circuit removed: it has no path any more");
             self.remove_circuit(id, true);
@@ -168,7 +169,7 @@ impl Network {
                     self.0.moves.queue.lock().found_path(id);
                     self.0.moves.wake.notify_one();
                 }
-                false => self.0.moves.queue.lock().found_none(id, Instant::now()),
+                false => self.0.moves.queue.lock().found_none(id, clock::now()),
             }
             yield_in_turn(at).await;
         }

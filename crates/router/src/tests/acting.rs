@@ -22,12 +22,12 @@ use weft_identity::{
 };
 use weft_wire::{
     Message, ProtoBody,
-    ctrl::RouterInterfacesUpdate,
+    ctrl::{InspectRequest, RouterInterfacesUpdate},
     edge_ctrl::{ConnectEvents, content_type},
 };
 
 use super::{
-    support::{Pki, TestController, TestRouter, capable, events, soon},
+    support::{LONG, Pki, TestController, TestRouter, capable, events, later, soon},
     whole::{config_with, write_chain},
 };
 use crate::{Router, Runtimes, StartError, seam::Control as _};
@@ -146,7 +146,7 @@ async fn interfaces_are_told_unless_that_is_switched_off() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn connected_identities_are_told_unless_that_is_switched_off() {
     let pki = Pki::new();
     let home = tempfile::tempdir().unwrap();
@@ -165,7 +165,10 @@ async fn connected_identities_are_told_unless_that_is_switched_off() {
             })
             .await;
         } else {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            later(Duration::from_secs(1)).await;
+            // What the router says comes in order.
+            let asked = InspectRequest { requested_values: vec!["router-controllers".into()] };
+            soon(peer.channel.request(asked.to_message(), LONG)).await.unwrap();
             assert!(!peer.has(ConnectEvents::CONTENT_TYPE));
         }
         router.control.shutdown().await;

@@ -4,7 +4,6 @@ use super::{Network, pair_of, soon, until};
 use crate::{Connection, ContextBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 fn pattern(length: usize, seed: usize) -> Vec<u8> {
@@ -103,6 +102,7 @@ async fn a_reader_that_stops_stops_its_writer_and_nobody_else() {
     let context = network.context().await;
     let mut listener = soon(context.bind("secret")).await.unwrap();
     let (mut stalled, mut unread) = pair_of(&context, &mut listener).await;
+    let circuit = Arc::clone(stalled.circuit());
     let written = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&written);
     let writing = tokio::spawn(async move {
@@ -113,15 +113,13 @@ async fn a_reader_that_stops_stops_its_writer_and_nobody_else() {
         }
         stalled.shutdown().await.unwrap();
     });
-    // The data has stopped: no byte is written for a while, because the peer does not read.
-    let mut before = usize::MAX;
-    while written.load(Ordering::Relaxed) != before {
-        before = written.load(Ordering::Relaxed);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    }
-    assert!((1..12 << 20).contains(&before), "{before} bytes went to nobody");
+    // The data has stopped: the other end has no room, because nobody reads there.
+    until(|| circuit.is_blocked_by_peer()).await;
     let (dialed, accepted) = pair_of(&context, &mut listener).await;
     exchange(dialed, accepted, 500_000).await;
+    until(|| circuit.is_blocked_by_peer()).await;
+    let written = written.load(Ordering::Relaxed);
+    assert!((1..12 << 20).contains(&written), "{written} bytes went to nobody");
     let mut read = Vec::new();
     soon(unread.read_to_end(&mut read)).await.unwrap();
     assert_eq!(read.len(), 32 << 20);

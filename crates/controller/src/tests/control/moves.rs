@@ -18,7 +18,7 @@ use weft_wire::metrics::{Histogram, MetricsMessage, link_latency_name};
 use weft_wire::{Message, PeerData, ProtoBody};
 
 use super::mesh::{destinations, link};
-use super::support::{LONG, Net, Peer, TestRouter, quick, soon, until};
+use super::support::{LONG, Net, Peer, TestRouter, later, quick, soon, until};
 
 /// What a router does with routes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -274,11 +274,12 @@ async fn a_router_that_a_circuit_comes_back_to_is_not_told_that_it_left() {
     mesh.set_cost("direct", 100_000);
     until(|| !mesh.two.routes(&circuit).is_empty()).await;
     // Longer than routers keep their part of circuits that have left.
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let long = Duration::from_millis(2_500);
+    later(long).await;
     mesh.two.is(Mood::Obeys);
     mesh.two.catch_up().await;
     mesh.has_path(&circuit, &["to2", "from2"]).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    later(long).await;
     mesh.two.settled().await;
     assert_eq!(mesh.two.unroutes(&circuit), 0, "it goes over this router");
 }
@@ -363,18 +364,18 @@ async fn circuits_wait_for_a_host_that_answers_late() {
 /// The host has as long as others, however long these took before.
 #[tokio::test]
 async fn each_step_of_a_move_has_the_whole_time() {
-    let time = Duration::from_secs(4);
+    let time = Duration::from_secs(20);
     let mesh = Square::new(NetworkOptions { route_timeout: time, ..quick() }).await;
     let circuit = mesh.circuit().await;
     mesh.two.is(Mood::SaysNothing);
     mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
     until(|| !mesh.two.routes(&circuit).is_empty()).await;
-    tokio::time::sleep(time * 5 / 8).await;
+    later(time * 5 / 8).await;
     let told = mesh.host.routes(&circuit).len();
     mesh.host.is(Mood::SaysNothing);
     mesh.two.catch_up().await;
     until(|| mesh.host.routes(&circuit).len() == told + 1).await;
-    tokio::time::sleep(time * 5 / 8).await;
+    later(time * 5 / 8).await;
     mesh.host.is(Mood::Obeys);
     mesh.host.catch_up().await;
     mesh.has_path(&circuit, &["to2", "from2"]).await;

@@ -47,6 +47,13 @@ pub(super) async fn until(mut done: impl FnMut() -> bool) {
     .await;
 }
 
+/// Moves the clock: whatever would have become due in this time is due now. After that it goes on as usual.
+pub(super) async fn later(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
 /// A controller that takes routers.
 pub(super) struct Net {
     pub(super) bed: Bed,

@@ -49,16 +49,11 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     // A server that never stops sending.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("tcp:{}", listener.local_addr().unwrap());
-    let sent = Arc::new(AtomicU32::new(0));
-    let counter = Arc::clone(&sent);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let counter = Arc::clone(&counter);
             tokio::spawn(async move {
                 let block = vec![7; 64 * 1024];
-                while stream.write_all(&block).await.is_ok() {
-                    counter.fetch_add(1, Ordering::Relaxed);
-                }
+                while stream.write_all(&block).await.is_ok() {}
             });
         }
     });
@@ -66,27 +61,21 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     let echo = tcp_echo().await;
     router.table.addresses.lock().insert("tcp".to_owned(), echo);
     let stalled = router.sdk("stalled").await;
-    StateConnected::from_message(&stalled.connect(1, "flood").await).unwrap();
-    // The SDK reads nothing from its inbox: wait until no more bytes arrive.
-    let mut before = u32::MAX;
-    let settled = || {
-        let now = sent.load(Ordering::Relaxed);
-        let same = now > 0 && now == before;
-        before = now;
-        same
+    let connected = StateConnected::from_message(&stalled.connect(1, "flood").await).unwrap();
+    let circuit = connected.circuit_id.unwrap();
+    // The SDK reads nothing from its inbox, until the end at the server waits for room at the other end.
+    let is_held_up = || {
+        let ends = router.data.inspect_ends(&circuit);
+        ends.values().any(|end| end["sendBufferDetail"]["blockedByRemoteWindow"] == true)
     };
-    let deadline = Instant::now() + PATIENCE;
-    let mut settled = settled;
-    while !settled() {
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    }
-    let held = router.data.budget_used();
-    assert!(held < 4 << 20, "{held} bytes are held for one stalled reader");
+    router.until("the server to be held up", is_held_up).await;
     let mut other = router.sdk("other").await;
     StateConnected::from_message(&other.connect(1, "tcp").await).unwrap();
     other.send(1, "ping", 0).await;
     assert_eq!(&other.data().await.data[..], b"ping");
+    router.until("the server to be held up still", is_held_up).await;
+    let held = router.data.budget_used();
+    assert!(held < 4 << 20, "{held} bytes are held for one stalled reader");
 }
 
 /// The end of a circuit as an SDK with flow control of its own has it.
