@@ -100,7 +100,7 @@ impl Live for Links {
     }
 }
 
-/// The operations.
+/// The table holds working links only: a link that broke was removed from it.
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Fabric, "listLinks", live::list::<Links>),
     (Api::Fabric, "detailLink", live::detail::<Links>),
@@ -108,7 +108,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Fabric, "patchLink", patch),
 ];
 
-/// Takes a link out, and tells both of its routers to close it.
+/// Removes a link, and tells both of its routers to close it.
 fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         match network(&controller)?.remove_link(call.id(0)) {
@@ -119,7 +119,8 @@ fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Changes what a link costs or whether it is used; circuits over it look for a better way.
+/// Changes the static cost of a link, or marks it down; circuits over it move if another path is
+/// better.
 fn patch(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         let body: LinkBody = call.decode(Verb::Patch)?;
