@@ -11,7 +11,7 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// How long ago it was moved; none if never.
+    /// The time since the last move; none if the circuit was never moved.
     pub fn since_last(&self) -> Option<Duration> {
         self.last.lock().map(|at| at.elapsed())
     }

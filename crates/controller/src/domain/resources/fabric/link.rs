@@ -93,14 +93,14 @@ impl Live for Links {
             protocol: record.protocol.clone(),
             source_latency: record.source_latency,
             source_router: router_ref(context.view(), &record.source),
-            // A link that broke or gave way is not in the table any more.
+            // The table holds working links only: a link that broke was removed from it.
             state: state::CONNECTED.to_owned(),
             static_cost: record.static_cost,
         })
     }
 }
 
-/// The table holds working links only: a link that broke was removed from it.
+/// The operations.
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Fabric, "listLinks", live::list::<Links>),
     (Api::Fabric, "detailLink", live::detail::<Links>),
