@@ -1,5 +1,5 @@
-//! What the original's console (4.5.2) sends when its forms are saved: members of other kinds of
-//! the same form, empty ids, whole answers sent back. Each is a body as seen in a browser.
+//! Requests of the original's console (4.5.2) when its forms are saved: members of other kinds of
+//! the same form, empty ids, whole answers sent back. Each body was seen in a browser.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,8 @@ use weft_identity::{Authority, AuthoritySpec};
 
 use super::{Bed, MANAGEMENT, Session};
 
-/// A form: how it saves something new, how it saves a change, and what is shown afterwards.
+/// A form: the request that creates an entity, the request that changes it, and what is shown
+/// afterwards.
 struct Form {
     collection: &'static str,
     create: Value,
