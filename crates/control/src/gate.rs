@@ -87,7 +87,7 @@ impl Gate {
         }
         let now = system_time(auth.now());
         let bundle = auth.keys().bundle.clone();
-        // A peer without a certificate of the network gets no reason.
+        // A peer without a certificate of the network is disconnected without an answer.
         bundle
             .verify(&peer.certificates, Verify::default(), now)
             .map_err(|problem| Refusal::close(format!("certificate: {problem}")))?;

@@ -131,7 +131,7 @@ pub fn plain(field: &str, name: &str, most: usize) -> Result<(), Failure> {
     }
 }
 
-/// Checks a user name: it has a form that can be used at a login.
+/// Checks a user name: its length, and that it has no control characters.
 pub fn username(field: &str, name: &str) -> Result<Arc<str>, Failure> {
     plain(field, name, usize::MAX)?;
     let wrong = |reason: WrongLength| Failure::field(field, reason.to_string(), name);

@@ -63,7 +63,7 @@ pub(crate) fn of_all(
     entities.chain(of_keys(keys)).chain(rdm::revocations(snapshot, now).filter_map(told))
 }
 
-/// Creations of public keys. Their flags are those of the original.
+/// Creations of public keys. They are marked as synthetic, as in the original.
 pub(crate) fn of_keys(keys: Vec<PublicKey>) -> impl Iterator<Item = Event> {
     keys.into_iter().map(|key| Event {
         is_synthetic: true,
