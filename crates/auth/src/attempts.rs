@@ -8,8 +8,8 @@
 //!
 //! A pause alone does not stop a guesser: with five valid codes in a million at any time, a guess
 //! every 5 s finds one within days. After many wrong codes, a right code therefore counts only
-//! together with another right code of the same session ([`Turn::believes`]). That leaves a guesser
-//! one chance in 8000 a day.
+//! together with another right code of the same session ([`Turn::believes`]). A guesser is left
+//! with one chance in 8000 a day.
 
 mod queue;
 #[cfg(test)]

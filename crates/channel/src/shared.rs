@@ -258,7 +258,7 @@ impl Shared {
             (state.runner.take(), std::mem::take(&mut state.on_close), empty)
         };
         if empty {
-            // Otherwise the last connection does it, after it has written what it can.
+            // Otherwise the last connection does it, after it has written its messages.
             [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::end);
         }
         self.closed.send_replace(Some(reason.clone()));

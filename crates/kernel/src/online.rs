@@ -187,7 +187,7 @@ impl Online {
         self.0.read().routers.keys().cloned().collect()
     }
 
-    /// Those of these routers that are connected.
+    /// The connected ones of these routers.
     pub fn among<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
         let tables = self.0.read();
         routers.filter(|router| tables.routers.contains_key(*router)).cloned().collect()

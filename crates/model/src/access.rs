@@ -51,7 +51,7 @@ pub trait Facts {
     fn policies(&self, identity: &str, service: &str, action: PolicyType) -> Vec<PolicyFacts<'_>>;
 }
 
-/// What is known of the device's posture.
+/// The known posture of a device.
 #[derive(Debug, Clone, Copy)]
 pub enum Posture<'a> {
     /// The posture that the client reported.

@@ -273,8 +273,8 @@ fn check_times(exp: i64, nbf: Option<i64>, now: Timestamp) -> Result<(), ClaimEr
     Ok(())
 }
 
-/// True if a revocation of any of the three types covers a token. The id of a revocation is that of
-/// what it revokes, so that each type is looked up by its own id.
+/// True if a revocation of any of the three types covers a token. A revocation has the id of the
+/// thing that it revokes, so that each type is looked up by its own id.
 fn is_revoked<'a>(
     jti: &str,
     session: &str,

@@ -71,13 +71,13 @@ pub struct Circuit {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct EndAddresses {
-    /// Of the initiator, its own.
+    /// The initiator's own address.
     pub initiator_local: String,
-    /// Of the initiator, its peer.
+    /// The address of the initiator's peer.
     pub initiator_remote: String,
-    /// Of the terminator, its own.
+    /// The terminator's own address.
     pub terminator_local: String,
-    /// Of the terminator, its peer.
+    /// The address of the terminator's peer.
     pub terminator_remote: String,
 }
 

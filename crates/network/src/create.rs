@@ -1,8 +1,8 @@
 //! Makes a circuit (docs/protocol/control-plane.md 12): chooses a terminator and a path, tells
 //! every router on the path its route, and waits for all of them. After a failure it tries again
-//! with what it learnt, under another circuit id unless the router chose the id. A router between
-//! the ends that takes no new circuits, because it drains or is full, is avoided in another attempt
-//! that does not count; [`DETOURS`] times at most.
+//! without the router or terminator that failed, under another circuit id unless the router chose
+//! the id. A router between the ends that takes no new circuits, because it drains or is full, is
+//! avoided in another attempt that does not count; [`DETOURS`] times at most.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,7 +60,8 @@ pub struct MadeCircuit {
     pub id: String,
     /// Address of the initiating end.
     pub address: String,
-    /// Data of the terminating side: what its terminator holds, and what the host sent now.
+    /// Data of the terminating side: the data of the terminator, and the data that the host sent
+    /// for this circuit.
     pub peer_data: PeerData,
     /// Its tags.
     pub tags: StringMap,

@@ -79,7 +79,7 @@ impl Network {
     }
 }
 
-/// Those of some circuits that a router carries.
+/// The circuits among `asked` that a router carries.
 async fn carried(router: &LiveRouter, asked: &[Arc<Circuit>]) -> Result<HashSet<String>, String> {
     let requested_values = asked.iter().map(|circuit| name(&circuit.id)).collect();
     let request = InspectRequest { requested_values }.to_message();

@@ -159,7 +159,7 @@ pub struct Answers<'a> {
     answers: mpsc::Receiver<(Id, RouteResult)>,
 }
 
-/// What became of an answer.
+/// The use of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivered {
     /// It went to the task that waits for it.

@@ -328,8 +328,8 @@ impl Queue {
         expired.take(most).map(|(_, id)| Arc::clone(id)).collect()
     }
 
-    /// Those of the next `most` circuits without path that were not checked in this version of the
-    /// graph; they count as checked now.
+    /// Takes the next `most` circuits without path, and returns those that were not checked in this
+    /// version of the graph; they count as checked from then on.
     pub fn take_to_look_at(&mut self, version: u64, most: usize) -> Vec<Arc<str>> {
         let from = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.stranded.range((from, Bound::Unbounded)).take(most);

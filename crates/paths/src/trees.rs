@@ -8,8 +8,8 @@ use parking_lot::{Mutex, RwLock};
 
 use super::tree::Tree;
 
-/// Most bytes of kept trees: enough for all routers of a network with 4,700 routers. Of a larger
-/// network those are kept that were used last.
+/// Most bytes of kept trees: enough for all routers of a network with 4,700 routers. In a larger
+/// network the trees that were used last are kept.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Without room, one tree in this many is dropped, the least recently used ones first, because
 /// finding them takes time in proportion to all trees.

@@ -165,7 +165,7 @@ impl ReadHalf {
         }
     }
 
-    /// Takes deliveries of the circuit until there is something to read or the direction is over.
+    /// Takes deliveries of the circuit until there is data to read or the direction is over.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.rest.is_empty() && self.state == Reading::Open {
             match ready!(self.shared.circuit.poll_read(cx)) {

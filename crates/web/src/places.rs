@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use weft_limits::source_of;
 
 /// Time that a request with a missing body keeps its place when its own source needs it. It is
-/// short so that a client gets through that shares its address with somebody who opens many such
+/// short, so that an honest client gets through that shares its address with an opener of many such
 /// requests.
 const SAFE: Duration = Duration::from_millis(250);
 

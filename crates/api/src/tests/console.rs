@@ -50,7 +50,7 @@ fn patch(
     Form { collection, create, method: Method::PATCH, change, shown }
 }
 
-/// The certificate of a CA of somebody else, PEM.
+/// The certificate of a CA outside of the network, in PEM.
 fn certificate(name: &str) -> String {
     let spec = AuthoritySpec::new(name);
     Authority::make_root(&spec, SystemTime::now()).unwrap().certificate().to_pem()

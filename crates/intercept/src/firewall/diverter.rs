@@ -395,7 +395,7 @@ mod tests {
         assert!(!lab.record().exists());
         clean_up(&lab.record()).await;
         assert!(lab.calls().is_empty());
-        // What others may have written is not done, nor is anything but taking out.
+        // Commands that other users may have written are not run; only removals are.
         let program = lab.diverter.program.display();
         let text = format!("{program}\n-I -c 10.0.0.0\n-D -c 10.0.0.1\n");
         let write = |mode| {

@@ -1,4 +1,4 @@
-//! Circuits that are put together, and limits of what routers tell.
+//! Circuits put together from pieces, and limits on reports of routers.
 
 use std::time::Duration;
 

@@ -63,7 +63,7 @@ impl Batch {
 }
 
 const MAGIC: &[u8; 8] = b"weftlive";
-/// Bytes of a record before its body, and what follows the last record.
+/// Length of the prefix of a record in bytes, and the prefix that ends the records.
 const PREFIX: usize = 8;
 const END: [u8; PREFIX] = [0; PREFIX];
 /// Longest body, and the length of the file from which its values are brought into the database.
@@ -240,7 +240,7 @@ impl Journal {
         }
     }
 
-    /// Cuts a journal whose records have been folded, which nobody writes any more.
+    /// Cuts a journal whose records are all in the database, and that is not written any more.
     pub(super) fn cut(&self) {
         if let Err(error) = self.file.set_len(header_of(&self.timeline).len() as u64) {
             tracing::debug!(%error, "the journal cannot be cut");

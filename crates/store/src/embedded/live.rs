@@ -100,7 +100,7 @@ pub(crate) struct Writer {
     pub(super) fault: Option<JournalFault>,
 }
 
-/// What the database says of the journal.
+/// The state of the journal, as the database has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Folded {
     generation: u64,
@@ -125,9 +125,9 @@ enum Step {
     Append,
     /// Bring everything into the database.
     Fold,
-    /// The same; the journal is not used any more.
+    /// Bring everything into the database; the journal is not used any more.
     Close,
-    /// The same; the thread ends.
+    /// Bring everything into the database, and end the thread.
     Stop,
 }
 
@@ -327,7 +327,7 @@ impl Folded {
     }
 }
 
-/// When the thread has to do something.
+/// The times at which the thread has to act.
 #[derive(Debug, Default)]
 struct Times {
     /// Latest time of the next fold, while values are only in the journal.
@@ -377,7 +377,7 @@ impl Queue {
         }
     }
 
-    /// Waits for something to do, and takes the values that are there.
+    /// Waits for the next step, and takes the values that are there.
     fn next(&self, times: &Times, can_append: bool) -> (Step, u64, Batch) {
         let mut pending = self.pending.lock();
         let mut gathered = None;
