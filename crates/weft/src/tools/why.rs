@@ -1,5 +1,4 @@
-//! `weft why IDENTITY SERVICE`: what prevents an identity from using a service, and what would
-//! help.
+//! `weft why IDENTITY SERVICE`: the reasons why an identity cannot use a service, and remedies.
 
 use serde_json::Value;
 use weft_client::ManagementClient;

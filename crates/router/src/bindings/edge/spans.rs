@@ -38,7 +38,7 @@ impl EdgeBinding {
     }
 }
 
-/// Says in the span of a dial what became of it.
+/// Records the outcome of a dial in its span.
 pub(super) fn made(span: &mut Span, circuit: &MadeCircuit) {
     span.event("circuit made");
     span.set(attribute::CIRCUIT_ID, &circuit.id);
