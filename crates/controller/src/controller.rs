@@ -90,7 +90,7 @@ impl Controller {
         self.0.network.load().as_ref().and_then(|network| network.upgrade())
     }
 
-    /// The cost of a terminator now: its own cost, and what its failures and circuits add.
+    /// The cost of a terminator now: its own cost, and the cost of its failures and circuits.
     pub(crate) fn dynamic_cost(&self, terminator: &Terminator) -> u16 {
         match self.network() {
             Some(network) => network.dynamic_cost(&terminator.base.id),

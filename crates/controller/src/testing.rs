@@ -94,17 +94,17 @@ impl Bed {
         Self { controller, clock, store }
     }
 
-    /// The same store and keys after a restart.
+    /// The same store and keys, after a restart.
     pub(crate) async fn restarted(&self) -> Self {
         self.restarted_with(|_| ()).await
     }
 
-    /// The same store and keys after a restart with other settings.
+    /// The same store and keys, after a restart with other settings.
     pub(crate) async fn restarted_with(&self, change: impl FnOnce(&mut Settings)) -> Self {
         self.restarted_on((*self.controller.keys()).clone(), change).await
     }
 
-    /// The same store after a restart with these keys.
+    /// The same store, after a restart with these keys.
     pub(crate) async fn restarted_on(
         &self,
         keys: Keys,
@@ -256,7 +256,7 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Settings for a store, with a clock that stands at [`NOW`].
+/// Settings for a store, with a test clock at [`NOW`].
 pub(crate) fn bare_settings(store: Arc<dyn Store>) -> Settings {
     Settings {
         clock: Arc::new(ManualClock::at(NOW)),

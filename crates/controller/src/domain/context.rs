@@ -1,4 +1,4 @@
-//! What an operation reads: a snapshot, and tables in memory beside it.
+//! The input of an operation: a snapshot, and the tables in memory.
 
 use std::sync::{Arc, OnceLock};
 

@@ -28,10 +28,10 @@ use crate::Controller;
 pub enum Shown {
     /// All of them.
     All,
-    /// Those that policies can select.
+    /// The records that policies can select.
     Eligible,
-    /// Those that [`Readable::belongs`] and [`Readable::is_visible`] accept: a list has to look at
-    /// each record.
+    /// The records that [`Readable::belongs`] and [`Readable::is_visible`] accept: a list has to
+    /// look at each record.
     Some,
 }
 

@@ -143,7 +143,7 @@ struct Work<'a> {
     asked: BTreeSet<(Kind, Id)>,
     /// Changes of cold fields, by entity and number of the field.
     cold: BTreeMap<(Kind, Id, u16), Change>,
-    /// Entries that changed something.
+    /// Entries that changed an entity.
     busy: BTreeSet<usize>,
     notes: Vec<String>,
 }

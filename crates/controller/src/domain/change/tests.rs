@@ -1,4 +1,4 @@
-//! Documents against a controller: what they change, what they refuse, and what stays the same.
+//! Documents against a controller: their changes, their refusals, and entities that stay unchanged.
 
 use std::sync::Arc;
 use std::time::Instant;

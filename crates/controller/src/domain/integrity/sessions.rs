@@ -10,7 +10,7 @@ use weft_model::{Id, Snapshot};
 use crate::Controller;
 use crate::domain::integrity::run::Report;
 
-/// A session that seems to lack what it depends on.
+/// A session whose identity, login or service seems to be missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Suspect {
     Login(Id),

@@ -236,7 +236,8 @@ fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Verifies a CA: its operator shows that he holds the key (docs/protocol/auth.md 14.1).
+/// Verifies a CA: its operator shows a certificate that proves the key (docs/protocol/auth.md
+/// 14.1).
 fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let snapshot = controller.snapshot();

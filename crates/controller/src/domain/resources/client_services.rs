@@ -1,6 +1,6 @@
 //! The lists that clients get: their services, the routers and terminators of these, and their own
-//! edge routers (docs/protocol/auth.md 17.4, 17.6). Administrators get what policies give them,
-//! like every other identity.
+//! edge routers (docs/protocol/auth.md 17.4, 17.6). Administrators get the services that policies
+//! give them, like every other identity.
 
 use std::sync::Arc;
 

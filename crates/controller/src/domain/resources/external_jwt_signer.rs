@@ -258,7 +258,7 @@ fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Fa
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Client, "listExternalJwtSigners", list_for_clients)];
 
-/// The symbols for clients: only what the list shows, because its callers are not logged in.
+/// The symbols for clients: only the members in the list, because its callers are not logged in.
 static CLIENT_SYMBOLS: Table<Context, ExtJwtSigner> = symbols!("external-jwt-signers", ExtJwtSigner {
     Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
 });

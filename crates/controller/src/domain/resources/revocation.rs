@@ -1,6 +1,6 @@
 //! Revocations made by an administrator (docs/protocol/auth.md 16; docs/protocol/management-api.md
-//! 7.8). The id names what is revoked: a token, an API session or an identity. A second revocation
-//! of the same id extends the first one in time and scope.
+//! 7.8). The id names the revoked thing: a token, an API session or an identity. A second
+//! revocation of the same id extends the first one in time and scope.
 
 use std::time::Duration;
 
