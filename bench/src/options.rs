@@ -23,7 +23,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// What was given, and with `--quick` no more than the other.
+    /// The given value; with `--quick` at most the other one.
     pub(crate) fn at_most<T: PartialOrd>(&self, given: T, quick: T) -> T {
         if self.quick && given > quick { quick } else { given }
     }
@@ -34,7 +34,7 @@ impl Run {
     }
 }
 
-/// What is written over a path, and for how long.
+/// The writes over a path, and their length.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Writes {
     /// Sizes of each write, in KiB [default: 1,10,32; of routers in a row 1,32]
@@ -69,7 +69,7 @@ impl Writes {
         given.iter().map(|kib| kib * 1024).collect()
     }
 
-    /// Whether something of this name is to be measured.
+    /// Whether a measurement of this name is selected.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
