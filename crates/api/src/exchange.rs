@@ -212,7 +212,7 @@ async fn within<T: Send + 'static>(
     match tokio::time::timeout(limit, tokio::spawn(work)).await {
         Ok(Ok(result)) => result,
         Ok(Err(error)) => {
-            tracing::error!(operation, %error, "an operation ended in a fault");
+            tracing::error!(operation, %error, "an operation panicked; its caller gets an error");
             let text = "the operation ended in a fault; the controller's log says more";
             Err(Failure::unhandled(text))
         }
@@ -259,7 +259,7 @@ fn check_media(row: &Operation, media: Option<&str>, held: &Held) -> Result<(), 
     }
     let reason = match media {
         Some(given) => format!("`{given}` is not taken here, send {}", taken.join(" or ")),
-        None => format!("nothing is said of what the body is, send {}", taken.join(" or ")),
+        None => format!("the request has no media type for its body, send {}", taken.join(" or ")),
     };
     Err(Failure::field("Content-Type", reason, media.unwrap_or_default()).with_status(415))
 }

@@ -235,7 +235,7 @@ impl Drop for Turn {
         });
         if is_doubted == Some(true) {
             let (identity, source) = (&guesser.identity, guesser.source);
-            tracing::warn!(%identity, ?source, "many wrong codes: somebody may be guessing");
+            tracing::warn!(%identity, ?source, "many wrong codes of a second factor: from now on two right codes are needed");
         }
     }
 }

@@ -82,7 +82,7 @@ pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must be an address of http or https".into());
     }
-    let refused = || "nothing may be fetched from this address".to_owned();
+    let refused = || "the configuration forbids fetching from this address".to_owned();
     match url.host() {
         None => return Err("must have a host".into()),
         Some(Host::Ipv4(address)) if !allows_address(rules, address.into()) => {
@@ -96,7 +96,7 @@ pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
             let is_listed =
                 rules.allowed_hostnames.is_empty() || is_named(&host, &rules.allowed_hostnames);
             if is_named(&host, &rules.denied_hostnames) || !is_listed {
-                return Err("nothing may be fetched from this host".into());
+                return Err("the configuration forbids fetching from this host".into());
             }
         }
         Some(_) => {}

@@ -118,7 +118,10 @@ impl Keyring {
                     let print = known.certificate.fingerprint().to_owned();
                     noted.insert((used_for, print), known);
                 }
-                None => tracing::warn!(name, "a noted certificate cannot be read and is left out"),
+                None => tracing::warn!(
+                    name,
+                    "a certificate in the store's notes cannot be read and is left out"
+                ),
             }
         }
         let given = Arc::new(keys.clone());

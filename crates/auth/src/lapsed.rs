@@ -94,7 +94,7 @@ pub async fn enable(weak: WeakAuth) {
                     continue;
                 }
                 if let Err(error) = enable_lapsed(&auth, over).await {
-                    tracing::warn!(%error, "identities whose time is over stay disabled for now");
+                    tracing::warn!(%error, "identities whose time of being disabled is over were not enabled; it is tried again");
                 }
             }
         }

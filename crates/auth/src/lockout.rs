@@ -56,13 +56,15 @@ async fn lock(auth: &Auth, authenticator: &Id, minutes: u64) {
     };
     match done {
         Ok(_) if is_locked(&auth.snapshot()) => {
-            tracing::warn!(%authenticator, minutes, "too many wrong passwords: it is refused now");
+            tracing::warn!(%authenticator, minutes, "too many wrong passwords: the password is locked now");
         }
         Ok(_) => tracing::warn!(
             %authenticator,
-            "too many wrong passwords for the last administrator: it is not locked"
+            "too many wrong passwords of the last administrator: the password is not locked"
         ),
-        Err(error) => tracing::error!(%authenticator, %error, "it could not be locked"),
+        Err(error) => {
+            tracing::error!(%authenticator, %error, "a password with too many wrong tries could not be locked")
+        }
     }
 }
 

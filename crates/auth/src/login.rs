@@ -200,7 +200,7 @@ async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> 
     let Some(vouched) = vouched else {
         tracing::debug!(
             fingerprint = leaf.fingerprint(),
-            "login with a certificate of nobody known"
+            "login refused: no identity has the certificate"
         );
         return Err(refused());
     };
@@ -263,7 +263,7 @@ async fn remember_chain(auth: &Auth, shown: &Shown) {
         Ok(())
     });
     if let Err(error) = done.await {
-        tracing::warn!(authenticator = %shown.authenticator, %error, "not noted how its chain was");
+        tracing::warn!(authenticator = %shown.authenticator, %error, "whether the certificate came with its chain was not stored; the next login tries again");
     }
 }
 
@@ -272,7 +272,9 @@ async fn remember_chain(auth: &Auth, shown: &Shown) {
 fn claimed_id(ca: &Ca, leaf: &Certificate) -> Option<String> {
     let claim = ca.external_id_claim.as_ref()?;
     external_id::of(claim, leaf)
-        .inspect_err(|error| tracing::debug!(ca = %ca.name, %error, "no external id"))
+        .inspect_err(
+            |error| tracing::debug!(ca = %ca.name, %error, "the certificate has no external id"),
+        )
         .ok()
 }
 

@@ -38,7 +38,7 @@ fn granted(auth: &Auth, wanted: &[San]) -> Result<Vec<San>, Failure> {
     let mut granted = Vec::new();
     for san in wanted {
         let Some(host) = Host::of(san) else {
-            tracing::debug!(?san, "not put into the certificate of a router");
+            tracing::debug!(?san, "a name in a router's request is left out of its certificate");
             continue;
         };
         if let Err(reason) = check(auth, &host) {

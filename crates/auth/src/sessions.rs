@@ -201,7 +201,7 @@ impl Sessions {
                 _ => continue,
             };
             if let Err(error) = table.put(entity) {
-                tracing::warn!(%error, "a stored session is left out");
+                tracing::warn!(%error, "a stored session cannot be loaded and is left out; its client logs in again");
             }
         }
         let (notices, _) = broadcast::channel(BACKLOG);
@@ -257,7 +257,7 @@ impl Sessions {
     fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) {
         let entity = Entity::from(Arc::clone(session));
         if let Err(error) = tables.api.put(entity.clone()) {
-            tracing::error!(%error, "a session could not be kept");
+            tracing::error!(%error, "a new session contradicts another one and cannot be used");
         }
         let at = self.look_at(tables, session, session.base.updated_at);
         tables.ending.put(&session.base.id, at);
@@ -270,15 +270,19 @@ impl Sessions {
     pub async fn begun(&self) {
         match tokio::time::timeout(PATIENCE, self.0.store.live().flush()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "a session is not on the disk yet"),
-            Err(_) => tracing::warn!("a session is not on the disk yet: the disk is slow"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a new session is not on the disk yet; it is written later")
+            }
+            Err(_) => tracing::warn!(
+                "a new session is not on the disk yet, because the disk is slow; it is written later"
+            ),
         }
     }
 
     /// Waits until all ends so far are on the disk.
     pub async fn kept(&self) -> Result<(), Failure> {
         self.0.store.live().flush().await.map_err(|error| {
-            tracing::error!(%error, "sessions cannot be kept");
+            tracing::error!(%error, "ended sessions cannot be written to the disk; they may return after a crash");
             Failure::unwritable("sessions cannot be kept")
         })
     }
@@ -453,7 +457,7 @@ impl Sessions {
     /// demand: in memory, for every identity, it would take as much room as everything else.
     fn told(&self, identity: &Id) -> Told {
         let note = self.0.store.live().note(TOLD, identity.as_str()).unwrap_or_else(|error| {
-            tracing::warn!(%identity, %error, "what a client told cannot be read");
+            tracing::warn!(%identity, %error, "the stored description of an identity's client cannot be read and is left out");
             None
         });
         note.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default()

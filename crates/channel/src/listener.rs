@@ -424,7 +424,7 @@ enum NotServed {
     Io(#[from] io::Error),
     #[error("TLS handshake not done in time")]
     Timeout,
-    #[error("it has not shown who it is, and others wait for its place")]
+    #[error("it was not admitted in time, and other peers wait for its place")]
     TakenBack,
     #[error("too many connections")]
     TooMany,

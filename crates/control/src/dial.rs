@@ -71,7 +71,7 @@ async fn answer(session: &Session, request: &Message, reply: Reply) {
     let Reply { message, circuit } = reply;
     let sent = session.router.channel.send_on(Lane::High, message.in_reply_to(request)).await;
     if let (Err(problem), Some(circuit)) = (sent, circuit) {
-        tracing::info!(circuit, %problem, "circuit removed: its router cannot be told of it");
+        tracing::info!(circuit, %problem, "a circuit is removed, because the answer to its router could not be sent");
         session.plane.network.remove_circuit(&circuit, true);
     }
 }

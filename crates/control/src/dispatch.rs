@@ -127,7 +127,7 @@ fn edge(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
         is::VALIDATE_SESSIONS_REQUEST => legacy::on_validate(session, message)?,
         is::REQUEST_CLIENT_RE_SYNC => {
             let reason = RequestClientReSync::from_message(message)?.reason;
-            tracing::info!(router = %session.router.id, reason, "sessions are sent again");
+            tracing::info!(router = %session.router.id, reason, "a router asks for all sessions; they are sent again");
             session.resync.notify_one();
         }
         is::CONNECT_EVENTS => reports::on_connects(session, message)?,

@@ -48,7 +48,7 @@ pub(super) fn unheard(session: &Session) {
         .filter(|circuit| sessions.service(&circuit.client).is_none());
     let ended = dialed.filter(|circuit| network.remove_circuit(&circuit.id, true)).count();
     if ended > 0 {
-        tracing::info!(%router, ended, "circuits ended whose sessions ended unheard");
+        tracing::info!(%router, ended, "circuits ended, because the router had missed the end of their sessions");
     }
     session.unfounded.notify_one();
 }
@@ -61,7 +61,7 @@ pub(super) async fn remove_unfounded(session: &Session) {
         while let Err(problem) = try_remove_unfounded(session).await {
             tracing::warn!(
                 router = %session.router.id, %problem,
-                "terminators whose sessions have ended not removed"
+                "terminators of ended sessions were not removed; it is tried again"
             );
             if !problem.is_busy() {
                 break;
@@ -90,7 +90,7 @@ async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
         let snapshot = auth.snapshot();
         let removed = ids.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
         let removed: Vec<&Id> = removed.collect();
-        tracing::info!(%router, count = removed.len(), "terminators removed whose sessions have ended");
+        tracing::info!(%router, count = removed.len(), "terminators of ended sessions were removed");
         removed.into_iter().for_each(|id| session.plane.network.end_circuits_to(id));
     }
     Ok(())

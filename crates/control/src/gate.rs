@@ -71,7 +71,7 @@ impl HelloGate for Gate {
         let Some(Ok(leaf)) = leaf else { return };
         let (id, handle) = (Id::new(&token), channel.handle());
         let Some(live) = LiveRouter::new(id, handle, hello, leaf.fingerprint(), now) else {
-            tracing::warn!(router = %token, peer = %peer.remote, "router refused: it does not say its version");
+            tracing::warn!(router = %token, peer = %peer.remote, "a router is refused: its hello has no version");
             return;
         };
         Session::begin(&self.0, Arc::new(live), channel);

@@ -32,7 +32,7 @@ pub async fn keep(session: &Arc<Session>) {
             Ok(())
         });
         let Err(problem) = decided.await else { return };
-        tracing::warn!(router = %router.id, %problem, attempt, "where the router takes controllers is not noted");
+        tracing::warn!(router = %router.id, %problem, attempt, "the router's listeners for controllers were not stored; it is tried again");
         tokio::time::sleep(Duration::from_secs(LONGEST_WAIT.min(attempt))).await;
     }
 }

@@ -45,7 +45,7 @@ impl Plane {
             // A router whose channel is closed gets everything when it connects again.
             Ok(()) | Err(SendError::Closed(_)) => {}
             Err(problem) => {
-                tracing::debug!(%router, %problem, "news about routers not sent yet");
+                tracing::debug!(%router, %problem, "news about other routers were not sent to a router; it is tried again");
                 self.peers.put_back(router, changed.clone());
             }
         }

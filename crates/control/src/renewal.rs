@@ -53,7 +53,7 @@ pub fn spawn(session: &Arc<Session>, message: &Message) {
                 Err(NotRenewed::Wire(problem)) => session.not_understood(&message, &problem),
                 // Without an answer, the router tries again later.
                 Err(problem) => {
-                    tracing::warn!(router = %session.router.id, %problem, "certificates not renewed");
+                    tracing::warn!(router = %session.router.id, %problem, "the certificates of a router were not renewed; the router tries again");
                 }
             }
         }
@@ -163,6 +163,8 @@ pub(crate) async fn confirm_seen(auth: Auth, id: Id, leaf: Certificate) {
     });
     match decided.await {
         Ok(_) => tracing::info!(router = %shown, "the router uses its new certificate"),
-        Err(problem) => tracing::warn!(router = %shown, %problem, "new certificate not noted"),
+        Err(problem) => {
+            tracing::warn!(router = %shown, %problem, "the use of a router's new certificate was not stored; both stay valid")
+        }
     }
 }

@@ -69,7 +69,7 @@ impl Session {
         });
         let router = &session.router;
         if let Err(why) = plane.network.connected(router) {
-            tracing::warn!(router = %router.id, %why, "router refused");
+            tracing::warn!(router = %router.id, %why, "a router is refused and disconnected");
             return;
         }
         // The router may have changed since the gate checked it; later changes find it registered.
@@ -78,7 +78,7 @@ impl Session {
         match admitted(&snapshot, id, |known| router.stands_on(known)) {
             Ok(known) => known.unverified_fingerprint.iter().for_each(|new| router.renewed(new)),
             Err(why) => {
-                tracing::warn!(router = id, why, "router refused");
+                tracing::warn!(router = id, why, "a router is refused and disconnected");
                 plane.network.disconnected(router);
                 return;
             }

@@ -92,7 +92,7 @@ impl Session {
         let closes = problem.is_malformed();
         tracing::warn!(
             router = %self.router.id, content_type, %problem, closes,
-            "message of a router not understood"
+            "a message of a router is not understood"
         );
         if closes {
             self.router.channel.close(format!("malformed message: {problem}"));
@@ -107,7 +107,7 @@ impl Session {
     /// Handles a router's subscription to the data model.
     pub fn subscribe(&self, request: SubscribeToDataModelRequest) {
         if self.subscriptions.try_send(request).is_err() {
-            tracing::warn!(router = %self.router.id, "too many requests for the data model, one is dropped");
+            tracing::warn!(router = %self.router.id, "a router sends too many requests for the data model; one is dropped");
         }
     }
 
@@ -115,7 +115,7 @@ impl Session {
     pub fn send(&self, lane: Lane, message: Message) {
         let content_type = message.content_type;
         if let Err(problem) = self.router.channel.try_send_on(lane, message) {
-            tracing::warn!(router = %self.router.id, content_type, %problem, "message not sent");
+            tracing::warn!(router = %self.router.id, content_type, %problem, "a message to a router was not sent and is lost");
         }
     }
 

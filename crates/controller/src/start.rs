@@ -198,7 +198,7 @@ fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
         tracing::warn!(
             count = dangling.len(),
             %first,
-            "references lead nowhere; a check of the database names them, its fix takes them out"
+            "entities refer to others that do not exist; a check of the database lists them, and its fix removes the references"
         );
     }
     Ok(snapshot)

@@ -52,8 +52,9 @@ pub fn guard_owner(caller: &Caller, tip: &Snapshot, id: &Id) -> Result<(), Failu
 
 fn refused(identity: &Identity) -> Failure {
     let name = &identity.name;
-    let reason = format!("identity {name} may do more than who asks: only administrators may");
-    Failure::unauthorized(format!("{reason} change it and what it logs in with"))
+    let reason =
+        format!("identity {name} has more rights than the caller: only administrators may");
+    Failure::unauthorized(format!("{reason} change it and its authenticators"))
 }
 
 /// Whether an identity has a right that a login lacks.
@@ -215,7 +216,7 @@ impl Rule<'_> {
         for policy in policies {
             self.policy(&policy.base.id).map_err(|_| {
                 let reason =
-                    "tokens of the signer log in identities that may do more than who asks";
+                    "tokens of the signer log in identities with more rights than the caller";
                 Failure::unauthorized(format!(
                     "{reason}: name the signers that authentication policy {} allows, or ask an \
                      administrator",

@@ -276,7 +276,7 @@ impl Work {
         };
         match caught_up {
             Ok(happened) => {
-                tracing::info!(%batch, happened, "the outcome of a batch is known now");
+                tracing::info!(%batch, happened, "the outcome of a batch of changes is known now");
                 self.health.store(Arc::new(Health::Fine));
             }
             Err(cause) => {
@@ -418,7 +418,7 @@ impl Work {
                 self.publish(batch, after);
             }
             Err(CommitError::Stale { head }) => {
-                tracing::warn!(%head, "the store was changed by somebody else, deciding again");
+                tracing::warn!(%head, "another process changed the store; operations are decided again");
                 self.catch_up(batch, head).await;
             }
             Err(error @ CommitError::Damaged(_)) => {
@@ -427,7 +427,7 @@ impl Work {
                 self.give_up(batch, &error);
             }
             Err(error) => {
-                tracing::warn!(%error, "a batch was not written");
+                tracing::warn!(%error, "a batch of changes was not written; its callers get an error");
                 if let CommitError::Unknown { batch, .. } = error {
                     self.unsettled = Some(batch);
                 }
@@ -463,7 +463,7 @@ impl Work {
         waiting.append(&mut self.again);
         self.again = waiting;
         if let Err(cause) = self.follow(head).await {
-            tracing::error!(%cause, "the store cannot be followed, writing has stopped");
+            tracing::error!(%cause, "changes of another process cannot be read from the store; writing has stopped");
             self.health.store(Arc::new(Health::Stopped(cause)));
             // Waiting operations are answered with the cause when their turn comes.
         }
@@ -517,7 +517,7 @@ impl Work {
 
 /// Refuses a request while the outcome of the last batch is unknown.
 fn refuse(wanted: Wanted) {
-    const WHY: &str = "it is not known yet what became of an earlier change; nothing was done";
+    const WHY: &str = "the outcome of an earlier change is not known yet; this one was not made";
     match wanted {
         Wanted::Decide(submission) => drop(submission.answer.send(Err(unavailable(WHY)))),
         Wanted::Alone(_, answer) => drop(answer.send(Err(WHY.to_owned()))),
@@ -540,7 +540,7 @@ async fn commit(
             Ok(Err(error)) => return Err(error),
             Err(_) => "the store does not answer".to_owned(),
         };
-        tracing::warn!(%batch, reason, "the outcome of a batch is not known, asking");
+        tracing::warn!(%batch, reason, "the outcome of a batch of changes is unknown; the store is asked for it");
         match tokio::time::timeout(deadlines.settle, outcome(&*store, batch)).await {
             Ok(Ok(true)) => return Ok(()),
             // The batch was not written and never will be: write it once more.
@@ -561,7 +561,9 @@ async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError>
         match store.settle(batch).await {
             Ok(revision) => return Ok(revision.is_some()),
             Err(error @ CommitError::Damaged(_)) => return Err(error),
-            Err(error) => tracing::warn!(%batch, %error, "the store does not tell the outcome"),
+            Err(error) => {
+                tracing::warn!(%batch, %error, "the store did not answer with the outcome of a batch; it is asked again")
+            }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(SETTLE_PAUSE_MOST);
@@ -572,7 +574,10 @@ async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError>
 fn fault(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    tracing::error!(panic = text, "an operation failed while it was decided");
+    tracing::error!(
+        panic = text,
+        "an operation panicked while it was decided; its caller gets an error"
+    );
     Failure::unhandled("the operation failed while it was decided")
 }
 

@@ -32,7 +32,7 @@ impl Network {
         }
         let of_before = || self.of_before(router).iter().map(|it| it.id.clone()).collect();
         if !self.0.pieces.begin_to_tell(&router.id, of_before) {
-            tracing::debug!(router = %router.id, "circuits told once more, ignored");
+            tracing::debug!(router = %router.id, "a router reports its circuits a second time; the report is ignored");
             return;
         }
         let snapshot = self.0.kernel.snapshot();
@@ -81,18 +81,18 @@ impl Network {
             None if self.0.circuits.is_known(&id) => return true,
             None if self.is_over(&id) => return false,
             None if self.0.circuits.count_at(&router.id) >= MAX_AT_ROUTER => {
-                tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: there are too many over its router");
+                tracing::warn!(circuit = %id, router = %router.id, "a circuit of an earlier run is not adopted: too many go over its router");
                 return true;
             }
             None => {}
         }
         let Some(pieces) = self.0.pieces.add(&router.id, route) else {
-            tracing::warn!(circuit = %id, "circuit not taken up: there are too many in pieces");
+            tracing::warn!(circuit = %id, "a circuit of an earlier run is not adopted: too many circuits are incomplete");
             return true;
         };
         let told = put_together(&pieces);
         if told.is_whole && !self.0.pieces.put_whole(&id, id.len() + told.bytes()) {
-            tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: its router tells of too many");
+            tracing::warn!(circuit = %id, router = %router.id, "a circuit of an earlier run is not adopted: its router reports too many");
             if self.0.circuits.get(&id).is_none() {
                 self.0.pieces.over(&id);
             }

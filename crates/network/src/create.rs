@@ -504,7 +504,7 @@ impl Making<'_> {
                 Terminators::of(&kernel).update(&router, &id, update).await
             };
             if let Err(problem) = done {
-                tracing::warn!(terminator = %id, %problem, "terminator not changed");
+                tracing::warn!(terminator = %id, %problem, "the terminator of a failed dial was not changed");
             }
         });
     }

@@ -33,8 +33,8 @@ pub fn told(router: &str, listeners: CtrlChanListeners) -> BTreeMap<String, Ctrl
         tracing::warn!(
             router,
             ignored = count - kept.len(),
-            "of the addresses where the router says that it takes controllers only {MAX_LISTENERS} \
-             that differ count, of the form tls:<host>:<port>"
+            "a router has too many or invalid listeners for controllers; only {MAX_LISTENERS} \
+             different addresses of the form tls:<host>:<port> are kept"
         );
     }
     kept

@@ -106,7 +106,7 @@ impl Misreports {
         };
         if let Some((more, in_all)) = named {
             let (report, what): (_, String) = (kind.as_str(), what.chars().take(SHOWN).collect());
-            tracing::warn!(%router, report, what, more, in_all, "report of a router refused: it is not the router's");
+            tracing::warn!(%router, report, what, more, in_all, "a report of a router about a link or circuit that is not its own is refused");
         }
     }
 

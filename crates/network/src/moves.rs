@@ -182,7 +182,7 @@ impl Network {
     pub(super) fn answered_late(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
         if live.is_some_and(|live| live.window.heard(Instant::now())) {
-            tracing::info!(%router, "router answers routes again");
+            tracing::info!(%router, "a silent router answers routes again");
             self.router_changed(router);
             self.end_rest(router);
         }

@@ -330,7 +330,9 @@ impl Network {
             Ok(()) | Err(SendError::Closed(_)) => {}
             // Many circuits can end at once. A router whose unroute was lost asks again when it
             // finds the circuit idle.
-            Err(problem) => tracing::debug!(router, %problem, "message not sent"),
+            Err(problem) => {
+                tracing::debug!(router, %problem, "a message to a router was not sent and is lost")
+            }
         }
     }
 
@@ -353,7 +355,7 @@ impl Network {
     /// Notes that a router drains: its circuits stay, and no new path leads through it.
     pub fn on_drains(&self, router: &LiveRouter) {
         if router.begins_to_drain() {
-            tracing::info!(router = %router.id, "router stops: no new circuits go through it");
+            tracing::info!(router = %router.id, "a router drains: new circuits avoid it");
             self.router_changed(&router.id);
         }
     }

@@ -47,7 +47,7 @@ impl Network {
                 }
                 Err(problem) => {
                     failures += 1;
-                    tracing::info!(router = %router.id, problem, "router does not say which circuits it carries");
+                    tracing::info!(router = %router.id, problem, "a router does not answer which circuits it carries; they are kept for now");
                     if failures == FAILURES || router.channel.is_closed() {
                         return;
                     }
@@ -74,7 +74,7 @@ impl Network {
             }
         }
         if ended > 0 {
-            tracing::info!(router = %router.id, ended, "circuits ended that the router carries no more");
+            tracing::info!(router = %router.id, ended, "circuits ended, because the router lost them");
         }
     }
 }

@@ -147,7 +147,7 @@ impl Network {
         // A router that the current attempt goes over replaces the old route by the new one, and is
         // not unrouted.
         self.0.waiting.unless_asked(&circuit, router, || {
-            tracing::debug!(%router, circuit, "late answer to a route, taken down");
+            tracing::debug!(%router, circuit, "a router answered a route too late; the route is removed");
             self.unroute(router, &circuit);
         });
     }

@@ -35,13 +35,13 @@ impl Network {
         if gone.is_empty() {
             return;
         }
-        tracing::info!(router = %router.id, count = gone.len(), "removing terminators that the router does not host");
+        tracing::info!(router = %router.id, count = gone.len(), "terminators are removed, because their router does not host them");
         let (network, router) = (self.clone(), router.id.clone());
         self.spawn(async move {
             for batch in gone.chunks(BATCH) {
                 let done = Terminators::of(&network.0.kernel).remove(&router, batch).await;
                 if let Err(problem) = done {
-                    tracing::warn!(%router, %problem, "terminators not removed, asking again");
+                    tracing::warn!(%router, %problem, "terminators were not removed; their router is asked again");
                     network.0.validations.add(&router, batch.iter().cloned());
                 }
             }

@@ -139,7 +139,7 @@ impl WebServers {
             if let Ok(Err(problem)) = looked {
                 tracing::warn!(
                     %problem,
-                    "the changed identity files cannot be used; the certificates of before stay \
+                    "the changed identity files cannot be used; the former certificates stay \
                      in use"
                 );
             }

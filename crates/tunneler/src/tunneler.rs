@@ -161,7 +161,7 @@ impl Tunneler {
                 }
                 Err(problem) => {
                     behind = true;
-                    tracing::warn!(%problem, "the identity cannot be read; its services wait");
+                    tracing::warn!(%problem, "the identity cannot be read from the controller; its services wait for the next try");
                 }
             }
         }

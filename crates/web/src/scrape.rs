@@ -33,7 +33,9 @@ pub struct Scraper {
 
 /// Why the certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("scrapeCert {path}: {problem}; name a PEM file with the certificate of who reads metrics")]
+#[error(
+    "scrapeCert {path}: {problem}; name a PEM file with the certificate of the client that reads metrics"
+)]
 pub struct NoScraper {
     path: String,
     problem: String,
@@ -58,7 +60,9 @@ impl Scraper {
                 let path = self.path.display();
                 tracing::info!(%path, "another certificate may read metrics from now on");
             }
-            Err(problem) => tracing::warn!(%problem, "the certificate of before may read metrics"),
+            Err(problem) => {
+                tracing::warn!(%problem, "the new certificate for metrics cannot be read; the former one stays in use")
+            }
         }
     }
 

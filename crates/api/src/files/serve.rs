@@ -116,15 +116,15 @@ fn unreadable(error: &io::Error, files: &Files, path: &str) -> Failure {
     let location = files.location.display();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            tracing::warn!(%location, index = %files.index.display(), "the index is not there");
+            tracing::warn!(%location, index = %files.index.display(), "the index of an application is missing; its clients get an error");
             ErrorCode::NotFound.into()
         }
         io::ErrorKind::PermissionDenied => {
-            tracing::warn!(%location, path, %error, "the file may not be read, or lies elsewhere");
+            tracing::warn!(%location, path, %error, "the file must not be read by this user, or is outside of the location; its client gets an error");
             ErrorCode::NotFound.into()
         }
         _ => {
-            tracing::warn!(%location, path, %error, "the file cannot be read");
+            tracing::warn!(%location, path, %error, "a file of an application cannot be read; its client gets an error");
             Failure::unhandled("the file cannot be read; the controller's log says more")
         }
     }

@@ -46,7 +46,7 @@ impl Devices {
             if !std::mem::replace(&mut self.is_full, true) {
                 tracing::warn!(
                     identity = %identity,
-                    "what clients say of their devices takes {} MiB: what goes beyond {} KiB of \
+                    "posture data of all clients takes {} MiB: data beyond {} KiB of \
                      one device is not kept until there is room",
                     BYTES_OF_ALL >> 20,
                     BYTES_OF_ONE >> 10

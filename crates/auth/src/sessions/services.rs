@@ -91,7 +91,7 @@ impl Sessions {
         let session = Arc::new(session);
         let entity = Entity::from(Arc::clone(&session));
         if let Err(error) = tables.service.put(entity.clone()) {
-            tracing::error!(%error, "a service session could not be kept");
+            tracing::error!(%error, "a new service session contradicts another one and cannot be used");
         }
         self.0.store.live().put(entity);
         session

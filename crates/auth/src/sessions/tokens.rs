@@ -62,7 +62,7 @@ impl Sessions {
         if !old.is_empty() {
             tracing::info!(
                 count = old.len(),
-                "the tokens of stored sessions are not in clear any more"
+                "stored sessions of an earlier release were upgraded: their tokens are not in clear any more"
             );
         }
     }
@@ -78,7 +78,7 @@ impl Sessions {
         if !locked.is_empty() {
             tracing::warn!(
                 count = locked.len(),
-                "sessions end: their tokens were sealed with another key than that of now"
+                "sessions end, because their tokens were sealed with another key; their clients log in again"
             );
             self.end(&locked);
         }

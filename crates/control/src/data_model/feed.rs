@@ -83,7 +83,7 @@ pub(crate) async fn run(
                 Ok(()) => break,
                 Err(NotSent::Channel(SendError::Closed(_))) => return,
                 Err(problem) => {
-                    tracing::warn!(router = %channel, %problem, "data model not sent, trying again");
+                    tracing::warn!(router = %channel, %problem, "the data model was not sent to a router; it is tried again");
                     tokio::time::sleep(RETRY).await;
                 }
             }

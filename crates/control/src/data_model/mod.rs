@@ -107,7 +107,7 @@ impl Model {
             }
             _ => Log::at(head.0, limits),
         };
-        tracing::info!(index = log.index(), revision = %head, "router data model");
+        tracing::info!(index = log.index(), revision = %head, "the router data model is loaded");
         log.begin(&timeline, store.live())?;
         log.note_position(head, store.live());
         let (changed, _) = watch::channel(log.index());
@@ -177,7 +177,7 @@ impl Model {
             state.epoch += 1;
             let timeline = state.snapshot.timeline().clone();
             if let Err(problem) = state.log.begin(&timeline, live) {
-                tracing::warn!(%problem, "the log of the data model is not kept");
+                tracing::warn!(%problem, "the log of the data model could not be stored: after a restart, routers get the whole model");
             }
             state.log.note_position(index, live);
             state.noted = index;

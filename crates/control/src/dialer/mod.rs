@@ -269,9 +269,9 @@ impl Dialer {
 /// Logs the first failure in a row, and then one from time to time.
 fn complain(router: &Id, problem: &Unreached, failures: u32) {
     if failures.is_multiple_of(COMPLAIN) {
-        tracing::warn!(%router, %problem, failures, "router not reached");
+        tracing::warn!(%router, %problem, failures, "a router could not be dialed; it is tried again");
     } else {
-        tracing::debug!(%router, %problem, failures, "router not reached");
+        tracing::debug!(%router, %problem, failures, "a router could not be dialed; it is tried again");
     }
 }
 
@@ -280,11 +280,11 @@ fn complain(router: &Id, problem: &Unreached, failures: u32) {
 enum Unreached {
     #[error(transparent)]
     Dial(#[from] DialError),
-    #[error("no router to be dialed any more")]
+    #[error("the router is not to be dialed any more")]
     Gone,
-    #[error("who answers at {0} calls himself {1:?} and not the router")]
+    #[error("the peer at {0} names itself {1:?}, which is not the router")]
     Other(Address, String),
-    #[error("who answers at {0} is not proved to be the router: {1}")]
+    #[error("the peer at {0} has not proved that it is the router: {1}")]
     Unproved(Address, String),
     #[error("the router at {0} does not say its version")]
     NoVersion(Address),

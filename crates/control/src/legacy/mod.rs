@@ -60,10 +60,10 @@ pub(crate) async fn feed(session: &Arc<Session>, asked: mpsc::Receiver<Vec<Strin
             Ok(()) => {}
             Err(SendError::Closed(_)) => return,
             Err(problem @ SendError::TooLarge { .. }) => {
-                tracing::error!(router = %session.router.id, %problem, "sessions cannot be sent");
+                tracing::error!(router = %session.router.id, %problem, "sessions cannot be sent to a router; clients with opaque sessions cannot use it");
             }
             Err(problem) => {
-                tracing::warn!(router = %session.router.id, %problem, "sessions not sent, all are sent again");
+                tracing::warn!(router = %session.router.id, %problem, "sessions were not sent to a router; all are sent again");
                 session.resync.notify_one();
             }
         }

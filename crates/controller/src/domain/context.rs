@@ -106,7 +106,7 @@ impl Context {
     pub fn cold_text(&self, kind: Kind, id: &Id, field: ColdField) -> String {
         let read = self.controller.settings().store.cold(kind, id, field);
         let value = read.unwrap_or_else(|error| {
-            tracing::error!(%kind, %id, field = field.as_str(), %error, "a cold field is not there");
+            tracing::error!(%kind, %id, field = field.as_str(), %error, "a field of an entity cannot be read from the store and is shown empty");
             None
         });
         value.map(|value| String::from_utf8_lossy(&value).into_owned()).unwrap_or_default()

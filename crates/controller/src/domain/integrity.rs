@@ -40,7 +40,7 @@ impl Controller {
                 Err(error) => Some(format!("the check ended in a fault: {error}")),
             };
             if let Some(error) = &error {
-                tracing::error!(error, "the database could not be checked");
+                tracing::error!(error, "the check of the database was stopped by an error");
             }
             controller.integrity().end(error, controller.now());
         });
@@ -73,7 +73,7 @@ impl Controller {
         match self.decide(&Caller::own("fix of the database"), decide).await {
             Ok(_) => true,
             Err(failure) => {
-                tracing::warn!(%failure, "a fault of the database was not mended");
+                tracing::warn!(%failure, "a fault of the database was not mended; the next fix tries again");
                 false
             }
         }

@@ -64,7 +64,7 @@ fn config_types(decision: &mut Decision<'_>) {
         let is_taken = tip.get::<ConfigType>(&added.base.id).is_some()
             || tip.by_name::<ConfigType>(&added.name).is_some();
         if is_taken {
-            tracing::warn!(name = %added.name, "a built-in config type is not added: its name is taken");
+            tracing::warn!(name = %added.name, "a built-in config type is not added: another type has its name");
             continue;
         }
         tracing::info!(name = %added.name, "a built-in config type is added");

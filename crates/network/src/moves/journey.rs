@@ -182,7 +182,7 @@ impl Network {
         journey.known.beside(&path).iter().for_each(|router| self.unroute(router, id));
         let Some(circuit) = circuit else { return self.0.moves.forget(id) };
         if journey.wish.only_if_cheaper && !journey.has_changed {
-            tracing::debug!(circuit = %id, %problem, "circuit stays where it is");
+            tracing::debug!(circuit = %id, %problem, "a circuit could not be moved and keeps its path");
             circuit.moving.end();
             self.0.moves.queue.lock().done(id);
             // This order matters: a path that broke while the circuit was being moved started no
@@ -193,7 +193,7 @@ impl Network {
         } else if self.waits(journey, problem) {
             self.0.moves.wake.notify_one();
         } else {
-            tracing::info!(circuit = %id, %problem, "circuit removed: it cannot be moved");
+            tracing::info!(circuit = %id, %problem, "a circuit is removed, because its path is broken and it could not be moved");
             self.remove_circuit(id, true);
         }
     }
@@ -319,7 +319,11 @@ impl Network {
                 if is_end(circuit, router) {
                     return Err(NotMoved::SilentEnd(router.clone()));
                 }
-                return Err(NotMoved::at(router, Answer::Gone, "it answered nothing lately"));
+                return Err(NotMoved::at(
+                    router,
+                    Answer::Gone,
+                    "it has not answered routes lately",
+                ));
             }
             let slot = match may_wait {
                 true => Slot::take(self, &live),
@@ -417,7 +421,7 @@ impl Network {
     /// Leaves a router that answers nothing, or refuses everything, alone: new paths avoid it for a
     /// while.
     fn leave_alone(&self, live: &LiveRouter, until: Instant) {
-        tracing::warn!(router = %live.id, "router sets up no routes: paths do not lead through it for a while");
+        tracing::warn!(router = %live.id, "a router sets up no routes; new paths avoid it for a while");
         self.router_changed(&live.id);
         self.0.moves.resting.lock().push_back((until, live.id.clone()));
         self.unpark(&live.id);

@@ -154,7 +154,7 @@ impl Network {
     async fn look_after(&self) {
         let expired = self.0.moves.queue.lock().expired(Instant::now(), LOOKED_AT);
         for (at, id) in expired.iter().enumerate() {
-            tracing::info!(circuit = %id, "circuit removed: it has no path any more");
+            tracing::info!(circuit = %id, "a circuit is removed, because it had no path for too long");
             self.remove_circuit(id, true);
             self.0.moves.forget(id);
             yield_in_turn(at).await;

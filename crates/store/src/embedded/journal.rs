@@ -235,7 +235,7 @@ impl Journal {
         if self.len > KEPT {
             match self.file.set_len(KEPT) {
                 Ok(()) => self.len = KEPT,
-                Err(error) => tracing::debug!(%error, "the journal cannot be cut"),
+                Err(error) => tracing::debug!(%error, "the journal cannot be cut and stays long"),
             }
         }
     }
@@ -243,7 +243,7 @@ impl Journal {
     /// Cuts a journal whose records are all in the database, and that is not written any more.
     pub(super) fn cut(&self) {
         if let Err(error) = self.file.set_len(header_of(&self.timeline).len() as u64) {
-            tracing::debug!(%error, "the journal cannot be cut");
+            tracing::debug!(%error, "the journal cannot be cut and stays long");
         }
     }
 

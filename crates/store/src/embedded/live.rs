@@ -293,7 +293,7 @@ fn open_journal(shared: &Shared) -> Result<Found, OpenError> {
                 Some(JournalFault::Cut) => tracing::warn!(
                     %file,
                     "the journal's last record is not whole: its write was cut off, or the file is \
-                     damaged; what it held is left out"
+                     damaged; its contents are left out"
                 ),
                 None => {}
             }
@@ -428,7 +428,7 @@ impl Queue {
     /// Appends values to the journal, and is true if they are on the disk.
     fn append(&self, journal: &mut Journal, put: u64, values: &Batch) -> bool {
         if let Err(error) = journal.append(values) {
-            tracing::warn!(%error, "the journal of live state cannot be written");
+            tracing::warn!(%error, "the journal of sessions cannot be written");
             return false;
         }
         {
@@ -482,7 +482,7 @@ impl Queue {
             match &outcome {
                 Ok(()) => taken.journaled = Batch::default(),
                 Err(error) => {
-                    tracing::warn!(%error, "live state is not in the database yet");
+                    tracing::warn!(%error, "sessions could not be written to the database; it is tried again");
                     pending.values.extend_older(written);
                 }
             }

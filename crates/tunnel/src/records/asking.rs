@@ -128,7 +128,7 @@ fn call(way: &Way, datagrams: Datagrams) -> Call {
 async fn listen(mut answers: mpsc::Receiver<Bytes>, waiting: Waiting) {
     while let Some(bytes) = answers.recv().await {
         let Some(message) = Message::read(&bytes) else {
-            tracing::debug!("a host sent what is no answer");
+            tracing::debug!("a host sent an invalid answer");
             continue;
         };
         let id = u16::try_from(message.id).ok();

@@ -142,8 +142,7 @@ fn expect(body: &ChangeBody, report: &Report) -> Result<(), Failure> {
     }
     match &body.expect_plan {
         Some(expected) if *expected != plan.plan => {
-            let reason =
-                format!("the document would change something else now: plan {}", plan.plan);
+            let reason = format!("the document would make other changes now: plan {}", plan.plan);
             conflict("expectPlan", reason, expected.clone())
         }
         _ => Ok(()),

@@ -317,7 +317,7 @@ impl<'a> Work<'a> {
                     continue;
                 }
                 if self.caller.identity() == Some(entity.id().as_str()) {
-                    self.notes.push(format!("identity {name} is not deleted: it is who asks"));
+                    self.notes.push(format!("identity {name} is not deleted: it is the caller"));
                     continue;
                 }
                 doomed.push((place, entity.id().clone(), name));

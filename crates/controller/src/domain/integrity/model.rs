@@ -42,7 +42,7 @@ impl Controller {
         match rebuilt.await {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(error, "the indexes could not be made anew");
+                tracing::error!(error, "the indexes of the model could not be rebuilt");
                 false
             }
         }
@@ -63,7 +63,9 @@ impl Controller {
 
 fn described(one: &Dangling) -> String {
     match (one.kind, one.link) {
-        (Kind::AuthPolicy, 1) => format!("{one}: nobody can log in by it; name another signer"),
+        (Kind::AuthPolicy, 1) => {
+            format!("{one}: no identity can log in by it; name another signer")
+        }
         _ => one.to_string(),
     }
 }
@@ -77,7 +79,7 @@ fn mend(decision: &mut Decision<'_>, kind: Kind, id: &Id) -> Result<(), Failure>
         return restore_type(decision, &config.config_type_id);
     }
     let changes = integrity::mend(tip, kind, id, decision.now());
-    let changes = changes.ok_or_else(|| Failure::unhandled("nobody knows what to name instead"))?;
+    let changes = changes.ok_or_else(|| Failure::unhandled("a replacement is unknown"))?;
     for change in changes {
         match change {
             Change::Put(entity) => decision.put(entity),

@@ -73,7 +73,7 @@ pub(crate) struct Report(pub(crate) Integrity);
 impl Report {
     pub(crate) fn found(&self, description: impl Into<String>, fixed: bool) {
         let description = description.into();
-        tracing::warn!(description, fixed, "the database is not in order");
+        tracing::warn!(description, fixed, "the check of the database found a fault");
         let mut run = self.0.0.lock();
         if run.results.len() < MAX_RESULTS {
             run.results.push(Found { description, fixed });

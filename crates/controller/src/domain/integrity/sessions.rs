@@ -93,5 +93,5 @@ fn lack_of_service(snapshot: &Snapshot, sessions: &Sessions, session: &Session) 
 }
 
 fn described(what: &str, id: &Id, of: &str, missing: &Id) -> String {
-    format!("{what} {id} hangs on {of} {missing}, which does not exist")
+    format!("{what} {id} belongs to {of} {missing}, which does not exist")
 }

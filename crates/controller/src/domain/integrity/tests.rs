@@ -291,7 +291,7 @@ async fn what_belongs_together_is_put_together() {
             "router lonely are not sorted",
             "identity stray (stray) belongs to the tunneler",
             "left (edge-router-left-system) belongs to the tunneler",
-            "enrollment ticket is for nobody",
+            "enrollment ticket names neither an identity nor a router",
             "the built-in config type host.v2 is missing",
         ],
     )
@@ -328,9 +328,9 @@ async fn sessions_that_hang_on_nothing_end() {
     is_mended(
         &bed.controller,
         &[
-            "API session orphan hangs on identity nobody",
-            "session s1 hangs on API session ended",
-            "session s2 hangs on service web",
+            "API session orphan belongs to identity nobody",
+            "session s1 belongs to API session ended",
+            "session s2 belongs to service web",
             &format!("API session {mine} is not found by its token"),
         ],
     )

@@ -158,7 +158,7 @@ fn enrollments(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
     for enrollment in snapshot.list::<Enrollment>().filter(nobody) {
         let id = &enrollment.base.id;
         wrong.push(Wrong {
-            description: format!("enrollment {id} is for nobody"),
+            description: format!("enrollment {id} names neither an identity nor a router"),
             mend: Mend::Delete(Kind::Enrollment, id.clone()),
         });
     }

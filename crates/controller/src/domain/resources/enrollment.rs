@@ -185,7 +185,7 @@ fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
     if is_visible(decision.caller(), decision.view(), record) {
         return Ok(());
     }
-    Err(Failure::unauthorized("the enrollment is of who may do more than who asks"))
+    Err(Failure::unauthorized("the enrollment is for an identity with more rights than the caller"))
 }
 
 /// Checks that the CA of a ticket is verified.
