@@ -1,7 +1,7 @@
 //! Errors on the wire: codes, their status and message, and the shape of the body.
 //!
-//! Codes and statuses are what clients compare; messages are for people
-//! (docs/protocol/management-api.md 3.1, 3.2; docs/protocol/auth.md 1.4).
+//! Clients compare codes and statuses; messages are for people (docs/protocol/management-api.md
+//! 3.1, 3.2; docs/protocol/auth.md 1.4).
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::json::{JsonMap, null_default};
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $code:literal $status:literal $message:literal,)+) => {
-        /// What went wrong, in one word.
+        /// The kind of an error, in one word.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
             $($(#[doc = $doc])+ $variant,)+
@@ -27,19 +27,19 @@ macro_rules! codes {
                 match self { $(Self::$variant => $code,)+ }
             }
 
-            /// The HTTP status it is sent with.
+            /// The HTTP status of answers with this code.
             #[must_use]
             pub const fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)+ }
             }
 
-            /// What it says to a person.
+            /// The message for people.
             #[must_use]
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$variant => $message,)+ }
             }
 
-            /// The code of a word.
+            /// Reads a code; `None` for an unknown word.
             #[must_use]
             pub fn parse(code: &str) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)+ _ => None }
@@ -51,9 +51,9 @@ macro_rules! codes {
 codes! {
     /// The resource is not there, or not for this caller.
     NotFound = "NOT_FOUND" 404 "The resource requested was not found or is no longer available",
-    /// Anything nobody foresaw; the text is in the cause.
+    /// An unexpected error; its text is in the cause.
     Unhandled = "UNHANDLED" 500 "An unhandled error occurred",
-    /// The body, a parameter or a field does not hold what it must.
+    /// The body, a parameter or a field has an invalid value.
     CouldNotValidate = "COULD_NOT_VALIDATE" 400
         "The supplied request contains an invalid document or no valid accept content were available, see cause",
     /// The body is not JSON, or not of a known shape.
@@ -82,25 +82,26 @@ codes! {
     InvalidSortIdentifier = "INVALID_SORT_IDENTIFIER" 400 "The sort order supplied is invalid",
     /// Limit or offset is not a number.
     InvalidPagination = "INVALID_PAGINATION" 400 "The pagination properties supplied are invalid",
-    /// No session, or a session that may not do this.
+    /// The request has no session, or its session lacks a permission.
     Unauthorized = "UNAUTHORIZED" 401
         "The request could not be completed. The session is not authorized or the credentials are invalid",
     /// A login failed.
     InvalidAuth = "INVALID_AUTH" 401 "The authentication request failed",
     /// The login method is unknown.
     InvalidAuthMethod = "INVALID_AUTH_METHOD" 400 "The supplied authentication method is invalid",
-    /// Entities that must stay: the default admin, what belongs to a router, system entities.
+    /// An entity that must stay: the default administrator, an entity that belongs to a router, a
+    /// system entity.
     EntityCanNotBeDeleted = "ENTITY_CAN_NOT_BE_DELETED" 400 "The entity requested for delete can not be deleted",
-    /// System entities.
+    /// A system entity was to be changed.
     EntityCanNotBeUpdated = "ENTITY_CAN_NOT_BE_UPDATED" 400 "The entity requested for update can not be updated",
-    /// Others still name the entity.
+    /// Other entities still name the entity.
     CanNotDeleteReferencedEntity = "CAN_NOT_DELETE_REFERENCED_ENTITY" 409
         "The entity requested for delete can not be deleted, others refer to it",
     /// A body names an entity that does not exist.
     ReferencedEntityNotFound = "REFERENCED_ENTITY_NOT_FOUND" 400 "The entity referred to does not exist",
     /// An enrollment of that method is outstanding.
     EnrollmentExists = "ENROLLMENT_EXISTS" 409 "An enrollment of the specified method already exists",
-    /// Too late.
+    /// The enrollment has expired.
     EnrollmentExpired = "ENROLLMENT_EXPIRED" 400 "The enrollment has expired",
     /// The identity of that certificate has been enrolled.
     EnrollmentIdentityAlreadyEnrolled = "ENROLLMENT_IDENTITY_ALREADY_ENROLLED" 409
@@ -109,7 +110,7 @@ codes! {
     EnrollmentCaNotValid = "ENROLLMENT_CA_NOT_VALID" 400 "The CA of the enrollment is not valid",
     /// No CA may be used to enroll.
     EnrollmentNoValidCas = "ENROLLMENT_NO_VALID_CAS" 400 "No valid CA exists for this enrollment",
-    /// No such enrollment.
+    /// The enrollment does not exist.
     InvalidEnrollmentToken = "INVALID_ENROLLMENT_TOKEN" 400 "The supplied token is not valid",
     /// The enrollment is of another method.
     InvalidEnrollMethod = "INVALID_ENROLL_METHOD" 400 "The supplied enrollment method is invalid",
@@ -118,7 +119,7 @@ codes! {
         "The certificate signing request is missing or could not be parsed",
     /// The signer does not allow this enrollment.
     InvalidEnrollmentNotAllowed = "INVALID_ENROLLMENT_NOT_ALLOWED" 409 "The enrollment is not allowed",
-    /// It was done before.
+    /// The enrollment was completed before.
     InvalidEnrollmentAlreadyEnrolled = "INVALID_ENROLLMENT_ALREADY_ENROLLED" 410
         "The enrollment has been completed already",
     /// A certificate signing request is refused.
@@ -126,19 +127,19 @@ codes! {
     /// The common name of a router's request is not the id of the router.
     EdgeRouterEnrollCommonNameInvalid = "EDGE_ROUTER_ENROLL_COMMON_NAME_INVALID" 400
         "The edge router CSR must have the id of the edge router as its common name",
-    /// Not a certificate.
+    /// The bytes are not a certificate.
     CouldNotParseX509FromDer = "COULD_NOT_PARSE_x509_FROM_DER" 400 "The x509 certificate could not be parsed",
     /// No CA vouches for the certificate.
     CertFailedValidation = "CERT_FAILED_VALIDATION" 400 "The supplied certificate failed to validate against any known CA",
     /// Another authenticator has the certificate.
     CertInUse = "CERT_IN_USE" 409 "The supplied certificate is already in use",
-    /// A CA is verified once.
+    /// The CA has been verified before.
     CaAlreadyVerified = "CA_ALREADY_VERIFIED" 409 "The CA has been verified already",
-    /// A PEM block of another type.
+    /// A PEM block of another type than a certificate.
     ExpectedPemCertificate = "EXPECTED_PEM_CERTIFICATE" 400 "A PEM encoded certificate was expected",
     /// A PEM block holds no DER.
     CouldNotParseDerBlock = "COULD_NOT_PARSE_DER_BLOCK" 400 "The DER block could not be parsed",
-    /// Not PEM.
+    /// The text is not PEM.
     CouldNotParsePemBlock = "COULD_NOT_PARSE_PEM_BLOCK" 400 "The PEM block could not be parsed",
     /// The common name is not the verification token.
     InvalidCommonName = "INVALID_COMMON_NAME" 400 "The common name of the certificate is not the verification token",
@@ -148,107 +149,107 @@ codes! {
     CertificateIsNotCa = "CERTIFICATE_IS_NOT_CA" 400 "The certificate is not a CA",
     /// Exactly one certificate was expected.
     InvalidCertPem = "INVALID_CERT_PEM" 400 "The PEM must hold exactly one certificate",
-    /// Not the certificate that was issued.
+    /// The certificate is not the one that was issued.
     InvalidClientCert = "INVALID_CLIENT_CERT" 400 "The supplied client certificate is invalid",
     /// Members of an authenticator do not fit its method.
     InvalidAuthenticatorProperties = "INVALID_AUTHENTICATOR_PROPERTIES" 400
         "The properties of the authenticator are invalid",
-    /// An authenticator of another kind.
+    /// The authenticator is of another kind than the request is for.
     CanNotUpdateAuthenticator = "CAN_NOT_UPDATE_AUTHENTICATOR" 409
         "The authenticator can not be updated in this way",
-    /// A router of another kind.
+    /// The router is of another kind than the request is for.
     CanNotUpdateRouter = "CAN_NOT_UPDATE_ROUTER" 409 "The router can not be updated in this way",
-    /// One authenticator per method and identity.
+    /// The identity has an authenticator of the method already, and may have one.
     MaxAuthenticatorMethodsReached = "MAX_AUTHENTICATOR_METHODS_REACHED" 409
         "The identity has an authenticator of this method already",
     /// Re-enrolling a router failed.
     FailedErReenrollment = "FAILED_ER_REENROLLMENT" 500 "The edge router could not be re-enrolled",
     /// The certificate lacks the claim that names its identity.
     MissingCertClaim = "MISSING_CERT_CLAIM" 400 "The certificate lacks the expected claim",
-    /// MFA is there already.
+    /// The identity has MFA already.
     MfaExists = "MFA_EXISTS" 409 "The identity is enrolled in MFA already",
-    /// MFA was not begun.
+    /// The enrollment in MFA was not begun.
     MfaEnrollmentNotStarted = "MFA_ENROLLMENT_NOT_STARTED" 404 "The MFA enrollment was not started",
-    /// No MFA.
+    /// The identity has no MFA.
     MfaNotEnrolled = "MFA_NOT_ENROLLED" 409 "The identity is not enrolled in MFA",
-    /// A wrong code.
+    /// The code of a second factor is wrong.
     MfaInvalidToken = "MFA_INVALID_TOKEN" 400 "The code is invalid",
-    /// Needs a bearer session.
+    /// The operation needs a bearer session.
     InvalidBackingTokenType = "INVALID_BACKING_TOKEN_TYPE" 400 "The session is not backed by a token of the right type",
-    /// Posture checks fail.
+    /// The client fails posture checks.
     InvalidPosture = "INVALID_POSTURE" 409 "The posture checks of the service are not passed",
     /// No router is assigned to both the caller and the service.
     NoEdgeRoutersAvailable = "NO_EDGE_ROUTERS_AVAILABLE" 400
         "No edge routers are assigned and online to handle the requested connection",
-    /// A document would change something else than what was looked at.
+    /// The plan of a document differs from the one that the caller expects.
     PlanHasChanged = "PLAN_HAS_CHANGED" 409 "The network has changed since the plan was made",
     /// Once a minute, one at a time.
     RateLimited = "RATE_LIMITED" 429 "The operation is rate limited, try again later",
-    /// Queues are full.
+    /// The queues of the controller are full.
     ServerTooManyRequests = "SERVER_TOO_MANY_REQUESTS" 429 "Too many requests to process, try again later",
     /// A write was given up on: it may have been made, or be made yet.
     OutcomeUnknown = "OUTCOME_UNKNOWN" 503
         "It is not known whether the change was made, look before trying again",
-    /// It took too long.
+    /// The operation took too long.
     Timeout = "TIMEOUT" 503 "The request timed out",
-    /// Nobody can write now.
+    /// The controller cannot write now.
     ClusterNoLeader = "CLUSTER_NO_LEADER" 503 "The cluster has no leader",
     /// A cluster operation on a single controller.
     ServerNotRunningInHaMode = "SERVER_NOT_RUNNING_IN_HA_MODE" 400 "The controller is not part of a cluster",
-    /// Leadership stayed where it was.
+    /// The leadership was not transferred.
     TransferLeadershipError = "TRANSFER_LEADERSHIP_ERROR" 500 "The leadership could not be transferred",
 }
 
 /// The whole answer of a request that failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorEnvelope {
-    /// What went wrong.
+    /// The error.
     pub error: ErrorBody,
     /// The versions.
     #[serde(default, deserialize_with = "null_default")]
     pub meta: Meta,
-    /// Empty.
+    /// An empty object.
     #[serde(default, deserialize_with = "null_default")]
     pub data: Empty,
 }
 
 impl ErrorEnvelope {
-    /// The answer for one error.
+    /// Makes the answer for one error.
     #[must_use]
     pub fn new(error: ErrorBody) -> Self {
         Self { error, meta: Meta::versions(), data: Empty {} }
     }
 }
 
-/// What went wrong.
+/// An error: its code, its message and its cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrorBody {
     /// An [`ErrorCode`], or a word of another controller.
     #[serde(deserialize_with = "null_default")]
     pub code: String,
-    /// For a person.
+    /// The message for a person.
     #[serde(deserialize_with = "null_default")]
     pub message: String,
-    /// Names the request in the server's log.
+    /// The id of the request, which is also in the server's log.
     #[serde(deserialize_with = "null_default")]
     pub request_id: String,
-    /// Why.
+    /// The cause of the error.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "cause")]
     pub cause: Option<Box<Cause>>,
-    /// Why, when the cause is only a text.
+    /// The cause, when it is only a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause_message: Option<String>,
     /// Values that the message mentions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<JsonMap>,
-    /// More about it.
+    /// Further data about the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<JsonMap>,
 }
 
 impl ErrorBody {
-    /// The error of a code, with its own message.
+    /// Makes the error of a code, with the message of the code.
     #[must_use]
     pub fn new(code: ErrorCode, request_id: impl Into<String>) -> Self {
         Self {
@@ -259,7 +260,7 @@ impl ErrorBody {
         }
     }
 
-    /// With a cause.
+    /// Adds a cause.
     #[must_use]
     pub fn because(mut self, cause: Cause) -> Self {
         self.cause = Some(Box::new(cause));
@@ -267,17 +268,17 @@ impl ErrorBody {
     }
 }
 
-/// Why something went wrong: a field, or another error; one object for both.
+/// The cause of an error: a field, or another error; one object for both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cause {
     /// The field that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What is wrong with it.
+    /// The problem with the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The value it has; usually its text.
+    /// The value of the field; usually its text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// The code of the error beneath.
@@ -289,16 +290,16 @@ pub struct Cause {
     /// The request of the error beneath.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// More about it.
+    /// Further data about the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// And why that.
+    /// The cause of this cause.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "cause")]
     pub cause: Option<Box<Cause>>,
 }
 
 impl Cause {
-    /// A field and what is wrong with its value.
+    /// Makes the cause for a field with an invalid value.
     #[must_use]
     pub fn field(field: &str, reason: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
@@ -309,7 +310,7 @@ impl Cause {
         }
     }
 
-    /// An error beneath.
+    /// Makes the cause from another error.
     #[must_use]
     pub fn error(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
@@ -319,7 +320,7 @@ impl Cause {
         }
     }
 
-    /// The cause in one line: what a command prints behind the message.
+    /// The cause in one line, which a command prints behind the message.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
