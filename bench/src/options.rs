@@ -5,7 +5,7 @@ use clap::{Args, builder::RangedU64ValueParser};
 /// The longest time that one figure may take.
 const LONGEST: f64 = 3600.0;
 
-/// How long a controller is measured, and with what.
+/// How long and with which operations a controller is measured.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// Seconds that one figure of creates or dials should take
@@ -54,7 +54,7 @@ pub(crate) struct Writes {
     /// Seconds that one figure should take
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// Only what has a name that contains this: tcp, haproxy, weft, ...
+    /// Runs only the measurements whose name contains this text, for example tcp, haproxy or weft.
     #[arg(long)]
     only: Option<String>,
     /// Print JSON instead of a table

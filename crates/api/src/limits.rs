@@ -15,7 +15,7 @@ pub struct Limits {
     pub connections_per_source: usize,
     /// Connections that have not sent a whole request head yet; as many more wait in a queue.
     pub pending: usize,
-    /// Such connections from one source; more are closed.
+    /// Limit of such connections from one source; more are closed.
     pub pending_per_source: usize,
     /// How long such a connection, or a request whose body does not arrive, keeps its place when
     /// others need it.

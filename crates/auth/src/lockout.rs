@@ -29,7 +29,7 @@ pub async fn wrong_password(auth: &Auth, authenticator: &Authenticator) {
     }
 }
 
-/// Locks a password; 0 minutes mean until somebody enables the identity.
+/// Locks a password; 0 minutes mean until an administrator enables the identity.
 async fn lock(auth: &Auth, authenticator: &Id, minutes: u64) {
     let id = authenticator.clone();
     let own = Caller::own("lockout");

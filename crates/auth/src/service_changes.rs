@@ -110,7 +110,7 @@ fn of_identity(before: &Snapshot, after: &Snapshot, identity: &Identity) -> Roar
 }
 
 /// The identities that gain or lose a service by a change of a policy, and those judged by other
-/// posture checks. A policy that grants nothing beyond other policies concerns nobody.
+/// posture checks. A policy that grants nothing beyond other policies concerns no identity.
 fn of_policy(before: &Snapshot, after: &Snapshot, policy: &Id) -> RoaringBitmap {
     let changes = access_changes(before, after, [(Kind::ServicePolicy, policy)]);
     let of_access = changes.iter().map(|change| &*change.gained | &*change.lost);

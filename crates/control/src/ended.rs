@@ -3,7 +3,7 @@
 //!
 //! Routers from 2.0 on do that themselves when they hear of the end; for older ones the controller
 //! does it. A router that was away, or too far behind, missed the end. Whatever its release, its
-//! circuits and terminators without session are ended when it is told all sessions again.
+//! circuits and terminators without session are ended when all sessions are sent to it again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

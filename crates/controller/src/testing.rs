@@ -94,17 +94,17 @@ impl Bed {
         Self { controller, clock, store }
     }
 
-    /// The same store and keys, after a restart.
+    /// Restarts the controller with the same store and keys.
     pub(crate) async fn restarted(&self) -> Self {
         self.restarted_with(|_| ()).await
     }
 
-    /// The same store and keys, after a restart with other settings.
+    /// Restarts the controller with the same store and keys, and other settings.
     pub(crate) async fn restarted_with(&self, change: impl FnOnce(&mut Settings)) -> Self {
         self.restarted_on((*self.controller.keys()).clone(), change).await
     }
 
-    /// The same store, after a restart with these keys.
+    /// Restarts the controller with the same store and these keys.
     pub(crate) async fn restarted_on(
         &self,
         keys: Keys,

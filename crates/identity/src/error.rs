@@ -95,7 +95,7 @@ pub enum Error {
         /// The alternative names of the certificates, comma separated.
         names: String,
     },
-    /// Not a SPIFFE id of a known form.
+    /// The URI is not a SPIFFE id of a known form.
     #[error("invalid SPIFFE id `{id}`: {reason}")]
     Spiffe {
         /// The text.

@@ -56,7 +56,7 @@ pub trait Facts {
 pub enum Posture<'a> {
     /// The posture that the client reported.
     Known(&'a PostureData),
-    /// Nothing: every check fails.
+    /// No posture data is known: every check fails.
     Unknown,
     /// Posture does not matter: only the policies are asked about.
     Ignored,

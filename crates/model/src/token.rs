@@ -116,10 +116,10 @@ pub struct AccessClaims {
     /// Fingerprint of the login's certificate.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub z_acf: String,
-    /// What the client reported of its SDK.
+    /// The client's report of its SDK.
     #[serde(default)]
     pub z_sdk: Option<serde_json::Value>,
-    /// What the client reported of its machine.
+    /// The client's report of its machine.
     #[serde(default)]
     pub z_env: Option<serde_json::Value>,
     /// Address of the client, host and port.

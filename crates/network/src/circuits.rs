@@ -82,7 +82,7 @@ pub struct EndAddresses {
 }
 
 impl Circuit {
-    /// The same circuit on another path.
+    /// Returns the circuit with another path.
     pub fn moved(&self, path: Path) -> Self {
         Self {
             path,

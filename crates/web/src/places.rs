@@ -25,7 +25,7 @@ pub struct Places {
     per_source: usize,
     /// Time that a holder may wait for its peer before its places may be taken back.
     grace: Duration,
-    /// The same time when the places are needed by the holder's own source.
+    /// The time that a holder may wait when its own source needs the places.
     safe: Duration,
     held: Mutex<Held>,
 }

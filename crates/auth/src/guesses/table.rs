@@ -93,8 +93,8 @@ impl Table {
         }
     }
 
-    /// Takes a place in the line of a name. Returns its number and what wakes it; the error is the
-    /// time after which to try again.
+    /// Takes a place in the line of a name. Returns the number of the place and the notification
+    /// that wakes it; the error is the time after which to try again.
     pub(super) fn join(
         &mut self,
         name: &str,

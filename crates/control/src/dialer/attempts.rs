@@ -23,7 +23,7 @@ pub(super) struct Pace {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Not connected; the time of the next dial.
+    /// The router is not connected; the time of the next dial.
     Waiting(Instant),
     Dialing,
     /// Connected since this time, whichever side dialed.

@@ -73,7 +73,7 @@ impl Base {
     }
 }
 
-/// What happens to an entity when an entity that it refers to is deleted.
+/// The effect on an entity when an entity that it refers to is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDelete {
     /// The deletion is refused.
@@ -91,7 +91,7 @@ pub struct Link {
     pub field: &'static str,
     /// The kind that it refers to.
     pub to: Kind,
-    /// What happens when the other entity is deleted.
+    /// The effect when the other entity is deleted.
     pub on_delete: OnDelete,
 }
 

@@ -75,7 +75,7 @@ const STEP: u64 = 1 << 20;
 const KEPT: u64 = 8 * STEP;
 const REMOVED: u32 = u32::MAX;
 
-/// What a start found wrong with a journal.
+/// A fault of a journal, found at a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalFault {
     /// It is new or belongs to another database.

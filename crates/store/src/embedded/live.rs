@@ -95,7 +95,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
-    /// What was wrong with the journal when the store was opened.
+    /// The fault of the journal that was found when the store was opened.
     #[cfg(test)]
     pub(super) fault: Option<JournalFault>,
 }

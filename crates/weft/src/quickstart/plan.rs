@@ -166,8 +166,8 @@ impl Sockets {
         self.ports.insert(port);
     }
 
-    /// The address of one of several routers: its port is as far behind the first one's as its
-    /// number, or a free one if nobody chose the first port and this one is taken.
+    /// Returns the address of one of several routers: its port is the first one's plus its number,
+    /// or a free port if the first port was not chosen and this one is taken.
     pub(super) fn near(
         &mut self,
         option: &'static str,

@@ -22,7 +22,7 @@ async fn added(peer: &mut Peer) -> (ApiSessionAdded, SyncState) {
     (ApiSessionAdded::from_message(&message).unwrap(), state)
 }
 
-/// All sessions in a report of everything, without the last one, which is nobody's.
+/// All sessions in a report of everything, without the last one, which belongs to no identity.
 async fn everything(peer: &mut Peer) -> Vec<String> {
     let mut all = Vec::new();
     loop {
