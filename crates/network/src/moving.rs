@@ -1,10 +1,10 @@
-//! When a circuit was moved.
+//! The time at which a circuit was moved.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// When a circuit was moved.
+/// The time at which a circuit was last moved.
 #[derive(Debug, Default)]
 pub struct Moving {
     last: Mutex<Option<Instant>>,

@@ -138,8 +138,8 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     fn links(&self, _each: &mut dyn FnMut(usize, &Id)) {}
 
     /// Passes the groups of the entity to `each`: sets of entities of one kind that are indexed
-    /// like those with the same link. The first value counts on behind the last link, the second is
-    /// the group's key.
+    /// like those with the same link. Group numbers begin at the number of links; the second value
+    /// is the group's key.
     fn groups(&self, _each: &mut dyn FnMut(usize, &Id)) {}
 
     /// Removes a reference with [`OnDelete::Unlink`].

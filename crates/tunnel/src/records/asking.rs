@@ -77,7 +77,7 @@ impl Asker {
         None
     }
 
-    /// Drops a connection that is over, which its answers show before its questions do.
+    /// Drops a connection that is over, so that the next question opens another.
     fn forget(&self, over: &Conversation) {
         let mut open = self.open.lock();
         if open.as_ref().is_some_and(|one| Arc::ptr_eq(&one.waiting, &over.waiting)) {

@@ -1,6 +1,7 @@
 //! Spans of dials that begin at an SDK.
 //!
-//! An SDK may name the trace that a dial belongs to; how far it is believed: [`trust`](super::trust).
+//! An SDK may name the trace that a dial belongs to; [`trust`](super::trust) decides how far it is
+//! believed.
 
 use std::time::{Instant, SystemTime};
 
