@@ -109,7 +109,7 @@ impl Circuit {
 pub enum NotReserved {
     /// Another circuit has the id.
     Taken,
-    /// There are already [`MAX_CIRCUITS`] circuits.
+    /// There are already `MAX_CIRCUITS` circuits.
     Full,
 }
 

@@ -2,7 +2,7 @@
 //! every router on the path its route, and waits for all of them. After a failure it tries again
 //! without the router or terminator that failed, under another circuit id unless the router chose
 //! the id. A router between the ends that takes no new circuits, because it drains or is full, is
-//! avoided in another attempt that does not count; [`DETOURS`] times at most.
+//! avoided in another attempt that does not count; `DETOURS` times at most.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
