@@ -1,4 +1,4 @@
-"""What is fetched for a run: modules of Go programs and packages of Python environments.
+"""The packages that a run fetches: modules of Go programs and packages of Python environments.
 
 A proxy or an index may fail for a moment, so everything is tried several times. What was
 fetched once stays in the caches of ``go`` and ``pip``, and a later try goes on from there.

@@ -111,13 +111,13 @@ class Network:
                 self.made = [made for made in self.made if made[1] != policy["id"]]
 
     def hosted(self, service, seconds=120):
-        """Waits until somebody hosts the service (given by id)."""
+        """Waits until the service (given by id) has a host."""
         wait_until(
             "a terminator", seconds, lambda: self.api.list(f"/services/{service}/terminators")
         )
 
     def not_hosted(self, service, seconds=120):
-        """Waits until nobody hosts it any more."""
+        """Waits until the service has no host any more."""
         wait_until(
             "no terminator", seconds, lambda: not self.api.list(f"/services/{service}/terminators")
         )

@@ -23,7 +23,7 @@ use crate::{
 
 const HAPROXY: &str = "haproxy";
 
-/// What to measure and for how long.
+/// The measurements to run, and their length.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Routers in a row
@@ -55,7 +55,7 @@ pub(crate) struct Row {
     make: &'static str,
     length: usize,
     payload: usize,
-    /// Of processor time each router's part.
+    /// Measured values; processor time for each router's share.
     #[serde(flatten)]
     basics: Basics,
     /// How evenly many flows were served.
@@ -135,7 +135,7 @@ async fn measure(
     Ok(())
 }
 
-/// The table, with what the ratios in it are; without HAProxy there are none.
+/// The table, with a legend of the ratios; without HAProxy there are no ratios.
 pub(crate) fn text(rows: &[Row]) -> String {
     let mut text = table(rows).to_string();
     if rows.iter().any(|row| row.make == HAPROXY) {

@@ -1,4 +1,4 @@
-//! What a process has used of the processors, and how much memory it holds, from `/proc`.
+//! Processor time and memory of a process, from `/proc`.
 
 use std::{fs, time::Duration};
 

@@ -1,9 +1,9 @@
 //! Measures weft beside plain TCP, one TLS connection and HAProxy relaying TLS to TLS, on this
 //! machine and in one run, and prints a table with ratios.
 //!
-//! Client and server of every path live in this process; what stands between them (HAProxy, the
-//! weft router) is a process of its own, whose processor time is read from `/proc`. Figures of
-//! different runs are not comparable; ratios within one run are.
+//! Client and server of every path are in this process; the relay between them (HAProxy, the weft
+//! router) is a process of its own, whose processor time is read from `/proc`. Figures of different
+//! runs are not comparable; ratios within one run are.
 //!
 //! Other things are measured by `weft-bench scale`, one controller with a large model, `weft-bench
 //! mesh`, one controller with many routers, links and circuits, and `weft-bench chain`, several routers
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The table, with what the ratios in it are; without HAProxy there are none.
+/// The table, with a legend of the ratios; without HAProxy there are no ratios.
 fn text(rows: &[Row]) -> String {
     let mut text = report::table(rows, HAPROXY).to_string();
     if rows.iter().any(|row| row.path == HAPROXY) {

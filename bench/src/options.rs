@@ -5,7 +5,7 @@ use clap::{Args, builder::RangedU64ValueParser};
 /// The longest time that one figure may take.
 const LONGEST: f64 = 3600.0;
 
-/// How long a controller is measured, and with what.
+/// How long and with which operations a controller is measured.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// Seconds that one figure of creates or dials should take
@@ -23,7 +23,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// What was given, and with `--quick` no more than the other.
+    /// The given value; with `--quick` at most the other one.
     pub(crate) fn at_most<T: PartialOrd>(&self, given: T, quick: T) -> T {
         if self.quick && given > quick { quick } else { given }
     }
@@ -34,7 +34,7 @@ impl Run {
     }
 }
 
-/// What is written over a path, and for how long.
+/// The writes over a path, and their length.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Writes {
     /// Sizes of each write, in KiB [default: 1,10,32; of routers in a row 1,32]
@@ -54,7 +54,7 @@ pub(crate) struct Writes {
     /// Seconds that one figure should take
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// Only what has a name that contains this: tcp, haproxy, weft, ...
+    /// Runs only the measurements whose name contains this text, for example tcp, haproxy or weft.
     #[arg(long)]
     only: Option<String>,
     /// Print JSON instead of a table
@@ -69,7 +69,7 @@ impl Writes {
         given.iter().map(|kib| kib * 1024).collect()
     }
 
-    /// Whether something of this name is to be measured.
+    /// Whether a measurement of this name is selected.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }

@@ -17,7 +17,7 @@ pub(crate) fn weft() -> io::Result<PathBuf> {
     )))
 }
 
-/// A port that nobody uses at the moment.
+/// A port that is not in use at the moment.
 pub(crate) fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

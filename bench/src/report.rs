@@ -1,4 +1,4 @@
-//! What was measured, as a table with ratios or as JSON.
+//! Measured values, as a table with ratios or as JSON.
 
 use std::{io, process::ExitCode};
 
@@ -10,11 +10,11 @@ use crate::work::Basics;
 /// The figures of one path with one payload size.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Row {
-    /// What carried the data.
+    /// The path that carried the data.
     pub(crate) path: String,
     /// Size of each write, bytes.
     pub(crate) payload: usize,
-    /// What was measured.
+    /// The measured values.
     #[serde(flatten)]
     pub(crate) basics: Basics,
 }
@@ -28,7 +28,7 @@ pub(crate) fn beside(value: Option<f64>, other: Option<f64>, digits: usize) -> S
     }
 }
 
-/// Prints what was measured, as text for people or as JSON for programs.
+/// Prints measured values, as text for people or as JSON for programs.
 pub(crate) fn print<T: Serialize>(
     measured: io::Result<Vec<T>>,
     is_json: bool,

@@ -1,4 +1,4 @@
-//! Simulated routers: who they are, and how they come to their controller.
+//! Simulated routers: their identities, and their connections to the controller.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use weft_wire::{
 /// How long a router waits for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Who a router is.
+/// The identity of a router.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) id: Id,

@@ -1,6 +1,6 @@
 //! The work that every path is given, and the server that answers it.
 //!
-//! A connection begins with one request of nine bytes: what to do, and a count. The server
+//! A connection begins with one request of nine bytes: the kind of work, and a count. The server
 //!
 //! * for [`SINK`] reads that many bytes and answers one;
 //! * for [`ECHO`] sends every byte back until the client closes.
@@ -23,11 +23,11 @@ use crate::{cpu, options::Writes};
 
 /// Reads a given number of bytes and answers one.
 const SINK: u8 = b'S';
-/// Sends back what comes.
+/// Sends received bytes back.
 const ECHO: u8 = b'E';
 /// Largest write and read of either side, bytes.
 const BUFFER: usize = 64 * 1024;
-/// What a first run moves, bytes.
+/// Bytes that a first run moves.
 const PROBE: u64 = 16 << 20;
 /// Round trips behind each percentile, at most.
 const ROUND_TRIPS: usize = 2000;
@@ -46,7 +46,7 @@ pub(crate) trait Path: Send + Sync {
     /// Opens a connection to the server.
     fn connect(&self) -> BoxFuture<'_, io::Result<AnyStream>>;
 
-    /// Processes whose processor time is the relay's: empty when nothing stands between.
+    /// Processes whose processor time counts for the relay: none if there is no relay.
     fn relay(&self) -> Vec<u32>;
 }
 
@@ -84,7 +84,7 @@ pub(crate) async fn serve(mut stream: AnyStream) -> io::Result<()> {
     }
 }
 
-/// What is measured of every path, with one size of writes.
+/// The values measured on every path, with one size of writes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Basics {
     /// Throughput of one flow, MiB per second.
@@ -216,8 +216,8 @@ async fn round_trips(
 }
 
 /// Times round trips of 64 bytes, every 5 ms, while as many flows as are wanted send writes of
-/// `payload` bytes without end. Also tells how evenly these were served: Jain's index of the bytes
-/// that each sent.
+/// `payload` bytes without end. Also returns how evenly these were served: Jain's index of the
+/// bytes that each sent.
 pub(crate) async fn ping_beside(
     path: &Arc<dyn Path>,
     flows: usize,

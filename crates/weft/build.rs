@@ -59,8 +59,8 @@ struct Repository {
 }
 
 impl Repository {
-    /// The repository of these sources; `None` if there is none, or if the sources are inside a
-    /// repository of something else.
+    /// The repository of these sources; `None` if there is none, or if the sources are inside
+    /// another project's repository.
     fn of_these_sources() -> Option<Self> {
         let sources = Path::new(&env::var_os("CARGO_MANIFEST_DIR")?)
             .ancestors()

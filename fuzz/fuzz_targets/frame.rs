@@ -30,7 +30,7 @@ fn frame(content_type: i32, headers: &[u8], body: &[u8]) -> Vec<u8> {
     [&bytes, headers, body].concat()
 }
 
-/// How long the pieces are, the parts of whole frames, and what follows them.
+/// The length of the pieces, the parts of whole frames, and bytes after them.
 type Input = (u8, Vec<(i32, Vec<u8>, Vec<u8>)>, Vec<u8>);
 
 fuzz_target!(|input: Input| {

@@ -1,4 +1,4 @@
-//! Circuit data: what an end reads is what it wrote, and a forwarder sees the same circuit.
+//! Circuit data: an end reads the data that was written, and a forwarder sees the same circuit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -32,7 +32,7 @@ func tryAPISessions(r *report, n *network) {
 		if err != nil {
 			return err
 		}
-		// The token of somebody else's session is nobody's to read.
+		// No caller may read the token of another identity's session.
 		return errors.Join(identified(found, id), shown(map[string]any{"identityId": m.id, "token": ""}, found))
 	})
 	r.check("list by identity", func() error {

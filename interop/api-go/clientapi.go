@@ -277,7 +277,7 @@ func trySessionCertificates(r *report, m *member) {
 	})
 }
 
-// tryOpenToAll asks for what nobody needs a session for.
+// tryOpenToAll runs the operations that need no session.
 func tryOpenToAll(r *report, m *member) {
 	nobody := m.n.client("")
 	r.check("version", func() error {

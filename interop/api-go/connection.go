@@ -35,13 +35,13 @@ func reach(address string, calls *ledger) (*controller, error) {
 	return &controller{url: at, roots: roots, calls: calls}, nil
 }
 
-// management is the management API for the bearer of token; without one for nobody.
+// management is the management API for the bearer of token; without a token there is no login.
 func (c *controller) management(token string, certificates ...tls.Certificate) *management_api.ZitiEdgeManagement {
 	base := management_api.DefaultBasePath
 	return management_api.New(c.transport(management, base, token, certificates), nil)
 }
 
-// client is the client API for the bearer of token; without one for nobody.
+// client is the client API for the bearer of token; without a token there is no login.
 func (c *controller) client(token string, certificates ...tls.Certificate) *client_api.ZitiEdgeClient {
 	return client_api.New(c.transport(client, client_api.DefaultBasePath, token, certificates), nil)
 }

@@ -18,7 +18,7 @@ func tryDatabase(r *report, n *network) {
 		_, err := api.CreateDatabaseSnapshot(nil, nil)
 		var answer refusal
 		if errors.As(err, &answer) && answer.Code() == 429 {
-			n.calls.succeeded(management, "createDatabaseSnapshot") // in this minute, for somebody
+			n.calls.succeeded(management, "createDatabaseSnapshot") // in this minute, for another client
 			return nil
 		}
 		return err

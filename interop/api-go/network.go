@@ -9,7 +9,7 @@ import (
 	"github.com/openziti/edge-api/rest_model"
 )
 
-// A network is the one under test: its management API for an administrator and for nobody,
+// A network is the one under test: its management API for an administrator and without a login,
 // and the entities that trials lean on. What cannot be made is a panic, and with it a failure
 // of the check that needed it.
 type network struct {

@@ -38,7 +38,7 @@ func (a *authority) token(kid string, claims map[string]any) (string, error) {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
-// tryTokenEnrolling enrolls identities that nobody has made, with tokens of a signer: to a
+// tryTokenEnrolling enrolls new identities with tokens of a signer: to a
 // certificate, and to nothing but the tokens.
 func tryTokenEnrolling(r *report, n *network) {
 	name, by := n.name("issuer"), n.authority("issuer")

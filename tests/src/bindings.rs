@@ -34,7 +34,7 @@ async fn linked(listens: &str) -> (Network, Peer, Peer) {
     (network, hosts, router)
 }
 
-/// An application that says what it got, once its peer has ended.
+/// An application that answers with all the data that it received, once its peer has ended.
 async fn application() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -89,7 +89,7 @@ async fn tcp_goes_from_a_listener_to_an_address_over_a_link() {
     for proxy in [bound[0], bound[4]] {
         assert!(soon(ask(proxy, &said)).await == expected);
     }
-    // The same where the client says what it wants, and payloads are small.
+    // The client names the service first, and payloads are small.
     let mut said_first = b"{\"id\":\"me\",\"svcId\":\"web\"}\n".to_vec();
     said_first.extend_from_slice(&said);
     let got = soon(ask(bound[2], &said_first)).await;
@@ -139,7 +139,7 @@ async fn a_router_that_drains_serves_its_clients_and_takes_no_others() {
     until_some(async || (router.router().data().counts().0 == 1).then_some(())).await;
     let draining = router.router().drain(Duration::from_secs(60));
     let clients = async {
-        // The listener is closed: nobody gets in who is not there yet.
+        // The listener is closed: new clients cannot connect.
         until_some(async || TcpStream::connect(bound[0]).await.is_err().then_some(())).await;
         known.write_all(b"abc").await.unwrap();
         known.shutdown().await.unwrap();

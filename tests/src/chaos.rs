@@ -24,7 +24,7 @@ fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Sends pieces and compares what comes back, until told to stop. Returns how many went round.
+/// Sends pieces and compares the echoes, until told to stop. Returns how many went round.
 async fn flow(
     connection: Connection,
     number: u64,
@@ -76,7 +76,8 @@ impl Mesh {
         }
     }
 
-    /// Breaks something that leaves a way between the first two routers, and mends it.
+    /// Breaks a link or a router such that a path between the first two routers is left, and
+    /// repairs it.
     async fn break_something(&mut self, random: &mut StdRng) -> String {
         let at = random.random_range(0..self.routers.len());
         match random.random_range(0..10) {

@@ -114,7 +114,7 @@ async fn linked(loses: u64) -> (Network, Peer, Peer, Path) {
     (network, hosts, router, path)
 }
 
-/// An application that sends back what it gets.
+/// An application that sends datagrams back.
 async fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! Controllers that dial routers: networks in which only that way works, and those who would profit.
+//! Controllers that dial routers: networks in which only that works, and attackers who could use
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,8 +67,8 @@ async fn a_router_that_reaches_no_controller_is_dialed() {
     echo(soon(context.bind("echo")).await.unwrap());
     round_trip(dial_service(&context, "echo").await, 100_000).await;
 
-    // It comes back after a restart of either side. The controller knows the address by what the router
-    // said of itself.
+    // It comes back after a restart of either side. The controller knows the address from the
+    // router's hello.
     router.stop().await;
     until_some(async || was_dialed(&network, &router).is_none().then_some(())).await;
     router.start().await;
@@ -91,7 +92,7 @@ async fn what_a_router_says_of_its_listeners_is_kept_with_it() {
         (known == said).then_some(())
     };
     until_some(kept).await;
-    // One that listens no more is not found there.
+    // A router that does not listen any more is not reached there.
     router.stop().await;
     router.change(|config| config.ctrl.listeners.clear());
     router.start().await;
@@ -102,7 +103,7 @@ async fn what_a_router_says_of_its_listeners_is_kept_with_it() {
     until_some(gone).await;
 }
 
-/// Who answers at an address as a router.
+/// A program that answers at an address as a router.
 struct Answering {
     id: String,
     answered: Arc<AtomicUsize>,
@@ -139,7 +140,7 @@ impl HelloGate for Answering {
     }
 }
 
-/// Answers at a port as the router of an id, with somebody's keys.
+/// Answers at a port as the router of an id, with other keys.
 async fn answer(port: u16, keys: &Arc<LiveIdentity>, id: &str) -> (Registration, Arc<AtomicUsize>) {
     let answered = Arc::new(AtomicUsize::new(0));
     let gate = Answering { id: id.to_owned(), answered: Arc::clone(&answered) };
@@ -195,7 +196,7 @@ async fn who_answers_at_the_address_of_a_router_does_not_become_it() {
     until_some(async || was_dialed(&network, &router)).await;
 }
 
-/// Connects to a router as somebody who calls himself a controller.
+/// Connects to a router as a program that claims to be a controller.
 async fn command(port: u16, keys: &Arc<LiveIdentity>, id: &str) -> Result<Established, DialError> {
     let tls = Arc::new(client_config(&ClientTls::of_identity(keys, &[])).unwrap());
     let mut hello = Hello::new(id);
@@ -222,7 +223,8 @@ async fn only_a_controller_commands_a_router_that_waits_for_one() {
     let (other, own) = (liar.identity(), router.identity());
     for keys in [&client, &other, &own] {
         for id in ["ctrl1", "ctrl2", liar.id.as_str()] {
-            // The handshake is done: he is cut when he has shown who he is.
+            // The handshake succeeds: the program is disconnected after it has shown its
+            // certificate.
             let refused = command(port, keys, id).await.unwrap_err();
             assert!(matches!(refused, DialError::Hello { .. }), "{id}: {refused}");
         }

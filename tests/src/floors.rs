@@ -1,8 +1,8 @@
 //! Crates depend downwards only.
 //!
-//! The floor of each crate is written here once, from ARCHITECTURE.md; `cargo metadata` says what
-//! each crate really uses. A crate that is not in the table, or that uses one on its own floor or
-//! above, fails the test by name.
+//! The floor of each crate is written here once, from ARCHITECTURE.md; `cargo metadata` gives the
+//! dependencies of each crate. A crate that is not in the table, or that uses one on its own floor
+//! or above, fails the test by name.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft", 8),
 ];
 
-/// Crates that stand beside the floors: they may use all of them and nobody uses them.
+/// Crates beside the floors: they may use all of them, and no crate uses them.
 const BESIDE: &[&str] = &["weft-tests", "weft-pages", "weft-threads", "weft-bench"];
 
 /// Libraries that a floor must not know, whatever the floors say: pure crates know no I/O, and

@@ -1,6 +1,6 @@
 //! Routers that lie about themselves, about links and about circuits.
 //!
-//! Each is enrolled and says something else than it may: it is refused, named in the log and counted.
+//! Each is enrolled and claims more than it may: it is refused, named in the log and counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::mesh::{links, network, talk};
 use crate::network::{Network, Peer, free_port, soon, until_some};
 use crate::sdk::round_trip;
 
-/// A router that is enrolled and never started: its keys in the hands of somebody else.
+/// A router that is enrolled and never started: an attacker has its keys.
 async fn liar(network: &Network) -> Peer {
     network.enrolled_router("liar", free_port(), free_port()).await
 }
 
-/// What a router says when it opens a link to another.
+/// The hello of a router that opens a link to another.
 fn hello(from: &Peer, to: &Peer, link: &str) -> LinkHello {
     LinkHello {
         link_id: link.to_owned(),
@@ -38,7 +38,7 @@ fn hello(from: &Peer, to: &Peer, link: &str) -> LinkHello {
     }
 }
 
-/// How somebody with these keys opens a link to a port.
+/// Opens a link to a port with these keys.
 fn towards(keys: &Arc<LiveIdentity>, port: u16, hello: Hello) -> DialOptions {
     let tls = Arc::new(client_config(&ClientTls::of_identity(keys, &[])).unwrap());
     let address = Address::new(Scheme::Tls, "127.0.0.1", port);
@@ -79,7 +79,8 @@ async fn nobody_opens_a_link_as_somebody_else() {
     let victim = network.router_behind("victim", port, port).await;
     let other = network.another_router("other").await;
     let liar = liar(&network).await;
-    // As another router that is there, as one that is not, as the victim itself, for somebody else.
+    // As another router that exists, as one that does not, as the victim itself, and for another
+    // receiver.
     let as_other = hello(&other, &victim, "l1");
     let as_nobody = LinkHello { router_id: "nobody".into(), ..hello(&liar, &victim, "l2") };
     let as_victim = hello(&victim, &victim, "l3");
@@ -120,7 +121,7 @@ async fn certificates_behind_the_leaf_make_nobody_another_router() {
     let lie = hello(&other, &victim, "l1").to_hello();
     assert!(soon(dial(towards(&keys, port, lie))).await.is_err());
     assert_eq!(refused(&victim), 1);
-    // The same certificates are good for the router whose leaf comes first.
+    // The same certificates are accepted for the router whose leaf comes first.
     let truth = hello(&liar, &victim, "l2").to_hello();
     assert!(soon(dial(towards(&keys, port, truth))).await.is_ok());
 }

@@ -1,10 +1,10 @@
 //! Whole networks in one process.
 //!
-//! What is tested here needs more than one crate: the floors of the workspace, a controller with
-//! its routers and SDKs on loopback ports the system picks, faults between them. Each module is
-//! one subject; all of them share one test binary, so that it links once.
+//! These tests need more than one crate: the floors of the workspace; a controller with its routers
+//! and SDKs on free loopback ports; faults between them. Each module is one subject; all of them
+//! share one test binary, so that it links once.
 //!
-//! Nothing here sleeps for luck: every wait names a condition and has a deadline.
+//! No test sleeps for luck: every wait names a condition and has a deadline.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

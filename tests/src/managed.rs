@@ -76,7 +76,7 @@ async fn a_controller_says_how_a_router_links() {
     let both = json!({"listeners": [listener(ports[0]), listener(ports[1])]});
     network.patch(&CONFIG_KIND, &listens, &json!({"data": both})).await;
     listens_at(&network, &two, &[ports[0], ports[1]]).await;
-    // What cannot be taken changes nothing, and what can be later does.
+    // An invalid config changes nothing; a later valid one does.
     let wrong = json!({"listeners": [{"bind": "nowhere"}]});
     network.patch(&CONFIG_KIND, &listens, &json!({"data": wrong})).await;
     let other = json!({"listeners": [listener(ports[2])]});
@@ -84,17 +84,17 @@ async fn a_controller_says_how_a_router_links() {
     listens_at(&network, &two, &[ports[2]]).await;
     round_trip(dial(&client, "echo").await, 1_000).await;
 
-    // Without a config nobody links with it any more.
+    // Without a config, no router links with it any more.
     give(&network, &two, &[]).await;
     listens_at(&network, &two, &[]).await;
     links(&two, 0).await;
     give(&network, &two, &[&listens]).await;
     listens_at(&network, &two, &[ports[2]]).await;
     links(&two, 1).await;
-    // Who dials no more keeps the link that he dialed.
+    // A router that dials no more keeps the link that it dialed.
     give(&network, &one, &[]).await;
     round_trip(dial(&client, "echo").await, 1_000).await;
-    // A router that comes back has what its file remembers, and then what counts.
+    // A router that starts again has the settings of its file, and then the present ones.
     two.stop().await;
     two.start().await;
     listens_at(&network, &two, &[ports[2]]).await;

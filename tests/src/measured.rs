@@ -1,4 +1,4 @@
-//! What routers measure: reported, kept, and served; health checks; a router that drains.
+//! Values that routers measure: reported, kept, and served; health checks; a router that drains.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ async fn routers_have_every_metric_of_the_table_and_no_other() {
     let mut found = Vec::new();
     for event in events {
         let metric = event["metric"].as_str().unwrap();
-        // As it was registered: the id stands within the name, or behind it.
+        // The id of the link is inside of the name, or behind it, as the metric was registered.
         let full = match (metric.strip_prefix("link."), event["source_entity_id"].as_str()) {
             (Some(rest), Some(id)) if rest.starts_with("dropped") => format!("link.{rest}:{id}"),
             (Some(rest), Some(id)) => format!("link.{id}.{rest}"),
@@ -160,7 +160,7 @@ async fn controllers_have_every_metric_of_the_table_and_no_other() {
         assert_eq!(kind, known.kind.word(), "{full}");
         found.push(known.name);
     }
-    // There is a timer once somebody has asked for what it times.
+    // A timer exists once its operation was called.
     for named in names::CONTROLLER.iter().filter(|named| named.kind != names::Kind::Timer) {
         assert!(found.contains(&named.name), "the controller has no {}", named.name);
     }
@@ -239,7 +239,7 @@ async fn a_router_that_drains_keeps_its_circuits_and_takes_no_others() {
         () = &mut draining => panic!("the circuit is still there"),
         () = gone => {}
     }
-    // Nobody hosts the service any more, and the host may not host there again.
+    // The service has no host any more, and the host may not host there again.
     let refused = tokio::select! {
         () = &mut draining => panic!("the circuit is still there"),
         refused = dialer.dial("echo") => refused,

@@ -1,4 +1,4 @@
-//! Several routers: links, circuits over them, and what happens when they break.
+//! Several routers: links, circuits over them, and broken links and routers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -57,7 +57,7 @@ async fn wired(network: &Network) -> (Peer, Peer, Wires) {
     let (behind, link) = (free_port(), free_port());
     let wires = Wires::to(behind).await;
     let one = network.router_behind("r1", behind, wires.port).await;
-    // The second listens where nobody finds it.
+    // The second router advertises an address where nothing listens.
     let two = network.router_behind("r2", link, free_port()).await;
     (one, two, wires)
 }
@@ -87,7 +87,7 @@ async fn data_goes_over_a_link_encrypted_and_plain() {
         assert!(paths(&network).iter().any(|links| links.len() == 1), "over a link");
         round_trip(connection, 20_000_000).await;
     }
-    // Nothing is left of them.
+    // No circuit is left.
     until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
     for router in [&one, &two] {
         let data = router.router().data();
@@ -212,7 +212,7 @@ async fn a_circuit_that_moved_moves_again_after_the_controller_started_again() {
         circuit.is_whole.then_some(())
     })
     .await;
-    // It knows nothing of what the link cost: the circuit moves away from the other way.
+    // The new link has no measured latency: the circuit moves away from the other path.
     direct(&network, 1).await;
     until_some(async || {
         let circuits = network.circuits().circuits();

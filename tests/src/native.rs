@@ -1,9 +1,9 @@
 //! A peer that behaves like a native SDK (`ziti-sdk-c`) in the two things that routers must mind.
 //!
-//! - The peer registers a listener when the answer to its bind is handed on, not before; what comes
-//!   earlier for the listener meets "no such connection".
+//! - The peer registers a listener when the answer to its bind is handed on, not before; earlier
+//!   messages for the listener get "no such connection".
 //! - The peer holds at most 32 messages to connections. When more arrive at once, it hands on the
-//!   first 32 and takes up to 32 more, which it hands on only when something else arrives. With
+//!   first 32 and takes up to 32 more, which it hands on only when another message arrives. With
 //!   still more it stops reading for good.
 //!
 //! Sources: `library/bind.c`, `channel.c` and `ziti.c` of `openziti/ziti-sdk-c` 1.18, which reads
@@ -35,7 +35,7 @@ use crate::network::{LONG, Network, until_some};
 /// Messages to connections that a native SDK holds at a time.
 const HELD: usize = 32;
 
-/// Routers ask about this id to learn what was handed on.
+/// Routers ask about this id to learn which messages were handed on.
 const NO_CONNECTION: u32 = u32::MAX;
 
 /// A connection of a native SDK to a router.
@@ -47,9 +47,9 @@ struct Native {
 
 #[derive(Default)]
 struct State {
-    /// What was read in this turn.
+    /// Messages read in this turn.
     unread: VecDeque<Message>,
-    /// What is held and not handed on.
+    /// Messages that are held and not handed on.
     asleep: Vec<Message>,
     /// More was left than the SDK holds: it does not read any more.
     is_deaf: bool,
@@ -142,8 +142,8 @@ impl State {
         self.is_deaf = !self.unread.is_empty();
     }
 
-    /// Takes what was read, until so many messages to connections are held. Others are handed on
-    /// at once.
+    /// Takes read messages, until the limit of messages to connections is held. Others are handed
+    /// on at once.
     fn read(&mut self, held: &mut Vec<Message>, channel: &ChannelHandle) {
         while held.len() < HELD
             && let Some(message) = self.unread.pop_front()

@@ -65,7 +65,7 @@ pub(crate) struct Network {
     _home: TempDir,
 }
 
-/// What a controller is made of, to be started again.
+/// The parts of a controller, for starting it again.
 struct Seed {
     keys: Keys,
     session_key: Arc<SealKey>,
@@ -164,7 +164,7 @@ impl Network {
         }
     }
 
-    /// Stops the controller and starts it again on what it has stored.
+    /// Stops the controller and starts it again on its store.
     pub(crate) async fn restart_controller(&mut self) {
         self.stop_controller().await;
         self.start_controller().await;
@@ -208,14 +208,15 @@ impl Network {
         self.router_behind(name, link, link).await
     }
 
-    /// The same; other routers are told to link with it at `advertised`.
+    /// Starts a router like `another_router`; other routers are told to link with it at
+    /// `advertised`.
     pub(crate) async fn router_behind(&self, name: &str, link: u16, advertised: u16) -> Peer {
         let mut peer = self.enrolled_router(name, link, advertised).await;
         peer.start().await;
         peer
     }
 
-    /// The same, not started.
+    /// Enrolls such a router without starting it.
     pub(crate) async fn enrolled_router(&self, name: &str, link: u16, advertised: u16) -> Peer {
         let body = json!({"name": name, "isTunnelerEnabled": false});
         let id = self.create(&resource::edge_router::KIND, &body).await;
@@ -243,7 +244,7 @@ impl Network {
         running.control.dial_routers(&self.seed.identity, options).unwrap();
     }
 
-    /// What the controller shows to others.
+    /// The identity that the controller shows.
     pub(crate) fn controller_identity(&self) -> Arc<LiveIdentity> {
         Arc::clone(&self.seed.identity)
     }
@@ -309,7 +310,7 @@ pub(crate) struct Peer {
 }
 
 impl Network {
-    /// What a controller, or a router's server, answers to a GET: status and body.
+    /// The answer of a controller, or of a router's server, to a GET: status and body.
     pub(crate) async fn get(&self, port: Option<u16>, path: &str) -> (u16, String) {
         let trust = weft_identity::tls::Trust::Bundle(self.seed.keys.bundle.clone());
         let tls = weft_identity::tls::ClientTls { alpn: &[], trust, identity: None };
@@ -322,7 +323,7 @@ impl Network {
         let asked = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(asked.as_bytes()).await.unwrap();
         let mut bytes = Vec::new();
-        // Whoever ends TLS without a word has answered all the same.
+        // The peer may end TLS without its closing message after the answer.
         let _ = soon(stream.read_to_end(&mut bytes)).await;
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -390,7 +391,7 @@ impl Peer {
         }
     }
 
-    /// What it shows to others.
+    /// The identity that the router shows.
     pub(crate) fn identity(&self) -> Arc<LiveIdentity> {
         let section = &self.config.identity;
         let section = weft_identity::IdentitySection {
@@ -526,7 +527,7 @@ fn linking_config(
     read(&format!("{}{more}", common(home, controller)), home)
 }
 
-/// What stands in the file of every router.
+/// The sections of every router's file.
 fn common(home: &Path, controller: u16) -> String {
     format!(
         "v: 3\nidentity: {{cert: {0}/client.pem, server_cert: {0}/server.pem, key: {0}/key.pem, \

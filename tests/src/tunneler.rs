@@ -43,14 +43,14 @@ impl Running {
         Self { tunneler, stop, task: AbortOnDropHandle::new(task) }
     }
 
-    /// One that hosts what it may.
+    /// A tunneler that hosts every service that it may.
     async fn host(network: &Network) -> Self {
         // Everybody may dial: a port that services ask for is left to clients.
         let options = Options { offer: false, ..Options::default() };
         Self::start(network, "host", &["hosts"], options).await
     }
 
-    /// One that offers these services at ports.
+    /// A tunneler that offers these services at ports.
     async fn proxy(network: &Network, ports: &[(&str, Protocol)]) -> Self {
         let named = ports.iter().map(|(service, protocol)| NamedPort {
             service: (*service).to_owned(),
@@ -113,7 +113,7 @@ fn at(protocol: &str, port: u16) -> Value {
     json!({"protocol": protocol, "address": "127.0.0.1", "port": port})
 }
 
-/// An application that answers with what it heard, once it has heard all.
+/// An application that answers with all its input, once that has ended.
 async fn application() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -295,7 +295,7 @@ async fn a_host_that_forwards_is_told_what_the_service_is_known_as() {
     let at = client.port("refused").await;
     until_some(async || {
         let refused = soon(talk(at, 10)).await.unwrap_err();
-        // Not as if the application had answered with nothing.
+        // The client must not take the refusal for an empty answer.
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionReset, "{refused}");
         (failed() > 0).then_some(())
     })
@@ -431,7 +431,7 @@ async fn a_router_offers_services_at_ports() {
         (answer.ok()?.ok()? == 3000).then_some(())
     })
     .await;
-    // Nothing is left of streams that are over.
+    // No circuit is left of streams that are over.
     let router = network.router();
     until_some(async || (router.data().counts().0 <= 1).then_some(())).await;
 }

@@ -1,4 +1,4 @@
-//! Circuits per second, and what a large mesh costs.
+//! Circuits per second, and the costs of a large mesh.
 
 use std::{
     io,

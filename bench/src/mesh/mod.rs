@@ -1,9 +1,9 @@
-//! Measures one controller with the mesh of a large network: circuits per second, what a lost link
-//! costs that carries most circuits, and memory, in one run and one table.
+//! Measures one controller with the mesh of a large network: circuits per second, the cost of
+//! losing a link that carries most circuits, and memory, in one run and one table.
 //!
 //! Controller and routers are in this process. The routers are simulated: they carry no data, but
-//! each has a control channel over TLS, and every message is encoded, sent, read and decoded. What
-//! they cost is in all figures; a controller alone is faster.
+//! each has a control channel over TLS, and every message is encoded, sent, read and decoded. The
+//! cost of these routers is in all figures; a controller alone is faster.
 
 mod lost;
 mod measure;

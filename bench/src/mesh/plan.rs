@@ -6,7 +6,7 @@ use crate::scale::Dice;
 pub(crate) struct Link {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// What each end measures, in milliseconds.
+    /// The latency that each end measures, in milliseconds.
     pub(crate) latency: u64,
 }
 

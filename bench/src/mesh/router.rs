@@ -19,7 +19,7 @@ use weft_wire::{
 
 use crate::router::{Credentials, PATIENCE, connect};
 
-/// What all routers did together.
+/// The work of all routers together.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) routes: AtomicU64,
@@ -47,7 +47,7 @@ impl SimulatedRouter {
         self.channel.send(message).await.map_err(io::Error::other)
     }
 
-    /// Returns when the controller has dealt with what was sent before.
+    /// Returns when the controller has handled all earlier messages.
     pub(crate) async fn settled(&self) -> io::Result<()> {
         let ping = Message::new(weft_wire::content_type::PING, "");
         self.channel.request(ping, PATIENCE).await.map(drop).map_err(io::Error::other)

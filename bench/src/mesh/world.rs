@@ -39,7 +39,7 @@ pub(crate) struct World {
     _listening: Registration,
 }
 
-/// What it took to bring a network up.
+/// The cost of bringing a network up.
 pub(crate) struct Took {
     pub(crate) connecting: Duration,
     pub(crate) links: Duration,
@@ -80,7 +80,7 @@ fn keys() -> weft_identity::Result<Keys> {
 }
 
 impl World {
-    /// Brings a network up: routers connect, report their links and what they measured.
+    /// Brings a network up: routers connect, and report their links and latencies.
     pub(crate) async fn start(plan: Plan) -> io::Result<(Self, Took)> {
         let keys = keys().map_err(io::Error::other)?;
         let identity = Identity::new(None, vec![keys.session.clone()], keys.bundle.clone());
@@ -161,7 +161,7 @@ impl World {
         self.settled().await
     }
 
-    /// Returns when the controller has dealt with what was sent before.
+    /// Returns when the controller has handled all earlier messages.
     async fn settled(&self) -> io::Result<()> {
         for router in &self.routers {
             router.settled().await?;
@@ -175,7 +175,7 @@ impl World {
     }
 }
 
-/// What this process holds now.
+/// The memory of this process, in bytes.
 pub(crate) fn resident() -> u64 {
     crate::cpu::resident(std::process::id()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Routers in a row, of weft or of the original: the dialer at the first, the host at the last.
 //!
-//! The controller is weft's, its own router stands aside. Each router is a process of its own and
-//! links with the next one alone.
+//! The controller is weft's; its own router is not on the path. Each router is a process of its own
+//! and links with the next one alone.
 
 use std::{
     fmt::Write as _,

@@ -102,7 +102,7 @@ impl Haproxy {
 
 /// Several of them in a row.
 pub(crate) struct HaproxyChain {
-    /// The last one is what clients connect to.
+    /// The relays; clients connect to the last one.
     relays: Vec<Haproxy>,
 }
 

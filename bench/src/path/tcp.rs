@@ -1,4 +1,4 @@
-//! Plain TCP over loopback: what the kernel alone costs.
+//! Plain TCP over loopback: the cost of the kernel alone.
 
 use std::{io, net::SocketAddr};
 

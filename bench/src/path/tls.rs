@@ -1,4 +1,4 @@
-//! One TLS connection from client to server: what any encrypted transport costs at least.
+//! One TLS connection from client to server: the least cost of any encrypted transport.
 
 use std::{io, net::SocketAddr, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! A wire with delay and rate between two programs of this machine: a TCP relay that holds back what
-//! passes. All connections over it share its rate; nothing is lost, who sends too much waits.
+//! A wire with delay and rate between two programs of this machine: a TCP relay that delays its
+//! data. All connections over it share its rate. No data is lost; a sender that is too fast waits.
 
 use std::{
     io,
@@ -17,9 +17,9 @@ use tokio::{
     sync::mpsc,
 };
 
-/// What is read at once.
+/// Bytes read at a time.
 const PIECE: usize = 16 * 1024;
-/// How long what waits for the rate may take to leave; then it is not read.
+/// Longest time that data may wait for the rate; above it the sender is not read.
 const QUEUE: Duration = Duration::from_millis(20);
 
 /// How a wire is.

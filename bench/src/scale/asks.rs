@@ -1,4 +1,4 @@
-//! What one connection asks, one request after the other.
+//! The requests of one connection, one after the other.
 
 use url::form_urlencoded::byte_serialize;
 use weft_model::Kind;

@@ -1,4 +1,4 @@
-//! What a run has.
+//! The state of a run.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use indicatif::ProgressBar;
 
 use super::{fill::Network, options::Options, server::Home};
 
-/// What a run has.
+/// The state of a run.
 pub(crate) struct Bed {
     pub(crate) options: Options,
     pub(crate) network: Network,
     pub(crate) home: Home,
-    /// What the controller held before the network was filled.
+    /// The memory of the controller before the network was filled, in bytes.
     pub(crate) empty: u64,
     pub(crate) progress: ProgressBar,
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Where the controller is, and as whom to talk to it.
+/// The address of the controller, and the login for it.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) address: SocketAddr,

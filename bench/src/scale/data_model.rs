@@ -1,5 +1,5 @@
-//! The whole model as routers are told it: a router is started that has nothing yet, and while the
-//! controller encodes everything for it, somebody goes on writing.
+//! The whole model, as a new router is sent it: while the controller encodes it, a client goes on
+//! writing.
 //!
 //! How long that takes and how much it is the controller says itself, in its log.
 
@@ -85,7 +85,7 @@ pub(crate) async fn measure(bed: &Bed, place: &Place) -> io::Result<Vec<Figure>>
     ])
 }
 
-/// Somebody who changes one identity after the other.
+/// A client that changes one identity after the other.
 struct Writer<'b> {
     client: Client,
     bed: &'b Bed,
@@ -97,7 +97,7 @@ impl Writer<'_> {
         self.number += 1;
         let network = &self.bed.network;
         let id = network.id(Kind::Identity, self.number % network.identities);
-        // Not what an earlier run wrote, which would be no change.
+        // The value differs from those of earlier runs, because an equal one would be no change.
         let body = format!("{{\"tags\":{{\"turn\":\"{}.{}\"}}}}", std::process::id(), self.number);
         let sent = Instant::now();
         let path = format!("{API}/identities/{id}");
@@ -111,7 +111,7 @@ fn line(log: &str, text: &str) -> Option<String> {
     log.lines().find(|line| line.contains(text)).map(str::to_owned)
 }
 
-/// What stands behind a word.
+/// The word that follows a given word in a line.
 fn field<'l>(line: &'l str, word: &str) -> Option<&'l str> {
     line.split_ascii_whitespace().find_map(|part| part.strip_prefix(word))
 }

@@ -1,5 +1,5 @@
-//! The network that is measured: every entity follows from the seed and its number, so that what
-//! was written is known again without being kept.
+//! The network to measure: every entity is derived from the seed and its number, so that written
+//! entities need not be kept to be known.
 
 use std::io;
 use std::path::Path;
@@ -39,7 +39,7 @@ const BATCH: usize = 5_000;
 /// Notes put before they are waited for.
 const NOTES: u32 = 20_000;
 
-/// What is measured.
+/// The network to measure.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
     seed: u64,
@@ -154,7 +154,7 @@ impl Network {
         }
     }
 
-    /// A certificate as long as those that a network issues; nobody reads it here.
+    /// A certificate with the length of a real one; it is not parsed in this run.
     pub(crate) fn authenticator(&self, number: u32) -> Authenticator {
         let mut dice = self.dice(Kind::Authenticator, number);
         let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
@@ -262,7 +262,7 @@ impl Network {
         }
     }
 
-    /// Of ten policies five let teams dial, two let identities host, two are edge router policies
+    /// Of ten policies, five let teams dial, two let identities host, two are edge router policies
     /// and one is a service edge router policy.
     fn policy(&self, number: u32) -> Entity {
         let mut dice = self.dice(Kind::ServicePolicy, number);

@@ -25,7 +25,7 @@ const WAITING: InboxLimits = InboxLimits { messages: 16_384, bytes: 256 * 1024 *
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Who signs for the network of a home, and who is believed there.
+/// The authorities of the network of a home.
 pub(crate) struct Pki {
     signer: Authority,
     bundle: TrustBundle,
@@ -105,14 +105,14 @@ impl Peer {
         self.channel.send(message).await.map_err(io::Error::other)
     }
 
-    /// Asks something and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) async fn ask(&self, message: Message) -> io::Result<Message> {
         self.channel.request(message, PATIENCE).await.map_err(io::Error::other)
     }
 
-    /// Everything it is told of sessions at first: how many, and the tokens if they are wanted. Of what
-    /// a thousand routers do at once on their own machines, this does as little as shows that nothing
-    /// is missing.
+    /// Everything it is told of sessions at first: how many, and the tokens if they are wanted. A
+    /// thousand routers would do this work on their own machines; here as little is done as shows
+    /// that no session is missing.
     pub(crate) async fn sessions(&mut self, with_tokens: bool) -> io::Result<(usize, Vec<String>)> {
         let (mut count, mut tokens) = (0, Vec::new());
         loop {
@@ -127,7 +127,7 @@ impl Peer {
                 tokens.extend(added.api_sessions.into_iter().map(|session| session.token));
             }
             if SyncState::from_message(&message).map_err(io::Error::other)?.is_last {
-                // The last one is nobody's.
+                // The last session belongs to nobody.
                 tokens.pop();
                 return Ok((count.saturating_sub(1), tokens));
             }
@@ -135,7 +135,7 @@ impl Peer {
     }
 }
 
-/// What an [`ApiSessionAdded`] holds, without a look at the sessions.
+/// The contents of an [`ApiSessionAdded`], without the sessions themselves.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     is_full_state: bool,

@@ -1,4 +1,4 @@
-//! What was measured, beside what is aimed at.
+//! Measured values beside their aims.
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// One line of the table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figure {
-    /// What was measured.
+    /// The name of the value.
     pub(crate) name: String,
     /// The value that is compared with the aim.
     pub(crate) value: f64,
@@ -16,18 +16,18 @@ pub(crate) struct Figure {
     pub(crate) median: Option<f64>,
     /// Processor time of the controller for one of it, in microseconds.
     pub(crate) cpu: Option<f64>,
-    /// What is aimed at.
+    /// The aim.
     pub(crate) aim: Option<Aim>,
     /// More about it.
     pub(crate) note: String,
 }
 
-/// What is aimed at.
+/// The aim of a value.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) enum Aim {
-    /// Not more.
+    /// At most this.
     AtMost(f64),
-    /// Not less.
+    /// At least this.
     AtLeast(f64),
 }
 

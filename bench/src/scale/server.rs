@@ -83,7 +83,7 @@ impl Home {
         std::fs::write(self.root.join("filled"), "")
     }
 
-    /// What the controller holds before the network is filled; noted, for a later run.
+    /// The memory of the controller before the network is filled, in bytes; stored for later runs.
     pub(crate) async fn resident_when_empty(&self) -> io::Result<u64> {
         let note = self.root.join("empty");
         if let Some(known) = std::fs::read_to_string(&note).ok().and_then(|it| it.parse().ok()) {
@@ -115,7 +115,7 @@ impl Home {
 
     /// Starts the router, which knows nothing yet.
     pub(crate) fn start_router(&self) -> io::Result<Running> {
-        // What it kept of the model of an earlier run.
+        // The router's copy of the model of an earlier run.
         match std::fs::remove_file(self.root.join("router.yaml.proto.gzip")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -132,12 +132,12 @@ impl Home {
         Ok(Running { child, port: self.port })
     }
 
-    /// What the controller has logged.
+    /// The log of the controller.
     pub(crate) fn log(&self) -> io::Result<String> {
         std::fs::read_to_string(self.root.join("controller.log"))
     }
 
-    /// What the router has logged.
+    /// The log of the router.
     pub(crate) fn router_log(&self) -> io::Result<String> {
         std::fs::read_to_string(self.root.join("router.log"))
     }

@@ -1,5 +1,5 @@
-//! Sessions: 100,000 of them that SDKs use over 1,000 routers, and what happens when those come back,
-//! when SDKs go, and when service sessions are asked for.
+//! Sessions: 100,000 of them, which SDKs use over 1,000 routers. Measures the return of those
+//! routers, the end of SDKs, and requests for service sessions.
 
 use std::io;
 use std::sync::Arc;
@@ -131,7 +131,8 @@ fn now() -> Timestamp {
     Timestamp(since.as_millis() as i64)
 }
 
-/// One that an SDK hosts; of another controller, so that no session of this one is asked for.
+/// A terminator of an SDK, bound through another controller, so that this controller expects no
+/// session for it.
 fn terminator(network: &Network, router: &Id, number: u32) -> Terminator {
     let id = terminator_id(number);
     Terminator {
@@ -233,7 +234,7 @@ async fn heartbeats(
         for tokens in own.chunks(NAMED) {
             let heartbeat = ApiSessionHeartbeat { tokens: tokens.to_vec() };
             peer.send(heartbeat.to_message()).await?;
-            // What was sent before has been dealt with when this is answered.
+            // The answer comes after all earlier messages were handled.
             peer.ask(weft_wire::Message::new(content_type::PING, "")).await?;
         }
     }
@@ -249,7 +250,7 @@ async fn heartbeats(
     })
 }
 
-/// SDKs that are connected and host something go at once.
+/// Connected SDKs with terminators end at the same time.
 async fn storm(
     bed: &Bed,
     running: &Running,

@@ -3,18 +3,18 @@
 use hyper::header::{ACCEPT, AsHeaderName, HeaderMap};
 use weft_controller::Failure;
 
-/// Media ranges of a request that its refusal repeats.
+/// Media ranges that a refusal repeats at most.
 const SHOWN: usize = 10;
 
-/// What API clients say they take by habit, whatever the operation answers with.
+/// The media type that API clients accept by habit, whatever the operation answers with.
 const HABIT: &str = "application/json";
 
-/// Refuses with 406 a request that takes none of these media types, nor JSON: a client that asks
-/// for JSON where the answer is something else (certificates, PKCS #7) is served all the same.
+/// Refuses with 406 a request that accepts none of the offered media types. A request for JSON is
+/// served in any case, even where the answer has another type (certificates, PKCS #7).
 pub(crate) fn check(headers: &HeaderMap, offered: &[&str]) -> Result<(), Failure> {
     let ranges: Vec<_> = items(headers, ACCEPT).collect();
     let is_taken = |media: &&str| {
-        // Of the ranges that fit, the narrowest one decides.
+        // Of the ranges that include the type, the narrowest decides.
         let fitting = ranges
             .iter()
             .filter_map(|(range, weight)| Some((narrowness(range, media)?, weight.unwrap_or(1.0))));
@@ -29,10 +29,10 @@ pub(crate) fn check(headers: &HeaderMap, offered: &[&str]) -> Result<(), Failure
     Err(Failure::field("Accept", reason, value).with_status(406))
 }
 
-/// How narrow a media range is, if it includes a media type.
+/// How narrow a media range is; none if it does not include the media type.
 fn narrowness(range: &str, media: &str) -> Option<u8> {
     match range {
-        // Some clients, consoles among them, leave the second half away.
+        // Some clients and consoles leave out the second half.
         "*/*" | "*" => Some(0),
         _ if range == media => Some(2),
         _ => {
@@ -42,8 +42,8 @@ fn narrowness(range: &str, media: &str) -> Option<u8> {
     }
 }
 
-/// The items of a header that lists with weights, in lower case, without other parameters. The
-/// weight is missing when nobody can read it.
+/// The items of a header with weights, in lower case, without other parameters. The weight is
+/// missing if it cannot be read.
 pub(crate) fn items(
     headers: &HeaderMap,
     name: impl AsHeaderName,

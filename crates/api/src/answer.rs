@@ -12,12 +12,12 @@ use weft_controller::{Caller, Content, Controller, Failure, Reply};
 
 use crate::files::FileBody;
 
-/// The answer of an API.
+/// An answer with its body in memory.
 pub(crate) type Answer = Response<Full<Bytes>>;
-/// What is sent.
+/// An answer with its body in memory or from a file.
 pub(crate) type Outgoing = Either<Full<Bytes>, FileBody>;
 
-/// A request that was not run, and a header that its answer must have.
+/// A request that was refused before it ran, with headers for the answer.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) failure: Failure,
@@ -25,7 +25,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// With this header.
+    /// Adds a header for the answer.
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.header = Some((name, value));
         self
@@ -79,14 +79,14 @@ pub(crate) fn refused(refused: Refused, request_id: &str) -> Answer {
     answer
 }
 
-/// The answer to who asks what a path can do.
+/// The answer to `OPTIONS`: the methods of a path.
 pub(crate) fn options(methods: &str) -> Answer {
     let mut answer = Response::new(Full::default());
     put(answer.headers_mut(), ALLOW, methods);
     answer
 }
 
-/// Says when the session ends, on answers to whoever has one.
+/// Adds the end of the caller's session to an answer.
 pub(crate) fn session_end(answer: &mut Answer, controller: &Controller, caller: &Caller) {
     let opened = answer.headers().contains_key(headers::SESSION);
     let has_session = caller.login().is_some_and(|login| login.session.legacy);
@@ -95,14 +95,14 @@ pub(crate) fn session_end(answer: &mut Answer, controller: &Controller, caller: 
     }
     let life = controller.settings().durations.session;
     let end = Timestamp::from_millis(controller.now().plus(life).0).to_string();
-    // As Go writes a time: `2026-01-02 03:04:05.678 +0000 UTC`.
+    // The form in which Go writes a time: `2026-01-02 03:04:05.678 +0000 UTC`.
     let end = end.replacen('T', " ", 1).replacen('Z', " +0000 UTC", 1);
     let own = answer.headers_mut();
     own.insert(HeaderName::from_static(headers::EXPIRATION_SECONDS), seconds(life).into());
     put(own, HeaderName::from_static(headers::EXPIRES_AT), &end);
 }
 
-/// Headers of every answer of a process.
+/// Headers of every answer of this process.
 #[derive(Debug)]
 pub(crate) struct Signature {
     instance: HeaderValue,
@@ -110,7 +110,8 @@ pub(crate) struct Signature {
 }
 
 impl Signature {
-    /// A new one for this process. Clients read `/version` anew when the instance changes.
+    /// The headers of this process, with a new instance id. Clients read `/version` again when the
+    /// instance changes.
     pub(crate) fn new(controller: &Controller) -> Self {
         let instance = controller.ids().ordered(controller.now());
         let server = format!("ziti-controller/{}", controller.settings().build.version);
@@ -120,14 +121,14 @@ impl Signature {
         Self { instance: value(instance.as_str()), server: value(&server) }
     }
 
-    /// Puts them on an answer.
+    /// Adds these headers to an answer.
     pub(crate) fn sign(&self, own: &mut HeaderMap) {
         own.insert(HeaderName::from_static(headers::INSTANCE), self.instance.clone());
         own.insert(SERVER, self.server.clone());
     }
 }
 
-/// A body whole, which also sets `content-length`.
+/// An answer with a whole body, which also sets `content-length`.
 fn with_body(status: u16, media: &'static str, body: Bytes) -> Answer {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() =
@@ -136,7 +137,7 @@ fn with_body(status: u16, media: &'static str, body: Bytes) -> Answer {
     answer
 }
 
-/// Adds a header; a value that no header can hold is left out.
+/// Adds a header; an invalid value is left out.
 fn put(own: &mut HeaderMap, name: HeaderName, value: &str) {
     match HeaderValue::from_str(value) {
         Ok(value) => drop(own.append(name, value)),
@@ -144,7 +145,7 @@ fn put(own: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// Whole seconds, at least one.
+/// A time in whole seconds, rounded up, at least one.
 fn seconds(time: Duration) -> u64 {
     time.as_millis().div_ceil(1000).max(1).try_into().unwrap_or(u64::MAX)
 }

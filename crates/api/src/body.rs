@@ -1,4 +1,4 @@
-//! Request bodies: bounded in size, in time, and all together, before a session is looked up
+//! Request bodies, limited in size, in time and in all, before a session is looked up
 //! (docs/protocol/management-api.md 1; docs/protocol/auth.md 19).
 
 use std::time::Duration;
@@ -14,20 +14,21 @@ use weft_controller::Failure;
 
 use weft_web::Place;
 
-/// How much of a refused body is read and thrown away, so that the refusal reaches a client that
-/// is still sending: a connection closed on unread bytes is reset, and the answer may be lost.
+/// Bytes of a refused body that are read and dropped, so that the refusal reaches a client that is
+/// still sending: a connection that is closed with unread bytes is reset, and the answer may be
+/// lost.
 const DISCARD_BYTES: usize = 4 * MAX_BODY;
-/// And for how long.
+/// Longest time for reading a refused body.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// A body in memory, and the bytes that it takes up while it is there.
+/// A body in memory, and the bytes that it takes from the budget.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) bytes: Bytes,
     pub(crate) _taken: Place,
 }
 
-/// Refuses a body that says itself that it is larger than it may be.
+/// Refuses a body whose stated length is above the limit.
 pub(crate) fn check_length(headers: &HeaderMap, most: usize) -> Result<(), Failure> {
     let text = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     match text.map(str::parse::<u64>) {
@@ -37,8 +38,8 @@ pub(crate) fn check_length(headers: &HeaderMap, most: usize) -> Result<(), Failu
     }
 }
 
-/// Reads a body whole, into the bytes that its sender may take up. Meanwhile the request waits for
-/// its peer: its place, and its bytes, may be taken back.
+/// Reads a whole body into the budget of its source. Meanwhile the request's place and bytes may be
+/// taken back for other requests.
 pub(crate) async fn read(
     body: &mut Incoming,
     most: usize,
@@ -86,7 +87,7 @@ async fn read_frames(
         if !has_room(data.len()) {
             return Err(ErrorCode::ServerTooManyRequests.into());
         }
-        // Most bodies come in one piece, which is then kept as it is.
+        // Most bodies arrive in one piece, which is kept without a copy.
         if first.is_empty() && all.is_empty() {
             first = data;
             continue;
@@ -99,8 +100,8 @@ async fn read_frames(
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// Reads on for a while what nobody wants any more. A client that waits for leave to send its
-/// body has not sent it, and is not given leave.
+/// Reads and drops a refused body for a while. A client that waits for `100 Continue` has not sent
+/// its body, and gets no such answer.
 pub(crate) async fn discard(mut body: Incoming, headers: &HeaderMap) {
     if body.is_end_stream() || headers.contains_key(EXPECT) {
         return;
@@ -134,7 +135,7 @@ fn made_room() -> Failure {
     Failure::because(ErrorCode::CouldNotReadBody, text).with_status(408)
 }
 
-/// Whoever sends a body that cannot be read is to blame for that.
+/// The failure for a body that could not be read; it is the client's mistake.
 fn broken(error: &hyper::Error) -> Failure {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let text = format!("{error}{}", cause.unwrap_or_default());

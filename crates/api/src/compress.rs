@@ -1,8 +1,8 @@
-//! Compression of answers that are large enough, beside the tasks that serve connections.
+//! Compresses large answers, away from the tasks that serve connections.
 //!
-//! Large bodies are compressed on the threads for blocking work, on as many of them as there are
-//! cores. While all of these are busy an answer goes out uncompressed: a flood then costs
-//! bandwidth, and does not delay other clients.
+//! Large bodies are compressed on threads for blocking work, as many as there are cores. While all
+//! of these are busy an answer goes out uncompressed: a flood then costs bandwidth, and does not
+//! delay other clients.
 
 use std::io::{Cursor, Read};
 use std::num::NonZero;
@@ -24,19 +24,21 @@ use crate::encoder::{CHUNK, Encoder, Stream};
 use crate::encodings::{Encoding, Encodings};
 use crate::kept::{Held, Kept, Key, Room};
 
-/// The encodings that are made here.
+/// The encodings in which answers are compressed here.
 pub(crate) const MADE: &[Encoding] = &[Encoding::Gzip, Encoding::Deflate];
-/// Smaller bodies are sent as they are: with their headers they fit into one packet anyway.
+/// Bodies below this size, in bytes, are not compressed: with their headers they fit one packet in
+/// any case.
 pub(crate) const WORTH_IT: u64 = 1024;
-/// Bodies up to here are compressed where they are; it takes less than a millisecond.
+/// Bodies up to this size, in bytes, are compressed on the task of the connection; that takes less
+/// than a millisecond.
 const AT_ONCE: usize = 32 * 1024;
-/// Bytes that compressed forms may take up while they are kept or sent.
+/// Bytes of compressed forms that are kept or being sent.
 const KEPT: u64 = 32 * 1024 * 1024;
 /// Streams that are compressed while they are sent; each takes some 300 KiB.
 const STREAMS: usize = 16;
 
-/// Whether compressing makes bodies of this media type smaller: images, fonts and archives are
-/// compressed already.
+/// Whether bodies of this media type get smaller: images, fonts and archives are compressed
+/// already.
 pub(crate) fn is_compressible(media: &str) -> bool {
     let media = media.split(';').next().unwrap_or_default().trim();
     let (kind, form) = media.split_once('/').unwrap_or_default();
@@ -52,20 +54,20 @@ pub(crate) fn is_compressible(media: &str) -> bool {
     }
 }
 
-/// How an answer is to be compressed, if it is not like most others: what is read from the network
-/// for one caller.
+/// The manner of compressing an answer, other than the usual one for answers to a single caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Not at all.
+    /// It is not compressed.
     Never,
-    /// Once: it is always the same for its name.
+    /// It is compressed once and kept, because the body of this name never changes.
     Kept(String),
 }
 
-/// Answers that hold what somebody could log in with, or do something in the name of another one.
-/// The length of a compressed answer says something of what is in it to whoever sees it pass by
-/// and has a say in it. Nobody has here (no cookies, and browsers send no session by themselves);
-/// these are short and gain little.
+/// Operations whose answers contain secrets (something to log in with, or to act as somebody else),
+/// and are not compressed. The length of a compressed answer reveals something about its contents
+/// to an attacker who sees the length and controls a part of the answer. Here attackers control no
+/// part (there are no cookies, and browsers do not send sessions by themselves); these answers are
+/// short and would gain little.
 const SECRETS: &[&str] = &[
     "apiSessionDetail",
     "currentApiSessionDetail",
@@ -79,21 +81,21 @@ const SECRETS: &[&str] = &[
 ];
 
 impl Manner {
-    /// That of an operation's answer at a path.
+    /// The manner for an operation's answer at a path.
     pub(crate) fn of(row: &Operation, path: &str) -> Option<Self> {
         match row.response {
             Gives::List(of) | Gives::Detail(of) if SECRETS.contains(&of) => Some(Self::Never),
-            // The same for everybody, and long.
+            // Descriptions are the same for all callers, and long.
             _ if row.id == SPEC_BODY => Some(Self::Kept(path.to_owned())),
             _ => None,
         }
     }
 }
 
-/// Compresses for all connections.
+/// Compresses answers of all connections.
 #[derive(Debug)]
 pub(crate) struct Compressor {
-    /// Threads that may be at it.
+    /// Permits for the threads that compress.
     slots: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     kept: Arc<Kept>,
@@ -109,7 +111,7 @@ impl Compressor {
         }
     }
 
-    /// An answer in the form that its client likes best.
+    /// Compresses an answer in the encoding that its client prefers.
     pub(crate) async fn answer(&self, mut answer: Answer, encodings: &Encodings) -> Answer {
         let manner = answer.extensions_mut().remove::<Manner>();
         let media = answer.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok());
@@ -136,8 +138,8 @@ impl Compressor {
         Response::from_parts(head, Full::new(made.unwrap_or(body)))
     }
 
-    /// The compressed form of a body that is there once; none if it is not smaller, or if all
-    /// threads are busy.
+    /// Compresses a body for one answer; none if it does not get smaller, or if all threads are
+    /// busy.
     pub(crate) async fn once(&self, body: &Bytes, encoding: Encoding) -> Option<Bytes> {
         if body.len() <= AT_ONCE {
             return compressed(body, encoding);
@@ -151,8 +153,8 @@ impl Compressor {
         spawn_blocking(work).await.ok()?
     }
 
-    /// The compressed form of what is asked for again and again, made once for all who ask; none
-    /// if there is no room for it or its source fails.
+    /// Compresses a body that is requested repeatedly, once for all clients; none if there is no
+    /// room for it or its source fails.
     pub(crate) async fn kept(&self, key: Key, source: impl Read + Send + 'static) -> Option<Bytes> {
         let (slots, encoding) = (Arc::clone(&self.slots), key.encoding);
         let make = |room: Room| async move {
@@ -166,14 +168,14 @@ impl Compressor {
         self.kept.get(key, make).await
     }
 
-    /// Compresses a stream while it is sent; none if too many are already.
+    /// Compresses a stream while it is sent; none if too many streams are compressed already.
     pub(crate) fn stream<R: Read>(&self, source: R, encoding: Encoding) -> Option<Stream<R>> {
         let slot = Arc::clone(&self.streams).try_acquire_owned().ok()?;
         Some(Stream::new(source, encoding, slot))
     }
 }
 
-/// A body, compressed fast; none if it is not smaller then.
+/// Compresses a body quickly; none if it does not get smaller.
 fn compressed(body: &[u8], encoding: Encoding) -> Option<Bytes> {
     let mut encoder = Encoder::new(encoding, Compression::fast());
     encoder.write_all(body).ok()?;
@@ -181,7 +183,7 @@ fn compressed(body: &[u8], encoding: Encoding) -> Option<Bytes> {
     (out.len() < body.len()).then(|| Bytes::from(out))
 }
 
-/// A source, compressed well, as far as there is room for it.
+/// Compresses a source well, while there is room for the result.
 fn squeezed(mut source: impl Read, encoding: Encoding, mut room: Room) -> Option<Arc<Held>> {
     let mut encoder = Encoder::new(encoding, Compression::default());
     let mut chunk = vec![0; CHUNK];

@@ -1,9 +1,9 @@
-//! The rules for scripts of other origins, for which browsers ask before such a script may call the
-//! API (docs/protocol/auth.md 1.2).
+//! Rules for scripts of other origins: browsers ask before such a script may call the API
+//! (docs/protocol/auth.md 1.2).
 //!
-//! Only origins that the configuration names are allowed. If it names all of them the answer is `*`
-//! instead of the origin of the request: a page of any origin must not be able to log in with the
-//! certificate of the browser it runs in.
+//! Only origins in the configuration are allowed. If the configuration allows all origins, the
+//! answer is `*` and not the request's origin: a page of any origin must not log in with the
+//! certificate of its browser.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -19,25 +19,25 @@ use weft_controller::Failure;
 
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 const HEADERS: &str = "content-type, accept, authorization, zt-session";
-/// Headers that scripts may set without leave.
+/// Headers that scripts may set without permission.
 const FREE: &str = "accept-language, content-language, origin";
-/// Seconds a browser may remember the answer.
+/// Seconds for which a browser may remember the permission.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// Characters of a header that its refusal repeats.
+/// Characters of a header that a refusal repeats at most.
 const SHOWN: usize = 200;
 
-/// What a page is told of its origin.
+/// The permission for the origin of a page.
 #[derive(Debug, Clone)]
 pub(crate) enum Leave {
-    /// Nothing, and nothing depends on the origin.
+    /// The answer does not depend on the origin.
     Same,
-    /// Nothing, because it is not among those that are named.
+    /// The origin is missing, or is not among the configured ones.
     No,
-    /// That it may call.
+    /// The origin may call the API.
     Yes(HeaderValue),
 }
 
-/// What the page is told that a request comes from.
+/// The permission for the origin of a request.
 pub(crate) fn leave(allowed: &AllowedOrigins, headers: &HeaderMap) -> Leave {
     let origin = headers.get(ORIGIN);
     match (allowed, origin) {
@@ -52,12 +52,12 @@ pub(crate) fn leave(allowed: &AllowedOrigins, headers: &HeaderMap) -> Leave {
     }
 }
 
-/// Whether a page that has leave asks how far it goes, and nothing else.
+/// Whether a request of a permitted page is a preflight.
 pub(crate) fn is_preflight<B>(request: &Request<B>, leave: &Leave) -> bool {
     request.method() == Method::OPTIONS && matches!(leave, Leave::Yes(_))
 }
 
-/// The leave, if what it is asked for is allowed to pages at all.
+/// The answer to a preflight; refused if its method or headers are never allowed to pages.
 pub(crate) fn preflight(asked: &HeaderMap) -> Result<Response<Full<Bytes>>, Failure> {
     let refused = |name: HeaderName, reason: &str, value: &str| {
         let value: String = value.chars().take(SHOWN).collect();
@@ -89,7 +89,7 @@ pub(crate) fn preflight(asked: &HeaderMap) -> Result<Response<Full<Bytes>>, Fail
     Ok(response)
 }
 
-/// Lets a page read an answer, if it has leave.
+/// Lets a permitted page read an answer.
 pub(crate) fn allow(headers: &mut HeaderMap, leave: Leave) {
     let depends = match leave {
         Leave::Same => false,

@@ -1,8 +1,7 @@
-//! The descriptions of an API, which need no login, and a page to browse them.
+//! The descriptions of an API, which need no login, and a page that shows them.
 //!
-//! `swagger.json` is the file that existing tools read (docs/protocol/management-api.md 1);
-//! `openapi.json` is its newer form, and `docs` is a page that shows it. The page loads nothing
-//! from other servers.
+//! Existing tools read `swagger.json` (docs/protocol/management-api.md 1); `openapi.json` is the
+//! same in the newer format, and `docs` is the page. The page loads nothing from other servers.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -15,12 +14,12 @@ const PAGE: &str = include_str!("browse/page.html");
 const STYLE: &str = include_str!("browse/browse.css");
 const SCRIPT: &str = include_str!("browse/browse.js");
 
-/// Only what the controller itself serves may be loaded and shown.
+/// The page may load and show only files of the controller.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// The answer to a request for a description or the page; none if it asks for neither.
+/// The answer to a request for a description or the page; none for other requests.
 pub(crate) fn find(api: Api, method: &Method, path: &str) -> Option<Reply> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return None;
@@ -80,7 +79,7 @@ mod tests {
     #[test]
     fn descriptions_and_page_are_found() {
         for api in [Api::Management, Api::Client, Api::Fabric, Api::Weft] {
-            // weft's own never had an older form.
+            // weft's own API has no description in the older format.
             match get(api, "/swagger.json") {
                 None => assert_eq!(api, Api::Weft),
                 Some((media, text)) => {

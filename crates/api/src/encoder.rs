@@ -1,4 +1,4 @@
-//! Making compressed forms, as a whole or piece by piece.
+//! Encoders for compressed forms, whole or piece by piece.
 
 use std::io::{self, Read, Write};
 
@@ -9,20 +9,20 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::encodings::Encoding;
 
-/// Bytes read at once.
+/// Bytes read at a time.
 pub(crate) const CHUNK: usize = 64 * 1024;
 
-/// A stream and its compressed form, piece by piece.
+/// A source that is compressed piece by piece.
 #[derive(Debug)]
 pub(crate) struct Stream<R> {
     source: R,
-    /// None at the end.
+    /// The encoder; none after the end.
     encoder: Option<Encoder>,
     _slot: OwnedSemaphorePermit,
 }
 
 impl<R: Read> Stream<R> {
-    /// `slot` is held until the end.
+    /// A stream; `slot` is held until the end.
     pub(crate) fn new(source: R, encoding: Encoding, slot: OwnedSemaphorePermit) -> Self {
         let encoder = Encoder::new(encoding, Compression::fast());
         Self { source, encoder: Some(encoder), _slot: slot }
@@ -54,7 +54,7 @@ pub(crate) enum Encoder {
 }
 
 impl Encoder {
-    /// Brotli is not made here ([`MADE`](crate::compress::MADE)).
+    /// An encoder. Brotli is not available ([`MADE`](crate::compress::MADE)).
     pub(crate) fn new(encoding: Encoding, level: Compression) -> Self {
         match encoding {
             Encoding::Gzip | Encoding::Brotli => Self::Gzip(GzEncoder::new(Vec::new(), level)),
@@ -69,7 +69,7 @@ impl Encoder {
         }
     }
 
-    /// What has come out so far.
+    /// The output so far.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         match self {
             Self::Gzip(encoder) => encoder.get_mut(),

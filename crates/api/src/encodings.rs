@@ -4,18 +4,18 @@ use hyper::header::{ACCEPT_ENCODING, HeaderMap};
 
 use crate::accept::items;
 
-/// How the bytes of an answer can be written down.
+/// The encoding of an answer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Encoding {
-    /// Only from files that somebody compressed before.
+    /// Brotli, only for files that an operator has compressed.
     Brotli,
     Gzip,
-    /// In the zlib format, as the name means in HTTP.
+    /// Deflate in the zlib format, as HTTP defines the name.
     Deflate,
 }
 
 impl Encoding {
-    /// All of them, the best one first.
+    /// All encodings, the preferred one first.
     const ALL: [Self; 3] = [Self::Brotli, Self::Gzip, Self::Deflate];
 
     /// Its name in `Content-Encoding`.
@@ -28,17 +28,17 @@ impl Encoding {
     }
 }
 
-/// Which encodings a client takes, and how gladly.
+/// The encodings that a client accepts, with their weights.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Encodings {
-    /// By the order of [`Encoding::ALL`]; 0 = not at all.
+    /// Weights in the order of [`Encoding::ALL`]; 0 means not accepted.
     weights: [f32; 3],
-    /// Of the bytes as they are, if the client has named them.
+    /// The weight of unencoded bytes, if the client named them.
     plain: f32,
 }
 
 impl Encodings {
-    /// Those of a request. Who names none takes none.
+    /// The encodings in a request. A request that names none accepts none.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut named = [None; 3];
         let (mut others, mut plain) = (0.0, 0.0);
@@ -56,19 +56,19 @@ impl Encodings {
         Self { weights: named.map(|weight| weight.unwrap_or(others)), plain }
     }
 
-    /// The one that the client likes best among these; none when it takes none of them, or likes
-    /// the plain bytes better.
+    /// The one of these encodings that the client prefers; none if it accepts none of them, or
+    /// prefers unencoded bytes.
     pub(crate) fn best(&self, among: &[Encoding]) -> Option<Encoding> {
         let offered = Encoding::ALL.into_iter().zip(self.weights);
         let taken = offered.filter(|(encoding, weight)| {
             among.contains(encoding) && *weight > 0.0 && *weight >= self.plain
         });
-        // The first of equals.
+        // The first one of equal weight wins.
         let best = taken.reduce(|best, next| if next.1 > best.1 { next } else { best });
         best.map(|(encoding, _)| encoding)
     }
 
-    /// Whether the client takes it at all.
+    /// Whether the client accepts an encoding.
     pub(crate) fn takes(&self, encoding: Encoding) -> bool {
         self.best(&[encoding]).is_some()
     }

@@ -1,10 +1,10 @@
 //! One request and its answer.
 //!
-//! Checks come in the order of their price: the stated length of the body, the route, a place
-//! among the requests in flight, the body itself; only then is anything read from the model, by
-//! asking who calls (docs/protocol/management-api.md 1; docs/protocol/auth.md 10). Where whole
-//! networks are taken, it is asked before the body is read: large ones are only taken from who may
-//! change them.
+//! Checks come in the order of their cost: the stated length of the body, the route, a place among
+//! the requests in flight, the body itself. Only then the caller is looked up in the model
+//! (docs/protocol/management-api.md 1; docs/protocol/auth.md 10). Operations on whole networks look
+//! up the caller before the body is read, because only callers that may change networks may send
+//! large bodies.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::{accept, cors, description, health, paths};
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =
     ["accept", headers::MFA_CODE, headers::SESSION_TOKEN, headers::TOKEN_ISSUER];
-/// Longest trace id that is kept.
+/// Longest trace id that is kept, in bytes.
 const MAX_TRACE_ID: usize = 128;
 
 impl weft_web::Site for Site {
@@ -50,7 +50,7 @@ impl weft_web::Site for Site {
         let request_id = self.shared.controller.ids().entity();
         let id = request_id.as_str();
         let mut answer = if let Some(files) = self.application(&path) {
-            // Pages of others have no business with its files.
+            // Pages of other origins may not use an application's files.
             leave = cors::Leave::Same;
             let (head, body) = request.into_parts();
             let answer = self.serve_file(files, peer, &head, id).await;
@@ -75,7 +75,7 @@ impl weft_web::Site for Site {
         }
         cors::allow(answer.headers_mut(), leave);
         let (status, took) = (answer.status().as_u16(), begun.elapsed());
-        // The query may hold tokens, so it is not logged.
+        // The query may contain tokens, so it is not logged.
         tracing::debug!(peer = %peer.remote, %method, path, status, ?took, "answered");
         answer
     }
@@ -162,7 +162,7 @@ impl Site {
         self.shared.requests.take(peer).ok_or(ErrorCode::ServerTooManyRequests)
     }
 
-    /// Runs the operation. It keeps its place and its body as long as it runs.
+    /// Runs an operation. It keeps its place and its body until it ends.
     async fn call(
         &self,
         caller: Caller,
@@ -183,14 +183,14 @@ impl Site {
     }
 }
 
-/// How large a body may be, and how long it may take to come.
+/// The size limit and the time limit of a body.
 struct Allowance {
     bytes: usize,
     time: Duration,
 }
 
 impl Allowance {
-    /// For somebody whom it was worth asking for, if it was.
+    /// The limits for a known caller, if the caller was looked up first.
     fn of(known: Option<&Caller>, usual: Duration) -> Self {
         match known {
             Some(caller) if caller.may_change_networks() => {
@@ -202,8 +202,8 @@ impl Allowance {
     }
 }
 
-/// Runs work on a task of its own, so that it goes on when the caller leaves or the time is over,
-/// and so that a fault in it is an answer and not the end of the connection.
+/// Runs work on a task of its own with a time limit. The work goes on if the caller disconnects or
+/// the time is over, and a panic in it becomes an answer instead of closing the connection.
 async fn within<T: Send + 'static>(
     limit: Duration,
     operation: &str,
@@ -212,7 +212,7 @@ async fn within<T: Send + 'static>(
     match tokio::time::timeout(limit, tokio::spawn(work)).await {
         Ok(Ok(result)) => result,
         Ok(Err(error)) => {
-            tracing::error!(operation, %error, "an operation ended in a fault");
+            tracing::error!(operation, %error, "an operation panicked; its caller gets an error");
             let text = "the operation ended in a fault; the controller's log says more";
             Err(Failure::unhandled(text))
         }
@@ -220,7 +220,7 @@ async fn within<T: Send + 'static>(
     }
 }
 
-/// What a request shows of who sent it.
+/// The credentials in a request.
 fn credentials(own: &HeaderMap, origin: Origin) -> Credentials {
     let session = own.get(headers::SESSION).and_then(|value| value.to_str().ok());
     let bearers = own.get_all(AUTHORIZATION).iter();
@@ -232,7 +232,7 @@ fn credentials(own: &HeaderMap, origin: Origin) -> Credentials {
     }
 }
 
-/// The first values of `Authorization`.
+/// The values of the first `Authorization` headers, split into scheme and value.
 fn authorizations(own: &HeaderMap) -> impl Iterator<Item = (String, String)> {
     let values = own.get_all(AUTHORIZATION).iter().take(headers::MAX_BEARERS);
     values.filter_map(|it| Some((headers::AUTHORIZATION.to_owned(), it.to_str().ok()?.to_owned())))
@@ -243,15 +243,15 @@ fn header(own: &HeaderMap, name: &str) -> Option<(String, String)> {
     Some((name.to_owned(), value.to_owned()))
 }
 
-/// The media type of the body, without its parameters, in lower case.
+/// The media type of the body, in lower case, without parameters.
 fn media(own: &HeaderMap) -> Option<String> {
     let value = own.get(CONTENT_TYPE)?.to_str().ok()?;
     let media = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     (!media.is_empty()).then_some(media)
 }
 
-/// Refuses with 415 a body of another media type than the operation takes. A body of which nothing
-/// is said is mere bytes.
+/// Refuses with 415 a body whose media type the operation does not accept. A body without a media
+/// type counts as bytes.
 fn check_media(row: &Operation, media: Option<&str>, held: &Held) -> Result<(), Failure> {
     let (taken, given) = (row.body_media(), media.unwrap_or(headers::BYTES));
     if held.bytes.is_empty() || taken.contains(&given) {
@@ -259,7 +259,7 @@ fn check_media(row: &Operation, media: Option<&str>, held: &Held) -> Result<(), 
     }
     let reason = match media {
         Some(given) => format!("`{given}` is not taken here, send {}", taken.join(" or ")),
-        None => format!("nothing is said of what the body is, send {}", taken.join(" or ")),
+        None => format!("the request has no media type for its body, send {}", taken.join(" or ")),
     };
     Err(Failure::field("Content-Type", reason, media.unwrap_or_default()).with_status(415))
 }
@@ -332,7 +332,7 @@ mod tests {
             assert_eq!(check(own, "createService", other, "{}"), refused);
             assert_eq!(check(own, "createService", other, ""), Ok(()));
         }
-        // A body that nobody asked for.
+        // A body for an operation without body is ignored.
         assert_eq!(check(own, "deleteService", Some("application/json"), "x"), Ok(()));
         assert_eq!(check(own, "deleteService", Some("text/plain"), "x"), refused);
         for media in [None, Some("text/plain"), Some("application/x-pem-file")] {

@@ -16,12 +16,12 @@ use weft_web::health::{self, Check, Outcome};
 
 /// The id under which probes look for the check of the store.
 const STORE_CHECK: &str = "bolt.read";
-/// Asks also whether this controller leads.
+/// The path that also asks whether this controller is the leader.
 const LEADER: &str = "/controller/raft";
-/// Least time between two checks, whatever the file says.
+/// Shortest interval of checks, whatever the configuration says.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// Checks the store now and then, until it is told to stop.
+/// Checks the store at intervals, until it is stopped.
 pub(crate) fn begin(
     controller: &Controller,
     options: StoreCheck,
@@ -42,12 +42,12 @@ pub(crate) fn begin(
     check
 }
 
-/// Answers for a path below `/health-checks`.
+/// The answer for a path below `/health-checks`.
 pub(crate) fn answer(check: &Check, path: &str, query: &Query) -> Response<Full<Bytes>> {
     let is_short = query.get("type") == Some("short");
     let mut answer = health::answer(&[check.seen()], is_short);
     if path.ends_with(LEADER) {
-        // A controller alone is the one that writes.
+        // A single controller is the one that writes.
         answer["raft"] = json!({"isLeader": true, "isRaftEnabled": false});
     }
     let mut response = Response::new(Full::from(health::pretty(&answer)));
@@ -55,7 +55,7 @@ pub(crate) fn answer(check: &Check, path: &str, query: &Query) -> Response<Full<
     response
 }
 
-/// Reads from the model, and tells whether it can be written.
+/// Reads from the model, and reports whether the store can be written.
 async fn look(controller: &Controller, limit: Duration) -> Outcome {
     let begun = Instant::now();
     let of = controller.clone();

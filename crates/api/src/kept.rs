@@ -1,5 +1,5 @@
-//! Compressed answers that are kept: made once for all clients, within a budget that also counts
-//! answers which are still being sent.
+//! Keeps compressed answers, made once for all clients, within a budget that includes answers that
+//! are being sent.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,12 +13,12 @@ use weft_limits::{Budget, Grant};
 
 use crate::encodings::Encoding;
 
-/// What a form costs beside its bytes; bounds the number of them.
+/// Bytes that an entry takes beside its body; this also limits the number of entries.
 const OVERHEAD: u64 = 4096;
-/// Largest share of the budget for one of them.
+/// The budget is divided by this to get the largest size of an entry.
 const SHARE: u64 = 4;
 
-/// What is kept, and of which version of it.
+/// The name of a body, and its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) name: String,
@@ -26,7 +26,7 @@ pub(crate) struct Key {
     pub(crate) encoding: Encoding,
 }
 
-/// A form that is there or on its way.
+/// A compressed form that is ready or being made.
 type Work = Shared<BoxFuture<'static, Option<Arc<Held>>>>;
 
 #[derive(Debug)]
@@ -38,14 +38,14 @@ pub(crate) struct Kept {
 #[derive(Debug, Default)]
 struct Forms {
     by_key: HashMap<Key, Form>,
-    /// Counts requests.
+    /// Counts requests, to order them.
     clock: u64,
 }
 
 #[derive(Debug)]
 struct Form {
     work: Work,
-    /// When somebody asked for it last.
+    /// The count at the last request for it.
     asked: u64,
 }
 
@@ -54,8 +54,8 @@ impl Kept {
         Arc::new(Self { budget: Budget::new(bytes), forms: Mutex::default() })
     }
 
-    /// The form of a key, which is made unless it is there. It is made to its end also when nobody
-    /// waits for it any more. None if it could not be made; whoever asks next tries again.
+    /// The compressed form of a key, made if it is missing. It is completed even if nobody waits
+    /// for it any more. None if it could not be made; the next request tries again.
     pub(crate) async fn get<F>(
         self: &Arc<Self>,
         key: Key,
@@ -92,7 +92,8 @@ impl Kept {
         made.map(|held| Bytes::from_owner(Sent(held)))
     }
 
-    /// Drops the form that nobody has asked for the longest, unless it is being made or sent.
+    /// Drops the form that was not requested for the longest time, among those that are neither
+    /// being made nor sent.
     fn drop_oldest(&self) -> bool {
         let mut forms = self.forms.lock();
         let is_idle = |form: &Form| matches!(form.work.peek(), Some(Some(held)) if Arc::strong_count(held) == 1);
@@ -104,7 +105,7 @@ impl Kept {
     }
 }
 
-/// Room for a form that is being made.
+/// The room in the budget for a form that is being made.
 #[derive(Debug)]
 pub(crate) struct Room {
     kept: Arc<Kept>,
@@ -112,7 +113,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Whether there is room for so many bytes; others make it if need be.
+    /// Whether there is room for so many bytes; older forms are dropped if necessary.
     pub(crate) fn holds(&mut self, bytes: usize) -> bool {
         let wanted = bytes as u64 + OVERHEAD;
         if wanted > self.kept.budget.limit() / SHARE {
@@ -127,7 +128,7 @@ impl Room {
         true
     }
 
-    /// The form, which holds its room until the last one who sends it is done.
+    /// The completed form. It keeps its room until its last answer is sent.
     pub(crate) fn fill(mut self, bytes: Vec<u8>) -> Option<Arc<Held>> {
         if !self.holds(bytes.capacity()) {
             return None;
@@ -138,7 +139,7 @@ impl Room {
     }
 }
 
-/// A form and its room.
+/// A form with its room.
 #[derive(Debug)]
 pub(crate) struct Held {
     bytes: Vec<u8>,
@@ -196,7 +197,7 @@ mod tests {
             assert!(put(&kept, name, LENGTH).await.is_some());
         }
         let sent = put(&kept, "a", LENGTH).await.unwrap();
-        // `a` was asked for last, and `b` is the oldest now.
+        // `a` was requested last, so `b` is the oldest.
         assert!(put(&kept, "e", LENGTH).await.is_some());
         let is_there = |name| kept.forms.lock().by_key.contains_key(&key(name));
         assert!(is_there("a") && !is_there("b") && is_there("c"));

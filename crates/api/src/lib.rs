@@ -1,7 +1,7 @@
-//! The web server and the REST APIs over the controller.
+//! The web server and the REST APIs of the controller.
 //!
-//! [`ApiServer::start`] opens the bind points of the `web` section and answers what arrives there
-//! by [`Controller::call`](weft_controller::Controller::call). The way of a request:
+//! [`ApiServer::start`] opens the bind points of the `web` section and answers requests by
+//! [`Controller::call`](weft_controller::Controller::call). The way of a request:
 //!
 //! ```text
 //! socket -> TLS (by ALPN)        -> weft-channel's shared listener: deadline, caps
@@ -11,12 +11,12 @@
 //!        -> answer               -> envelope, headers
 //! ```
 //!
-//! Single page applications are served from the disk beside them (`files`), and what clients take
-//! in a compressed form is compressed (`compress`).
+//! Single page applications are served from the disk (`files`), and answers are compressed for
+//! clients that accept it (`compress`).
 //!
-//! Routes, paths, access and media types come from the tables of `weft-contract`; nothing here
-//! knows a single resource. What a peer can cost before it has shown who it is is bounded by
-//! [`Limits`]: connections and requests in all and per source address, bytes of bodies, and time.
+//! Routes, paths, access and media types come from the tables of `weft-contract`; this crate knows
+//! no single resource. [`Limits`] bounds the cost of peers that are not known yet: connections and
+//! requests, in all and by source address; bytes of bodies; and time.
 
 mod accept;
 mod answer;

@@ -5,42 +5,44 @@ use std::time::Duration;
 use weft_channel::ListenerLimits;
 use weft_contract::resource::change::MAX_TIME;
 
-/// What peers may take up. The defaults suit a network of some ten thousand clients.
+/// Limits on the connections and requests of peers. The defaults suit a network with some ten
+/// thousand clients.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections of a bind point.
+    /// Connections to one bind point.
     pub connections: usize,
-    /// Connections from one address (one /64 network of IPv6).
+    /// Connections from one source: one address of IPv4, one /64 network of IPv6.
     pub connections_per_source: usize,
-    /// Connections that have not sent a whole request head yet; as many more wait in a line.
+    /// Connections that have not sent a whole request head yet; as many more wait in a queue.
     pub pending: usize,
-    /// The same from one address; more are closed.
+    /// Limit of such connections from one source; more are closed.
     pub pending_per_source: usize,
-    /// How long such a connection keeps its place, and a request whose body does not come, when
-    /// others want it.
+    /// How long such a connection, or a request whose body does not arrive, keeps its place when
+    /// others need it.
     pub grace: Duration,
-    /// Time for the first whole request head.
+    /// Time limit for the first whole request head.
     pub first_request: Duration,
-    /// Time for the TLS handshake.
+    /// Time limit for the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Requests that are worked on; more are answered 429.
+    /// Requests in work; more are answered 429.
     pub requests: usize,
-    /// The same from one address.
+    /// Requests in work from one source.
     pub requests_per_source: usize,
-    /// Files that are sent; more are answered 429.
+    /// Files being sent; more are answered 429.
     pub files: usize,
-    /// The same to one address.
+    /// Files being sent to one source.
     pub files_per_source: usize,
-    /// Time that a client has to take a file; for a large one it has more. Then it is cut.
+    /// Time limit for a client to accept a file; a large file has more time. After that the
+    /// connection is closed.
     pub file_time: Duration,
-    /// Bytes of request bodies that are held; more are answered 429.
+    /// Bytes of request bodies in memory; more are answered 429.
     pub body_bytes: usize,
-    /// The same from one address: a document of the largest size and some more.
+    /// Bytes of bodies from one source: the largest document, and some more.
     pub body_bytes_per_source: usize,
-    /// Time for an operation; then the answer is 503, and what was begun goes on
+    /// Time limit for an operation. After that the answer is 503, and the operation goes on
     /// (docs/protocol/management-api.md 1).
     pub handler_timeout: Duration,
-    /// The same for operations on whole networks.
+    /// Time limit for operations on whole networks.
     pub document_timeout: Duration,
 }
 
@@ -58,7 +60,7 @@ impl Default for Limits {
             requests_per_source: 256,
             files: 1024,
             files_per_source: 256,
-            // Others may be on the same connection.
+            // Other requests may share the connection.
             file_time: Duration::from_secs(60),
             body_bytes: 64 * 1024 * 1024,
             body_bytes_per_source: 20 * 1024 * 1024,
@@ -69,7 +71,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The part that the listening socket holds.
+    /// The limits that the listening socket enforces.
     pub(crate) fn listener(&self) -> ListenerLimits {
         ListenerLimits {
             pending: self.pending,

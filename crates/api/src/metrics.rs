@@ -24,12 +24,12 @@ use crate::site::{MetricsDoor, Site};
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Site {
-    /// Whether a path is that of metrics here.
+    /// Whether a path is the one of metrics at this bind point.
     pub(crate) fn is_metrics(&self, path: &str) -> bool {
         apis::dispatch(&paths::normal(path), &self.apis).is_some_and(|(api, _)| api == Api::Metrics)
     }
 
-    /// Answers who asks for metrics.
+    /// Answers a request for metrics.
     pub(crate) async fn serve_metrics(
         &self,
         peer: &Arc<Peer>,

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 use weft_controller::Query;
 
-/// Query parameters that are looked at; more are ignored.
+/// Query parameters that are read; more are ignored.
 const MAX_PARAMETERS: usize = 256;
 
-/// A path without doubled and trailing slashes (docs/protocol/operations.md 0, 9.6).
+/// A path without doubled or trailing slashes (docs/protocol/operations.md 0, 9.6).
 pub(crate) fn normal(path: &str) -> Cow<'_, str> {
     if !path.contains("//") && (path.len() == 1 || !path.ends_with('/')) && path.starts_with('/') {
         return Cow::Borrowed(path);
@@ -24,7 +24,7 @@ pub(crate) fn normal(path: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// A path segment without its escapes; none if it is not UTF-8 then.
+/// A path segment with its escapes decoded; none if the result is no UTF-8.
 pub(crate) fn unescape(segment: &str) -> Option<String> {
     percent_decode_str(segment).decode_utf8().ok().map(Cow::into_owned)
 }

@@ -1,4 +1,4 @@
-//! The operation of a path and a method: an index over the rows of the contract.
+//! Finds the operation of a path and a method: an index of the contract's operations.
 
 use std::collections::HashMap;
 
@@ -9,26 +9,26 @@ use weft_contract::{Api, ErrorCode, Method, Operation, resource};
 use crate::answer::Refused;
 use crate::paths::unescape;
 
-/// The APIs that are made of operations.
+/// The APIs that consist of operations.
 pub(crate) const REST: [Api; 4] = [Api::Management, Api::Client, Api::Fabric, Api::Weft];
 
-/// The operations of every API, by their first segment and length.
+/// The operations of each API, by first segment and number of segments.
 #[derive(Debug)]
 pub(crate) struct Routes(HashMap<(Api, &'static str, usize), Vec<&'static Operation>>);
 
-/// An operation and the ids of its path.
+/// An operation, and the ids in its path.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) row: &'static Operation,
     pub(crate) ids: Vec<String>,
 }
 
-/// Why there is none.
+/// Why there is no operation.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Missing {
     /// No operation has this path.
     Path,
-    /// Some do, with these methods.
+    /// Operations have this path, with these methods only.
     Method(String),
 }
 
@@ -36,7 +36,7 @@ impl From<Missing> for Refused {
     fn from(missing: Missing) -> Self {
         match missing {
             Missing::Path => ErrorCode::NotFound.into(),
-            // RFC 9110 15.5.6 asks for the methods.
+            // RFC 9110 15.5.6 requires the header `Allow`.
             Missing::Method(methods) => {
                 let refused = Self::from(ErrorCode::MethodNotAllowed);
                 match HeaderValue::from_str(&methods) {
@@ -57,13 +57,13 @@ impl Routes {
                 routes.entry((api, first, length)).or_default().push(row);
             }
         }
-        // A fixed word comes before a place that would take any.
+        // A fixed segment has priority over a placeholder.
         routes.values_mut().for_each(|rows| rows.sort_by_key(|row| row.places()));
         Self(routes)
     }
 
-    /// The methods of a path below the base of an API, as `Allow` lists them. Descriptions are read
-    /// and nothing else.
+    /// The methods of a path below the base of an API, in the form of `Allow`. Descriptions can
+    /// only be read.
     pub(crate) fn methods(&self, api: Api, path: &str, is_description: bool) -> String {
         match self.find(api, &HttpMethod::OPTIONS, path) {
             Err(Missing::Method(methods)) => methods,
@@ -92,7 +92,7 @@ impl Routes {
     }
 }
 
-/// Methods as `Allow` lists them, with those that every path has.
+/// Methods in the form of `Allow`, with those that every path has.
 fn allowed(own: &[Method]) -> String {
     let with_head = own.iter().flat_map(|method| match method {
         Method::Get => &["GET", "HEAD"][..],
@@ -105,14 +105,14 @@ fn allowed(own: &[Method]) -> String {
     all.join(", ")
 }
 
-/// The first segment of a path and how many it has.
+/// The first segment of a path, and the number of segments.
 fn shape(path: &str) -> (&str, usize) {
     let mut segments = path.trim_start_matches('/').split('/');
     let first = segments.next().unwrap_or_default();
     (first, segments.count())
 }
 
-/// HEAD is a GET whose body the server keeps to itself.
+/// Whether a request method means this method. HEAD counts as GET; the server leaves out the body.
 fn is(own: Method, asked: &HttpMethod) -> bool {
     own.as_str() == asked.as_str() || (own == Method::Get && asked == HttpMethod::HEAD)
 }

@@ -1,4 +1,4 @@
-//! Starting and stopping: bind points, their TLS, and what all connections share.
+//! Starts and stops the server: bind points, their TLS, and the state that connections share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,26 +26,26 @@ use crate::site::{MetricsDoor, Shared, Site};
 use crate::texts::Texts;
 use crate::urls::{answered, served};
 
-/// How long connections may take to end once they were cut.
+/// How long connections may take to end after they were told to.
 const CUT: Duration = Duration::from_secs(1);
 
-/// What a server is started with.
+/// The parts that a server needs.
 #[derive(Debug)]
 pub struct Setup {
-    /// Who answers.
+    /// The controller that answers.
     pub controller: Controller,
-    /// The identity of the process, for servers without one of their own.
+    /// The identity of the process, for servers without an identity of their own.
     pub identity: Arc<LiveIdentity>,
-    /// The sockets of the process: other protocols may share a bind point.
+    /// The listening sockets of the process, so that other protocols can share a bind point.
     pub listeners: Arc<Listeners>,
-    /// What peers may take up.
+    /// The limits on peers.
     pub limits: Limits,
-    /// How the store is checked.
+    /// The check of the store.
     pub store_check: StoreCheck,
 }
 
 impl Setup {
-    /// With the default limits.
+    /// These parts, with the default limits.
     pub fn new(
         controller: Controller,
         identity: Arc<LiveIdentity>,
@@ -56,8 +56,8 @@ impl Setup {
     }
 }
 
-/// The running server. When dropped it stops listening, and its connections finish what they are
-/// at; [`ApiServer::shutdown`] waits for that.
+/// The running server. Dropping it stops listening, and connections finish their requests;
+/// [`ApiServer::shutdown`] waits for them.
 #[derive(Debug)]
 pub struct ApiServer {
     connections: Arc<Places>,
@@ -113,22 +113,22 @@ impl ApiServer {
         self.registrations.iter().map(Registration::local_addr)
     }
 
-    /// The identities that servers have for themselves; whoever watches the files of the process
-    /// reloads these too.
+    /// The identities of single servers. A program that watches its identity files has to reload
+    /// these, too.
     pub fn identities(&self) -> &[Arc<LiveIdentity>] {
         &self.identities
     }
 
-    /// Reads the certificates of those who may read metrics again.
+    /// Reads the certificates of clients that may read metrics again.
     pub async fn reload(&self) {
         let scrapers = self.scrapers.clone();
         let read = move || scrapers.iter().for_each(|scraper| scraper.reload());
-        // What is wrong with them was said.
+        // Failures were logged.
         let _ = tokio::task::spawn_blocking(read).await;
     }
 
-    /// Stops listening, lets requests that are worked on finish, and cuts those that are not done
-    /// within the bound.
+    /// Stops listening, lets requests in work finish, and closes connections that are not done
+    /// within the time.
     pub async fn shutdown(mut self, within: Duration) {
         self.registrations.clear();
         let shared = Arc::clone(&self.shared);
@@ -202,7 +202,7 @@ impl ApiServer {
 }
 
 impl ApiServer {
-    /// What connections of a server are held to.
+    /// The terms for connections of a server.
     fn terms(&self, config: &WebServer) -> Terms {
         let shared = &self.shared;
         Terms {
@@ -216,7 +216,7 @@ impl ApiServer {
     }
 }
 
-/// Gives the connections of a bind point to its site.
+/// Passes the connections of a bind point to its site.
 struct Handler(Arc<Site>);
 
 impl ConnectionHandler for Handler {

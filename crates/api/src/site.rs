@@ -1,4 +1,4 @@
-//! What all connections share, and what a bind point serves.
+//! The state that all connections share, and the services of one bind point.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::routes::Routes;
 use crate::texts::Texts;
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) controller: Controller,
@@ -32,9 +32,9 @@ pub(crate) struct Shared {
     pub(crate) scrapes: Scrapes,
     pub(crate) texts: Texts,
     pub(crate) health: Arc<Check>,
-    /// No more requests are taken.
+    /// Cancelled when no more requests are accepted.
     pub(crate) stopping: CancellationToken,
-    /// Whoever is still there is cut.
+    /// Cancelled when all connections have to close.
     pub(crate) stopped: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -43,23 +43,23 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) shared: Arc<Shared>,
-    /// The APIs that are served here, in the order in which they are asked.
+    /// The APIs of this bind point, in the order in which they are asked.
     pub(crate) apis: Vec<Api>,
-    /// The applications that are served here.
+    /// The applications of this bind point.
     pub(crate) mounts: Arc<[Mount]>,
     pub(crate) terms: Terms,
-    /// Who may read metrics here.
+    /// Access to metrics at this bind point.
     pub(crate) metrics: MetricsDoor,
-    /// Where clients are told to go instead.
+    /// The address that clients are told to use instead.
     pub(crate) new_address: Option<HeaderValue>,
 }
 
-/// How metrics are served at a bind point.
+/// Access to metrics at a bind point.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MetricsDoor {
-    /// Who may read them; none is everybody.
+    /// The client that may read them; none means everybody.
     pub(crate) scraper: Option<Arc<Scraper>>,
-    /// Whether samples carry the time.
+    /// Whether samples have timestamps.
     pub(crate) with_times: bool,
 }
 

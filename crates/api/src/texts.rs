@@ -1,4 +1,4 @@
-//! The compressed forms of what metrics are asked for.
+//! Compressed forms of the texts of metrics.
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
@@ -9,12 +9,12 @@ use crate::encodings::Encoding;
 /// A text and its compressed form, if that is smaller.
 type Known = Option<(Bytes, Option<Bytes>)>;
 
-/// The compressed forms of the texts that were asked for last, without and with times.
+/// The compressed forms of the last texts, without and with times.
 #[derive(Debug, Default)]
 pub(crate) struct Texts([Mutex<Known>; 2]);
 
 impl Texts {
-    /// The compressed form of a text; who asks while it is made waits, and gets the same.
+    /// The compressed form of a text; requests at the same time wait for one compression.
     pub(crate) async fn of(
         &self,
         with_times: bool,

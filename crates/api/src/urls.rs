@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weft_config::{BindPoint, WebApi, WebServer};
 use weft_contract::Api;
 
-/// The API behind a binding, if this server answers it.
+/// The API of a binding, if this server serves it.
 pub(crate) fn served(api: &WebApi) -> Option<Api> {
     match api {
         WebApi::EdgeClient => Some(Api::Client),
@@ -17,17 +17,17 @@ pub(crate) fn served(api: &WebApi) -> Option<Api> {
     }
 }
 
-/// The APIs that a server with these bindings answers, in the order in which they are asked.
-/// weft's own comes with the management API, and is no binding of its own: nobody is told of it.
+/// The APIs of a server with these bindings, in the order in which they are asked. weft's own API
+/// comes with the management API. It has no binding of its own, and is not announced to clients.
 pub(crate) fn answered(apis: &[WebApi]) -> Vec<Api> {
     let bound: Vec<Api> = apis.iter().filter_map(served).collect();
     let own = bound.contains(&Api::Management).then_some(Api::Weft);
     own.into_iter().chain(bound).collect()
 }
 
-/// The full addresses of every API that is served, for
-/// [`Addresses::apis`](weft_controller::Addresses): what `/version` answers. Bindings that are not
-/// served yet are left out, because clients use whatever they see there.
+/// The full addresses of every served API, for [`Addresses::apis`](weft_controller::Addresses): the
+/// answer of `/version`. Bindings that are not served are left out, because clients use every API
+/// in that answer.
 #[must_use]
 pub fn base_urls(servers: &[WebServer]) -> BTreeMap<Api, Vec<String>> {
     let mut urls: BTreeMap<Api, Vec<String>> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! How many logins are worked on at once (docs/protocol/auth.md 9.6; docs/protocol/config.md 4.9).
-//! What a login costs, a hash or the building of chains, is spent before anybody is known; so a
-//! place is taken first.
+//! Limits the logins that are worked on at once (docs/protocol/auth.md 9.6; docs/protocol/config.md
+//! 4.9). A login costs a hash or the building of chains before the caller is known, so that it
+//! takes a place first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,11 @@ use weft_contract::ErrorCode;
 use weft_kernel::Failure;
 use weft_limits::{AdaptiveWindow, Outcome, Ticket, WindowOptions};
 
-/// How often an administrator is let in when there is no place left (docs/protocol/auth.md 9.6).
+/// The interval at which one login of an administrator is accepted although no place is left
+/// (docs/protocol/auth.md 9.6).
 const ADMIN_EVERY: Duration = Duration::from_secs(10);
 
-/// The places. Clones are the same places.
+/// The places for logins. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Admission(Option<Arc<Mutex<Places>>>);
 
@@ -25,13 +26,13 @@ struct Places {
     admin_at: Option<Instant>,
 }
 
-/// A place; free again when dropped.
+/// A place for one login; dropping it frees the place.
 #[derive(Debug)]
 #[must_use]
 pub struct Place(Option<(Arc<Mutex<Places>>, Ticket)>);
 
 impl Admission {
-    /// Places as the section `edge.authRateLimiter` says.
+    /// The places that the section `edge.authRateLimiter` sets.
     pub fn new(limiter: &RateLimiter) -> Self {
         let options = WindowOptions {
             min_size: limiter.min_size,
@@ -47,8 +48,9 @@ impl Admission {
         Self(limiter.enabled.then(|| Arc::new(Mutex::new(places()))))
     }
 
-    /// A place for a login, or 429. Who would log in as an administrator is let in now and then
-    /// all the same, so that somebody can see to it.
+    /// Takes a place for a login; refused with 429 if there is none. A login with the name of an
+    /// administrator is accepted at intervals all the same, so that an administrator can look into
+    /// the overload.
     pub fn enter(&self, is_admin: impl FnOnce() -> bool) -> Result<Place, Failure> {
         self.enter_at(Instant::now(), is_admin)
     }
@@ -81,7 +83,7 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Work that took too long has left the window, and counted against it.
+        // A login that took too long has left the window already, and counted against it.
         if let Some((places, ticket)) = self.0.take() {
             places.lock().window.finish(ticket, Outcome::Success);
         }
@@ -110,7 +112,7 @@ mod tests {
         drop(held);
         let free: Vec<_> = (0..5).map(|_| enter(12, false).unwrap()).collect();
         enter(12, false).unwrap_err();
-        // What hangs does not hold its place for ever.
+        // A login that hangs loses its place after a while.
         let later = enter(42, false).unwrap();
         drop((free, later));
     }

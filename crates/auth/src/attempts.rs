@@ -1,13 +1,15 @@
-//! How fast somebody may guess a code (docs/protocol/auth.md 11.3). Class Memory, bounded.
+//! Limits how fast codes of second factors may be guessed (docs/protocol/auth.md 11.3). The counts
+//! are kept in memory only, and are bounded.
 //!
-//! Codes of an identity are looked at one after the other, and after wrong ones with a pause in
-//! between, so that codes sent at once are answered no sooner than codes sent one by one. The pause
-//! is at most 5 s, for right codes too; few may wait for it, and who has sent the fewest wrong codes
-//! comes first, so that whoever guesses waits behind the owner and not in front of him.
+//! Codes of an identity are checked one after the other, with a pause after wrong ones, so that
+//! codes sent at once are answered no sooner than codes sent one by one. The pause is at most 5 s,
+//! and holds for right codes too. Only few codes may wait, and the sender of the fewest wrong codes
+//! comes first, so that a guesser waits behind the owner.
 //!
-//! A pause alone does not stop a guesser: with five codes of a million right at a time, a guess every
-//! 5 s finds one within days. After many wrong codes a right one therefore counts only with another
-//! right one from the same session ([`Turn::believes`]). That leaves one chance in 8000 a day.
+//! A pause alone does not stop a guesser: with five valid codes in a million at any time, a guess
+//! every 5 s finds one within days. After many wrong codes, a right code therefore counts only
+//! together with another right code of the same session ([`Turn::believes`]). A guesser is left
+//! with one chance in 8000 a day.
 
 mod queue;
 #[cfg(test)]
@@ -26,42 +28,43 @@ use queue::{Queue, Step};
 
 /// Longest wait for a turn; the API answers every request within 10 s.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Codes that wait, of all identities. Each holds one of the places of the web server.
+/// Most waiting codes of all identities. Each of them holds a place among the requests of the web
+/// server.
 const ALL_WAITING: usize = 128;
-/// Queues that are kept; beyond that those that nobody uses are forgotten.
+/// Queues that are kept; above that, unused ones are forgotten.
 const QUEUES: usize = 100_000;
 
-/// What kind of code it seems to be. Wrong ones of one kind do not hold up the other.
+/// The kind of a code, judged by its form. Wrong codes of one kind do not delay codes of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CodeKind {
     /// Six digits.
     Totp,
-    /// Anything else.
+    /// Any other form.
     Recovery,
 }
 
 impl CodeKind {
-    /// What kind a code is of.
+    /// The kind of a code.
     pub fn of(code: &str) -> Self {
         let is_totp = code.len() == 6 && code.bytes().all(|byte| byte.is_ascii_digit());
         if is_totp { Self::Totp } else { Self::Recovery }
     }
 }
 
-/// Who sends a code.
+/// The sender of a code.
 #[derive(Debug, Clone)]
 pub struct Guesser {
-    /// Whose code it is to be.
+    /// The identity whose code it should be.
     pub identity: Id,
-    /// In which session.
+    /// The session in which it is sent.
     pub session: Id,
-    /// From where.
+    /// The address from which it is sent.
     pub source: Option<IpAddr>,
-    /// The session has given a right code before.
+    /// Whether the session has sent a right code before.
     pub(crate) is_proven: bool,
 }
 
-/// The queues of all identities. Clones are the same queues.
+/// The queues of all identities. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Attempts(Arc<Mutex<Queues>>);
 
@@ -73,7 +76,8 @@ struct Queues {
 }
 
 impl Attempts {
-    /// Waits until a code of this kind may be looked at; or says when to try again.
+    /// Waits until a code of this kind may be checked; the error is the time after which to try
+    /// again.
     pub async fn turn(&self, guesser: Guesser, kind: CodeKind) -> Result<Turn, Duration> {
         let place = self.join(guesser, kind, Instant::now())?;
         match tokio::time::timeout(PATIENCE, place.called()).await {
@@ -121,7 +125,7 @@ impl Queues {
     }
 }
 
-/// A place in a queue; given up when dropped.
+/// A place in a queue; dropping it gives it up.
 #[derive(Debug)]
 struct Place {
     attempts: Attempts,
@@ -132,7 +136,7 @@ struct Place {
 }
 
 impl Place {
-    /// Waits for the turn; false if somebody else got the place.
+    /// Waits for the turn; false if another code displaced this one.
     async fn called(&self) -> bool {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -161,7 +165,7 @@ impl Place {
         step
     }
 
-    /// Does something with the queue of the place.
+    /// Runs `act` on the queue of the place.
     fn with_queue<T>(&self, act: impl FnOnce(&mut Queue) -> T) -> Option<T> {
         self.attempts.0.lock().by_owner.get_mut(&self.key).map(act)
     }
@@ -180,7 +184,7 @@ impl Drop for Place {
     }
 }
 
-/// What became of a code.
+/// The result of checking a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Right,
@@ -188,8 +192,8 @@ enum Verdict {
     Neither,
 }
 
-/// The turn of a code. The next comes when it is dropped; then the code counts as wrong, unless it
-/// was said to be something else.
+/// The turn to check a code. The next turn begins when it is dropped. The code then counts as wrong
+/// unless [`right`](Self::right) or [`neither`](Self::neither) was called.
 #[derive(Debug)]
 #[must_use]
 pub struct Turn {
@@ -198,20 +202,20 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Whether a right code may be believed. After many wrong ones it takes two different right
-    /// ones, shortly after each other, from one session.
+    /// Whether a right code may be accepted. After many wrong codes, an identity needs two
+    /// different right codes from one session, shortly after each other.
     pub fn believes(&self, code: &str) -> bool {
         let session = &self.place.guesser.session;
         let now = Instant::now();
         self.place.with_queue(|queue| queue.believes(session, code, now)).unwrap_or(false)
     }
 
-    /// The code was right.
+    /// Notes that the code was right.
     pub fn right(mut self) {
         self.verdict = Verdict::Right;
     }
 
-    /// The code was neither right nor wrong.
+    /// Notes that the code was not judged, or that its change failed for another reason.
     pub fn neither(mut self) {
         self.verdict = Verdict::Neither;
     }
@@ -231,7 +235,7 @@ impl Drop for Turn {
         });
         if is_doubted == Some(true) {
             let (identity, source) = (&guesser.identity, guesser.source);
-            tracing::warn!(%identity, ?source, "many wrong codes: somebody may be guessing");
+            tracing::warn!(%identity, ?source, "many wrong codes of a second factor: from now on two right codes are needed");
         }
     }
 }

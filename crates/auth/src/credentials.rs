@@ -1,4 +1,4 @@
-//! What authenticators keep: passwords that the policy allows, as hashes, and certificates.
+//! The credentials of authenticators: hashes of passwords that the policy allows, and certificates.
 
 use weft_identity::Certificate;
 use weft_kernel::Failure;
@@ -8,7 +8,7 @@ use weft_model::entity::{AuthPolicy, CertCredential, Identity, UpdbRules};
 use super::password::Hashed;
 use crate::handle::Auth;
 
-/// Hashes a new password; the text goes along for the rules of the policy.
+/// Hashes a new password. Returns the hash, and the password for the rules of the policy.
 pub async fn hash(auth: &Auth, password: &str) -> Result<(Hashed, String), Failure> {
     let hashed = auth.hasher().hash(password, auth.ids().bytes()).await?;
     Ok((hashed, password.to_owned()))

@@ -42,7 +42,7 @@ pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
     (Api::Client, "listServiceUpdates", service_updates),
 ];
 
-/// The login of a caller that passed the gate.
+/// The login of a caller; fails if the gate has let in a caller without one.
 pub fn login_of(caller: &Caller) -> Result<&Login, Failure> {
     caller.login().ok_or_else(|| Failure::unauthorized("the operation needs a session"))
 }
@@ -54,7 +54,7 @@ pub fn session_of(auth: &Auth, caller: &Caller) -> Result<Arc<ApiSession>, Failu
     session.ok_or_else(|| Failure::unauthorized("the session has ended"))
 }
 
-/// A session as the API shows it: who has its token sees that, and when it ends.
+/// A session as the API shows it, with its end; `token` is shown to its holder only.
 pub fn shown(auth: &Auth, session: &ApiSession, token: Option<&str>) -> ApiSessionDetail {
     let own = token.is_some();
     let snapshot = auth.snapshot();
@@ -89,7 +89,8 @@ pub fn shown(auth: &Auth, session: &ApiSession, token: Option<&str>) -> ApiSessi
     }
 }
 
-/// What is still asked of the client: the code first, then the token (docs/protocol/auth.md 9.5).
+/// The queries that the client has yet to answer: the code first, then the token
+/// (docs/protocol/auth.md 9.5).
 fn auth_queries(snapshot: &Snapshot, session: &ApiSession) -> Vec<AuthQuery> {
     let outstanding = resolve::outstanding(snapshot, session);
     let totp = outstanding.totp.then(|| AuthQuery {
@@ -107,7 +108,7 @@ fn auth_queries(snapshot: &Snapshot, session: &ApiSession) -> Vec<AuthQuery> {
     totp.into_iter().chain(token).collect()
 }
 
-/// Where and as whom the client gets the token that is asked for.
+/// The query for a token: where the client gets it.
 fn token_query(snapshot: &Snapshot, id: &Id) -> AuthQuery {
     let query = AuthQuery {
         type_id: "EXT-JWT".into(),
@@ -274,7 +275,7 @@ fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// When the services of the caller last changed (docs/protocol/auth.md 17.3).
+/// Handles the question when the caller's services last changed (docs/protocol/auth.md 17.3).
 fn service_updates(auth: Auth, caller: Caller, _call: Call) -> Answer {
     async move {
         let login = login_of(&caller)?;

@@ -1,12 +1,12 @@
-//! Sessions that end by themselves, and their grants: nobody uses them, a certificate expires, a
-//! second factor or an unlocked device times out.
+//! Schedules the ends of sessions and of grants: idle sessions, expired certificates, timeouts of
+//! second factors and of unlocked devices.
 
 use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use weft_model::{Id, Timestamp};
 
-/// Sessions and when they are to be judged again: each one once, however often it is judged.
+/// Times at which sessions have to be judged again; one time for each session.
 #[derive(Default)]
 pub struct Ending {
     by_time: BTreeSet<(Timestamp, Id)>,
@@ -14,8 +14,8 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Remembers an end. Of several the first counts: then the session is judged again, and the
-    /// next one is known.
+    /// Schedules a session. The earliest time counts: when it comes, the session is judged, and its
+    /// next time is known.
     pub fn put(&mut self, session: &Id, at: Timestamp) {
         if self.by_id.get(session).is_some_and(|known| *known <= at) {
             return;
@@ -25,14 +25,14 @@ impl Ending {
         self.by_time.insert((at, session.clone()));
     }
 
-    /// The session is gone.
+    /// Removes a session that has ended.
     pub fn remove(&mut self, session: &Id) {
         if let Some(at) = self.by_id.remove(session) {
             self.by_time.remove(&(at, session.clone()));
         }
     }
 
-    /// Takes those out that are over, in order.
+    /// Takes out the sessions whose time has come, in order.
     pub fn take(&mut self, now: Timestamp) -> Vec<Id> {
         let later = self.by_time.split_off(&(now, Id::default()));
         let over = std::mem::replace(&mut self.by_time, later);
@@ -43,7 +43,7 @@ impl Ending {
         over
     }
 
-    /// All sessions in here.
+    /// All scheduled sessions.
     pub fn sessions(&self) -> impl Iterator<Item = &Id> {
         self.by_id.keys()
     }

@@ -1,9 +1,9 @@
 //! Enrollment: a one-time ticket becomes a certificate or a password
 //! (docs/protocol/auth.md 5; docs/protocol/edge-control-plane.md 17.1).
 //!
-//! Certificates are issued and passwords hashed before the operation is decided; the decide
-//! function checks that the ticket is still there and takes it away in the same change, so that it
-//! works once.
+//! Certificates are issued and passwords hashed before the operation is decided. The decision
+//! checks that the ticket still exists and deletes it in the same change set, so that it works
+//! once.
 
 mod external;
 pub mod issue;
@@ -43,7 +43,7 @@ pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
     (Api::Client, "enrollToken", enroll_token),
 ];
 
-/// What one who enrolls sends, from whichever body it came.
+/// The contents of an enrollment request, from either form of the body.
 #[derive(Default)]
 struct Sent {
     client_csr: Option<String>,
@@ -52,7 +52,7 @@ struct Sent {
     password: Option<String>,
 }
 
-/// `POST /enroll`: the method is in the query or follows from the ticket
+/// Handles `POST /enroll`: the method is in the query or follows from the ticket
 /// (docs/protocol/auth.md 5.2, 5.3).
 fn enroll(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
@@ -72,7 +72,7 @@ fn enroll(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// A certificate of a known CA and nothing else; the body may ask for a name.
+/// Enrolls by a certificate of a known CA alone; the body may contain a name.
 async fn enroll_by_certificate(
     auth: &Auth,
     caller: &Caller,
@@ -168,7 +168,7 @@ fn enroll_router(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Finds the ticket and does what it is for.
+/// Finds the ticket and enrolls by its method.
 async fn complete(
     auth: &Auth,
     caller: &Caller,
@@ -195,7 +195,7 @@ async fn complete(
     }
 }
 
-/// An identity gets a certificate of the network.
+/// Enrolls an identity, which gets a certificate of the network.
 async fn ott(
     auth: &Auth,
     caller: &Caller,
@@ -218,7 +218,7 @@ async fn ott(
     })
 }
 
-/// An identity gets a name and password; the name is the one in the ticket.
+/// Enrolls an identity with a name and a password; the name is the one in the ticket.
 async fn updb(
     auth: &Auth,
     caller: &Caller,
@@ -258,7 +258,7 @@ async fn updb(
     })
 }
 
-/// A router gets its client and server certificates.
+/// Enrolls a router, which gets a client and a server certificate.
 async fn router(
     auth: &Auth,
     caller: &Caller,

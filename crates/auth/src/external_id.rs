@@ -1,5 +1,5 @@
-//! The external id that a certificate of a third-party CA claims (docs/protocol/auth.md 14.3):
-//! locate, match, parse, and take one of what is left.
+//! Reads the external id that a certificate of a third-party CA claims (docs/protocol/auth.md
+//! 14.3): locate, match, parse, and select by index.
 
 use weft_identity::{Certificate, San};
 use weft_model::entity::{ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
@@ -7,7 +7,7 @@ use weft_model::entity::{ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdCla
 /// Why a certificate claims no external id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// Nothing stands where the claim is looked for, or nothing of it matches.
+    /// The certificate has no value at the location, or none that matches.
     #[error("the certificate has no value that the external id claim of its CA means")]
     Nothing,
     /// There are fewer values than the index asks for.
@@ -17,7 +17,7 @@ pub enum ClaimError {
     Index(usize),
 }
 
-/// Whether the parts of a claim fit together; says what does not.
+/// Checks that the parts of a claim fit together; the error names the part and the reason.
 pub fn check(claim: &ExternalIdClaim) -> Result<(), (&'static str, &'static str)> {
     let is_uri = claim.location == ClaimLocation::SanUri;
     match claim.matcher {
@@ -74,7 +74,7 @@ fn sans(certificate: &Certificate, get: impl Fn(&San) -> Option<&str>) -> Vec<&s
     certificate.sans().iter().filter_map(get).collect()
 }
 
-/// What is left of a value that matches: the prefix or suffix is taken off.
+/// The rest of a matching value, without its prefix or suffix.
 fn matched<'v>(claim: &ExternalIdClaim, value: &'v str) -> Option<&'v str> {
     let criteria = claim.matcher_criteria.as_str();
     match claim.matcher {

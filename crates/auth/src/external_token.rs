@@ -1,7 +1,7 @@
 //! Tokens of external signers (docs/protocol/auth.md 13.2, 13.4).
 //!
-//! A signer with a certificate has one key. Nothing fetches the key sets of others yet, so their
-//! tokens are refused.
+//! A signer with a certificate has one key. Key sets are not fetched, so that tokens of other
+//! signers are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use weft_kernel::clock::system_time;
 use weft_model::entity::ExtJwtSigner;
 use weft_model::{Id, Snapshot, Timestamp};
 
-/// How far ahead the end of a token may lie, ten years: what is later is no end.
+/// Latest expiry of a token: ten years from now. A later one is refused like a missing one.
 const LONGEST: Duration = Duration::from_secs(3652 * 24 * 60 * 60);
 
-/// What chooses the signer, before anything is verified.
+/// The claims that choose the signer; they are read before the token is verified.
 #[derive(Deserialize)]
 struct Issued {
     #[serde(default)]
     iss: Option<String>,
 }
 
-/// The claims of a token, and who signed it.
+/// A verified token, and its signer.
 pub struct External {
-    /// Who signed it.
+    /// The signer.
     pub signer: Arc<ExtJwtSigner>,
     claims: Value,
 }
@@ -40,15 +40,15 @@ impl External {
         }
     }
 
-    /// The claim that a pointer names, if it is a text that says something.
+    /// The claim that a pointer names, if it is a text that is not blank.
     pub fn text(&self, pointer: &str) -> Option<&str> {
         self.claim(pointer)?.as_str().filter(|text| !text.trim().is_empty())
     }
 }
 
-/// Verifies a token of an enabled signer: the one named, or else the one that the token says it is
-/// of. Issuer, audience and expiry count either way: a token without an end could be used forever by
-/// whoever finds it. Says why it is refused.
+/// Verifies a token of an enabled signer: of the named one, or else of the issuer in the token.
+/// Issuer, audience and expiry are checked in both cases. A token without expiry is refused,
+/// because a thief could use it for ever. The error is the reason of the refusal.
 pub fn verify(
     snapshot: &Snapshot,
     named: Option<&str>,

@@ -1,19 +1,20 @@
-//! Which addresses key sets of external signers may be fetched from (docs/protocol/auth.md 13.3).
+//! Limits the addresses from which key sets of external signers may be fetched
+//! (docs/protocol/auth.md 13.3).
 //!
-//! Whoever may make a signer says where the controller connects to, so some places are out of
-//! bounds: link-local addresses, where clouds keep the credentials of machines, always; others
-//! when the configuration says so. A text is checked when a signer is made, and every address
-//! that a name leads to once more when it is connected to.
+//! The author of a signer chooses an address that the controller connects to. Link-local addresses,
+//! where clouds serve credentials of machines, are always refused; others if the configuration says
+//! so. The URL is checked when a signer is made, and each address of its host again at the
+//! connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 use weft_config::controller::{JwksFetch, Network};
 
-/// Longest address of a key set.
+/// Longest URL of a key set, in bytes.
 const MAX_URL: usize = 2048;
 
-/// Addresses that nothing is fetched from, whatever the configuration says.
+/// Networks that are refused whatever the configuration says.
 const NEVER: &[(IpAddr, u8)] = &[
     (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
     (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
@@ -24,7 +25,7 @@ const NEVER: &[(IpAddr, u8)] = &[
     (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 128),
 ];
 
-/// Private and loopback addresses.
+/// Private and loopback networks.
 const PRIVATE: &[(IpAddr, u8)] = &[
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
     (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12),
@@ -34,7 +35,7 @@ const PRIVATE: &[(IpAddr, u8)] = &[
     (IpAddr::V6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0)), 7),
 ];
 
-/// Whether the first `prefix` bits of two addresses of one kind are the same.
+/// Whether the first `prefix` bits of two addresses of one family are equal.
 fn is_within(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
     let same = |a: u128, b: u128, bits: u32| {
         let prefix = u32::from(prefix).min(bits);
@@ -51,8 +52,8 @@ fn is_in(address: IpAddr, networks: &[Network]) -> bool {
     networks.iter().any(|it| is_within(address, it.address, it.prefix))
 }
 
-/// Whether a key set may be fetched from an address. An IPv4 address in an IPv6 one counts as
-/// itself.
+/// Whether a key set may be fetched from an address. An IPv4 address mapped into IPv6 counts as
+/// IPv4.
 pub(crate) fn allows_address(rules: &JwksFetch, address: IpAddr) -> bool {
     let address = address.to_canonical();
     let among = |of: &[(IpAddr, u8)]| of.iter().any(|(at, bits)| is_within(address, *at, *bits));
@@ -62,7 +63,7 @@ pub(crate) fn allows_address(rules: &JwksFetch, address: IpAddr) -> bool {
     is_in(address, &rules.allowed_ips) || !rules.block_private_addresses || !among(PRIVATE)
 }
 
-/// Whether a host is the one that a rule names, or below `*.suffix`.
+/// Whether a rule names a host, either exactly or as `*.suffix`.
 fn is_named(host: &str, rules: &[String]) -> bool {
     rules.iter().any(|rule| match rule.strip_prefix("*.") {
         Some(suffix) => {
@@ -72,7 +73,7 @@ fn is_named(host: &str, rules: &[String]) -> bool {
     })
 }
 
-/// Reads the address of a key set and checks what can be seen of it; says why it is refused.
+/// Parses the URL of a key set and checks its host; the error is the reason of the refusal.
 pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL {
         return Err(format!("must be at most {MAX_URL} characters long"));
@@ -81,7 +82,7 @@ pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must be an address of http or https".into());
     }
-    let refused = || "nothing may be fetched from this address".to_owned();
+    let refused = || "the configuration forbids fetching from this address".to_owned();
     match url.host() {
         None => return Err("must have a host".into()),
         Some(Host::Ipv4(address)) if !allows_address(rules, address.into()) => {
@@ -95,7 +96,7 @@ pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
             let is_listed =
                 rules.allowed_hostnames.is_empty() || is_named(&host, &rules.allowed_hostnames);
             if is_named(&host, &rules.denied_hostnames) || !is_listed {
-                return Err("nothing may be fetched from this host".into());
+                return Err("the configuration forbids fetching from this host".into());
             }
         }
         Some(_) => {}

@@ -1,4 +1,4 @@
-//! The handle of all that logins rest on.
+//! The handle that all parts of logins share.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ use super::spent::Spent;
 use super::tickets::Tickets;
 use crate::lockouts::Lockouts;
 
-/// Who may log in, who is logged in, and the keys for it. Clones are the same.
+/// Sessions, limits of logins, and keys. Clones share them.
 #[derive(Clone)]
 pub struct Auth(pub(crate) Arc<Core>);
 
@@ -38,18 +38,18 @@ pub(crate) struct Core {
     pub(crate) tickets: Tickets,
 }
 
-/// The same, as long as somebody else keeps it.
+/// A handle that does not keep the state alive.
 #[derive(Clone)]
 pub struct WeakAuth(Weak<Core>);
 
 impl WeakAuth {
-    /// What it is of, if that is still there.
+    /// The handle, if the state still exists.
     pub fn upgrade(&self) -> Option<Auth> {
         self.0.upgrade().map(Auth)
     }
 }
 
-/// Whoever knows who is logged in has what that stands on.
+/// The handle can be used as the kernel below it.
 impl Deref for Auth {
     type Target = Kernel;
 
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// Loads the sessions and keys of before.
+    /// Loads the sessions and keys of the last run.
     ///
     /// # Errors
     /// When they cannot be read, or a key cannot sign.
@@ -96,57 +96,57 @@ impl Auth {
         })))
     }
 
-    /// The same, without keeping it.
+    /// A handle that does not keep the state alive.
     pub fn weak(&self) -> WeakAuth {
         WeakAuth(Arc::downgrade(&self.0))
     }
 
-    /// Who is logged in with an opaque token.
+    /// The API sessions with opaque tokens.
     pub fn sessions(&self) -> &Sessions {
         &self.0.sessions
     }
 
-    /// Hashes passwords, some at a time.
+    /// The hasher of passwords.
     pub fn hasher(&self) -> &Hasher {
         &self.0.hasher
     }
 
-    /// How many logins are worked on at once.
+    /// The places for logins.
     pub fn admission(&self) -> &Admission {
         &self.0.admission
     }
 
-    /// Wrong passwords in a row.
+    /// The counts of wrong passwords in a row.
     pub fn lockouts(&self) -> &Lockouts {
         &self.0.lockouts
     }
 
-    /// How fast passwords may be guessed.
+    /// The limits for guessing passwords.
     pub fn guesses(&self) -> &Guesses {
         &self.0.guesses
     }
 
-    /// How fast codes may be tried.
+    /// The limits for guessing codes.
     pub fn attempts(&self) -> &Attempts {
         &self.0.attempts
     }
 
-    /// Codes that were used.
+    /// Codes that were accepted, and may be used for one more purpose.
     pub fn spent(&self) -> &Spent {
         &self.0.spent
     }
 
-    /// What clients said of their devices.
+    /// The posture data of clients.
     pub fn postures(&self) -> &Postures {
         &self.0.postures
     }
 
-    /// The keys that are in use, and those of before.
+    /// The keys in use, and former ones.
     pub fn keyring(&self) -> &Keyring {
         &self.0.keyring
     }
 
-    /// When services of identities last changed.
+    /// The times when services of identities last changed.
     pub fn service_changes(&self) -> &ServiceChanges {
         &self.0.service_changes
     }

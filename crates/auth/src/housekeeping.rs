@@ -1,4 +1,4 @@
-//! What goes on by itself: sessions and grants end, and what nobody needs is forgotten.
+//! Background work: ends sessions and grants, and forgets what is not needed any more.
 
 use std::time::Duration;
 
@@ -7,17 +7,18 @@ use super::sessions::follow::follow_model;
 use super::sessions::stands::stands;
 use super::{lapsed, revocations, router_certificate};
 
-/// How often sessions are looked at for their end (docs/protocol/auth.md 10.3).
+/// The interval at which sessions are checked for their end (docs/protocol/auth.md 10.3).
 const ENDS: Duration = Duration::from_secs(1);
-/// Of those times, how often the rest is done.
+/// The other work is done once in this many of those intervals.
 const SWEEP: u32 = 5;
 
-/// Brings what was loaded up to date with the model, and follows the model from now on.
+/// Brings loaded sessions in line with the model, and follows the model from now on.
 pub fn begin(auth: &Auth) {
     let snapshot = auth.snapshot();
     auth.sessions().upgrade(&snapshot);
     router_certificate::warn_of_old_names(auth, &snapshot);
-    // The last run may have ended between the end of something and that of the sessions on it.
+    // The last run may have stopped between a change of the model and the end of the sessions that
+    // depend on it.
     let now = auth.now();
     auth.sessions().retain(|session| stands(&snapshot, session, now));
     tokio::spawn(follow_model(auth.weak()));
@@ -26,7 +27,7 @@ pub fn begin(auth: &Auth) {
     tokio::spawn(lapsed::enable(auth.weak()));
 }
 
-/// Ends sessions without activity, and stores the activity of the others now and then.
+/// Ends idle sessions, and stores the activity of the others at intervals.
 async fn sweep(weak: WeakAuth) {
     let mut ticks = tokio::time::interval(ENDS);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -1,14 +1,15 @@
-//! The keys in use, and those of before for as long as something they signed may be shown.
+//! The keys in use, and former keys for as long as their signatures may be shown.
 //!
-//! Keys and certificates are exchanged while the controller runs: [`Controller::exchange_keys`] puts
-//! all of them in place at once, for everything that signs. What the former ones signed goes on:
+//! Keys and certificates can be exchanged while the controller runs: [`Controller::exchange_keys`]
+//! replaces all of them at once, for everything that signs. Signatures of former keys stay valid:
 //!
-//! - tokens of service sessions, until the last session that is as old has ended;
-//! - enrollment tickets, for as long as a ticket lasts: their key stays in the published key set;
-//! - certificates of a former signer, for as long as it leads to a root that is believed.
+//! - tokens of service sessions, until all sessions from before the exchange have ended;
+//! - enrollment tickets, for the life of a ticket: the former key stays in the published key set;
+//! - certificates of a former signer, while it leads to a root of the bundle.
 //!
-//! Public halves alone are kept, in the notes of the store, so that an exchange with a restart is
-//! the same. A root that is no longer in the bundle ends at once: it was taken out on purpose.
+//! Only public halves of former keys are kept, in the notes of the store, so that an exchange by a
+//! restart has the same effect. A root that is missing in the new bundle ends at once, because an
+//! operator removed it on purpose.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,22 +27,22 @@ use weft_kernel::{Durations, Keys};
 use weft_model::Timestamp;
 use weft_store::{ReadError, Space, Store};
 
-/// Where certificates are noted.
+/// The space of the notes with certificates.
 pub const NOTES: Space = Space(24);
-/// Former certificates of one use that are kept; the oldest make room.
+/// Former certificates kept for each use; above that the oldest are forgotten.
 pub const FORMER: usize = 8;
-/// Names of keys that routers are told to forget; the oldest make room.
+/// Names of keys that routers are told to forget; above that the oldest are dropped.
 pub const FORGOTTEN: usize = 64;
-/// A token that was signed just before an exchange may belong to a session made just after it.
+/// A token signed just before an exchange may belong to a session that is made just after it.
 const OVERLAP: Duration = Duration::from_secs(60);
 
-/// What a certificate is used for.
+/// The use of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Use {
-    /// Its key signs tokens of service sessions, if none is there for them alone.
+    /// Its key signs tokens of service sessions, unless there is a key for these alone.
     Session,
-    /// Its key signs tokens of service sessions and nothing else.
+    /// Its key signs tokens of service sessions only.
     Token,
     /// Its key signs enrollment tickets.
     Enrollment,
@@ -58,17 +59,17 @@ impl Use {
     }
 }
 
-/// A certificate that is or was in use.
+/// A certificate in use, or a former one.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub(crate) certificate: Certificate,
-    /// Since when it is no longer used; none if it is.
+    /// The end of its use; none while it is in use.
     pub(crate) until: Option<Timestamp>,
-    /// It counts no more; what is left is its name, to be forgotten by others.
+    /// Whether it counts no more, and only its name is kept for routers to forget it.
     pub(crate) is_forgotten: bool,
 }
 
-/// [`Known`] as it is noted.
+/// A [`Known`] in the form of the notes.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Note {
@@ -80,11 +81,11 @@ struct Note {
 
 type Table = BTreeMap<(Use, String), Known>;
 
-/// What is in force at one moment.
+/// The keys that count at one moment.
 #[derive(Debug)]
 pub(crate) struct Ring {
     pub(crate) keys: Arc<Keys>,
-    /// The same without what is added to the bundle.
+    /// The keys without the additions to the bundle.
     pub(crate) given: Arc<Keys>,
     pub(crate) known: Table,
 }
@@ -92,17 +93,17 @@ pub(crate) struct Ring {
 /// The keys of a controller.
 pub struct Keyring {
     store: Arc<dyn Store>,
-    /// How long a ticket lasts at most.
+    /// Longest life of a ticket.
     ticket_life: Duration,
     pub(crate) ring: ArcSwap<Ring>,
-    /// One exchange at a time.
+    /// Held during an exchange.
     exchange: Mutex<()>,
-    /// Counts what routers have to hear of.
+    /// Counts changes that routers have to be told.
     pub(crate) changes: watch::Sender<u64>,
 }
 
 impl Keyring {
-    /// The keys of a start, with those that earlier runs have noted.
+    /// The keys given at the start, with former keys from the notes.
     pub fn load(
         store: Arc<dyn Store>,
         keys: Keys,
@@ -117,7 +118,10 @@ impl Keyring {
                     let print = known.certificate.fingerprint().to_owned();
                     noted.insert((used_for, print), known);
                 }
-                None => tracing::warn!(name, "a noted certificate cannot be read and is left out"),
+                None => tracing::warn!(
+                    name,
+                    "a certificate in the store's notes cannot be read and is left out"
+                ),
             }
         }
         let given = Arc::new(keys.clone());
@@ -151,8 +155,8 @@ impl Keyring {
         self.keep(Arc::new(keys), known, now);
     }
 
-    /// Lets former keys go whose tokens have ended. `oldest` is when the oldest service session
-    /// was made that there is.
+    /// Drops former keys whose tokens have ended. `oldest` is the time at which the oldest existing
+    /// service session was made.
     pub fn sweep(&self, oldest: impl FnOnce() -> Option<Timestamp>, now: Timestamp) {
         let is_former = |known: &Known| known.until.is_some() && !known.is_forgotten;
         if !self.ring.load().known.values().any(is_former) {
@@ -162,7 +166,7 @@ impl Keyring {
             let end = known.until.filter(|_| is_former(known)).map(|until| until.plus(OVERLAP));
             used_for.is_of_sessions() && end.is_some_and(|end| now >= end)
         };
-        // Looked at before the table is held, and only where it matters: sessions may be many.
+        // Computed before the lock is taken, and only if needed: there may be many sessions.
         let is_due = self.ring.load().known.iter().any(is_due);
         let oldest = is_due.then(oldest).flatten();
         let _one = self.exchange.lock();
@@ -187,7 +191,7 @@ impl Keyring {
         }
     }
 
-    /// Takes over a table, within its limits, and notes what became different.
+    /// Replaces the table within its limits, and notes the differences in the store.
     fn keep(&self, given: Arc<Keys>, mut known: Table, now: Timestamp) {
         limit(&mut known);
         let former = known.iter().filter_map(|((used_for, _), known)| {
@@ -212,13 +216,13 @@ impl Keyring {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// The keys in use; the bundle holds former signers too.
+    /// The keys in use; the bundle includes former signers.
     pub fn keys(&self) -> Arc<Keys> {
         Arc::clone(&self.ring.load().keys)
     }
 
-    /// Whether a certificate has the key of an authority of the network, present or former: one of
-    /// the bundle, the signer, or one that stands above the controller's own certificates.
+    /// Whether a certificate has the key of an authority of the network, present or former: one in
+    /// the bundle, the signer, or an authority above the controller's own certificates.
     pub fn is_of_authority(&self, certificate: &Certificate) -> bool {
         let ring = self.ring.load();
         let keys = &ring.keys;
@@ -233,7 +237,7 @@ impl Keyring {
         })
     }
 
-    /// Certificates of one use that count, those in use first.
+    /// The certificates of a use that count, those in use first.
     pub(crate) fn counting(&self, used_for: Use) -> Vec<Certificate> {
         let ring = self.ring.load();
         let counts = ring.known.iter().filter(|((of, _), it)| *of == used_for && !it.is_forgotten);
@@ -246,7 +250,7 @@ impl Keyring {
 /// Why keys cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// What was noted cannot be read.
+    /// The notes cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// A key cannot sign.
@@ -254,13 +258,13 @@ pub enum LoadError {
     Key(#[from] weft_identity::Error),
 }
 
-/// Whether tokens can be signed with these keys.
+/// Checks that these keys can sign tokens.
 pub(crate) fn can_sign(keys: &Keys) -> weft_identity::Result<()> {
     TokenSigner::new(keys.of_tokens())?;
     TokenSigner::new(&keys.enrollment).map(drop)
 }
 
-/// The certificates of keys, with what each is used for.
+/// The certificates of keys, each with its use.
 fn used(keys: &Keys) -> impl Iterator<Item = (Use, &Certificate)> {
     let own = [
         (Use::Session, keys.session.leaf()),
@@ -271,7 +275,7 @@ fn used(keys: &Keys) -> impl Iterator<Item = (Use, &Certificate)> {
     own.into_iter().chain(of_tokens).chain(keys.bundle.roots().map(|root| (Use::Root, root)))
 }
 
-/// The bundle with the former signers that lead to a root of it.
+/// The bundle, with former signers that lead to one of its roots.
 fn with_former(keys: &Keys, former: Vec<Certificate>, now: Timestamp) -> TrustBundle {
     let known = keys.bundle.certificates().iter().cloned();
     let above: Vec<Certificate> = known.clone().chain(former.iter().cloned()).collect();
@@ -283,9 +287,9 @@ fn with_former(keys: &Keys, former: Vec<Certificate>, now: Timestamp) -> TrustBu
     TrustBundle::new(known.chain(former.iter().filter(leads).cloned()))
 }
 
-/// Lets the oldest go where there are too many.
+/// Drops the oldest certificates above the limits.
 fn limit(known: &mut Table) {
-    // Routers are told the keys of sessions and the roots, and nothing else.
+    // Routers are told the keys of sessions and the roots only.
     let told = |used_for: Use| used_for.is_of_sessions() || used_for == Use::Root;
     let over = |known: &Table, of: &dyn Fn(Use, &Known) -> bool, most: usize| {
         let mut found: Vec<_> = known.iter().filter(|((used, _), it)| of(*used, it)).collect();

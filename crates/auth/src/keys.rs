@@ -1,4 +1,4 @@
-//! The keys that are in use: what is signed with them, who verifies it, and how they are exchanged.
+//! The keys in use: accessors, and the exchange of keys.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ impl Auth {
         self.keyring().keys()
     }
 
-    /// Puts other keys in the place of those in use, for everything that signs, at once. What was
-    /// signed before stays good for as long as it lasts. The name of the network stays: it is part
-    /// of every certificate.
+    /// Replaces the keys in use, for everything that signs, at once. Earlier signatures stay valid
+    /// until they expire. The name of the network cannot change, because every certificate contains
+    /// it.
     ///
     /// # Errors
-    /// When tokens cannot be signed with a key; nothing has changed then.
+    /// When a key cannot sign tokens; then nothing is changed.
     pub fn exchange_keys(&self, keys: Keys) -> weft_identity::Result<()> {
         can_sign(&keys)?;
         let trust_domain = self.keys().trust_domain.clone();
@@ -35,23 +35,23 @@ impl Auth {
         Ok(())
     }
 
-    /// Counts exchanges of keys, and keys that are let go.
+    /// Counts exchanges of keys and drops of former keys.
     pub fn key_changes(&self) -> watch::Receiver<u64> {
         self.keyring().changes.subscribe()
     }
 
-    /// Certificates of the root identity whose keys verify tokens of service sessions, the one in
-    /// use first.
+    /// Certificates of the root identity whose keys verify tokens of service sessions; the one in
+    /// use comes first.
     pub fn session_certificates(&self) -> Vec<Certificate> {
         self.keyring().counting(Use::Session)
     }
 
-    /// Certificates whose keys do nothing but sign tokens of service sessions, the one in use first.
+    /// Certificates whose keys sign tokens of service sessions only; the one in use comes first.
     pub(crate) fn token_certificates(&self) -> Vec<Certificate> {
         self.keyring().counting(Use::Token)
     }
 
-    /// The key of that name which verifies tokens of service sessions.
+    /// The key with this name that verifies tokens of service sessions.
     pub fn session_key(&self, kid: &str) -> Option<TokenKey> {
         let ring = self.keyring().ring.load();
         let known = |used_for| ring.known.get(&(used_for, kid.to_owned()));
@@ -68,7 +68,7 @@ impl Auth {
         Ok(keys)
     }
 
-    /// Names of public keys that count no more, for routers that may still have them.
+    /// Names of dropped public keys, for routers that may still have them.
     pub fn forgotten_keys(&self) -> Vec<String> {
         let published = self.public_keys();
         let ring = self.keyring().ring.load();
@@ -82,7 +82,7 @@ impl Auth {
         names
     }
 
-    /// Lets former keys go whose tokens have ended.
+    /// Drops former keys whose tokens have ended.
     pub fn sweep_keys(&self) {
         self.keyring().sweep(|| self.sessions().oldest_service(), self.now());
     }

@@ -1,6 +1,6 @@
-//! Identities that are disabled for a while, by an administrator or by a lockout, are enabled when
-//! the time is over (docs/protocol/auth.md 7.4). Whoever looks at the clock sees that by himself;
-//! routers are told of changes only, so there has to be one.
+//! Enables identities whose time of being disabled, by an administrator or by a lockout, is over
+//! (docs/protocol/auth.md 7.4). The controller compares times itself; routers only follow changes,
+//! so that the end needs a change.
 //!
 //! ```text
 //! changes of identities --> when each one's time is over --tick--> enabled, in one change each batch
@@ -15,12 +15,12 @@ use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use crate::handle::WeakAuth;
 
-/// How often the clock is looked at.
+/// The interval at which times are checked.
 const EVERY: Duration = Duration::from_secs(1);
-/// Most that are enabled in one change.
+/// Identities enabled in one change set.
 const BATCH: usize = 500;
 
-/// Whose time is over when.
+/// Disabled identities by the end of their time.
 #[derive(Debug, Default)]
 struct Due {
     by_time: BTreeSet<(Timestamp, Id)>,
@@ -28,14 +28,14 @@ struct Due {
 }
 
 impl Due {
-    /// Everybody of a network.
+    /// The disabled identities of a snapshot.
     fn of(snapshot: &Snapshot) -> Self {
         let mut due = Self::default();
         snapshot.list::<Identity>().for_each(|identity| due.note(identity));
         due
     }
 
-    /// What is known of an identity now.
+    /// Notes the present state of an identity.
     fn note(&mut self, identity: &Identity) {
         self.forget(&identity.base.id);
         if let (Some(_), Some(until)) = (identity.disabled_at, identity.disabled_until) {
@@ -50,7 +50,7 @@ impl Due {
         }
     }
 
-    /// The first of those whose time is over. They stay until the change is heard of.
+    /// The first identities whose time is over. They stay listed until the change is published.
     fn over(&self, now: Timestamp) -> Vec<Id> {
         let over = self.by_time.iter().take_while(|(until, _)| *until <= now);
         over.take(BATCH).map(|(_, id)| id.clone()).collect()
@@ -72,7 +72,7 @@ impl Due {
     }
 }
 
-/// Enables identities whose time is over, for as long as the controller lives.
+/// Enables identities whose time is over, until the controller stops.
 pub async fn enable(weak: WeakAuth) {
     let Some((snapshot, mut changes)) = weak.upgrade().map(|auth| auth.subscribe()) else {
         return;
@@ -94,7 +94,7 @@ pub async fn enable(weak: WeakAuth) {
                     continue;
                 }
                 if let Err(error) = enable_lapsed(&auth, over).await {
-                    tracing::warn!(%error, "identities whose time is over stay disabled for now");
+                    tracing::warn!(%error, "identities whose time of being disabled is over were not enabled; it is tried again");
                 }
             }
         }
@@ -107,7 +107,7 @@ async fn enable_lapsed(kernel: &Kernel, ids: Vec<Id>) -> Result<(), Failure> {
         .decide(&Caller::own("end of disabling"), move |decision| {
             for id in &ids {
                 let now = decision.now();
-                // One may have been disabled anew meanwhile.
+                // An identity may have been disabled anew meanwhile.
                 let lapsed = |it: &Identity| it.disabled_at.is_some() && !it.is_disabled(now);
                 let current = decision.tip().get::<Identity>(id).filter(|it| lapsed(it));
                 if let Some(mut identity) = current.map(|it| (**it).clone()) {

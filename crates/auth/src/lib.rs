@@ -1,25 +1,27 @@
-//! Who may log in, and what follows: passwords, certificates, sessions, enrollment, tokens.
+//! Logins and what depends on them: passwords, certificates, sessions, enrollment, tokens.
 //!
-//! - `login`: `POST /authenticate`; [`resolve`]: the credentials of a request;
-//! - [`sessions`]: API sessions with opaque tokens and the service sessions in them, kept by this
-//!   controller (class Local), told to routers;
-//! - [`service_session`]: leave to dial or bind, as a signed token; and its check for routers;
-//! - `admission`: how many logins are worked on at once;
-//! - `enroll`, [`tickets`], [`own_tickets`]: how identities and routers get their first credentials;
-//! - [`keyring`], [`keys`]: the keys that are in use, and those of before; [`signing`],
-//!   [`signing_turns`]: what is signed with them;
+//! - `login`: `POST /authenticate`; [`resolve`]: finds the caller of a request by its credentials;
+//! - [`sessions`]: API sessions with opaque tokens and their service sessions, known to this
+//!   controller only, announced to routers;
+//! - [`service_session`]: permissions to dial or host, as signed tokens, and their check for
+//!   routers;
+//! - `admission`: limits the logins that are worked on at once;
+//! - `enroll`, [`tickets`], [`own_tickets`]: the first credentials of identities and routers;
+//! - [`keyring`], [`keys`]: the keys in use, and former ones; [`signing`], [`signing_turns`]:
+//!   signatures with them;
 //! - [`operator`]: a session for the program around the controller;
-//! - `router_certificate`: what certificates of routers say; `router_certificates`: how a router
-//!   exchanges its certificate and is never locked out;
-//! - [`password`], [`lockout`] with its [`lockouts`], `guesses`: hashes, how often one may be wrong in a row, and how fast;
-//! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, what a used one still does, and
-//!   how fast codes may be tried;
-//! - `posture`: what clients say of their devices, and what follows;
-//! - `ending`: when whatever ends by itself is looked at again;
-//! - `revocations`: how those that cover nothing any more go; `lapsed`: how identities that are
-//!   disabled for a while come back;
+//! - `router_certificate`: the names in certificates of routers; `router_certificates`: exchanges
+//!   the certificate of a router without ever locking it out;
+//! - [`password`], [`lockout`] with its [`lockouts`], `guesses`: hashes, locks after wrong
+//!   passwords in a row, and limits on guessing;
+//! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, further uses of an accepted
+//!   code, and limits on guessing;
+//! - `posture`: posture data of clients, and its effects;
+//! - `ending`: the times at which sessions are judged again;
+//! - `revocations`: deletes those that cover nothing any more; `lapsed`: enables identities that
+//!   were disabled for a time;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers;
-//! - [`handle`]: what all of them share; [`housekeeping`]: what goes on by itself.
+//! - [`handle`]: the state that all modules share; [`housekeeping`]: background work.
 
 pub mod admission;
 pub mod attempts;

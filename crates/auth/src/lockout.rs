@@ -1,9 +1,9 @@
-//! How often a password was wrong in a row, and what follows when the policy says so
-//! (docs/protocol/auth.md 7.4): the password is refused for a while, right or wrong. Sessions that
-//! are up go on, other ways to log in stay, and the last administrator who can log in is not locked
-//! out: how fast his password can be guessed is limited all the same ([`super::guesses`]).
+//! Locks a password after wrong passwords in a row, if the auth policy says so
+//! (docs/protocol/auth.md 7.4): for some time the password is refused, right or wrong. Sessions and
+//! other ways to log in stay. The last administrator who can log in is not locked out; guesses of
+//! that password are limited by [`super::guesses`].
 //!
-//! The counts are class Memory, bounded; what is locked is a part of the model.
+//! The counts are kept in memory and bounded; locks are part of the model.
 
 use weft_kernel::Caller;
 use weft_model::entity::{AuthPolicy, Authenticator, Identity};
@@ -17,7 +17,8 @@ pub(crate) fn policy_of(snapshot: &Snapshot, identity: &Identity) -> AuthPolicy 
     policy.map(|policy| (**policy).clone()).unwrap_or_default()
 }
 
-/// Counts a wrong password, at a login or in a change of it, as the policy of the identity says.
+/// Counts a wrong password, at a login or at a change of the password, and locks it if the policy
+/// says so.
 pub async fn wrong_password(auth: &Auth, authenticator: &Authenticator) {
     let snapshot = auth.snapshot();
     let Some(identity) = snapshot.get::<Identity>(&authenticator.identity_id) else { return };
@@ -28,7 +29,7 @@ pub async fn wrong_password(auth: &Auth, authenticator: &Authenticator) {
     }
 }
 
-/// Refuses a password from now on; 0 minutes are "until somebody enables the identity".
+/// Locks a password; 0 minutes mean until an administrator enables the identity.
 async fn lock(auth: &Auth, authenticator: &Id, minutes: u64) {
     let id = authenticator.clone();
     let own = Caller::own("lockout");
@@ -55,17 +56,19 @@ async fn lock(auth: &Auth, authenticator: &Id, minutes: u64) {
     };
     match done {
         Ok(_) if is_locked(&auth.snapshot()) => {
-            tracing::warn!(%authenticator, minutes, "too many wrong passwords: it is refused now");
+            tracing::warn!(%authenticator, minutes, "too many wrong passwords: the password is locked now");
         }
         Ok(_) => tracing::warn!(
             %authenticator,
-            "too many wrong passwords for the last administrator: it is not locked"
+            "too many wrong passwords of the last administrator: the password is not locked"
         ),
-        Err(error) => tracing::error!(%authenticator, %error, "it could not be locked"),
+        Err(error) => {
+            tracing::error!(%authenticator, %error, "a password with too many wrong tries could not be locked")
+        }
     }
 }
 
-/// Whether an identity is an administrator, and no other one could log in.
+/// Whether an identity is an administrator and no other administrator can log in.
 fn is_last_administrator(tip: &Snapshot, identity: &Id, now: Timestamp) -> bool {
     let is_admin = |it: &Identity| it.is_admin || it.is_default_admin;
     let can_log_in = |it: &Identity| {

@@ -1,4 +1,5 @@
-//! Wrong passwords in a row, by authenticator. Class Memory, bounded.
+//! Counts wrong passwords in a row, by authenticator. The counts are kept in memory only, and are
+//! bounded.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_model::Id;
 
-/// Authenticators that are counted for; beyond that the counts start anew.
+/// Authenticators with a count; above that all counts start anew.
 const COUNTED: usize = 100_000;
 
 /// Wrong passwords in a row, by authenticator.
@@ -14,7 +15,7 @@ const COUNTED: usize = 100_000;
 pub struct Lockouts(Arc<Mutex<HashMap<Id, u32>>>);
 
 impl Lockouts {
-    /// Counts a wrong password. True if the limit is reached now, which also starts anew.
+    /// Counts a wrong password. True if the limit is reached; the count then starts anew.
     pub fn wrong(&self, authenticator: &Id, max_attempts: u32) -> bool {
         let mut counts = self.0.lock();
         if counts.len() >= COUNTED && !counts.contains_key(authenticator) {
@@ -29,7 +30,7 @@ impl Lockouts {
         is_over
     }
 
-    /// Forgets the count after a right password.
+    /// Forgets the count, after a right password.
     pub fn right(&self, authenticator: &Id) {
         self.0.lock().remove(authenticator);
     }

@@ -32,7 +32,7 @@ use crate::wanted_configs::WantedConfigs;
 pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
     &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
 
-/// A first factor that was shown.
+/// A verified first factor.
 struct Shown {
     authenticator: Id,
     identity: Arc<Identity>,
@@ -40,9 +40,9 @@ struct Shown {
     extend_requested: bool,
     improper_chain: bool,
     leaf: Option<Certificate>,
-    /// The third-party CA that vouches for the leaf.
+    /// The third-party CA that issued the certificate, if one did.
     ca: Option<Id>,
-    /// By which it is known whether that is still so.
+    /// A fingerprint of the credential, by which a change of it is noticed.
     print: Arc<str>,
 }
 
@@ -52,7 +52,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         let enter = || auth.admission().enter(|| names_admin(&auth, &caller, &body));
         let (shown, _place) = match call.query.get("method") {
             Some(method::PASSWORD) => {
-                // Whoever waits to guess takes no place.
+                // A password that has to wait for its turn takes no place meanwhile.
                 let turn = turn_to_guess(&auth, &caller, &body).await?;
                 match enter() {
                     Ok(place) => (by_password(&auth, &body, turn).await?, place),
@@ -66,14 +66,15 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
                 let place = enter()?;
                 (by_certificate(&auth, &caller).await?, place)
             }
-            // There are no external signers whose tokens could be believed.
+            // No signer has keys that could verify a token.
             Some(method::EXT_JWT) => return Err(ErrorCode::InvalidAuth.into()),
             Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
             None => return Err(Failure::field("method", "method in query is required", "")),
         };
         let token = auth.ids().token();
         let session = open(&auth, &caller, &body, &shown, (call.api, token.as_str()));
-        // What was shown may have gone before there was a session that could end with it.
+        // The credential may have been changed before the session existed that would have ended
+        // with it.
         if !stands(&auth.snapshot(), &session, auth.now()) {
             auth.sessions().end(std::slice::from_ref(&session.base.id));
             return Err(refused());
@@ -90,7 +91,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Whether somebody would log in as an administrator, without any proof of it.
+/// Whether a login names an administrator; nothing is verified yet.
 fn names_admin(auth: &Auth, caller: &Caller, body: &AuthenticateBody) -> bool {
     let snapshot = auth.snapshot();
     let by_name = body.username.as_ref();
@@ -101,7 +102,7 @@ fn names_admin(auth: &Auth, caller: &Caller, body: &AuthenticateBody) -> bool {
     identity.is_some_and(|identity| identity.is_admin || identity.is_default_admin)
 }
 
-/// 401, the same for an unknown name, a wrong password, a disabled identity.
+/// The refusal with 401, the same for an unknown name, a wrong password and a disabled identity.
 fn refused() -> Failure {
     ErrorCode::InvalidAuth.into()
 }
@@ -122,7 +123,7 @@ fn name_and_password(body: &AuthenticateBody) -> Result<(&str, &str), Failure> {
     Ok((username.as_str(), password.expose()))
 }
 
-/// Waits until the password of a login may be looked at.
+/// Waits until the password of a login may be checked.
 async fn turn_to_guess(
     auth: &Auth,
     caller: &Caller,
@@ -132,7 +133,7 @@ async fn turn_to_guess(
     turn_for(auth, caller, username).await
 }
 
-/// Waits until a password for a name may be looked at.
+/// Waits until a password for a name may be checked.
 pub async fn turn_for(auth: &Auth, caller: &Caller, username: &str) -> Result<Turn, Failure> {
     let from = caller.origin.remote.map(|remote| remote.ip());
     auth.guesses().turn(username, from).await.map_err(|wait| {
@@ -156,8 +157,8 @@ async fn by_password(auth: &Auth, body: &AuthenticateBody, turn: Turn) -> Result
             return Err(error.into());
         }
     };
-    // What was read before the hash may have changed meanwhile. A right password that is refused
-    // costs as much as a wrong one, or the difference would tell that it is right.
+    // The model may have changed during the hash. A right password that is refused for another
+    // reason costs as much time as a wrong one: otherwise the time would reveal that it is right.
     let (snapshot, now) = (auth.snapshot(), auth.now());
     let authenticator = found
         .and_then(|it| snapshot.get::<Authenticator>(&it.base.id).cloned().filter(|now| *now == it))
@@ -199,12 +200,12 @@ async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> 
     let Some(vouched) = vouched else {
         tracing::debug!(
             fingerprint = leaf.fingerprint(),
-            "login with a certificate of nobody known"
+            "login refused: no identity has the certificate"
         );
         return Err(refused());
     };
     let claimed = vouched.ca.as_ref().and_then(|ca| claimed_id(ca, leaf));
-    // Whoever is known by a claim of his certificate has no authenticator.
+    // An identity with a claimed external id has no authenticator.
     let (identity, authenticator) = match claimed {
         Some(external) => {
             let found = snapshot.by_unique::<Identity>(Identity::EXTERNAL_ID, &external);
@@ -238,9 +239,9 @@ async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> 
     })
 }
 
-/// Notes with the authenticator whether its certificate came with all that leads to a root; of
-/// certificates of other issuers nobody asks (docs/protocol/auth.md 9.6). A login does not fail for
-/// it.
+/// Notes in the authenticator whether its certificate came with the chain to a root
+/// (docs/protocol/auth.md 9.6); certificates of other issuers are not noted. A failure does not
+/// make the login fail.
 async fn remember_chain(auth: &Auth, shown: &Shown) {
     let (id, is_complete) = (shown.authenticator.clone(), !shown.improper_chain);
     let noted = move |snapshot: &Snapshot| {
@@ -262,30 +263,32 @@ async fn remember_chain(auth: &Auth, shown: &Shown) {
         Ok(())
     });
     if let Err(error) = done.await {
-        tracing::warn!(authenticator = %shown.authenticator, %error, "not noted how its chain was");
+        tracing::warn!(authenticator = %shown.authenticator, %error, "whether the certificate came with its chain was not stored; the next login tries again");
     }
 }
 
-/// The external id that a certificate claims, if its CA says how; what cannot be read counts as
-/// no claim.
+/// The external id that a certificate claims, if its CA defines a claim; a claim that cannot be
+/// read counts as none.
 fn claimed_id(ca: &Ca, leaf: &Certificate) -> Option<String> {
     let claim = ca.external_id_claim.as_ref()?;
     external_id::of(claim, leaf)
-        .inspect_err(|error| tracing::debug!(ca = %ca.name, %error, "no external id"))
+        .inspect_err(
+            |error| tracing::debug!(ca = %ca.name, %error, "the certificate has no external id"),
+        )
         .ok()
 }
 
-/// Who vouches for a certificate.
+/// The issuer of a certificate.
 struct Vouched {
-    /// The client left the intermediates out.
+    /// Whether the client left out intermediates.
     is_improper: bool,
     /// The third-party CA, if it is one.
     ca: Option<Arc<Ca>>,
 }
 
-/// Whether the leaf leads to somebody we believe, the dates of the leaf aside
-/// (docs/protocol/auth.md 9.2): the roots of the CA bundle; its intermediates, when the client left
-/// them out; or a verified third-party CA.
+/// The issuer that a leaf leads to, dates of the leaf aside (docs/protocol/auth.md 9.2): a root of
+/// the CA bundle; an intermediate of the bundle, if the client left intermediates out; or a
+/// verified third-party CA.
 fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Option<Vouched> {
     let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
     let how = Verify { usage: Usage::Any, ignore_leaf_validity: true, intermediates: &[] };

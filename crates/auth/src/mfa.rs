@@ -1,9 +1,9 @@
-//! The second factor of the caller: begun, verified, used at login, removed
-//! (docs/protocol/auth.md 11).
+//! The second factor of the caller: begin, verify, use at a login, remove (docs/protocol/auth.md
+//! 11).
 //!
-//! A code is checked where the change is decided, against the last step that was used: of two
-//! requests with the same code one is refused. What a used code still does is in [`super::spent`],
-//! how fast codes may be tried in [`super::attempts`].
+//! The decision checks a code against the last used step, so that of two requests with the same
+//! code one is refused. [`super::spent`] has the further uses of an accepted code,
+//! [`super::attempts`] the limits on guessing.
 
 use std::sync::Arc;
 
@@ -57,7 +57,8 @@ fn not_found(identity: &str) -> Failure {
     Failure::not_found("MFA of identity", identity)
 }
 
-/// A wrong code: 401 here, with the code that clients know (it is 400 elsewhere).
+/// The refusal of a wrong code: 401 with the error code that clients know. At other operations a
+/// wrong code has the status 400.
 fn wrong_code() -> Failure {
     Failure::new(ErrorCode::MfaInvalidToken).with_status(401)
 }
@@ -68,12 +69,12 @@ fn code_of(call: &Call) -> Result<String, Failure> {
     Ok(body.code.unwrap_or_default())
 }
 
-/// What a code is given for.
+/// The purpose of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Enroll,
     Authenticate,
-    /// Like a login, for the routers.
+    /// To prove a second factor to routers.
     Prove,
     ReadRecoveryCodes,
     NewRecoveryCodes,
@@ -88,7 +89,8 @@ impl Purpose {
         }
     }
 
-    /// The second factor that it is about: one that was begun to enroll, else one in use.
+    /// The second factor that the code is for: an unverified one to enroll, otherwise the one in
+    /// use.
     fn finds(self, snapshot: &Snapshot, identity: &str) -> Result<Arc<Mfa>, Failure> {
         let is_verified = self != Self::Enroll;
         let found = of(snapshot, identity).filter(|mfa| mfa.is_verified == is_verified);
@@ -96,7 +98,7 @@ impl Purpose {
     }
 }
 
-/// Checks a code and changes the second factor with it, in one decision, when its turn has come.
+/// Waits for the turn of a code, checks it, and changes the second factor in the same decision.
 async fn with_code(
     auth: &Auth,
     caller: &Caller,
@@ -152,7 +154,7 @@ async fn with_code(
         .await;
     match &done {
         Ok(_) => {
-            // A recovery code is read with only after it made new ones.
+            // A recovery code can be used again to read codes only if it made new ones.
             if CodeKind::of(&code) == CodeKind::Totp || purpose == Purpose::NewRecoveryCodes {
                 spent.put(&identity, &session, &code, purpose == Purpose::Enroll, now);
             }
@@ -164,7 +166,7 @@ async fn with_code(
     done.map(drop)
 }
 
-/// `POST /authenticate/mfa`: the code that a login still needs (docs/protocol/auth.md 9.7).
+/// Handles `POST /authenticate/mfa`: the code that completes a login (docs/protocol/auth.md 9.7).
 fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let code = code_of(&call)?;
@@ -184,7 +186,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// A signed proof for routers that a code was given; for sessions that routers judge themselves
+/// A signed proof for routers that a code was given, for sessions that routers judge themselves
 /// (docs/protocol/auth.md 11.5).
 fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
@@ -220,7 +222,7 @@ fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Begins a second factor, anew if one was begun and not verified.
+/// Begins a second factor; an unverified one is replaced.
 fn enroll(auth: Auth, caller: Caller, _call: Call) -> Answer {
     async move {
         let identity = Id::new(&login_of(&caller)?.identity);
@@ -299,7 +301,7 @@ fn detail(auth: Auth, caller: Caller, _call: Call) -> Answer {
     .boxed()
 }
 
-/// The provisioning address as a picture, until the first code was given.
+/// The provisioning address as a picture, while the second factor is unverified.
 fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Answer {
     async move {
         let mfa = own(&auth, &caller)?;
@@ -308,7 +310,8 @@ fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Answer {
         }
         let url = provisioning_url(&auth, &caller, &mfa)?;
         let picture = match totp::qr_png(&url) {
-            // The name is only what the app shows: without it there is always room.
+            // The name of the identity is only a label in the app: without it the address always
+            // fits.
             Err(PictureError::TooLong) => {
                 let issuer = &auth.settings().totp_issuer;
                 totp::qr_png(&totp::provisioning_url(issuer, "", &mfa.secret))
@@ -321,7 +324,8 @@ fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Answer {
     .boxed()
 }
 
-/// The first code: from now on one is needed at every login, and this login has given it.
+/// Verifies the second factor by its first code. From now on every login needs a code; this session
+/// has given one.
 fn verify(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let code = code_of(&call)?;
@@ -335,14 +339,14 @@ fn verify(auth: Auth, caller: Caller, call: Call) -> Answer {
         if login.session.legacy {
             auth.mfa_passed(&Id::new(&login.session.id)).await?;
         }
-        // The other logins need a code from now on.
+        // The other sessions of the identity need a code from now on.
         auth.sessions().changed_around(&Id::new(&login.identity));
         Reply::empty()
     }
     .boxed()
 }
 
-/// Removes the second factor; one that was never verified needs no code.
+/// Removes the second factor; an unverified one needs no code.
 fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let mfa = own(&auth, &caller)?;
@@ -368,7 +372,7 @@ fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// The recovery codes that are left. The code of the body wins over that of the header.
+/// The unused recovery codes. A code in the body has priority over one in the header.
 fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let body: CodeBody = call.decode_optional(Verb::Patch)?;
@@ -388,7 +392,7 @@ fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// New recovery codes in place of the old ones.
+/// Replaces the recovery codes by new ones.
 fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let code = code_of(&call)?;
@@ -405,7 +409,7 @@ fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
 }
 
 impl Auth {
-    /// A session has given a code: it may be complete now, and posture checks may pass.
+    /// Notes that a session has given a code: it may be complete now, and posture checks may pass.
     pub async fn mfa_passed(&self, session: &Id) -> Result<(), Failure> {
         let now = self.now();
         let passed = self.sessions().change(session, now, |session| {
@@ -422,7 +426,8 @@ impl Auth {
         Ok(())
     }
 
-    /// The second factor of an identity is gone, and what its sessions had given of it.
+    /// Handles the removal of an identity's second factor: codes that its sessions have given do
+    /// not count any more.
     pub fn mfa_removed(&self, identity: &Id) {
         let now = self.now();
         self.spent().forget(identity);

@@ -1,7 +1,7 @@
 //! A session for the process that runs the controller.
 //!
-//! A program with the controller in it can do everything anyway; this lets it use the same API as
-//! everybody, without a password that would have to be kept somewhere.
+//! A program that contains the controller can do everything in any case. With this session it uses
+//! the same API as others, without a stored password.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use weft_model::entity::{ApiSession, Authenticator, Identity};
 use crate::handle::Auth;
 
 impl Auth {
-    /// Opens a session of the default administrator, without credentials, and answers its token.
-    /// Nothing if there is none. For the program around the controller, never for a request.
+    /// Opens a session of the default administrator, without credentials, and returns its token.
+    /// None if there is no default administrator. Only for the program around the controller, never
+    /// for a request.
     pub fn open_operator_session(&self) -> Option<Arc<str>> {
         let snapshot = self.snapshot();
         let admin = snapshot.list::<Identity>().find(|identity| identity.is_default_admin)?;

@@ -1,4 +1,4 @@
-//! The tickets of this network.
+//! Signs tickets with the keys of this network.
 
 use weft_model::entity::Enrollment;
 
@@ -11,13 +11,13 @@ impl Auth {
         self.0.tickets.of(enrollment, &self.settings().addresses, &self.keys())
     }
 
-    /// The ticket that lets anybody trust this network.
+    /// The ticket of the network, which anybody may use to trust it.
     pub fn network_jwt(&self) -> String {
         let address = &self.settings().addresses.api;
         self.0.tickets.of_network(address, &self.keys(), || self.ids().token().to_string())
     }
 
-    /// The ticket with which the certificates of a CA enroll.
+    /// The ticket with which holders of certificates of a CA enroll.
     pub fn ca_jwt(&self, ca: &str) -> String {
         Tickets::of_ca(&self.settings().addresses.api, ca, &self.keys())
     }

@@ -8,7 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::sync::Semaphore;
 
-/// Argon2 passes, KiB of memory, lanes, and output length (docs/protocol/auth.md 7.2).
+/// Argon2 parameters: passes, memory in KiB, lanes, output length in bytes (docs/protocol/auth.md
+/// 7.2).
 const PASSES: u32 = 1;
 const MEMORY_KIB: u32 = 3072;
 const LANES: u32 = 4;
@@ -29,7 +30,7 @@ pub struct Hashed {
     pub salt: String,
 }
 
-/// Why no hash was made, or no other work done.
+/// Why there is no hash, or no result of other work.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// More logins wait than the controller accepts.
@@ -40,7 +41,7 @@ pub enum Error {
     Failed,
 }
 
-/// The place where passwords are hashed.
+/// Hashes passwords on a bounded number of threads.
 #[derive(Debug, Clone)]
 pub struct Hasher {
     running: Arc<Semaphore>,
@@ -63,8 +64,8 @@ impl Hasher {
         Ok(Hashed { password: STANDARD.encode(hash), salt: STANDARD.encode(salt) })
     }
 
-    /// Whether `password` is the stored one. Without a stored one (unknown user) the same work
-    /// is done for a dummy and the answer is no, so that the time tells nothing.
+    /// Whether `password` is the stored one. For an unknown user a dummy is hashed and the result
+    /// is false, so that the time reveals nothing.
     pub async fn verify(&self, password: &str, stored: Option<&Hashed>) -> Result<bool, Error> {
         let decoded = stored.and_then(|stored| {
             let hash = STANDARD.decode(&stored.password).ok()?;
@@ -76,7 +77,7 @@ impl Hasher {
         Ok(equal(&hash, &expected))
     }
 
-    /// Does other work of logins that takes its time, in the same line.
+    /// Runs other expensive work of logins, in the same queue as hashes.
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -106,7 +107,7 @@ impl Hasher {
     }
 }
 
-/// Compares without telling by the time where the first difference is.
+/// Compares in a time that does not depend on the place of the first difference.
 fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |seen, (a, b)| seen | (a ^ b)) == 0
 }

@@ -1,4 +1,4 @@
-//! The public keys that routers are given (docs/protocol/edge-control-plane.md 7.2).
+//! The public keys of the data model (docs/protocol/edge-control-plane.md 7.2).
 
 use weft_identity::Certificate;
 use weft_model::entity::Ca;
@@ -12,9 +12,9 @@ pub struct PublicKey {
     pub kid: String,
     /// The certificate in DER.
     pub data: Vec<u8>,
-    /// Whether tokens are verified with it.
+    /// Whether routers verify tokens with it.
     pub for_tokens: bool,
-    /// Whether client certificates are verified with it.
+    /// Whether routers verify client certificates with it.
     pub for_clients: bool,
 }
 
@@ -30,8 +30,8 @@ impl PublicKey {
 }
 
 impl Auth {
-    /// This controller's certificate and those that sign tokens of service sessions, with those of
-    /// before whose tokens are in use; the roots of the CA bundle; verified third-party CAs.
+    /// This controller's certificate; the certificates that sign tokens of service sessions, and
+    /// former ones whose tokens are in use; the roots of the CA bundle; verified third-party CAs.
     pub fn public_keys(&self) -> Vec<PublicKey> {
         let keys = self.keys();
         let signing = self.session_certificates();

@@ -1,4 +1,4 @@
-//! From the credentials of a request to its caller (docs/protocol/auth.md 10).
+//! Finds the caller of a request by its credentials (docs/protocol/auth.md 10).
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use super::sessions::stands;
 use crate::handle::Auth;
 use crate::sessions::VIRTUAL;
 
-/// Bearer tokens of a request that are looked at.
+/// Bearer tokens of a request that are tried.
 pub const MAX_BEARERS: usize = 3;
 
-/// What a request shows of who sent it.
+/// The credentials of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     /// The header `zt-session`.
     pub session: Option<String>,
     /// The bearer tokens of the `Authorization` headers, in order.
     pub bearers: Vec<String>,
-    /// Where it came from, with the certificates of the TLS connection.
+    /// The source of the request, with the certificates of the TLS connection.
     pub origin: Origin,
 }
 
 impl Auth {
-    /// Who sent a request. Whether that is enough is decided by the gate, so this never fails:
-    /// public operations work with wrong credentials too.
+    /// The caller of a request. This never fails, because public operations work with wrong
+    /// credentials too; the gate judges the caller.
     pub fn resolve(&self, credentials: Credentials) -> Caller {
         let Credentials { session, bearers, origin } = credentials;
         let who = match session.filter(|token| !token.is_empty()) {
             Some(token) => self.resolve_session(&token, &origin),
-            // No bearer session is issued by this controller, and none is accepted.
+            // This controller issues no bearer sessions and accepts none.
             None if bearers.iter().take(MAX_BEARERS).any(|token| !token.is_empty()) => {
                 Who::Nobody(Some(Challenge::InvalidBearer))
             }
@@ -76,9 +76,9 @@ impl Auth {
     }
 }
 
-/// Whether the session of a caller opens an API. What a router is told of a session must be of no
-/// use to it: a login by certificate is bound to the certificate, and one by password that routers
-/// know opens the client API alone.
+/// Whether a caller's session may use an API. A router knows the tokens that it is told, and must
+/// not be able to use them: a session by certificate needs the certificate, and a session by
+/// password that routers know opens the client API only.
 pub fn opens(auth: &Auth, caller: &Caller, api: Api) -> bool {
     let Some(login) = caller.login().filter(|_| api != Api::Client) else { return true };
     let session = auth.sessions().by_id(&login.session.id);
@@ -93,10 +93,10 @@ fn is_by_certificate(snapshot: &Snapshot, session: &ApiSession) -> bool {
     *authenticator == VIRTUAL || known().is_some_and(|it| it.cert.is_some())
 }
 
-/// Whether the peer that shows a token may: a login of the client API by certificate goes with that
-/// certificate, with one that took its place, or with one made for the session. Logins of the
-/// management API, of which routers are not told, are also used by programs that show their
-/// certificate only once.
+/// Whether the peer may use the token that it shows. A session of the client API by certificate
+/// needs that certificate, its successor, or a certificate made for the session. Routers are not
+/// told of sessions of the management API. These are accepted without the certificate, because some
+/// programs show it only at the login.
 fn is_shown_by(snapshot: &Snapshot, session: &ApiSession, leaf: Option<&Certificate>) -> bool {
     if !session.is_of_client || !is_by_certificate(snapshot, session) {
         return true;
@@ -108,7 +108,7 @@ fn is_shown_by(snapshot: &Snapshot, session: &ApiSession, leaf: Option<&Certific
         || own.any(|it| *it.fingerprint == *leaf || **it.unverified_fingerprint == *leaf)
 }
 
-/// What is still asked of a session.
+/// The factors that a session still lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outstanding {
     /// A one-time code.
@@ -123,7 +123,7 @@ impl Outstanding {
     }
 }
 
-/// What the policy of its identity, and a verified second factor, still ask of a session
+/// The factors that the auth policy, and a verified second factor, require and a session lacks
 /// (docs/protocol/auth.md 8.1).
 pub fn outstanding(snapshot: &Snapshot, session: &ApiSession) -> Outstanding {
     let identity = snapshot.get::<Identity>(&session.identity_id);
@@ -136,7 +136,7 @@ pub fn outstanding(snapshot: &Snapshot, session: &ApiSession) -> Outstanding {
     }
 }
 
-/// Whether nothing more is asked of a session.
+/// Whether a session lacks no factor.
 pub fn is_complete(snapshot: &Snapshot, session: &ApiSession) -> bool {
     outstanding(snapshot, session).is_nothing()
 }

@@ -1,4 +1,4 @@
-//! Revocations that cover nothing any more are forgotten (docs/protocol/auth.md 16).
+//! Deletes expired revocations (docs/protocol/auth.md 16).
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use weft_model::{Id, Timestamp};
 
 use crate::handle::WeakAuth;
 
-/// How often they are looked for.
+/// The interval at which they are looked for.
 const EVERY: Duration = Duration::from_secs(60);
-/// Most that are deleted in one change.
+/// Revocations deleted in one change set.
 pub const BATCH: usize = 500;
 
-/// Purges them now and then.
+/// Deletes expired revocations at intervals.
 pub(crate) async fn purge(weak: WeakAuth) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -41,7 +41,7 @@ pub async fn purge_revocations(kernel: &Kernel) -> Result<(), Failure> {
         kernel
             .decide(&Caller::own("purge of revocations"), move |decision| {
                 for id in &expired {
-                    // One may have been made anew meanwhile.
+                    // A revocation may have been renewed meanwhile.
                     let current = decision.tip().get::<Revocation>(id);
                     if current.is_some_and(|it| has_expired(it, now)) {
                         decision.delete(Revocation::KIND, id)?;

@@ -1,10 +1,10 @@
-//! Certificates of routers: at enrollment, extension and renewal the same ones.
+//! The contents of router certificates, the same at enrollment, extension and renewal.
 //!
-//! A router is named by the controller: its id as common name, its SPIFFE id. Of what its request
-//! asks for it gets DNS names and addresses, so that clients find it where it listens; a name of
-//! the controller would let it take the controller's place, and is refused, as is what the
-//! configuration refuses. Other names (URIs, mail addresses) mean something to nobody who meets a
-//! router and are left out.
+//! The controller sets the common name (the router's id) and the SPIFFE id. From the router's
+//! request it takes DNS names and addresses, so that clients find the router. A name of the
+//! controller is refused, because the router could pass as the controller; names that the
+//! configuration forbids are refused too. Other names (URIs, mail addresses) mean nothing to peers
+//! of a router, and are left out.
 
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -33,12 +33,12 @@ pub fn leaf(
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
 }
 
-/// The names out of a request that a router gets.
+/// The names in a request that a router gets.
 fn granted(auth: &Auth, wanted: &[San]) -> Result<Vec<San>, Failure> {
     let mut granted = Vec::new();
     for san in wanted {
         let Some(host) = Host::of(san) else {
-            tracing::debug!(?san, "not put into the certificate of a router");
+            tracing::debug!(?san, "a name in a router's request is left out of its certificate");
             continue;
         };
         if let Err(reason) = check(auth, &host) {
@@ -49,7 +49,7 @@ fn granted(auth: &Auth, wanted: &[San]) -> Result<Vec<San>, Failure> {
     Ok(granted)
 }
 
-/// Says at start which routers have a name that they will not get again.
+/// Logs at the start which routers have a name that they would not get again.
 pub(crate) fn warn_of_old_names(auth: &Auth, snapshot: &Snapshot) {
     for router in snapshot.list::<Router>() {
         let chain = Certificate::from_pem(router.cert_pem.as_bytes()).unwrap_or_default();
@@ -64,7 +64,7 @@ pub(crate) fn warn_of_old_names(auth: &Auth, snapshot: &Snapshot) {
     }
 }
 
-/// Whether a router may have a name; says why not.
+/// Checks whether a router may have a name; the error is the reason of the refusal.
 fn check(auth: &Auth, host: &Host) -> Result<(), String> {
     let RouterNames { refused, shared } = &auth.settings().router_names;
     if let Host::Name(name) = host
@@ -88,8 +88,8 @@ fn check(auth: &Auth, host: &Host) -> Result<(), String> {
     }
 }
 
-/// The names under which the controller is known: those in its certificates and those that clients
-/// and routers are told.
+/// The names of the controller: in its certificates, and in addresses that clients and routers are
+/// told.
 fn controllers(auth: &Auth) -> Vec<Host> {
     let (keys, addresses) = (auth.keys(), &auth.settings().addresses);
     let leaves = [keys.session.leaf(), keys.enrollment.leaf()];
@@ -102,7 +102,7 @@ fn controllers(auth: &Auth) -> Vec<Host> {
     certified.chain(ends).chain(urls).collect()
 }
 
-/// A name or address, in one form of all that mean the same.
+/// A name or an address in a normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Host {
     Name(String),
@@ -110,7 +110,7 @@ enum Host {
 }
 
 impl Host {
-    /// A name that clients find a host by.
+    /// The host that an alternative name names, if it names one.
     fn of(san: &San) -> Option<Self> {
         match san {
             San::Dns(name) => Some(Self::read(name)),
@@ -141,7 +141,7 @@ impl Host {
         }
     }
 
-    /// Whether both can mean the same host.
+    /// Whether both can name the same host.
     fn meets(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Name(own), Self::Name(_)) => other.is_meant_by(&NameRule::Host(own.clone())),
@@ -159,8 +159,8 @@ impl std::fmt::Display for Host {
     }
 }
 
-/// Whether every client reads a name alike: letters, digits, `-`, `_` and `.`, and `*` only as the
-/// whole first label.
+/// Whether all clients read a name in the same way: letters, digits, `-`, `_` and `.`, and `*` only
+/// as the whole first label.
 fn is_dns_name(name: &str) -> bool {
     let rest = name.strip_prefix("*.").unwrap_or(name);
     let is_letter = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');

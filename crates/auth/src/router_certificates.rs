@@ -1,5 +1,5 @@
-//! A router gets a new certificate for the one that it shows: over HTTP and over its control channel
-//! alike, whether it says that it has taken it or not.
+//! Exchanges the certificate that a router shows for a new one, over HTTP and over its control
+//! channel, whether or not the router confirms it.
 //!
 //! ```text
 //! current: old                        the old one is shown
@@ -7,8 +7,8 @@
 //! current: new                        the new one was shown, and the old one is refused
 //! ```
 //!
-//! What is written before an answer is sent may never reach the router, so nothing that the router
-//! can still show is taken away before it has shown something newer.
+//! The answer may never reach the router, so a certificate that the router can still show is
+//! accepted until it has shown a newer one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,21 +24,21 @@ use weft_model::{Id, Timestamp};
 use crate::enroll::issue::check_enabled;
 use crate::handle::Auth;
 
-/// How long the same answer is given to the same request. Whoever asks again may still get the
-/// answer to his first request, or have it already.
+/// Within this time a repeated request gets the same answer. The router may have received the
+/// answer to its first request already, or may still receive it.
 const SAME_ANSWER: Duration = Duration::from_secs(3600);
 
-/// A certificate for a router, with its chain in PEM.
+/// A certificate for a router, with its chain.
 #[derive(Debug, Clone)]
 pub struct Issued {
     /// The certificate.
     pub leaf: Certificate,
-    /// With its chain, in PEM.
+    /// The certificate and its chain, in PEM.
     pub pem: String,
 }
 
 impl Issued {
-    /// The certificate that waits to be used.
+    /// The issued certificate that the router has not shown yet.
     fn waiting(router: &Router) -> Option<Self> {
         router.unverified_fingerprint.as_ref()?;
         let pem = router.unverified_cert_pem.clone();
@@ -46,7 +46,7 @@ impl Issued {
         Some(Self { leaf, pem })
     }
 
-    /// Whether it is as good as another that was issued now.
+    /// Whether it serves as well as another one issued now.
     fn is_as_good_as(&self, other: &Self, now: Timestamp) -> bool {
         let age = system_time(now).duration_since(self.leaf.not_before());
         let public = |it: &Self| it.leaf.public_key().ok().cloned();
@@ -59,9 +59,9 @@ impl Issued {
     }
 }
 
-/// Keeps a new certificate of a router beside the one that was shown for it. Answers what the router
-/// is to be given: this one, or the one that it asked for before and has not used. None if the one
-/// that was shown counts no more.
+/// Keeps a new certificate of a router beside the one that the router showed. Returns the
+/// certificate to send: the new one, or an earlier one that the router has not used. None if the
+/// shown certificate counts no more.
 pub async fn exchange(
     auth: &Auth,
     caller: &Caller,
@@ -99,7 +99,7 @@ fn note(decision: &mut Decision<'_>, id: &Id, shown: &str, new: &Issued) -> Opti
     Some(new.clone())
 }
 
-/// The certificate that waits takes the place of the old one if it is what was shown.
+/// Replaces the old certificate by the waiting one, if the waiting one was shown.
 pub fn use_waiting(router: &mut Router, shown: &str) -> bool {
     if router.unverified_fingerprint.as_deref() != Some(shown) {
         return false;

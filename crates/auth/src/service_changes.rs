@@ -1,6 +1,6 @@
-//! When the services of an identity last changed, identity by identity
-//! (docs/protocol/auth.md 17.3). SDKs poll it and read their services anew when it moves, so it may
-//! say "changed" too often, but never too rarely.
+//! The time when the services of each identity last changed (docs/protocol/auth.md 17.3). SDKs poll
+//! it and read their services again when it changes. It may therefore change too often, and never
+//! too rarely.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use weft_model::entity::{Config, Identity, PolicyType, Service, ServicePolicy};
 use weft_model::policy::access_changes;
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
-/// Place of an identity's config overrides among its links.
+/// Index of config overrides among the links of an identity.
 const CONFIG_OVERRIDE: usize = 3;
 
 /// The times.
@@ -20,32 +20,33 @@ pub struct ServiceChanges(Arc<Mutex<Times>>);
 
 #[derive(Debug, Default)]
 struct Times {
-    /// When something changed that concerns an unknown number of identities.
+    /// The last change that concerns an unknown number of identities.
     everybody: Option<Timestamp>,
-    /// By ordinal of the identity. One that is given out again only makes a client look once more.
-    /// The default: never. A change writes down whom it concerns and disturbs nobody else.
+    /// The last change of each identity, by ordinal; the default means never. A reused ordinal only
+    /// makes a client read once more. A change sets the time of the identities that it concerns,
+    /// and leaves the others alone.
     each: Vec<Timestamp>,
 }
 
 impl ServiceChanges {
-    /// When the services of this identity last changed since the start, if they did.
+    /// The last change of the services of an identity since the start, if there was one.
     pub fn last(&self, identity: u32) -> Option<Timestamp> {
         let times = self.0.lock();
         let own = times.each.get(identity as usize).copied();
         own.filter(|at| *at != Timestamp::default()).max(times.everybody)
     }
 
-    /// Something changed that concerns one identity.
+    /// Notes a change that concerns one identity.
     pub fn one(&self, identity: u32, now: Timestamp) {
         self.put(now, &RoaringBitmap::from_iter([identity]));
     }
 
-    /// Something changed that concerns an unknown number of identities.
+    /// Notes a change that concerns an unknown number of identities.
     pub fn everybody(&self, now: Timestamp) {
         *self.0.lock() = Times { everybody: Some(now), each: Vec::new() };
     }
 
-    /// Writes down whom a batch concerns.
+    /// Notes the identities that a published batch concerns.
     pub fn follow(&self, published: &Published, now: Timestamp) {
         let (before, after) = (&published.before, &published.after);
         let mut concerned = RoaringBitmap::new();
@@ -73,7 +74,7 @@ impl ServiceChanges {
     }
 }
 
-/// The identities whose services a change concerns, as one snapshot sees it.
+/// The identities whose services a change concerns, in one snapshot.
 fn of_change(snapshot: &Snapshot, change: &Change) -> RoaringBitmap {
     let id = change.id();
     match change.kind() {
@@ -88,7 +89,7 @@ fn of_change(snapshot: &Snapshot, change: &Change) -> RoaringBitmap {
     }
 }
 
-/// The identity, if other services are its own than before, or it sees them otherwise.
+/// The identity, if the change gives it other services, or other configs of them.
 fn of_identity(before: &Snapshot, after: &Snapshot, identity: &Identity) -> RoaringBitmap {
     let id = &identity.base.id;
     let former = before.get::<Identity>(id);
@@ -108,9 +109,8 @@ fn of_identity(before: &Snapshot, after: &Snapshot, identity: &Identity) -> Roar
     after.ordinal_of::<Identity>(id).into_iter().collect()
 }
 
-/// The identities that a change of a policy gives a service or takes one from, and those whose
-/// access it judges by other posture checks. A policy beside others that give the same changes
-/// nothing.
+/// The identities that gain or lose a service by a change of a policy, and those judged by other
+/// posture checks. A policy that grants nothing beyond other policies concerns no identity.
 fn of_policy(before: &Snapshot, after: &Snapshot, policy: &Id) -> RoaringBitmap {
     let changes = access_changes(before, after, [(Kind::ServicePolicy, policy)]);
     let of_access = changes.iter().map(|change| &*change.gained | &*change.lost);
@@ -126,7 +126,7 @@ fn of_policy(before: &Snapshot, after: &Snapshot, policy: &Id) -> RoaringBitmap 
     }
 }
 
-/// The identities of a policy; none while the policy has no service.
+/// The identities of a policy; none while it has no service.
 fn members(snapshot: &Snapshot, policy: &Id) -> RoaringBitmap {
     let Some(ordinal) = snapshot.ordinal_of::<ServicePolicy>(policy) else {
         return RoaringBitmap::new();
@@ -166,7 +166,7 @@ mod tests {
         let at = Timestamp::from_secs;
         assert_eq!(changes.last(7), None);
         changes.one(7, at(10));
-        // However many report after it.
+        // The time stays, however many changes of others follow.
         for other in 100..1100 {
             changes.one(other, at(i64::from(other)));
         }

@@ -1,5 +1,6 @@
-//! Leave to dial or host one service within a login, as a stored record and a signed token, and its
-//! check for routers (docs/protocol/auth.md 17.7; docs/protocol/edge-control-plane.md 11.5, 13.2, 14.3).
+//! Permissions to dial or host one service within a login: a stored record, a signed token, and its
+//! check for routers (docs/protocol/auth.md 17.7; docs/protocol/edge-control-plane.md 11.5, 13.2,
+//! 14.3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::handle::Auth;
 /// Longest life of a service token; it ends with the login in any case.
 const TOKEN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The stored session: one for each login, type and service; asked for again it is the same.
+/// The stored session. There is one for each login, type and service; a repeated request gets the
+/// same.
 pub fn record(
     controller: &Auth,
     login: &ApiSession,
@@ -49,7 +51,7 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    /// What the client should do: 0 try again, 2 start over, 3 give up.
+    /// The number that tells the client what to do: 0 try again, 2 start over, 3 give up.
     pub fn retry_hint(self) -> u32 {
         match self {
             Self::Internal => 0,
@@ -65,7 +67,7 @@ impl RefusalCode {
 pub struct Refusal {
     /// The code.
     pub code: RefusalCode,
-    /// For a person.
+    /// The reason, for people.
     pub reason: String,
 }
 
@@ -78,9 +80,9 @@ impl Refusal {
 /// A service session that was checked.
 #[derive(Debug, Clone)]
 pub struct Checked {
-    /// The snapshot it was checked on.
+    /// The snapshot on which it was checked.
     pub snapshot: Arc<Snapshot>,
-    /// Who uses it.
+    /// The identity that uses it.
     pub identity: Arc<Identity>,
     /// The service.
     pub service: Arc<Service>,
@@ -111,7 +113,7 @@ impl Auth {
 
     /// Checks the tokens that a router passes on for a client that dials or hosts
     /// (docs/protocol/edge-control-plane.md 13.2, 14.3): the login, the service session, its type,
-    /// the router, the service, and that the policies still grant it.
+    /// the router, the service, and that policies still grant it.
     pub fn check_service_session(
         &self,
         router: &Id,
@@ -165,7 +167,7 @@ impl Auth {
         Ok(Checked { identity, service, api_session, session, snapshot })
     }
 
-    /// The login behind an opaque token, for requests of routers.
+    /// The login of an opaque token in a router's request.
     fn check_login(
         &self,
         snapshot: &Snapshot,

@@ -1,18 +1,18 @@
 //! API sessions with opaque tokens, and the service sessions in them
 //! (docs/protocol/auth.md 9, 10.3; docs/protocol/edge-control-plane.md 10).
 //!
-//! Class Local: bound to this controller, kept in memory, written behind, loaded before routers
-//! are answered. What is written and told goes out under the lock of the tables, so that the store
-//! and the routers see everything in the order in which it happened. A client learns of its session
-//! only once it is on the disk: a controller that is killed and comes back would end the circuits of
-//! a session that it does not know. What routers are told of them follows from
-//! [`Sessions::subscribe`]: an SDK that connects with an opaque token is known to a router only
-//! because it was told.
+//! Sessions belong to this controller alone. They are kept in memory, written to the store shortly
+//! after a change, and loaded before routers are answered. Writes and notices are sent under the
+//! lock of the tables, so that the store and routers see changes in their order. A client gets its
+//! session only once it is on the disk. Otherwise a controller that is killed would end the
+//! circuits of a session that it does not know after the restart. Routers are told by
+//! [`Sessions::subscribe`]: a router accepts an opaque token only if it was told of it.
 //!
-//! - `stands`: what a login rests on; `follow`: what ends with a change of the model; `ends`: what
-//!   ends by itself;
-//! - `tokens`: how tokens are kept; `activity`: when sessions were used; `routers`: what routers know;
-//! - `services`, `touched`: the service sessions in them.
+//! - `stands`: the credentials that a login depends on; `follow`: ends by changes of the model;
+//!   `ends`: ends by time;
+//! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
+//!   them;
+//! - `services`, `touched`: service sessions.
 
 mod activity;
 mod ends;
@@ -49,28 +49,28 @@ pub use stands::{CERTIFICATE, print_of};
 pub(crate) use stands::{VIRTUAL, stands};
 pub use tokens::lock_in;
 
-/// Notices a subscriber may be behind before it has to start over.
+/// Notices that a subscriber may be behind; then it has to start over.
 const BACKLOG: usize = 16_384;
-/// What clients told of themselves, by identity.
+/// The space of notes with descriptions of clients, by identity.
 const TOLD: Space = Space(1);
-/// Sessions ended, or whose activity is stored, in one go while holding the lock.
+/// Sessions that are ended, or whose activity is stored, while the lock is held once.
 const SWEEP_BATCH: usize = 500;
-/// API sessions an identity may have; the oldest one ends when another begins.
+/// API sessions of an identity; above that the oldest one ends.
 const PER_IDENTITY: usize = 256;
-/// Certificates a session may have; the oldest one goes when another is made.
+/// Certificates of a session; above that the oldest one is dropped.
 pub const CERTIFICATES: usize = 16;
 
-/// How long whoever begins a session waits for the disk.
+/// How long the login of a session waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sessions of this controller. Clones are the same sessions.
+/// The sessions of this controller. Clones share them.
 #[derive(Clone)]
 pub struct Sessions(Arc<Inner>);
 
 struct Inner {
     tables: RwLock<Tables>,
     store: Arc<dyn Store>,
-    /// Seals the tokens that routers are told.
+    /// Seals tokens that routers are told.
     key: Arc<SealKey>,
     notices: broadcast::Sender<SessionNotice>,
     timeout: Duration,
@@ -85,11 +85,11 @@ struct Tables {
     /// Sessions whose last activity is not stored yet.
     used: HashSet<Id>,
     flushed: Timestamp,
-    /// When sessions are looked at for their end.
+    /// The times at which sessions are checked for their end.
     ending: Ending,
 }
 
-/// What a client told of itself at a login.
+/// The description that a client gave of itself at a login.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     /// Its SDK.
@@ -99,34 +99,34 @@ pub struct Told {
 }
 
 impl Told {
-    /// What is kept of it in the store: the place and the value; the key is the identity's id.
+    /// The description as a note: space and value. The key is the identity's id.
     pub fn note(&self) -> (Space, Vec<u8>) {
         (TOLD, serde_json::to_vec(self).unwrap_or_default())
     }
 }
 
-/// What routers have to be told of sessions.
+/// A notice about sessions, for routers.
 #[derive(Debug, Clone)]
 pub enum SessionNotice {
     /// A session is fully authenticated.
     Added(Arc<ApiSession>),
-    /// The certificates that go with a session have changed, or what is asked of it: one that is
-    /// not complete any more has ended for routers.
+    /// The certificates of a session changed, or the factors that it lacks. For routers a session
+    /// that is incomplete now has ended.
     Updated(Arc<ApiSession>),
-    /// Sessions have ended; their ids.
+    /// Sessions with these ids have ended.
     Removed(Vec<Id>),
     /// Service sessions have ended. Their ids are also the `jti` of their tokens.
     ServiceRemoved(Vec<Arc<Session>>),
-    /// Notices were missed: start over from [`crate::handle::Auth::legacy_sessions`].
+    /// Notices were lost: start over with [`crate::handle::Auth::legacy_sessions`].
     Resync,
 }
 
-/// Follows the sessions.
+/// A subscription to notices about sessions.
 #[derive(Debug)]
 pub struct SessionSubscription(broadcast::Receiver<SessionNotice>);
 
 impl SessionSubscription {
-    /// The next notice; none once the controller has stopped.
+    /// The next notice; none after the controller has stopped.
     pub async fn next(&mut self) -> Option<SessionNotice> {
         match self.0.recv().await {
             Ok(notice) => Some(notice),
@@ -135,25 +135,25 @@ impl SessionSubscription {
         }
     }
 
-    /// The next notice if there is one already.
+    /// The next notice, if there is one.
     #[cfg(any(test, feature = "testing"))]
     pub fn try_next(&mut self) -> Result<SessionNotice, broadcast::error::TryRecvError> {
         self.0.try_recv()
     }
 }
 
-/// What the detail of an identity says of its sessions.
+/// The part of an identity's detail about its sessions.
 #[derive(Debug, Default)]
 pub struct About {
-    /// Whether it is logged in.
+    /// Whether it has a session.
     pub logged_in: bool,
-    /// What its last login said of its SDK.
+    /// The SDK of its last login.
     pub sdk_info: SdkInfo,
-    /// What its last login said of its machine.
+    /// The machine of its last login.
     pub env_info: EnvInfo,
 }
 
-/// How many there are.
+/// Numbers of sessions.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// API sessions.
@@ -177,7 +177,7 @@ impl Tables {
 }
 
 impl Sessions {
-    /// Loads the sessions of the last run; those that have expired meanwhile are dropped.
+    /// Loads the sessions of the last run, without those that have expired.
     pub fn load(
         store: Arc<dyn Store>,
         key: Arc<SealKey>,
@@ -201,7 +201,7 @@ impl Sessions {
                 _ => continue,
             };
             if let Err(error) = table.put(entity) {
-                tracing::warn!(%error, "a stored session is left out");
+                tracing::warn!(%error, "a stored session cannot be loaded and is left out; its client logs in again");
             }
         }
         let (notices, _) = broadcast::channel(BACKLOG);
@@ -222,17 +222,17 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Follows the sessions from now on.
+    /// Subscribes to notices from now on.
     pub fn subscribe(&self) -> SessionSubscription {
         SessionSubscription(self.0.notices.subscribe())
     }
 
     fn tell(&self, notice: SessionNotice) {
-        // Nobody listening is not an error.
+        // It is no error if there is no subscriber.
         let _ = self.0.notices.send(notice);
     }
 
-    /// Begins a session. `is_complete`: nothing more is asked of the client.
+    /// Opens a session. `is_complete` says that it lacks no factor.
     pub fn open(&self, mut session: ApiSession, token: &str, is_complete: bool) -> Arc<ApiSession> {
         lock_in(&mut session, &self.0.key, token);
         let session = Arc::new(session);
@@ -257,27 +257,32 @@ impl Sessions {
     fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) {
         let entity = Entity::from(Arc::clone(session));
         if let Err(error) = tables.api.put(entity.clone()) {
-            tracing::error!(%error, "a session could not be kept");
+            tracing::error!(%error, "a new session contradicts another one and cannot be used");
         }
         let at = self.look_at(tables, session, session.base.updated_at);
         tables.ending.put(&session.base.id, at);
         self.0.store.live().put(entity);
     }
 
-    /// Waits until what began so far outlives this process, and not for a disk that fails or hangs:
-    /// it is written later, and a crash before that ends a session too early, never too late.
+    /// Waits until all sessions opened so far are on the disk, but not for a disk that fails or
+    /// hangs: the sessions are then written later. A crash before that ends a session too early,
+    /// never too late.
     pub async fn begun(&self) {
         match tokio::time::timeout(PATIENCE, self.0.store.live().flush()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "a session is not on the disk yet"),
-            Err(_) => tracing::warn!("a session is not on the disk yet: the disk is slow"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a new session is not on the disk yet; it is written later")
+            }
+            Err(_) => tracing::warn!(
+                "a new session is not on the disk yet, because the disk is slow; it is written later"
+            ),
         }
     }
 
-    /// Waits until what ended so far stays so when this process ends.
+    /// Waits until all ends so far are on the disk.
     pub async fn kept(&self) -> Result<(), Failure> {
         self.0.store.live().flush().await.map_err(|error| {
-            tracing::error!(%error, "sessions cannot be kept");
+            tracing::error!(%error, "ended sessions cannot be written to the disk; they may return after a crash");
             Failure::unwritable("sessions cannot be kept")
         })
     }
@@ -295,12 +300,12 @@ impl Sessions {
         self.0.tables.read().api.get(&Id::new(id))?.get::<ApiSession>().cloned()
     }
 
-    /// Ids of the config types a session asked for.
+    /// Ids of the config types that a session asked for.
     pub fn config_types(&self, id: &str) -> Option<Vec<Id>> {
         self.by_id(id).map(|session| session.config_types.clone())
     }
 
-    /// Changes a session and tells routers of its certificates.
+    /// Changes a session, and sends a notice about its certificates.
     pub fn change(
         &self,
         id: &Id,
@@ -317,7 +322,8 @@ impl Sessions {
         Some(changed)
     }
 
-    /// The client of a session gives itself another password: its own session goes on.
+    /// Announces that the client of a session changes its own password, so that this session does
+    /// not end.
     pub fn expect_password(
         &self,
         caller: &Caller,
@@ -367,7 +373,7 @@ impl Sessions {
         self.0.tables.read().of_identity(identity)
     }
 
-    /// A session is complete that was not: routers learn of it now, if it has not ended.
+    /// Handles a session that has become complete: routers are told of it, unless it has ended.
     pub fn completed(&self, id: &Id) {
         let tables = self.0.tables.read();
         let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
@@ -381,7 +387,7 @@ impl Sessions {
         self.end_where(identity, |_| true);
     }
 
-    /// Ends the sessions of an identity that a test picks.
+    /// Ends the sessions of an identity that `pick` selects.
     fn end_where(&self, identity: &Id, pick: impl Fn(&ApiSession) -> bool) {
         let sessions = self.of_identity(identity).into_iter();
         let picked = sessions.filter(|session| pick(session));
@@ -389,7 +395,7 @@ impl Sessions {
         self.end(&ids);
     }
 
-    /// Ends the sessions that do not pass a test.
+    /// Ends the sessions for which `keep` is false.
     pub fn retain(&self, keep: impl Fn(&ApiSession) -> bool) {
         let ids: Vec<Id> = {
             let tables = self.0.tables.read();
@@ -400,7 +406,7 @@ impl Sessions {
         self.end(&ids);
     }
 
-    /// What is wrong with the indexes of the sessions, in words.
+    /// Faults in the indexes of sessions, described for people.
     pub fn index_faults(&self) -> Vec<String> {
         let tables = self.0.tables.read();
         let mut found = Vec::new();
@@ -409,8 +415,7 @@ impl Sessions {
         found
     }
 
-    /// Writes a session again, of whose row the store has lost something; not one that ends
-    /// meanwhile.
+    /// Writes a session whose row is damaged again, unless it ends meanwhile.
     pub fn write_again(&self, kind: Kind, id: &Id) {
         let tables = self.0.tables.read();
         let known = match kind {
@@ -423,13 +428,13 @@ impl Sessions {
         }
     }
 
-    /// Takes a session out of its indexes: a fault, for tests of what finds it.
+    /// Removes a session from its indexes: a fault for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn plant_lost_keys(&self, id: &Id) {
         self.0.tables.write().api.plant_lost_keys(id);
     }
 
-    /// Makes the indexes of the sessions anew; false if that is not possible.
+    /// Builds the indexes of sessions anew; false if that fails.
     pub fn rebuild_indexes(&self) -> bool {
         let mut tables = self.0.tables.write();
         let (api, service) = (tables.api.rebuilt(), tables.service.rebuilt());
@@ -439,7 +444,7 @@ impl Sessions {
         true
     }
 
-    /// Remembers what a client told of itself, if it is something new.
+    /// Stores the description of a client, if it has changed.
     pub(crate) fn put_told(&self, identity: &Id, told: Told) {
         if told == Told::default() || told == self.told(identity) {
             return;
@@ -448,11 +453,11 @@ impl Sessions {
         self.0.store.live().put_note(space, identity.as_str(), Some(Bytes::from(note)));
     }
 
-    /// What the client of an identity told at its last login. It is read when somebody asks: kept
-    /// in memory for every identity it would take as much room as all the rest of them.
+    /// The description of the client at an identity's last login. It is read from the store on
+    /// demand: in memory, for every identity, it would take as much room as everything else.
     fn told(&self, identity: &Id) -> Told {
         let note = self.0.store.live().note(TOLD, identity.as_str()).unwrap_or_else(|error| {
-            tracing::warn!(%identity, %error, "what a client told cannot be read");
+            tracing::warn!(%identity, %error, "the stored description of an identity's client cannot be read and is left out");
             None
         });
         note.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default()
@@ -463,7 +468,7 @@ impl Sessions {
         self.0.tables.read().api.referring(0, identity).next().is_some()
     }
 
-    /// What there is to say of an identity.
+    /// The sessions and the last login of an identity.
     pub fn about_identity(&self, identity: &str) -> About {
         let id = Id::new(identity);
         let logged_in = self.is_logged_in(&id);
@@ -471,7 +476,7 @@ impl Sessions {
         About { logged_in, sdk_info: sdk, env_info: env }
     }
 
-    /// How many there are.
+    /// Numbers of sessions.
     pub fn counts(&self) -> Counts {
         let tables = self.0.tables.read();
         let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
@@ -493,8 +498,8 @@ impl Sessions {
     }
 }
 
-/// Puts a certificate to those of a session. The one of the login is not crowded out by others:
-/// nothing else may prove who is known by a claim.
+/// Adds a certificate to a session. The certificate of the login is never dropped for others: for
+/// an identity with an external id it is the only proof.
 pub fn keep_certificate(session: &mut ApiSession, certificate: SessionCertificate, now: Timestamp) {
     let begun = session.base.created_at;
     let certificates = &mut session.certificates;

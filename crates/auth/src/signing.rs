@@ -1,5 +1,4 @@
-//! Signing with keys that take their time: RSA needs a millisecond and more for each signature,
-//! which nobody else is to wait for.
+//! Runs slow signatures so that other tasks go on: RSA needs a millisecond or more for each.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
@@ -7,16 +6,16 @@ use weft_identity::KeyAlgorithm;
 
 #[cfg(any(test, feature = "testing"))]
 thread_local! {
-    /// What was signed on this thread.
+    /// Number of signatures on this thread, for tests.
     pub static SIGNED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Whether a signature takes so long that others would notice.
+/// Whether a signature with this key would hold up other tasks.
 pub fn is_slow(key: KeyAlgorithm) -> bool {
     matches!(key, KeyAlgorithm::Rsa { .. })
 }
 
-/// Signs, while others go on.
+/// Signs while other tasks go on.
 pub fn aside<T>(key: KeyAlgorithm, sign: impl FnOnce() -> T) -> T {
     #[cfg(any(test, feature = "testing"))]
     SIGNED.with(|signed| signed.set(signed.get() + 1));

@@ -1,4 +1,4 @@
-//! Slow signatures, in turn by caller.
+//! Slow signatures, in turns of their callers.
 
 use weft_identity::KeyAlgorithm;
 use weft_kernel::{Caller, Failure};
@@ -7,8 +7,8 @@ use crate::handle::Auth;
 use crate::signing::is_slow;
 
 impl Auth {
-    /// Signs with the root identity or that of tickets when it is the caller's turn, for whoever
-    /// may ask for as many signatures as he likes.
+    /// Signs with the root identity or the key of tickets, in turn with other callers: a caller may
+    /// ask for any number of signatures.
     pub async fn sign_in_turn<T: Send + 'static>(
         &self,
         caller: &Caller,

@@ -1,8 +1,9 @@
-//! What a code that was accepted still does (docs/protocol/auth.md 11.3). Class Memory, bounded.
+//! Remembers accepted codes, which clients may use for one more purpose (docs/protocol/auth.md
+//! 11.3). They are kept in memory only, and are bounded.
 //!
-//! A code is accepted once. Clients use it again for one purpose: they post with it and read the
-//! outcome with it, or complete an enrollment with it and then authenticate. Nothing else, and
-//! nobody else: an action is read in the session that did it, and one login follows an enrollment.
+//! A code is accepted once. Clients use it a second time: to read the result of an operation that
+//! it allowed, or to authenticate after it completed an enrollment. Such a read works only in the
+//! session that gave the code, and an enrollment allows one authentication.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +12,12 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_model::{Id, Timestamp};
 
-/// How long after it was accepted: a step of the app.
+/// How long an accepted code may be used again: one step of the app.
 const LASTS: Duration = Duration::from_secs(30);
-/// Codes that are remembered; beyond that the old ones are forgotten, then all.
+/// Codes that are remembered; above that the old ones are forgotten, then all.
 const REMEMBERED: usize = 100_000;
 
-/// The last accepted code of each identity. Clones are the same codes.
+/// The last accepted code of each identity. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Spent(Arc<Mutex<HashMap<Id, Code>>>);
 
@@ -25,7 +26,7 @@ struct Code {
     code: String,
     session: Id,
     at: Timestamp,
-    /// It completed an enrollment and has not authenticated yet.
+    /// Whether it completed an enrollment and has not authenticated since.
     authenticates: bool,
 }
 
@@ -36,7 +37,7 @@ impl Code {
 }
 
 impl Spent {
-    /// A code was accepted. `authenticates`: it completed an enrollment.
+    /// Notes an accepted code. `authenticates` says that it completed an enrollment.
     pub fn put(
         &self,
         identity: &Id,
@@ -56,21 +57,21 @@ impl Spent {
         codes.insert(identity.clone(), Code { code, session, at: now, authenticates });
     }
 
-    /// Whether a code was accepted in this session just now.
+    /// Whether a code was just accepted in this session.
     pub fn reads(&self, identity: &Id, session: &Id, code: &str, now: Timestamp) -> bool {
         let codes = self.0.lock();
         codes.get(identity).is_some_and(|spent| spent.session == *session && spent.is(code, now))
     }
 
-    /// Whether a code completed an enrollment just now and has not authenticated since; from now on
-    /// it has.
+    /// Whether a code just completed an enrollment and has not authenticated since. It counts as
+    /// having authenticated from now on.
     pub(crate) fn authenticates(&self, identity: &Id, code: &str, now: Timestamp) -> bool {
         let mut codes = self.0.lock();
         let spent = codes.get_mut(identity).filter(|spent| spent.is(code, now));
         spent.is_some_and(|spent| std::mem::take(&mut spent.authenticates))
     }
 
-    /// The second factor of an identity is gone.
+    /// Forgets the code of an identity whose second factor was removed.
     pub fn forget(&self, identity: &Id) {
         self.0.lock().remove(identity);
     }

@@ -1,4 +1,4 @@
-//! What clients are told of this controller.
+//! The description of this controller for clients.
 
 use weft_contract::Api;
 use weft_contract::entity::{Base, links};

@@ -1,4 +1,4 @@
-//! Enrollment tickets: signed when somebody looks at them, never stored (docs/protocol/auth.md 4).
+//! Enrollment tickets, signed when they are read and never stored (docs/protocol/auth.md 4).
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -11,13 +11,13 @@ use super::signing::aside;
 
 /// Tickets kept so that two reads give the same text.
 const KEPT: usize = 4096;
-/// Audience of tickets that are for nobody in particular.
+/// Audience of tickets for any holder.
 const ENROLLER: &str = "openziti-enroller";
 
-/// Signs tickets with the certificate that a client meets at the API address.
+/// Signs tickets with the certificate that clients see at the API address.
 #[derive(Debug, Default)]
 pub struct Tickets {
-    /// By the name of the key: a client cannot verify one of another.
+    /// Tickets by name of the key: a client could not verify one of another key.
     kept: Mutex<HashMap<String, String>>,
 }
 
@@ -51,8 +51,8 @@ impl Tickets {
         ticket
     }
 
-    /// The ticket with which the certificates of a CA enroll; signed with the certificate that
-    /// clients meet, so that they can verify it (docs/protocol/auth.md 4.2).
+    /// The ticket with which holders of certificates of a CA enroll; clients verify it with the
+    /// certificate that they see at the API address (docs/protocol/auth.md 4.2).
     pub(crate) fn of_ca(address: &str, ca: &str, keys: &Keys) -> String {
         sign(
             keys,
@@ -69,7 +69,7 @@ impl Tickets {
         )
     }
 
-    /// The ticket that lets anybody trust this network.
+    /// The ticket of the network, which anybody may use to trust it.
     pub(crate) fn of_network(
         &self,
         address: &str,

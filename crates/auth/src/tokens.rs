@@ -1,6 +1,5 @@
-//! Tokens that the controller signs with its root identity
-//! (docs/protocol/edge-control-plane.md 11.5). What they say, and the rules about it, are in
-//! [`weft_model::token`].
+//! Tokens that the controller signs (docs/protocol/edge-control-plane.md 11.5).
+//! [`weft_model::token`] defines their claims and rules.
 
 use serde::Serialize;
 use weft_identity::token::{Expect, TokenError, TokenSigner};
@@ -13,7 +12,7 @@ use super::signing::aside;
 use crate::handle::Auth;
 
 impl Auth {
-    /// Who signs service tokens: the edge API address (docs/protocol/auth.md 15.6).
+    /// The issuer of service tokens: the edge API address (docs/protocol/auth.md 15.6).
     pub fn issuer(&self) -> String {
         format!("https://{}", self.settings().addresses.api)
     }
@@ -26,7 +25,7 @@ impl Auth {
             .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))
     }
 
-    /// Reads a service token that this controller signed. What it says is still to be checked.
+    /// Reads a service token and verifies its signature. Its claims are still to be checked.
     pub fn read_service_token(
         &self,
         text: &str,

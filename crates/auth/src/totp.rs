@@ -1,4 +1,4 @@
-//! One-time codes: how they are made and checked, and how an authenticator app learns the secret
+//! One-time codes: how they are made and checked, and the provisioning of authenticator apps
 //! (docs/protocol/auth.md 11.1). Pure: random bytes and the time are arguments.
 
 use qrcodegen::{QrCode, QrCodeEcc};
@@ -7,39 +7,40 @@ use weft_contract::operation::escape;
 use weft_model::Timestamp;
 use weft_model::entity::Mfa;
 
-/// Seconds that a code is shown.
+/// Life of a code, in seconds.
 const STEP: u64 = 30;
-/// Steps before and after the current one that count too.
+/// Steps before and after the present one whose codes are accepted.
 const SKEW: u16 = 2;
 /// Digits of a code.
 const DIGITS: u8 = 6;
-/// Bytes of a secret. Shorter than RFC 4226 wants, but what apps are known to be set up with here.
+/// Bytes of a secret. This is shorter than RFC 4226 asks for, and the length that apps are known to
+/// accept.
 pub const SECRET: usize = 10;
-/// Recovery codes of a second factor, their length, and the random bytes each is made of.
+/// Number of recovery codes of a second factor, their length, and random bytes of each.
 const CODES: usize = 20;
 const CODE_LENGTH: usize = 6;
 const CODE_BYTES: usize = 8;
 /// Random bytes for all recovery codes.
 pub(crate) const CODES_BYTES: usize = CODES * CODE_BYTES;
-/// Width and height of a QR code in pixels, and of its white edge in modules.
+/// Width and height of a QR code in pixels, and its white border in modules.
 const PIXELS: usize = 256;
 const EDGE: i32 = 4;
 
-/// Which codes an operation takes.
+/// The codes that an operation accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// Those of the app.
+    /// Codes of the app.
     Totp,
-    /// Those of the app, and recovery codes, which are used up.
+    /// Codes of the app, and recovery codes, which are then removed.
     TotpOrRecovery,
 }
 
-/// A secret as it is kept.
+/// A secret in its stored form.
 pub fn secret(bytes: [u8; SECRET]) -> String {
     Secret::from(bytes.to_vec()).to_base32()
 }
 
-/// Recovery codes.
+/// Makes recovery codes.
 pub(crate) fn recovery_codes(bytes: [u8; CODES_BYTES]) -> Vec<String> {
     let code = |chunk: &[u8]| {
         let mut code = Secret::from(chunk.to_vec()).to_base32();
@@ -60,7 +61,7 @@ fn totp(secret: &str) -> Option<Totp> {
     Some(builder.build_noncompliant())
 }
 
-/// Takes a code, if it is right: a code of the app counts once, a recovery code is removed.
+/// Checks a code: a code of the app is accepted once, a recovery code is removed.
 pub fn accept(mfa: &mut Mfa, code: &str, takes: Takes, now: Timestamp) -> bool {
     if takes == Takes::TotpOrRecovery
         && let Some(at) = mfa.recovery_codes.iter().position(|own| own == code)
@@ -80,7 +81,8 @@ pub fn accept(mfa: &mut Mfa, code: &str, takes: Takes, now: Timestamp) -> bool {
     }
 }
 
-/// What an app is set up with. It shows the identity by its name, if there is one.
+/// The address that provisions an app. The app shows the name of the identity, if it is in the
+/// address.
 pub(crate) fn provisioning_url(issuer: &str, identity: &str, secret: &str) -> String {
     let (issuer, identity) = (escape(issuer), escape(identity));
     let label = match identity.is_empty() {
@@ -90,13 +92,13 @@ pub(crate) fn provisioning_url(issuer: &str, identity: &str, secret: &str) -> St
     format!("otpauth://totp/{label}?issuer={issuer}&secret={secret}")
 }
 
-/// Why there is no picture of a text.
+/// Why a text has no QR code.
 #[derive(Debug, thiserror::Error)]
 pub enum PictureError {
     /// The address is too long.
     #[error("the address is too long for a QR code")]
     TooLong,
-    /// It cannot be written.
+    /// The picture cannot be encoded.
     #[error("the picture could not be written: {0}")]
     Png(#[from] png::EncodingError),
 }
@@ -105,7 +107,7 @@ pub enum PictureError {
 pub(crate) fn qr_png(text: &str) -> Result<Vec<u8>, PictureError> {
     let code = QrCode::encode_text(text, QrCodeEcc::Medium).map_err(|_| PictureError::TooLong)?;
     let modules = code.size() + 2 * EDGE;
-    // The module under a pixel: the code fills the picture whatever its size.
+    // The module of a pixel: the code fills the picture whatever its size.
     let module = |pixel: usize| (pixel as i32 * modules) / PIXELS as i32 - EDGE;
     let mut pixels = Vec::with_capacity(PIXELS * PIXELS);
     for y in 0..PIXELS {
@@ -130,7 +132,7 @@ mod tests {
         Mfa { secret: "JBSWY3DPEHPK3PXP".into(), ..Mfa::default() }
     }
 
-    /// (docs/protocol/auth.md 11.1, test vectors)
+    /// The test vectors of docs/protocol/auth.md 11.1.
     #[test]
     fn codes_are_those_of_the_protocol() {
         for (seconds, code) in [

@@ -1,4 +1,4 @@
-//! The config types that clients ask for, in a request or for a session.
+//! The config types that a client asks for, in a request or for a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use weft_kernel::view::View;
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigType, Identity, Service};
 
-/// Config types that are asked for by name; more are ignored.
+/// Config types in one request; more are ignored.
 const MAX_CONFIG_TYPES: usize = 256;
-/// Names that are looked at for that, known or not.
+/// Names in one request that are looked up, known or not.
 const MAX_CONFIG_WORDS: usize = 4096;
 
-/// Config types that a request or session asks for.
+/// The config types that a request or a session asks for.
 #[derive(Debug, Clone, Default)]
 pub struct WantedConfigs {
     all: bool,
@@ -22,9 +22,8 @@ pub struct WantedConfigs {
 }
 
 impl WantedConfigs {
-    /// From ids and names; unknown ones are ignored, `all` is every type
-    /// (docs/protocol/auth.md 9.1). Each counts once, and so does not grow with what a client
-    /// repeats.
+    /// Reads ids and names. Unknown ones are ignored; `all` means every type (docs/protocol/auth.md
+    /// 9.1). Repeated ones count once, so that repetition takes no memory.
     pub fn of<'t>(view: View<'_>, texts: impl IntoIterator<Item = &'t str>) -> Self {
         let mut wanted = Self::default();
         let texts = texts.into_iter().flat_map(|text| text.split(',')).map(str::trim);
@@ -41,7 +40,7 @@ impl WantedConfigs {
         wanted
     }
 
-    /// From those that a session keeps.
+    /// The config types that a session keeps.
     pub fn kept(types: Vec<Id>) -> Self {
         let all = types.iter().any(|id| *id == ALL_CONFIG_TYPES);
         Self { all, types: types.into_iter().take(MAX_CONFIG_TYPES).collect() }
@@ -51,7 +50,7 @@ impl WantedConfigs {
         self.all || self.types.contains(of)
     }
 
-    /// The ids, as a session keeps them; `all` stays a word.
+    /// The ids for a session to keep; `all` stays a word.
     pub(crate) fn into_ids(self) -> Vec<Id> {
         match self.all {
             true => vec![Id::new(ALL_CONFIG_TYPES)],
@@ -59,8 +58,8 @@ impl WantedConfigs {
         }
     }
 
-    /// The config data that an identity sees of a service, by name of the config type: the
-    /// service's own, replaced type by type by the identity's overrides.
+    /// The config data of a service for an identity, by name of the config type: the service's own
+    /// configs, each replaced by the identity's override of its type.
     pub fn data(
         &self,
         view: View<'_>,

@@ -1,4 +1,4 @@
-//! The time that decides who makes room: that of tokio's clock, which tests can move.
+//! The clock by which connections are judged at the door: tokio's, which tests can move.
 
 use std::time::Instant;
 

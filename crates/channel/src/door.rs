@@ -1,10 +1,10 @@
 //! Places for peers that are not authenticated yet.
 //!
-//! A peer has a place from its arrival until it has done what admits it. A place is safe for the grace
-//! time. After that, its peer makes room when others arrive: a peer of the source with most places
-//! first. If a source has taken all of its places, one of them is taken back sooner, chosen at random,
-//! because another user may share the address. Sources of known peers have additional places of their
-//! own.
+//! A peer has a place from its arrival until it is admitted. A place is safe for the grace time.
+//! After that, its peer makes room when others arrive: a peer of the source with most places first.
+//! If a source has taken all of its places, one of them is taken back sooner, chosen at random,
+//! because another user may share the address. Sources of known peers have additional places of
+//! their own.
 
 use crate::clock::now;
 use parking_lot::Mutex;

@@ -150,7 +150,7 @@ pub enum DialError {
         source: std::io::Error,
     },
     /// The peer's answer is not a result of the hello.
-    #[error("{address} answered the hello with something else: {source}")]
+    #[error("{address} answered the hello with another message: {source}")]
     Protocol {
         /// The address.
         address: String,

@@ -271,7 +271,7 @@ mod tests {
             one.hold(ORDINARY as usize, false).unwrap();
         }
         partial(&memory, 2).hold(ORDINARY as usize, false).unwrap_err();
-        // Who is judged draws on the rest.
+        // A judged peer draws on the rest of the budget.
         strangers[0].hold(2 * MIB, true).unwrap();
         partial(&memory, 2).hold(ORDINARY as usize, false).unwrap();
         drop(strangers);

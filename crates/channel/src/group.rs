@@ -124,7 +124,8 @@ impl GroupPolicy {
         Self { types, min_total: 1, max_total: 32, redial: None }
     }
 
-    /// What is missing, if the channel must close: `live` are the types of its connections.
+    /// The missing type of connection, if the channel must close; `live` are the types of its
+    /// connections.
     pub(crate) fn violated(&self, live: &[&str]) -> Option<String> {
         if live.len() < self.min_total {
             return Some(format!("{} of at least {}", live.len(), self.min_total));

@@ -108,8 +108,8 @@ impl ChannelHandle {
         }
     }
 
-    /// The peer was found to be good: from now on it may send what the options allow. To be called
-    /// before the peer is told anything that makes it send more.
+    /// Lets a judged peer send as much as the options allow. To be called before the peer is told
+    /// anything that makes it send more.
     pub fn judged(&self) {
         self.0.judged();
     }

@@ -39,7 +39,7 @@ pub(crate) trait Fresh: Send {
     /// Tells the peer of the end.
     fn end(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Makes it what the connection's task works with.
+    /// The transport with which the connection's task works.
     fn into_transport(self) -> Transport;
 }
 

@@ -10,9 +10,10 @@
 //!            socket <- TLS <- Batch <- control lanes first, then the Outbox of the user
 //! ```
 //!
-//! The writer *pulls*: nothing stands between a message and the socket but the batch at hand, so
-//! whoever schedules fairly does so in its [`Outbox`]. Ordinary users need none: they send through
-//! [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive in their [`Handler`].
+//! The writer *pulls*: only the present batch is between a message and the socket, so that the
+//! owner of an [`Outbox`] can schedule messages fairly. Ordinary users need none: they send through
+//! [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive in their
+//! [`Handler`].
 //!
 //! Everything that a peer can cause is limited before it costs anything: pending handshakes in all and
 //! per source, time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS

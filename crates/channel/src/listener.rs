@@ -37,9 +37,10 @@ pub type TlsSource = Arc<dyn Fn() -> Option<Arc<rustls::ServerConfig>> + Send + 
 /// The limits of a listening socket, or of a protocol on it, for peers that are not authenticated.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerLimits {
-    /// Most connections whose handshake or hello is not complete. As many more wait in a line.
+    /// Most connections whose handshake or hello is not complete. The same number of further
+    /// connections waits in a line.
     pub pending: usize,
-    /// Most of these from one source: one address of IPv4, one /64 network of IPv6.
+    /// Most such connections from one source: one address of IPv4, one /64 network of IPv6.
     pub pending_per_source: usize,
     /// How long such a connection keeps its place while others want one. After that it is closed when
     /// another connection needs the place.
@@ -424,7 +425,7 @@ enum NotServed {
     Io(#[from] io::Error),
     #[error("TLS handshake not done in time")]
     Timeout,
-    #[error("it has not shown who it is, and others wait for its place")]
+    #[error("it was not admitted in time, and other peers wait for its place")]
     TakenBack,
     #[error("too many connections")]
     TooMany,

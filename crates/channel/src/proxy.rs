@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// A proxy that answers with this; its task gives what it was asked.
+    /// A proxy that sends this answer; its task returns the request.
     async fn proxy(answer: &'static str) -> (HttpProxy, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

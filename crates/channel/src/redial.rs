@@ -135,7 +135,7 @@ impl Redialer {
             (base.grouped_later(kind, &known.id, &known.secret), known.id.clone())
         };
         if alone {
-            // Set whatever the outcome, because attempts are what is counted.
+            // Set whatever the outcome, because attempts are counted, and not successes.
             group.state.lock().id.clone_from(&id);
         }
         let dialed = connect(&self.options, &hello).await.map_err(|error| error.to_string())?;

@@ -97,9 +97,9 @@ type OnClose = Box<dyn FnOnce() + Send>;
 
 struct Live {
     info: UnderlayInfo,
-    /// The lane of its own.
+    /// The lane that the connection writes.
     lane: Lane,
-    /// True if it carries data; known once the channel's user has supplied its parts.
+    /// True if the connection carries data; known once the channel's user has supplied its parts.
     carries_data: bool,
     waker: UnderlayWaker,
     since: Instant,
@@ -258,7 +258,7 @@ impl Shared {
             (state.runner.take(), std::mem::take(&mut state.on_close), empty)
         };
         if empty {
-            // Otherwise the last connection does it, after it has written what it can.
+            // With connections left, the last one ends the lanes after it has written its messages.
             [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::end);
         }
         self.closed.send_replace(Some(reason.clone()));
@@ -279,7 +279,7 @@ impl Shared {
         call();
     }
 
-    /// The peer was accepted.
+    /// Notes that the peer was accepted.
     pub(crate) fn judged(&self) {
         self.is_judged.store(true, Ordering::Release);
     }
@@ -320,7 +320,7 @@ impl Shared {
         self.changes.subscribe()
     }
 
-    /// The channel got a connection again after it had none.
+    /// Notes that the channel got a connection again after it had none.
     pub(crate) fn reestablished(&self) {
         self.heartbeat.restart(now_ns());
     }

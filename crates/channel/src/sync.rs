@@ -1,4 +1,4 @@
-//! What wakes tasks, and the atomics for it. `tests/threads` compiles `wake` with others in their place,
+//! Wakers of tasks, and their atomics. `tests/threads` compiles `wake` with others in their place,
 //! which try every order of threads.
 
 pub(crate) use std::sync::atomic;

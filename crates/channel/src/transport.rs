@@ -1,4 +1,4 @@
-//! What carries the frames of a connection: a stream of TLS, or datagrams of DTLS.
+//! The transport of a connection's frames: a stream of TLS, or datagrams of DTLS.
 
 use std::{
     io::{self, IoSlice},
@@ -13,7 +13,7 @@ use crate::{
     pump::{Received, TlsPump},
 };
 
-/// What carries the frames of a connection.
+/// The transport of a connection's frames.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every connection is one over TLS")]
 pub(crate) enum Transport {

@@ -15,7 +15,7 @@ struct State {
 }
 
 impl UnderlayWaker {
-    /// To be called when the outbox has something to write.
+    /// Wakes the connection; to be called when its outbox has messages to write.
     pub fn wake(&self) {
         self.0.notify.notify_one();
     }

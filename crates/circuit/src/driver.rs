@@ -1,10 +1,10 @@
-//! Drives an end: keeps what its owner has to remember between two changes, and tells what follows from a
-//! change.
+//! Drives an end: keeps the state that its owner needs between two changes, and returns the steps
+//! after each change.
 //!
-//! The owner holds the driver under the one lock of its end. A change determines under the lock what
-//! follows: flows to list, tasks to wake, a deadline to arm. The owner does that after the lock is
-//! released, by [`Steps::carry_out`]. Whatever is noted as listed, armed or woken is not asked for again
-//! before it has happened, so that a change that leads to nothing costs nothing.
+//! The owner holds the driver under the one lock of its end. A change determines its steps under
+//! the lock: flows to list, tasks to wake, a deadline to arm. The owner does that after the lock is
+//! released, by [`Steps::carry_out`]. A flow that is listed, a deadline that is armed and a task
+//! that is woken are noted and not asked for again, so that a change without effect costs nothing.
 //!
 //! ```text
 //!  change ──> Driver::steps ──> Steps ──> carry_out: list at an outlet, wake a task, arm the clock
@@ -21,18 +21,18 @@ use weft_xgress::{Alarm, Class, End, ITEM_COST};
 
 use crate::listing::Listing;
 
-/// A state machine that can be driven: an [`End`], alone or with what its place adds to it.
+/// A state machine that can be driven: an [`End`], alone or with the additions of its place.
 pub trait Machine {
     /// True if a connection can take messages of this class.
     fn wants(&self, class: Class) -> bool;
 
-    /// True if the application can read something.
+    /// True if the application can read.
     fn wants_read(&self) -> bool;
 
     /// True if the application can write, or never can again.
     fn wakes_writer(&self) -> bool;
 
-    /// The time at which [`on_timeout`](Self::on_timeout) has something to do.
+    /// The time at which [`on_timeout`](Self::on_timeout) has to be called.
     fn deadline(&self) -> Option<Instant>;
 
     /// Does everything that is due.
@@ -70,7 +70,7 @@ pub fn cost(message: &Message) -> u64 {
     (message.body.len() + ITEM_COST) as u64
 }
 
-/// A machine with the state of what follows from it.
+/// A machine, with the notes about its steps.
 #[derive(Debug)]
 pub struct Driver<M> {
     /// The machine. After a change of it [`steps`](Self::steps) has to be called.
@@ -83,7 +83,7 @@ pub struct Driver<M> {
     writer: Option<Waker>,
 }
 
-/// What follows from a change.
+/// The steps after a change.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Steps {
@@ -107,7 +107,7 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// Determines what follows from the state, and notes it as done. `is_listed` is false for a
+    /// Determines the steps from the state, and notes them as done. `is_listed` is false for a
     /// machine whose messages no connection takes at present.
     pub fn steps(&mut self, is_listed: bool) -> Steps {
         let mut lists = |class| is_listed && self.machine.wants(class) && self.listing.begin(class);
@@ -124,7 +124,7 @@ impl<M: Machine> Driver<M> {
         &self.listing
     }
 
-    /// Takes what a connection sends next, and notes whether the machine stays listed.
+    /// Takes the next message for a connection, and notes whether the machine stays listed.
     pub fn pull<R>(&mut self, class: Class, take: impl FnOnce(&mut M) -> Option<R>) -> Option<R> {
         let pulled = take(&mut self.machine);
         self.listing.keep(class, pulled.is_some());
@@ -154,7 +154,7 @@ impl<M: Machine> Driver<M> {
         counts
     }
 
-    /// Has the task woken once there may be something to read.
+    /// Registers a task to be woken when there may be data to read.
     pub fn wake_to_read(&mut self, cx: &Context<'_>) {
         keep(&mut self.reader, cx);
     }
@@ -166,8 +166,8 @@ impl<M: Machine> Driver<M> {
 }
 
 impl Steps {
-    /// Does what follows, after the lock is released. `list` lists the machine at its outlet, `arm`
-    /// arms the clock.
+    /// Carries out the steps, after the lock is released. `list` lists the machine at its outlet,
+    /// `arm` arms the clock.
     pub fn carry_out(self, mut list: impl FnMut(Class, u32), arm: impl FnOnce(Instant)) {
         for (class, wanted) in [(Class::Ack, self.ack), (Class::Payload, self.payload)] {
             if wanted {

@@ -179,7 +179,7 @@ impl<F: HopFlow> Hop<F> {
         inner.sample = None;
         inner.listing.renew();
         inner.frames.clear();
-        // What is left in the queue draws on no budget.
+        // Payloads that are left in the queue draw on no budget.
         inner.frames.move_to(&Budget::unlimited());
     }
 

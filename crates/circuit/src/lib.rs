@@ -5,10 +5,11 @@
 //!
 //! * [`Hop`]: the queue of one circuit for one neighbour. The neighbour can change while payloads wait.
 //! * [`Outlet`]: the connections to one neighbour, and the flow that each of them serves next.
-//! * [`Driver`]: an end with what its owner keeps track of: where it is listed, which tasks wait for it,
+//! * [`Driver`]: an end with the notes of its owner: where it is listed, which tasks wait for it,
 //!   which deadline is armed.
 //! * [`Timers`]: the deadlines at which ends are looked at again.
-//! * [`Turn`] and [`Pause`]: what threads agree on about ends of one router, and about reading a channel.
+//! * [`Turn`] and [`Pause`]: agreements between threads, about the ends of one router and about
+//!   reading a channel.
 //! * [`ConnIds`]: the choice of connection ids.
 //!
 //! ```text

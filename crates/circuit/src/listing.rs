@@ -1,4 +1,5 @@
-//! Where a flow stands at its outlet: for which classes it is listed, and in which *listing*.
+//! The state of a flow at its outlet: the classes for which it is listed, and the number of the
+//! *listing*.
 //!
 //! A flow is listed at most once per class. A flow that moves to another outlet begins a new listing,
 //! and the former outlet's entries are void.

@@ -59,7 +59,7 @@ impl Credentials {
     }
 }
 
-/// What a client reports of itself at a login.
+/// A client's report of itself at a login.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// The program.

@@ -2,8 +2,8 @@
 //!
 //! A controller hands out the CA bundle of its network to anybody, over TLS that a stranger cannot
 //! verify. Two connections are therefore made. The first trusts any certificate and takes only the
-//! leaf that the server proves to hold. Then somebody vouches for that leaf: the signature of an
-//! enrollment token, or a person who compares its fingerprint. The second connection trusts that
+//! leaf that the server proves to hold. Then the leaf has to be confirmed: by the signature of an
+//! enrollment token, or by a person who compares its fingerprint. The second connection trusts that
 //! leaf alone and fetches the bundle (docs/protocol/auth.md 4.2, 6;
 //! docs/protocol/edge-control-plane.md 17.1).
 
@@ -18,7 +18,7 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::http::{Http, Outgoing, Tls};
 
-/// A controller that nobody has vouched for.
+/// A controller whose certificate was not confirmed.
 #[derive(Clone, Debug)]
 pub struct Stranger {
     /// The leaf certificate that it proved to hold.

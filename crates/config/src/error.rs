@@ -1,5 +1,5 @@
-//! Mistakes in a file: what is wrong, where, and what to do; and warnings about things that are not
-//! wrong.
+//! Mistakes in a file: the place, the problem and a remedy; and warnings about values that are
+//! valid.
 
 use std::{
     fmt, io,

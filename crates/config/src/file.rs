@@ -72,12 +72,14 @@ pub(crate) fn examine_tree<T>(
 ) -> Examined<T> {
     let cx = Context::default();
     for twice in &tree.twice {
-        let text =
-            format!("the key stands twice; this one counts, not that of line {}", twice.first.line);
+        let text = format!(
+            "the key is in the file twice; this one counts, and the one in line {} is ignored",
+            twice.first.line
+        );
         cx.warn(KeyAt::new(twice.key.clone(), text).at(twice.last));
     }
     yaml::expand(&mut tree.root, environment, &mut |place, name| {
-        let text = format!("the variable `{name}` is not set; nothing stands in its place");
+        let text = format!("the variable `{name}` is not set; it is replaced by an empty text");
         cx.warn(KeyAt::new("", text).at(place));
     });
     let root = Section::root(&cx, &tree.root);

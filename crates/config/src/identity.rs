@@ -1,4 +1,4 @@
-//! The `identity:` section, as values; what they mean is for crate `weft-identity`
+//! The values of the section `identity:`; crate `weft-identity` interprets them
 //! (docs/protocol/config.md 2.1).
 
 use crate::section::Section;

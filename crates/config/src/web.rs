@@ -430,7 +430,10 @@ fn oidc(options: &Section<'_>) -> OidcOptions {
 fn metrics(options: &Section<'_>) -> WebApi {
     let scrape_cert = options.text("scrapeCert").filter(|path| !path.is_empty());
     if scrape_cert.is_none() {
-        options.warn("scrapeCert", "without scrapeCert anybody who reaches the port reads metrics");
+        options.warn(
+            "scrapeCert",
+            "without scrapeCert every client that reaches the port can read metrics",
+        );
     }
     WebApi::Metrics {
         scrape_cert: scrape_cert.map(PathBuf::from),

@@ -31,8 +31,8 @@ pub fn of(kind: &Kind) -> impl Iterator<Item = (&'static str, Value)> {
     rows.map(|(_, member, word)| (*member, value(word)))
 }
 
-/// Fills in what was left out of a new entity: members with a default here, and inside objects
-/// that must be given whole, everything that was not said: nothing, not allowed, none.
+/// Fills in members that a new entity leaves out: those with a default here, and, inside of objects
+/// that must be complete, missing members with the empty value of their type.
 pub fn fill(kind: &Kind, body: &mut Map<String, Value>) {
     for (member, value) in of(kind) {
         body.entry(member).or_insert(value);

@@ -1,7 +1,7 @@
 //! Errors on the wire: codes, their status and message, and the shape of the body.
 //!
-//! Codes and statuses are what clients compare; messages are for people
-//! (docs/protocol/management-api.md 3.1, 3.2; docs/protocol/auth.md 1.4).
+//! Clients compare codes and statuses; messages are for people (docs/protocol/management-api.md
+//! 3.1, 3.2; docs/protocol/auth.md 1.4).
 
 mod code;
 
@@ -16,53 +16,53 @@ pub use code::ErrorCode;
 /// The whole answer of a request that failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorEnvelope {
-    /// What went wrong.
+    /// The error.
     pub error: ErrorBody,
     /// The versions.
     #[serde(default, deserialize_with = "null_default")]
     pub meta: Meta,
-    /// Empty.
+    /// An empty object.
     #[serde(default, deserialize_with = "null_default")]
     pub data: Empty,
 }
 
 impl ErrorEnvelope {
-    /// The answer for one error.
+    /// Makes the answer for one error.
     #[must_use]
     pub fn new(error: ErrorBody) -> Self {
         Self { error, meta: Meta::versions(), data: Empty {} }
     }
 }
 
-/// What went wrong.
+/// An error: its code, its message and its cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrorBody {
     /// An [`ErrorCode`], or a word of another controller.
     #[serde(deserialize_with = "null_default")]
     pub code: String,
-    /// For a person.
+    /// The message for a person.
     #[serde(deserialize_with = "null_default")]
     pub message: String,
-    /// Names the request in the server's log.
+    /// The id of the request, which is also in the server's log.
     #[serde(deserialize_with = "null_default")]
     pub request_id: String,
-    /// Why.
+    /// The cause of the error.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "cause")]
     pub cause: Option<Box<Cause>>,
-    /// Why, when the cause is only a text.
+    /// The cause, when it is only a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause_message: Option<String>,
     /// Values that the message mentions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<JsonMap>,
-    /// More about it.
+    /// Further data about the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<JsonMap>,
 }
 
 impl ErrorBody {
-    /// The error of a code, with its own message.
+    /// Makes the error of a code, with the message of the code.
     #[must_use]
     pub fn new(code: ErrorCode, request_id: impl Into<String>) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl ErrorBody {
         }
     }
 
-    /// With a cause.
+    /// Adds a cause.
     #[must_use]
     pub fn because(mut self, cause: Cause) -> Self {
         self.cause = Some(Box::new(cause));
@@ -81,17 +81,17 @@ impl ErrorBody {
     }
 }
 
-/// Why something went wrong: a field, or another error; one object for both.
+/// The cause of an error: a field, or another error; one object for both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cause {
     /// The field that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What is wrong with it.
+    /// The problem with the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The value it has; usually its text.
+    /// The value of the field; usually its text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// The code of the error beneath.
@@ -103,16 +103,16 @@ pub struct Cause {
     /// The request of the error beneath.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// More about it.
+    /// Further data about the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// And why that.
+    /// The cause of this cause.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "cause")]
     pub cause: Option<Box<Cause>>,
 }
 
 impl Cause {
-    /// A field and what is wrong with its value.
+    /// Makes the cause for a field with an invalid value.
     #[must_use]
     pub fn field(field: &str, reason: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Cause {
         }
     }
 
-    /// An error beneath.
+    /// Makes the cause from another error.
     #[must_use]
     pub fn error(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl Cause {
         }
     }
 
-    /// The cause in one line: what a command prints behind the message.
+    /// The cause in one line, which a command prints behind the message.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();

@@ -1,6 +1,6 @@
 //! Names of HTTP headers and media types. No API uses cookies (docs/protocol/auth.md 1.2).
 
-/// Request: token of a legacy session. Also on the answer of a successful authentication.
+/// Request: token of a legacy session. The answer of a successful authentication has it, too.
 pub const SESSION: &str = "zt-session";
 /// Request: `Bearer <jwt>`; may appear several times.
 pub const AUTHORIZATION: &str = "authorization";
@@ -20,7 +20,7 @@ pub const EXPIRATION_SECONDS: &str = "expiration-seconds";
 pub const EXPIRES_AT: &str = "expires-at";
 /// Answer to a certificate login: an administrator asked that the certificate be extended.
 pub const EXTEND_REQUESTED: &str = "ziti-authenticator-extend-requested";
-/// Answer, 401: what was missing.
+/// Answer, 401: the credentials that are missing.
 pub const WWW_AUTHENTICATE: &str = "www-authenticate";
 /// Answer, 429 and 503: seconds to wait.
 pub const RETRY_AFTER: &str = "retry-after";

@@ -12,7 +12,7 @@ pub struct Kind {
     pub plural: &'static str,
     /// Shorter names.
     pub aliases: &'static [&'static str],
-    /// What such an entity is.
+    /// The description of such an entity.
     pub about: &'static str,
     /// Every operation of the management API on this kind.
     pub operations: &'static [Operation],
@@ -24,7 +24,7 @@ pub struct Kind {
     pub role_attributes: Option<&'static str>,
     /// Members that hold the roles of a policy.
     pub roles: &'static [RoleField],
-    /// What a table of them shows.
+    /// The columns of a table of them.
     pub columns: &'static [Column],
 }
 

@@ -1,16 +1,16 @@
-//! The HTTP APIs as types and tables: what the server serves and what the client calls.
+//! The HTTP APIs as types and tables, from which the server serves and the client calls.
 //!
-//! Nothing here does I/O, knows an HTTP library or the model. The server (`weft-api`) reads the
-//! tables to build its routes, the other side (`weft-client`, the commands) to make its calls; both
-//! share the types of the bodies. What flows through:
+//! This crate does no I/O, and knows neither an HTTP library nor the model. The server (`weft-api`)
+//! reads the tables to build its routes, the other side (`weft-client`, the commands) to make its
+//! calls; both share the types of the bodies. The values that are exchanged:
 //!
 //! - [`paths`]: which API a request path belongs to, and its older spellings;
 //! - [`operation`]: one row per operation: id, method, path, access, bodies, statuses;
 //! - [`resource`]: the rows, the bodies and the [`Kind`] of every resource, a file each;
 //! - [`body`]: how a request body is described, decoded and checked;
-//! - [`schema`]: how an answer is described; [`shape`]: what members of both hold;
+//! - [`schema`]: descriptions of answers; [`shape`]: shapes of members of bodies and answers;
 //! - [`openapi`]: the descriptions of the APIs, made of all that;
-//! - [`entity`], [`envelope`], [`error`]: what every answer has in common;
+//! - [`entity`], [`envelope`], [`error`]: the common parts of answers;
 //! - [`permission`], [`headers`]: names;
 //! - [`yaml`]: values as YAML text.
 //!

@@ -6,7 +6,7 @@ use crate::body::{Body, Field};
 use crate::headers;
 use crate::permission::{Action, Subject};
 
-/// The operation that answers YAML to those who accept it.
+/// The operation that answers in YAML to clients that accept it.
 pub const SPEC_BODY: &str = "detailSpecBody";
 
 /// HTTP methods in use.
@@ -34,33 +34,34 @@ impl Method {
     }
 }
 
-/// Who may run an operation (docs/protocol/management-api.md 4).
+/// The callers that may run an operation (docs/protocol/management-api.md 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Anybody.
     Public,
-    /// Whoever passed the first factor.
+    /// Callers that passed the first factor.
     Partial,
-    /// Whoever is fully authenticated.
+    /// Callers that are fully authenticated.
     Authenticated,
     /// Administrators.
     Admin,
-    /// Administrators, and who may read everything.
+    /// Administrators, and callers that may read everything.
     AdminOrReadOnly,
-    /// Administrators, and who holds the permission.
+    /// Administrators, and callers with the permission.
     Permission(Subject, Action),
-    /// The same, but who may merely read everything is not let in.
+    /// Administrators, and callers to whom the permission was granted by name: the permission to
+    /// read everything does not suffice.
     Granted(Subject, Action),
 }
 
-/// What an operation takes in its body.
+/// The body that an operation accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum Request {
-    /// Nothing.
+    /// No body.
     None,
     /// A JSON object with these members.
     Json(&'static [Field]),
-    /// The same, or nothing.
+    /// A JSON body, which may be missing.
     OptionalJson(&'static [Field]),
     /// A JSON array of objects with these members.
     JsonList(&'static [Field]),
@@ -70,14 +71,14 @@ pub enum Request {
     Enrollment(&'static [Field]),
 }
 
-/// What an operation answers with.
+/// The answer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
     /// One page of these.
     List(&'static str),
     /// One of these.
     Detail(&'static str),
-    /// `_links` and `id` of what was made.
+    /// `_links` and `id` of the new entity.
     Created,
     /// `{}`.
     Empty,
@@ -88,11 +89,10 @@ pub enum Response {
 /// How much an operation may be given and may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// What nearly every operation gets along with: a body of [`MAX_BODY`](crate::headers::MAX_BODY).
+    /// The limits of nearly all operations: a body of [`MAX_BODY`](crate::headers::MAX_BODY).
     Usual,
-    /// A whole network, from who may change one: a body of
-    /// [`MAX_DOCUMENT`](crate::resource::change::MAX_DOCUMENT), and minutes where others have
-    /// seconds.
+    /// The limits for a whole network, from a caller that may change one: a body of
+    /// [`MAX_DOCUMENT`](crate::resource::change::MAX_DOCUMENT), and minutes in place of seconds.
     Document,
 }
 
@@ -103,9 +103,9 @@ pub struct Operation {
     pub id: &'static str,
     /// The method.
     pub method: Method,
-    /// The path below the base path of the API; `{id}` stands for one segment.
+    /// The path below the base path of the API; `{id}` is a placeholder for one segment.
     pub path: &'static str,
-    /// Who may run it.
+    /// The callers that may run it.
     pub access: Access,
     /// Query parameters beside the paging of lists.
     pub query: &'static [&'static str],
@@ -113,7 +113,7 @@ pub struct Operation {
     pub paged: bool,
     /// The body it takes.
     pub request: Request,
-    /// What it answers.
+    /// Its answer.
     pub response: Response,
     /// The statuses it declares; the first is success.
     pub statuses: &'static [u16],
@@ -124,7 +124,7 @@ pub struct Operation {
 /// Why a path could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Not as many ids as the template has places.
+    /// The number of ids differs from the number of placeholders.
     #[error("{path} takes {wanted} ids, not {given}")]
     Count {
         /// The template.
@@ -206,7 +206,7 @@ impl Operation {
             Response::Raw(headers::JSON) if self.id == SPEC_BODY => {
                 vec![headers::JSON, headers::YAML]
             }
-            // Who asks for JSON wants to be told when there is no picture.
+            // A client that accepts JSON gets the error if there is no picture.
             Response::Raw(headers::PNG) => vec![headers::PNG, headers::JSON],
             Response::Raw(media) => vec![media],
             _ => vec![headers::JSON],
@@ -222,43 +222,43 @@ impl Operation {
         }
     }
 
-    /// The same row with other statuses.
+    /// This row with other statuses.
     #[must_use]
     pub const fn statuses(self, statuses: &'static [u16]) -> Self {
         Self { statuses, ..self }
     }
 
-    /// The same row with query parameters.
+    /// This row with query parameters.
     #[must_use]
     pub const fn query(self, query: &'static [&'static str]) -> Self {
         Self { query, ..self }
     }
 
-    /// The same row without paging.
+    /// This row without paging.
     #[must_use]
     pub const fn unpaged(self) -> Self {
         Self { paged: false, ..self }
     }
 
-    /// The same row with a JSON body.
+    /// This row with a JSON body.
     #[must_use]
     pub const fn takes<B: Body>(self) -> Self {
         Self { request: Request::Json(B::FIELDS), ..self }
     }
 
-    /// The same row with a body of another form.
+    /// This row with another form of body.
     #[must_use]
     pub const fn request(self, request: Request) -> Self {
         Self { request, ..self }
     }
 
-    /// The same row for whole networks.
+    /// This row with the limits for whole networks.
     #[must_use]
     pub const fn takes_documents(self) -> Self {
         Self { load: Load::Document, ..self }
     }
 
-    /// The same row with another answer.
+    /// This row with another answer.
     #[must_use]
     pub const fn answers(self, response: Response) -> Self {
         Self { response, ..self }
@@ -359,7 +359,7 @@ pub(crate) const fn delete(id: &'static str, path: &'static str, access: Access)
     row(id, Method::Delete, path, access)
 }
 
-/// POST that does something to an entity.
+/// POST for an action on an entity.
 pub(crate) const fn action(id: &'static str, path: &'static str, access: Access) -> Operation {
     row(id, Method::Post, path, access).statuses(DETAIL_STATUSES)
 }
@@ -368,7 +368,7 @@ const fn is_place(segment: &str) -> bool {
     matches!(segment.as_bytes(), [b'{', .., b'}'])
 }
 
-/// Escapes everything but what RFC 3986 calls unreserved.
+/// Escapes all characters except those that RFC 3986 calls unreserved.
 #[must_use]
 pub fn escape(segment: &str) -> String {
     const ESCAPED: &AsciiSet =

@@ -12,7 +12,7 @@ pub const CA_CERTIFICATES: &str = "/.well-known/est/cacerts";
 pub const VERSION: &str = "/version";
 /// The description of an API in OpenAPI 2.0, below its base path; raw JSON.
 pub const DESCRIPTION: &str = "/swagger.json";
-/// The same in OpenAPI 3.1.
+/// The path of the description in OpenAPI 3.1.
 pub const DESCRIPTION_3: &str = "/openapi.json";
 /// A page to browse the description, below the base path.
 pub const BROWSE: &str = "/docs";
@@ -20,9 +20,9 @@ pub const BROWSE: &str = "/docs";
 words! {
     /// An API, by the name of its binding in the configuration file.
     pub enum Api {
-        /// What applications and tunnelers use.
+        /// The API for applications and tunnelers.
         Client = "edge-client",
-        /// What administrators use.
+        /// The API for administrators.
         Management = "edge-management",
         /// Login by OpenID Connect.
         Oidc = "edge-oidc",
@@ -98,7 +98,7 @@ fn client_path(path: &str) -> &str {
     }
 }
 
-/// What follows the prefix: `/` at least; none if the path is not below it.
+/// The rest of a path after the prefix, at least `/`; none if the path is not below it.
 fn below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
     match path.strip_prefix(prefix)? {
         "" => Some("/"),

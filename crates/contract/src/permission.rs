@@ -10,7 +10,7 @@ use crate::entity::words;
 pub const ADMIN_READ_ONLY: &str = "admin_readonly";
 
 words! {
-    /// What is done to a subject.
+    /// The action on a subject.
     pub enum Action {
         /// To look.
         Read = "read",
@@ -24,7 +24,7 @@ words! {
 }
 
 words! {
-    /// What a permission is about.
+    /// The subject of a permission.
     pub enum Subject {
         /// Authentication policies.
         AuthPolicy = "auth-policy",

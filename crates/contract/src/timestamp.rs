@@ -1,7 +1,7 @@
 //! Points in time in the form of the APIs: RFC 3339, UTC, milliseconds.
 //!
 //! `2026-01-02T03:04:05.678Z` (docs/protocol/management-api.md 1.2). "No time" is the first day of
-//! year 1 (docs/protocol/auth.md 1.3), which is also what [`Timestamp::default`] gives.
+//! year 1 (docs/protocol/auth.md 1.3), the value of [`Timestamp::default`].
 
 use std::fmt;
 use std::str::FromStr;

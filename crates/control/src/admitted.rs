@@ -1,12 +1,12 @@
-//! Which router may be connected, and with which certificate.
+//! Decides whether a router may be connected, and with which certificate.
 
 use std::sync::Arc;
 
 use weft_model::entity::Router;
 use weft_model::{Id, Snapshot};
 
-/// The router of an id, if it may be connected with a certificate that `is_shown` tells by its
-/// fingerprint: the current one, or the one it was given and has not confirmed yet.
+/// The router with this id, if it may connect with a certificate that `is_shown` recognises by its
+/// fingerprint: the current one, or an issued one that it has not confirmed yet.
 pub(crate) fn admitted<'s>(
     snapshot: &'s Snapshot,
     id: &str,

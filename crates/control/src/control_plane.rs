@@ -1,4 +1,4 @@
-//! The control plane as others see it: it takes routers, and lets go of those that may not stay.
+//! The interface of the control plane: accepts routers, and disconnects those that may not stay.
 
 use std::sync::Arc;
 
@@ -34,8 +34,7 @@ impl std::fmt::Debug for ControlPlane {
 }
 
 impl ControlPlane {
-    /// Prepares everything that routers are answered with. Connections are taken by
-    /// [`ControlPlane::listen`].
+    /// Starts the tasks that serve routers. [`ControlPlane::listen`] accepts connections.
     pub async fn start(
         auth: &Auth,
         network: Network,
@@ -64,7 +63,7 @@ impl ControlPlane {
         &self.0.network
     }
 
-    /// Takes routers on an address, next to other protocols that are registered there.
+    /// Accepts routers on an address, beside other protocols that are registered there.
     pub async fn listen(
         &self,
         listeners: &Listeners,
@@ -75,7 +74,7 @@ impl ControlPlane {
         listeners.listen(bind, limits, &[alpn::CTRL], tls, self.acceptor()).await
     }
 
-    /// What turns TLS connections of routers into channels.
+    /// The handler that turns TLS connections of routers into channels.
     pub fn acceptor(&self) -> Arc<dyn ConnectionHandler> {
         let options = AcceptOptions {
             hello_timeout: self.0.options.hello_timeout,
@@ -85,8 +84,8 @@ impl ControlPlane {
         Arc::new(ChannelAcceptor::new(Gate(Arc::clone(&self.0)), options))
     }
 
-    /// The TLS settings of the listener: the identity's certificates, and every router must show
-    /// one of its own, which the gate judges.
+    /// The TLS settings of the listener: it shows the identity's certificates, and requires a
+    /// certificate of every router, which the gate judges.
     pub fn tls(identity: &Arc<LiveIdentity>) -> weft_identity::Result<TlsSource> {
         let alpn = [alpn::CTRL.as_bytes()];
         let settings = ServerTls { alpn: &alpn, client_auth: ClientAuth::Require };
@@ -94,7 +93,7 @@ impl ControlPlane {
         Ok(Arc::new(move || Some(Arc::clone(&config))))
     }
 
-    /// Refuses further connections. The channels there are close with the network.
+    /// Refuses new connections. Open channels close with the network.
     pub fn stop(&self) {
         self.0.stop.cancel();
     }
@@ -135,8 +134,8 @@ impl Plane {
         }
     }
 
-    /// A router was changed: whoever was refused for a moment is cut off, and whoever would be
-    /// refused now.
+    /// Checks a changed router again: its channel is closed if it was refused for a moment, or
+    /// would be refused now.
     fn recheck(&self, router: &Router) {
         let id = &router.base.id;
         self.network.router_changed(id);
@@ -146,8 +145,8 @@ impl Plane {
             && router.fingerprint.is_some()
             && admitted(&snapshot, id.as_str(), |known| live.stands_on(known)).is_ok();
         if !may_stay {
-            // Before its channel is closed, which still writes what was queued: later nobody could
-            // tell it.
+            // The circuits end before the channel closes: a closing channel still writes queued
+            // messages, and afterwards nobody could tell the router.
             self.network.end_circuits_at(id);
             live.channel.close("the router was disabled, or has to show another certificate");
         }

@@ -1,4 +1,4 @@
-//! Circuits that routers ask for: for SDKs, for their own tunneler, for other bindings
+//! Circuits that routers request: for SDKs, for their own tunneler, for other bindings
 //! (docs/protocol/edge-control-plane.md 13, 15.1; docs/protocol/control-plane.md 12.1, 12.5).
 
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use weft_wire::{Message, PeerData, ProtoBody, StringMap, TraceContext, WireError
 use super::edge_errors::{busy, error, malformed, of_session};
 use super::session::Session;
 
-/// Peer data with the public key of an end.
+/// The header of peer data with the public key of an end.
 const PUBLIC_KEY: u32 = 1003;
 
-/// Makes a circuit on a task of its own, if there is room for one more.
+/// Makes a circuit in a task, if the router has room for one more.
 pub fn spawn(session: &Arc<Session>, message: &Message) {
     let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else {
         if let Some(reply) = busy(message) {
@@ -54,7 +54,7 @@ pub fn spawn(session: &Arc<Session>, message: &Message) {
     });
 }
 
-/// The span of a request for a circuit. A router vouches for the trace that it names.
+/// The span of a request for a circuit. The trace that a router names is believed.
 fn begin(session: &Session, message: &Message) -> Span {
     let spans = &session.plane.network.options().spans;
     if !spans.is_on() {
@@ -71,12 +71,12 @@ async fn answer(session: &Session, request: &Message, reply: Reply) {
     let Reply { message, circuit } = reply;
     let sent = session.router.channel.send_on(Lane::High, message.in_reply_to(request)).await;
     if let (Err(problem), Some(circuit)) = (sent, circuit) {
-        tracing::info!(circuit, %problem, "circuit removed: its router cannot be told of it");
+        tracing::info!(circuit, %problem, "a circuit is removed, because the answer to its router could not be sent");
         session.plane.network.remove_circuit(&circuit, true);
     }
 }
 
-/// An answer, and the circuit that is lost without it.
+/// A reply, and the circuit to remove if the reply cannot be sent.
 struct Reply {
     message: Message,
     circuit: Option<String>,
@@ -123,14 +123,14 @@ fn created(session: &Session, made: MadeCircuit) -> Result<Reply, WireError> {
     match answer.to_message(CircuitForm::V2) {
         Ok(message) => Ok(Reply { message, circuit: Some(circuit) }),
         Err(problem) => {
-            // The host's data is too large for the router to read: it would wait in vain.
+            // The reply is too large for the router, so that the router would wait in vain.
             session.plane.network.remove_circuit(&circuit, true);
             Err(problem)
         }
     }
 }
 
-/// A circuit for the service session of an SDK.
+/// Makes a circuit for the service session of an SDK.
 async fn for_sdk(
     session: &Session,
     request: CreateCircuitV2,
@@ -156,7 +156,7 @@ async fn for_sdk(
     dial.make(session, span).await
 }
 
-/// The same for a router that asks in the first form.
+/// Makes a circuit for a router that uses the first form of the request.
 async fn for_old_router(
     session: &Session,
     request: CreateCircuitRequest,
@@ -184,13 +184,14 @@ async fn for_old_router(
     }
 }
 
-/// Without a service session a signed API session is needed, of which this controller issues none.
+/// The refusal of a request without service session: it needs a signed API session, and this
+/// controller issues none.
 fn without_session(_: &CreateCircuitV3) -> EdgeError {
     let text = "this controller issues no bearer sessions";
     error(ErrorCode::INVALID_API_SESSION, text)
 }
 
-/// A circuit for the router's own identity.
+/// Makes a circuit for the router's own identity.
 async fn for_tunneler(
     session: &Session,
     request: CreateTunnelCircuitV2Request,
@@ -247,7 +248,7 @@ pub fn own_identity(
         error(ErrorCode::TUNNELING_NOT_ENABLED, "the router has no identity of its own")
     })?;
     let now = session.plane.auth.now();
-    // A router has no device that could pass posture checks.
+    // A router has no posture data, so posture checks fail.
     decide(&*snapshot, id.as_str(), service.base.id.as_str(), wanted, Posture::Unknown, now)
         .granted()
         .map_err(|denial| error(ErrorCode::ACCESS_DENIED, denial.to_string()))?;
@@ -263,7 +264,7 @@ pub fn own_identity(
 struct Dial {
     service: Arc<Service>,
     instance: String,
-    /// Session or identity that dials, as events name it.
+    /// The session or the identity that dials, for events.
     client: String,
     is_of_session: bool,
     identity: Id,
@@ -317,7 +318,7 @@ impl Dial {
     }
 }
 
-/// Writes how a circuit was made, if somebody asked to see those of the identity.
+/// Logs how a circuit was made, if the identity has a trace.
 fn trace(
     session: &Session,
     identity: &Id,
@@ -345,9 +346,9 @@ fn trace(
     }
 }
 
-/// Checks that a binding of the router that is not of the edge may use a service: no session stands
-/// behind it. Either the operator lets the router use every service, or the policies of its tunneler
-/// allow this one.
+/// Checks that a binding of the router other than `edge` may use a service. Such a dial has no
+/// session. Either the configuration lets the router use every service, or the policies of its
+/// tunneler allow this one.
 pub(crate) fn own_binding(
     session: &Session,
     service: &Service,
@@ -368,7 +369,7 @@ pub(crate) fn own_binding(
     })
 }
 
-/// A circuit for a binding of the router that is not of the edge.
+/// Makes a circuit for a binding of the router other than `edge`.
 async fn for_binding(session: &Session, request: CircuitRequest, span: &mut Span) -> Reply {
     let target = request.service.as_str();
     let (instance, name) = target.split_once('@').unwrap_or(("", target));

@@ -1,8 +1,8 @@
-//! Messages of a router, to whoever deals with them.
+//! Passes each message of a router to the module that handles it.
 //!
-//! This runs on the task that reads the connection, so nothing here waits. What looks only into
-//! tables is done at once; what changes the model is queued in order; what waits for other routers
-//! gets a task of its own. Each has a bound, and above it the router is told to come back.
+//! This runs on the task that reads the connection, so nothing here waits. Look-ups in tables are
+//! done at once; changes of the model are queued in order; work that waits for other routers gets a
+//! task. Each kind of work has a limit, above which the router is told to come back.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use weft_wire::{Message, Outcome, ProtoBody, WireError, content_type};
 use super::session::Session;
 use super::{dial, edge_errors, legacy, renewal, reports};
 
-/// What a router may ask about: its controller's abilities by name.
+/// The subject of the question for the controller's abilities, by name.
 const CAPABILITY: &str = "capability";
 
-/// Deals with a message.
+/// Handles a message.
 pub fn dispatch(session: &Arc<Session>, message: Message) {
     let done = match message.content_type {
         content_type::PING => {
@@ -127,7 +127,7 @@ fn edge(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
         is::VALIDATE_SESSIONS_REQUEST => legacy::on_validate(session, message)?,
         is::REQUEST_CLIENT_RE_SYNC => {
             let reason = RequestClientReSync::from_message(message)?.reason;
-            tracing::info!(router = %session.router.id, reason, "sessions are sent again");
+            tracing::info!(router = %session.router.id, reason, "a router asks for all sessions; they are sent again");
             session.resync.notify_one();
         }
         is::CONNECT_EVENTS => reports::on_connects(session, message)?,
@@ -148,7 +148,7 @@ fn queue(session: &Arc<Session>, message: &Message) {
     }
 }
 
-/// A request that was not understood is answered, where the original lets the router wait.
+/// Answers a request that could not be decoded; the original lets the router wait.
 fn refuse(session: &Session, message: &Message, problem: &WireError) {
     if let Some(reply) = edge_errors::malformed(message, problem) {
         session.answer(Lane::Default, message, reply);
@@ -156,9 +156,8 @@ fn refuse(session: &Session, message: &Message, problem: &WireError) {
     session.not_understood(message, problem);
 }
 
-/// Whether a router that opens a link to another is who it says
-/// (docs/protocol/control-plane.md 9.4). A certificate that was renewed and not seen yet counts
-/// too.
+/// Whether a router that opens a link to another is the one it claims to be
+/// (docs/protocol/control-plane.md 9.4). An issued certificate that was not shown yet counts too.
 fn verify_router(session: &Session, asked: &VerifyRouter) -> Outcome {
     let snapshot = session.plane.auth.snapshot();
     let Some(router) = snapshot.get::<Router>(&Id::new(&asked.router_id)) else {

@@ -1,6 +1,5 @@
-//! Refusals in the forms that routers expect
-//! (docs/protocol/control-plane.md 16, docs/protocol/edge-control-plane.md 14.3, 18.1): the answer
-//! depends on what was asked.
+//! Refusals in the forms that routers expect (docs/protocol/control-plane.md 16,
+//! docs/protocol/edge-control-plane.md 14.3, 18.1); the form depends on the request.
 
 use weft_auth::service_session::Refusal;
 use weft_network::terminators::Refused;
@@ -11,12 +10,12 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{BUSY_TEXT, Message, Outcome, ProtoBody, WireError, ctrl};
 
-/// A refusal with the code and hint that go with it.
+/// A refusal with this code, and its usual hint.
 pub fn error(code: ErrorCode, text: impl Into<String>) -> EdgeError {
     EdgeError::new(code, hint(code), text)
 }
 
-/// What goes with a code where nothing else is said.
+/// The usual hint of a code.
 fn hint(code: ErrorCode) -> RetryHint {
     match code {
         ErrorCode::INVALID_API_SESSION
@@ -34,13 +33,13 @@ fn hint(code: ErrorCode) -> RetryHint {
     }
 }
 
-/// What the check of a session says.
+/// The refusal for a failed check of a session.
 pub fn of_session(refusal: &Refusal) -> EdgeError {
     let code = ErrorCode(refusal.code as u32);
     EdgeError::new(code, RetryHint(refusal.code.retry_hint()), refusal.reason.clone())
 }
 
-/// Why a terminator was not written.
+/// The refusal for a terminator that was not written.
 pub(crate) fn of_refused(refused: &Refused) -> EdgeError {
     if refused.is_busy() {
         return too_busy();
@@ -57,7 +56,7 @@ pub(crate) fn of_refused(refused: &Refused) -> EdgeError {
     }
 }
 
-/// Come back later.
+/// The refusal "come back later".
 pub(crate) fn too_busy() -> EdgeError {
     EdgeError::new(ErrorCode::INTERNAL, RetryHint::TOO_BUSY, BUSY_TEXT)
 }
@@ -71,8 +70,8 @@ pub fn result(done: &Result<(), EdgeError>) -> CreateTerminatorResult {
     }
 }
 
-/// The answer to the creation of a terminator for an SDK. It names the address, also on failure:
-/// routers match by it.
+/// The answer to the creation of a terminator for an SDK. It names the address, also on failure,
+/// because routers match it by the address.
 pub(crate) fn terminator_answer(address: String, done: &Result<(), EdgeError>) -> Message {
     let error = done.as_ref().err();
     CreateTerminatorV2Response {
@@ -85,7 +84,7 @@ pub(crate) fn terminator_answer(address: String, done: &Result<(), EdgeError>) -
     .to_message()
 }
 
-/// The same for the router's own identity.
+/// The answer to the creation of a terminator for the router's own identity.
 pub(crate) fn tunnel_terminator_answer(
     request: &CreateTunnelTerminatorRequestV2,
     done: &Result<(), EdgeError>,
@@ -102,12 +101,12 @@ pub(crate) fn tunnel_terminator_answer(
     .to_message()
 }
 
-/// The answer to a request that finds too many before it; none for messages without answer.
+/// The answer to a request for which the queue has no room; none for messages without answer.
 pub fn busy(request: &Message) -> Option<Message> {
     refusal(request, &too_busy(), Outcome::busy())
 }
 
-/// The answer to a request that was not understood; none for messages without answer.
+/// The answer to a request that could not be decoded; none for messages without answer.
 pub fn malformed(request: &Message, problem: &WireError) -> Option<Message> {
     let text = problem.to_string();
     refusal(request, &error(ErrorCode::INTERNAL, text.clone()), Outcome::failure(text))
@@ -154,7 +153,7 @@ mod tests {
     fn every_request_is_refused_in_its_own_form() {
         let create = CreateTerminatorV2Request { address: "t1".into(), ..Default::default() };
         let answer = busy(&create.to_message()).unwrap();
-        // docs/protocol/edge-control-plane.md 21, with the text of this controller.
+        // The example of docs/protocol/edge-control-plane.md 21, with the text of this controller.
         let answer = CreateTerminatorV2Response::from_message(&answer).unwrap();
         assert_eq!(answer.terminator_id, "t1");
         assert_eq!(answer.result(), CreateTerminatorResult::FailedBusy);

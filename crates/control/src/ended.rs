@@ -1,9 +1,9 @@
-//! What service sessions leave with a router when they end: circuits and terminators
+//! Ends circuits and terminators of service sessions that have ended
 //! (docs/protocol/edge-control-plane.md 10.1).
 //!
-//! Routers from 2.0 end it by themselves when they hear of it; for older ones this is done here.
-//! A router that was away, or too far behind, did not hear of it: whatever its generation, what
-//! stands on a session that is gone is ended when it is told everything anew.
+//! Routers from 2.0 on do that themselves when they hear of the end; for older ones the controller
+//! does it. A router that was away, or too far behind, missed the end. Whatever its release, its
+//! circuits and terminators without session are ended when all sessions are sent to it again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use weft_network::terminators::{Refused, Terminators};
 use super::session::Session;
 use super::terminators::EDGE;
 
-/// Terminators removed in one change.
+/// Terminators removed in one change set.
 const BATCH: usize = 100;
-/// When it is tried again if nothing can be written.
+/// The wait before the next try if the change could not be written.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Service sessions have ended, and the router does not end by itself what they made.
+/// Ends circuits and terminators of ended service sessions at a router that does not do so itself.
 pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
     let is_old = session.router.release().is_some_and(|release| !release.at_least(2, 0, 0));
     if !is_old {
@@ -36,7 +36,7 @@ pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
     }
 }
 
-/// Ends what stands at the router on service sessions that are gone.
+/// Ends circuits and terminators at the router whose service session does not exist.
 pub(super) fn unheard(session: &Session) {
     let (network, router) = (&session.plane.network, &session.router.id);
     let sessions = session.plane.auth.sessions();
@@ -48,20 +48,20 @@ pub(super) fn unheard(session: &Session) {
         .filter(|circuit| sessions.service(&circuit.client).is_none());
     let ended = dialed.filter(|circuit| network.remove_circuit(&circuit.id, true)).count();
     if ended > 0 {
-        tracing::info!(%router, ended, "circuits ended whose sessions ended unheard");
+        tracing::info!(%router, ended, "circuits ended, because the router had missed the end of their sessions");
     }
     session.unfounded.notify_one();
 }
 
-/// Removes, whenever it is asked for, the terminators at the router for which no bind session
-/// stands any more; never ends.
+/// Removes terminators at the router without a bind session, whenever it is notified; never
+/// returns.
 pub(super) async fn remove_unfounded(session: &Session) {
     loop {
         session.unfounded.notified().await;
         while let Err(problem) = try_remove_unfounded(session).await {
             tracing::warn!(
                 router = %session.router.id, %problem,
-                "terminators whose sessions have ended not removed"
+                "terminators of ended sessions were not removed; it is tried again"
             );
             if !problem.is_busy() {
                 break;
@@ -71,7 +71,7 @@ pub(super) async fn remove_unfounded(session: &Session) {
     }
 }
 
-/// Removes them, and ends the circuits to them.
+/// Removes those terminators, and ends the circuits to them.
 async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
     let (auth, router) = (&session.plane.auth, &session.router.id);
     let snapshot = auth.snapshot();
@@ -81,7 +81,8 @@ async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
     for batch in unfounded.chunks(BATCH) {
         let ids: Vec<Id> = batch.iter().map(|it| it.base.id.clone()).collect();
         let seen: HashMap<Id, Arc<Terminator>> = ids.iter().cloned().zip(batch.to_vec()).collect();
-        // Decided by the model alone: what was changed since is looked at again another time.
+        // The decision compares with the terminators seen before: one that has changed since is
+        // left for another time.
         let pick = move |it: &Terminator| seen.get(&it.base.id).is_some_and(|seen| **seen == *it);
         let caller = Caller::own("terminators whose sessions have ended");
         Terminators::of(auth).remove_if(caller, router, &ids, pick).await?;
@@ -89,13 +90,13 @@ async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
         let snapshot = auth.snapshot();
         let removed = ids.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
         let removed: Vec<&Id> = removed.collect();
-        tracing::info!(%router, count = removed.len(), "terminators removed whose sessions have ended");
+        tracing::info!(%router, count = removed.len(), "terminators of ended sessions were removed");
         removed.into_iter().for_each(|id| session.plane.network.end_circuits_to(id));
     }
     Ok(())
 }
 
-/// A host may have been back before its terminator went: it is put there again.
+/// Puts terminators back whose host bound again before they were removed.
 pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<(), Failure> {
     let founded = removed.iter().filter(|it| is_founded(auth, it));
     let founded: Vec<Arc<Terminator>> = founded.cloned().collect();
@@ -117,8 +118,8 @@ pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<(), Fa
     done.await.map(drop)
 }
 
-/// Whether a terminator stands on a session, or on none that this controller would know of: one
-/// that an SDK bound through another controller, or that is no SDK's.
+/// Whether a terminator has a session, or needs none that this controller knows: an SDK may have
+/// bound through another controller, or the host is no SDK.
 pub(super) fn is_founded(auth: &Auth, terminator: &Terminator) -> bool {
     let is_bound_here = terminator.base.is_system
         && *terminator.binding == *EDGE

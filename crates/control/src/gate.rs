@@ -1,8 +1,9 @@
-//! Who may connect (docs/protocol/control-plane.md 2.2, docs/protocol/channel.md 10).
+//! Decides which routers may connect (docs/protocol/control-plane.md 2.2, docs/protocol/channel.md
+//! 10).
 //!
-//! A router is who its leaf certificate proves: it leads to the CA bundle and is the one that was
-//! enrolled for the id in the hello. Further connections of a channel pass the same checks, only
-//! the churn limit is for new channels.
+//! A router is proved by its leaf certificate: it leads to the CA bundle, and is the one enrolled
+//! for the id in the hello. Further connections of a channel pass the same checks; the churn limit
+//! is for new channels only.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::session::Session;
 use crate::admitted::admitted;
 use crate::plane::Plane;
 
-/// Decides on the hellos of routers.
+/// Judges the hellos of routers.
 pub struct Gate(pub Arc<Plane>);
 
 impl std::fmt::Debug for Gate {
@@ -30,7 +31,7 @@ impl std::fmt::Debug for Gate {
 }
 
 impl HelloGate for Gate {
-    /// Nobody but a router has business here, and it must show a certificate that was made for it.
+    /// Refuses peers without a certificate of a router before their hello is read.
     fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
         let Some(leaf) = certificates.first() else {
             return Err(Refusal::close("no certificate was presented"));
@@ -70,7 +71,7 @@ impl HelloGate for Gate {
         let Some(Ok(leaf)) = leaf else { return };
         let (id, handle) = (Id::new(&token), channel.handle());
         let Some(live) = LiveRouter::new(id, handle, hello, leaf.fingerprint(), now) else {
-            tracing::warn!(router = %token, peer = %peer.remote, "router refused: it does not say its version");
+            tracing::warn!(router = %token, peer = %peer.remote, "a router is refused: its hello has no version");
             return;
         };
         Session::begin(&self.0, Arc::new(live), channel);
@@ -78,7 +79,7 @@ impl HelloGate for Gate {
 }
 
 impl Gate {
-    /// The router that the leaf certificate proves.
+    /// The router that a leaf certificate proves.
     fn authenticate(&self, peer: &PeerHello) -> Result<Arc<Router>, Refusal> {
         let auth = &self.0.auth;
         if self.0.is_stopping() {
@@ -86,7 +87,7 @@ impl Gate {
         }
         let now = system_time(auth.now());
         let bundle = auth.keys().bundle.clone();
-        // Who cannot show a certificate of the network is told nothing.
+        // A peer without a certificate of the network is disconnected without an answer.
         bundle
             .verify(&peer.certificates, Verify::default(), now)
             .map_err(|problem| Refusal::close(format!("certificate: {problem}")))?;

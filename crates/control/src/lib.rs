@@ -1,4 +1,4 @@
-//! The control plane: the listener that routers connect to, and what they say and are told.
+//! The control plane: the listener for routers, and the messages from and to them.
 //!
 //! ```text
 //! TLS (ALPN ziti-ctrl) -> gate: who is it? -> session: greet, dispatch -> network, domain
@@ -7,18 +7,19 @@
 //!                                              +- legacy sessions: all, then changes
 //! ```
 //!
-//! - [`gate`], `admitted`: who may connect; [`dialer`]: routers that are dialed;
-//!   [`session`], [`serve`] and [`dispatch`]: one router, how it is served, and where its messages go;
-//! - [`data_model`]: the model that routers decide with; [`legacy`]: opaque sessions; [`ended`]:
-//!   what those that end leave with routers;
-//! - [`dial`]: circuits for SDKs and tunnelers; [`terminators`]: what routers host;
-//! - [`peers`]: what routers hear of each other and of this controller, and
-//!   `news`: when; [`reports`]: what they
-//!   report; [`renewal`]: new certificates for them; [`edge_errors`]: refusals in their words.
+//! - [`gate`], `admitted`: decide who may connect; [`dialer`]: dials routers; [`session`],
+//!   [`serve`] and [`dispatch`]: one connected router, its tasks, and its messages;
+//! - [`data_model`]: the data model of routers; [`legacy`]: opaque sessions; [`ended`]: ends
+//!   circuits and terminators of ended sessions;
+//! - [`dial`]: circuits for SDKs and tunnelers; [`terminators`]: terminators on routers;
+//! - [`peers`]: what routers are told of each other and of this controller, and `news`: when;
+//!   [`reports`]: reports of routers; [`renewal`]: renews their certificates; [`edge_errors`]:
+//!   refusals in the forms of routers.
 //!
-//! A message acts for the router whose certificate opened the channel, never for an id in it.
+//! A message acts for the router whose certificate opened the channel, never for an id in the
+//! message.
 //!
-//! [`plane`] is what all of them share, [`control_plane`] how others see it.
+//! [`plane`] is the state that all modules share, [`control_plane`] the interface for other crates.
 
 mod admitted;
 pub mod control_plane;

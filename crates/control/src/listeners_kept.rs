@@ -1,4 +1,4 @@
-//! Where a router takes controllers is kept with its entity.
+//! Stores the listeners on which a router takes controllers with the router's entity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use weft_network::ctrl_listeners::same;
 
 use super::session::Session;
 
-/// Longest wait before what a router said is written once more.
+/// Longest wait before a failed write is tried again, in seconds.
 const LONGEST_WAIT: u64 = 60;
 
-/// Writes down what the router said, if that differs from what is known, while this connection is the
-/// router's.
+/// Stores the listeners that the router told, if they differ from the stored ones, while this
+/// connection is the router's current one.
 pub async fn keep(session: &Arc<Session>) {
     let (auth, router) = (&session.plane.auth, &session.router);
     for attempt in 1.. {
@@ -32,7 +32,7 @@ pub async fn keep(session: &Arc<Session>) {
             Ok(())
         });
         let Err(problem) = decided.await else { return };
-        tracing::warn!(router = %router.id, %problem, attempt, "where the router takes controllers is not noted");
+        tracing::warn!(router = %router.id, %problem, attempt, "the router's listeners for controllers were not stored; it is tried again");
         tokio::time::sleep(Duration::from_secs(LONGEST_WAIT.min(attempt))).await;
     }
 }

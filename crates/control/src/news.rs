@@ -1,4 +1,4 @@
-//! Routers hear of each other and of this controller.
+//! Sends routers news about each other and about this controller.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::peers::{GATHERING, RETRY, Telling};
 use crate::plane::Plane;
 
 impl Plane {
-    /// Sends the news, on every change and now and then.
+    /// Sends news after every change, and repeats failed ones at intervals.
     pub(crate) async fn tell_peers(self: Arc<Self>) {
         loop {
             let _ = tokio::time::timeout(RETRY, self.peers.wake.notified()).await;
@@ -22,7 +22,7 @@ impl Plane {
             let connected = || routers.all().iter().map(|router| router.id.clone()).collect();
             let Telling { all, alike, own } = self.peers.take(connected);
             if !alike.is_empty() {
-                // Most hear the same: it is put together once.
+                // Most routers get the same message, which is made once.
                 let message = self.states_of(&all);
                 for router in alike {
                     self.tell_peer(&router, message.clone(), &all);
@@ -42,16 +42,16 @@ impl Plane {
     fn tell_peer(&self, router: &Id, message: Message, changed: &BTreeSet<Id>) {
         let Some(live) = self.network.routers().get(router.as_str()) else { return };
         match live.channel.try_send(message) {
-            // Whose channel is closed is introduced again when it comes back.
+            // A router whose channel is closed gets everything when it connects again.
             Ok(()) | Err(SendError::Closed(_)) => {}
             Err(problem) => {
-                tracing::debug!(%router, %problem, "news about routers not sent yet");
+                tracing::debug!(%router, %problem, "news about other routers were not sent to a router; it is tried again");
                 self.peers.put_back(router, changed.clone());
             }
         }
     }
 
-    /// How a router is at this moment.
+    /// The present state of a router.
     fn state_of(&self, id: &Id) -> PeerStateChange {
         let change = |state: PeerState| PeerStateChange {
             id: id.to_string(),

@@ -1,7 +1,8 @@
-//! What routers hear of each other and of this controller (docs/protocol/control-plane.md 8, 17).
+//! Collects news for routers about each other and about this controller
+//! (docs/protocol/control-plane.md 8, 17).
 //!
-//! Kept is only *who* changed, for whom; what is said is looked up when it is sent, so that a
-//! router never hears something that is over.
+//! Only the ids of changed routers are kept. Their states are looked up when the news are sent, so
+//! that no router gets outdated news.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,13 +20,13 @@ use weft_wire::ctrl::{
 
 use crate::plane::Plane;
 
-/// How often news that could not be sent is sent again.
+/// The interval at which news that could not be sent are sent again.
 pub(crate) const RETRY: Duration = Duration::from_secs(30);
-/// How long news wait for more: routers come in crowds, and each would be told to all others by
-/// itself.
+/// How long news are collected: routers connect in crowds, and each one would be a message to all
+/// others.
 pub(crate) const GATHERING: Duration = Duration::from_millis(20);
 
-/// News about routers.
+/// News about routers that were not sent yet.
 #[derive(Debug, Default)]
 pub struct Peers {
     news: Mutex<News>,
@@ -34,31 +35,33 @@ pub struct Peers {
 
 #[derive(Debug, Default)]
 struct News {
-    /// For everybody.
+    /// Routers that all routers are told about.
     all: BTreeSet<Id>,
-    /// For one router.
+    /// Routers that single routers are told about.
     of: HashMap<Id, BTreeSet<Id>>,
 }
 
-/// What is to be told now.
+/// The news to send now.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Telling {
-    /// Who changed, for everybody.
+    /// Routers that all routers are told about.
     pub(crate) all: BTreeSet<Id>,
-    /// Who hears just that.
+    /// Receivers of just those news.
     pub(crate) alike: Vec<Id>,
-    /// Who hears something else.
+    /// Receivers of other news.
     pub(crate) own: HashMap<Id, BTreeSet<Id>>,
 }
 
 impl Peers {
-    /// Something about a router changed: it came, went, was deleted, or takes links elsewhere.
+    /// Notes that a router changed: it connected, disconnected, was deleted, or listens for links
+    /// elsewhere.
     pub fn changed(&self, router: &Id) {
         self.news.lock().all.insert(router.clone());
         self.wake.notify_one();
     }
 
-    /// A router is new here: it hears of the others and of the controllers, the others of it.
+    /// Notes a router that has connected: it is told about the others and the controllers, and the
+    /// others about it.
     pub(crate) fn introduce(&self, plane: &Plane, router: &LiveRouter) {
         let others = plane.network.routers().all();
         let others = others.iter().map(|other| other.id.clone());
@@ -72,8 +75,8 @@ impl Peers {
         }
     }
 
-    /// Tells a router where this controller is, which is alone and leads. The index is when the
-    /// controller started, so that another address after a restart counts.
+    /// Tells a router the address of this controller, which is alone and the leader. The index is
+    /// the time of the controller's start, so that another address after a restart counts.
     pub(crate) fn tell_controllers(&self, plane: &Plane, router: &LiveRouter) {
         let addresses = plane.options.advertise.iter();
         let endpoints: Vec<CtrlEndpoint> = addresses
@@ -84,7 +87,8 @@ impl Peers {
         }
         let id = plane.auth.settings().id.clone();
         let update = UpdateCtrlAddresses {
-            // Old routers would drop a connection that they dialed under another spelling.
+            // No addresses: old routers would close a connection that they dialed under another
+            // spelling.
             addresses: Vec::new(),
             index: plane.auth.started().0.unsigned_abs().max(1),
             is_leader: true,
@@ -93,8 +97,8 @@ impl Peers {
         plane.network.tell(router.id.as_str(), Lane::Default, update.to_message());
     }
 
-    /// A router is gone, unless it is back by now: what it did not hear yet it hears when it is
-    /// introduced again.
+    /// Drops the news for a disconnected router, unless it has connected again: when it connects it
+    /// is told everything.
     pub fn forget(&self, router: &Id, is_back: impl FnOnce() -> bool) {
         let mut news = self.news.lock();
         if !is_back() {
@@ -102,9 +106,9 @@ impl Peers {
         }
     }
 
-    /// Who is to hear of whom. Who is connected is looked up after the news for everybody were
-    /// taken: a router that comes later finds them in the network when it is introduced. Without
-    /// news for everybody only those are looked at for whom there are some.
+    /// Takes the news to send. The connected routers are listed after the news for all were taken:
+    /// a router that connects later finds those changes in the network. Without news for all, only
+    /// the routers with news of their own are listed.
     pub(crate) fn take(&self, connected: impl FnOnce() -> Vec<Id>) -> Telling {
         let mut news = self.news.lock();
         let all = std::mem::take(&mut news.all);
@@ -161,7 +165,7 @@ mod tests {
         assert_eq!(told, own(&[(&r2, &["r1"])]));
         assert_eq!(peers.take(|| vec![r1.clone(), r2.clone()]), Telling::default());
 
-        // Nobody hears of itself; one with news of its own hears both at once.
+        // No router is told about itself; one with news of its own is told both at once.
         peers.put_back(&r3, set(&["r1"]));
         peers.changed(&r2);
         let told = peers.take(|| vec![r1.clone(), r2.clone(), r3.clone()]);

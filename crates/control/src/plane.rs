@@ -1,4 +1,4 @@
-//! What the parts of the control plane share, and its settings.
+//! The state that the modules of the control plane share, and its settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::data_model::Model;
 use crate::data_model::log::LogLimits;
 use crate::peers::Peers;
 
-/// Header of hellos and answers: addresses of the APIs, JSON; the second is the older number.
+/// Headers of hellos and answers with the addresses of the APIs, as JSON; the second number is the
+/// older one.
 const API_ADDRESSES: [i32; 2] = [2002, 13];
 
 /// Settings of the control plane (docs/protocol/control-plane.md 4, 17, 28).
@@ -23,25 +24,25 @@ const API_ADDRESSES: [i32; 2] = [2002, 13];
 pub struct ControlOptions {
     /// Heartbeats to routers.
     pub heartbeat: HeartbeatOptions,
-    /// Time for a hello.
+    /// Time limit for a hello.
     pub hello_timeout: Duration,
-    /// How long a router may take nothing of what is to be written to it; `None` for ever.
+    /// How long a router may accept none of the bytes to be written to it; `None` for ever.
     pub write_timeout: Option<Duration>,
-    /// Addresses at which routers are to look for this controller, such as `tls:host:port`. They
-    /// keep them over their own configuration; with none they are told nothing.
+    /// Addresses at which routers should reach this controller, such as `tls:host:port`. Routers
+    /// prefer them to their own configuration. If empty, routers are told nothing.
     pub advertise: Vec<String>,
-    /// The address routers are to use for this controller from now on, if it moves.
+    /// The address that routers should use from now on, if this controller moves.
     pub new_listener: Option<String>,
-    /// How many changes of the data model are kept for routers that come back.
+    /// Limits on the kept changes of the data model.
     pub log: LogLimits,
-    /// Where messages are written down.
+    /// The file for traced messages.
     pub trace: Option<weft_channel::TraceFile>,
 }
 
 impl Default for ControlOptions {
     fn default() -> Self {
         Self {
-            // The countdown begins after twice the limit (docs/protocol/control-plane.md 4).
+            // The timeout starts after twice this limit (docs/protocol/control-plane.md 4).
             heartbeat: HeartbeatOptions {
                 grace: Duration::from_secs(60),
                 ..HeartbeatOptions::CONTROL
@@ -78,25 +79,25 @@ impl From<&ControllerConfig> for ControlOptions {
     }
 }
 
-/// What the parts of the control plane share.
+/// The state that the modules of the control plane share.
 pub struct Plane {
-    /// Who may log in, and what stands below that.
+    /// The part for logins, and the kernel below it.
     pub auth: Auth,
     /// The network.
     pub network: Network,
     /// Its settings.
     pub options: ControlOptions,
-    /// What routers decide with.
+    /// The data model of routers.
     pub model: Arc<Model>,
-    /// What routers hear of each other.
+    /// News for routers about each other.
     pub peers: Peers,
-    /// Which router is told of which sessions.
+    /// Decides which router is told of which sessions.
     pub(crate) sessions: Arc<crate::legacy::Book>,
     pub(crate) stop: CancellationToken,
 }
 
 impl Plane {
-    /// What this controller can do. Nothing is in here that does not work.
+    /// The capabilities of this controller. Only working ones are listed.
     pub fn capabilities() -> Capabilities {
         Capabilities::NONE
             .with(controller_capability::CREATE_TERMINATOR_V2)
@@ -108,7 +109,7 @@ impl Plane {
             .with(controller_capability::ADOPTS_CIRCUITS)
     }
 
-    /// What a hello or its answer says of this controller.
+    /// The headers about this controller in a hello or its answer.
     pub fn headers(&self) -> Headers {
         let mut headers = Headers::new();
         let version = Some(self.version());

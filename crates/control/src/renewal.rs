@@ -1,8 +1,9 @@
-//! New certificates for routers over their control channel
-//! (docs/protocol/edge-control-plane.md 17.3).
+//! Renews certificates of routers over their control channel (docs/protocol/edge-control-plane.md
+//! 17.3).
 //!
-//! Both certificates are accepted until a router shows the new one, whether it asked for a
-//! confirmation or not ([`router_certificates`]): cut off anywhere on the way, it is never locked out.
+//! Both certificates are accepted until the router shows the new one, with or without a
+//! confirmation ([`router_certificates`]): a router that is cut off at any step is never locked
+//! out.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,7 +25,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::session::Session;
 
-/// Why there are no new certificates.
+/// Why a certificate was not renewed.
 #[derive(Debug, thiserror::Error)]
 enum NotRenewed {
     #[error(transparent)]
@@ -39,7 +40,7 @@ enum NotRenewed {
     Failure(#[from] Failure),
 }
 
-/// Deals with a request on a task of its own.
+/// Handles a request in a task.
 pub fn spawn(session: &Arc<Session>, message: &Message) {
     let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else { return };
     let (session, message) = (Arc::clone(session), message.clone());
@@ -50,9 +51,9 @@ pub fn spawn(session: &Arc<Session>, message: &Message) {
             match renew(&session, &message).await {
                 Ok(()) => {}
                 Err(NotRenewed::Wire(problem)) => session.not_understood(&message, &problem),
-                // Nothing is answered; the router tries again later.
+                // Without an answer, the router tries again later.
                 Err(problem) => {
-                    tracing::warn!(router = %session.router.id, %problem, "certificates not renewed");
+                    tracing::warn!(router = %session.router.id, %problem, "the certificates of a router were not renewed; the router tries again");
                 }
             }
         }
@@ -71,7 +72,7 @@ async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
     let (router, new) = (Caller::router(id, "renew certificates"), Issued { leaf, pem });
     let given = router_certificates::exchange(auth, &router, id, shown, new).await?;
     let given = given.ok_or(NotRenewed::Replaced)?;
-    // Its connection goes on, also once the new one counts alone.
+    // The connection stays, even when only the new certificate counts.
     session.router.renewed(given.leaf.fingerprint());
     let certificates = EnrollmentCertsResponse {
         client_cert_pem: given.pem,
@@ -119,7 +120,8 @@ fn on_verify(session: &Session, message: &Message) {
     }
 }
 
-/// The router has taken its new certificate. It becomes the current one when it is shown.
+/// Handles a router's confirmation of its new certificate. It becomes the current one when it is
+/// shown.
 fn verify(session: &Session, request: &EnrollmentExtendRouterVerifyRequest) -> ExtendVerifyResult {
     let no = not_verified;
     if request.client_cert_pem.trim().is_empty() {
@@ -135,7 +137,8 @@ fn verify(session: &Session, request: &EnrollmentExtendRouterVerifyRequest) -> E
     let shown = shown.as_ref().map(Certificate::fingerprint);
     match router.unverified_fingerprint.as_deref() {
         Some(new) if shown == Some(new) => ExtendVerifyResult::default(),
-        // The answer to an earlier confirmation was lost, and the certificate was seen meanwhile.
+        // The answer to an earlier confirmation was lost, and the router has shown the certificate
+        // meanwhile.
         _ if shown.is_some() && shown == router.fingerprint.as_deref() => {
             ExtendVerifyResult::default()
         }
@@ -144,7 +147,7 @@ fn verify(session: &Session, request: &EnrollmentExtendRouterVerifyRequest) -> E
     }
 }
 
-/// A router has shown its new certificate: the old one is done with.
+/// Makes a certificate that a router has shown its only one.
 pub(crate) async fn confirm_seen(auth: Auth, id: Id, leaf: Certificate) {
     let shown = id.clone();
     let router = Caller::router(&id, "use of a new certificate");
@@ -160,6 +163,8 @@ pub(crate) async fn confirm_seen(auth: Auth, id: Id, leaf: Certificate) {
     });
     match decided.await {
         Ok(_) => tracing::info!(router = %shown, "the router uses its new certificate"),
-        Err(problem) => tracing::warn!(router = %shown, %problem, "new certificate not noted"),
+        Err(problem) => {
+            tracing::warn!(router = %shown, %problem, "the use of a router's new certificate was not stored; both stay valid")
+        }
     }
 }

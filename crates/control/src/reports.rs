@@ -1,4 +1,4 @@
-//! What routers report: interfaces, alerts, connected identities, health of hosts
+//! Reports of routers: interfaces, alerts, connected identities, health of hosts
 //! (docs/protocol/control-plane.md 22, docs/protocol/edge-control-plane.md 16).
 
 use weft_channel::Lane;
@@ -12,11 +12,11 @@ use weft_wire::{Message, Outcome, ProtoBody, WireError};
 
 use super::session::Session;
 
-/// Most interfaces, alerts and identities taken from one message.
+/// Most interfaces, alerts and identities that are read from one message.
 const MAX_INTERFACES: usize = 1_000;
 const MAX_ALERTS: usize = 1_000;
 const MAX_IDENTITIES: usize = 200_000;
-/// Most connections of one identity that events tell of.
+/// Most connections of one identity that become events.
 const MAX_CONNECTS: usize = 100;
 
 /// Bits of the flags of an interface.
@@ -26,7 +26,7 @@ const LOOPBACK: u64 = 4;
 const MULTICAST: u64 = 16;
 const RUNNING: u64 = 32;
 
-/// The network interfaces of the router's machine.
+/// Handles a report of network interfaces.
 pub(crate) fn on_interfaces(session: &Session, message: &Message) -> Result<(), WireError> {
     let reported = RouterInterfacesUpdate::from_message(message)?.interfaces;
     let interfaces = reported.into_iter().take(MAX_INTERFACES).map(|it| Interface {
@@ -47,7 +47,7 @@ pub(crate) fn on_interfaces(session: &Session, message: &Message) -> Result<(), 
     Ok(())
 }
 
-/// Things that operators should know.
+/// Handles alerts for operators.
 pub(crate) fn on_alerts(session: &Session, message: &Message) -> Result<(), WireError> {
     for alert in Alerts::from_message(message)?.alerts.into_iter().take(MAX_ALERTS) {
         tracing::warn!(
@@ -67,7 +67,8 @@ pub(crate) fn on_alerts(session: &Session, message: &Message) -> Result<(), Wire
     Ok(())
 }
 
-/// Which identities are connected. A full state says so of all: who is not in it is not.
+/// Handles a report of connected identities. After a full report, identities that are not in it
+/// count as disconnected.
 pub(crate) fn on_connects(session: &Session, message: &Message) -> Result<(), WireError> {
     let report = ConnectEvents::from_message(message)?;
     let (snapshot, router) = (session.plane.auth.snapshot(), &session.router.id);
@@ -75,7 +76,7 @@ pub(crate) fn on_connects(session: &Session, message: &Message) -> Result<(), Wi
     let mut named = hashbrown::HashSet::new();
     for event in report.events.into_iter().take(MAX_IDENTITIES) {
         let identity = Id::new(&event.identity_id);
-        // The router's own identity is connected with its control channel.
+        // The router's own identity is connected as long as the control channel.
         if identity == *router || snapshot.get::<Identity>(&identity).is_none() {
             continue;
         }
@@ -108,8 +109,8 @@ fn tell_connects(session: &Session, identity: &Id, times: Vec<edge_ctrl::Connect
     }
 }
 
-/// Health of a host, as it sees itself. Only told on: what follows from it the host says by cost
-/// and precedence.
+/// Handles the health that a host reports of itself. It only becomes an event: hosts change their
+/// cost and precedence themselves.
 pub(crate) fn on_health(session: &Session, message: &Message) -> Result<(), WireError> {
     let (terminator, passed) = match message.content_type {
         edge_ctrl::content_type::TUNNEL_HEALTH_EVENT => {

@@ -1,4 +1,4 @@
-//! Serving a router from its registration to its end.
+//! Serves a router from its registration until its channel closes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,29 +24,29 @@ use crate::session::Session;
 use crate::traffic::Measured;
 use crate::{dispatch, ended, legacy, listeners_kept, terminators};
 
-/// Circuits a router may have in the making.
+/// Most circuits that a router may have in the making.
 const REQUESTS: usize = 1024;
 
-/// Changes of its terminators that may wait, and those decided at once.
+/// Most changes of its terminators that wait, and most that are decided at once.
 const WRITES: usize = 4096;
 
 const WRITES_AT_ONCE: usize = 256;
 
-/// Requests for the data model that may wait.
+/// Most requests for the data model that wait.
 const SUBSCRIPTIONS: usize = 8;
 
-/// Answers about service sessions that may wait.
+/// Most answers about service sessions that wait.
 const ANSWERS: usize = 64;
 
-/// How long a router may take to answer the greeting before it is greeted again.
+/// How long a router may take to answer the greeting before it is sent again.
 const GREETING: Duration = Duration::from_secs(10);
 
-/// How often it is said again that the router's own identity is connected.
+/// The interval at which the router's own identity is reported as connected.
 const PRESENCE: Duration = Duration::from_secs(60);
 
 impl Session {
-    /// Registers a router and begins to serve it; a router that may not be registered is dropped,
-    /// which closes its channel before anything of it is read.
+    /// Registers a router and begins to serve it. If it may not be registered, it is dropped, which
+    /// closes its channel before anything is read.
     pub fn begin(plane: &Arc<Plane>, router: Arc<LiveRouter>, channel: Established) {
         let (writes, waiting_writes) = mpsc::channel(WRITES);
         let (subscriptions, wanted) = mpsc::channel(SUBSCRIPTIONS);
@@ -69,16 +69,16 @@ impl Session {
         });
         let router = &session.router;
         if let Err(why) = plane.network.connected(router) {
-            tracing::warn!(router = %router.id, %why, "router refused");
+            tracing::warn!(router = %router.id, %why, "a router is refused and disconnected");
             return;
         }
-        // What changed since the gate looked: later changes find the router registered.
+        // The router may have changed since the gate checked it; later changes find it registered.
         let snapshot = plane.auth.snapshot();
         let id = router.id.as_str();
         match admitted(&snapshot, id, |known| router.stands_on(known)) {
             Ok(known) => known.unverified_fingerprint.iter().for_each(|new| router.renewed(new)),
             Err(why) => {
-                tracing::warn!(router = id, why, "router refused");
+                tracing::warn!(router = id, why, "a router is refused and disconnected");
                 plane.network.disconnected(router);
                 return;
             }
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Everything that is done for a router of its own accord; never ends.
+    /// Runs all tasks for a router; never returns.
     async fn work(
         self: &Arc<Self>,
         writes: mpsc::Receiver<Message>,
@@ -134,7 +134,7 @@ impl Session {
         std::future::pending().await
     }
 
-    /// Greets an edge router until it answers; then it is told keys and opaque sessions.
+    /// Greets an edge router until it answers; then sends keys and opaque sessions.
     async fn greet(self: &Arc<Self>, asked: mpsc::Receiver<Vec<String>>) {
         if !self.is_edge() {
             return;
@@ -146,7 +146,7 @@ impl Session {
                     self.on_client_hello(&answer);
                     break;
                 }
-                // A late answer comes by way of the dispatcher.
+                // The dispatcher handles a late answer.
                 Err(RequestError::Timeout) if *self.greeted.lock() => break,
                 Err(RequestError::Timeout | RequestError::TooMany) => {}
                 Err(_) => return,
@@ -155,7 +155,7 @@ impl Session {
         legacy::feed(self, asked).await;
     }
 
-    /// Says now and then that the router's own identity is connected
+    /// Reports the router's own identity as connected at intervals
     /// (docs/protocol/edge-control-plane.md 16.1).
     async fn be_present(&self) {
         let mut ticks = tokio::time::interval(PRESENCE);
@@ -167,7 +167,7 @@ impl Session {
         }
     }
 
-    /// Hands changes to the writer in the order they came, and waits for their outcomes together.
+    /// Passes changes to the writer in order, and waits for their outcomes together.
     async fn write(self: &Arc<Self>, mut writes: mpsc::Receiver<Message>) {
         let mut under_way = FuturesUnordered::new();
         loop {
@@ -175,7 +175,7 @@ impl Session {
                 message = writes.recv(), if under_way.len() < WRITES_AT_ONCE => {
                     let Some(message) = message else { return };
                     let mut write = Box::pin(terminators::handle(Arc::clone(self), message));
-                    // The first poll puts the change into the writer's queue.
+                    // The first poll puts the change into the queue of the writer.
                     if futures::poll!(&mut write).is_pending() {
                         under_way.push(write);
                     }
@@ -186,7 +186,7 @@ impl Session {
     }
 }
 
-/// Takes the messages of one router.
+/// Receives the messages of one router.
 struct FromRouter(Arc<Session>);
 
 impl Behaviour for FromRouter {

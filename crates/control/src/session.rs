@@ -1,5 +1,5 @@
-//! One connected router: registered, greeted, fed, and forgotten when its channel closes
-//! (docs/protocol/control-plane.md 7, docs/protocol/edge-control-plane.md 3).
+//! One connected router: it is registered, greeted, sent its state, and removed when its channel
+//! closes (docs/protocol/control-plane.md 7, docs/protocol/edge-control-plane.md 3).
 
 use std::sync::Arc;
 
@@ -21,22 +21,22 @@ use crate::plane::Plane;
 
 /// One connected router.
 pub struct Session {
-    /// What all share.
+    /// The state that all modules share.
     pub plane: Arc<Plane>,
     /// The router.
     pub router: Arc<LiveRouter>,
-    /// Room for circuits in the making.
+    /// Permits for circuits in the making.
     pub requests: Arc<Semaphore>,
-    /// Changes of terminators, in the order they came.
+    /// Changes of terminators, in order of arrival.
     pub(crate) writes: mpsc::Sender<Message>,
     pub(crate) subscriptions: mpsc::Sender<SubscribeToDataModelRequest>,
-    /// Service sessions that the router asked about and that have ended.
+    /// Ended service sessions that the router asked about.
     pub ended: mpsc::Sender<Vec<String>>,
-    /// The router wants all opaque sessions again.
+    /// Notified when the router wants all opaque sessions again.
     pub resync: Notify,
-    /// Terminators are to be removed that stand on no session any more.
+    /// Notified when terminators without session have to be removed.
     pub(super) unfounded: Notify,
-    /// Identities that it said are connected.
+    /// Identities that it reported as connected.
     pub connected: Mutex<HashSet<Id>>,
     /// Whether the router has answered the greeting.
     pub(crate) greeted: Mutex<bool>,
@@ -44,7 +44,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether this is an edge router: only those take part in edge messages.
+    /// Whether this is an edge router. Other routers do not take part in edge messages.
     pub fn is_edge(&self) -> bool {
         self.entity().is_some_and(|router| router.is_edge)
     }
@@ -54,20 +54,20 @@ impl Session {
         self.plane.auth.snapshot().get::<Router>(&self.router.id).cloned()
     }
 
-    /// Changes what there is to see of the router.
+    /// Changes the facts about the router.
     pub(super) fn change_facts(&self, change: impl FnOnce(&mut RouterFacts)) {
         let (online, router) = (self.plane.auth.online(), &self.router);
         online.change_router(&router.id, router.connection, change);
     }
 
-    /// The router tells whether an identity has a connection to it.
+    /// Notes the router's report whether an identity is connected to it.
     pub fn put_identity(&self, identity: &Id, connected: bool) {
         let (auth, router) = (&self.plane.auth, &self.router);
         let at = (&router.id, router.connection);
         auth.online().put_identity(identity, at, connected, auth.now());
     }
 
-    /// The router answers the greeting (docs/protocol/edge-control-plane.md 3.2).
+    /// Handles the router's answer to the greeting (docs/protocol/edge-control-plane.md 3.2).
     pub(crate) fn on_client_hello(&self, message: &Message) {
         let hello = match ClientHello::from_message(message) {
             Ok(hello) => hello,
@@ -85,47 +85,48 @@ impl Session {
         }
     }
 
-    /// Says that a message was not understood. The connection of a router that sends what does not
-    /// follow its encoding is closed, behind the answer if there is one.
+    /// Logs a message that could not be decoded. The connection is closed after the answer, if
+    /// there is one.
     pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
         let content_type = message.content_type;
         let closes = problem.is_malformed();
         tracing::warn!(
             router = %self.router.id, content_type, %problem, closes,
-            "message of a router not understood"
+            "a message of a router is not understood"
         );
         if closes {
             self.router.channel.close(format!("malformed message: {problem}"));
         }
     }
 
-    /// Queues a change of a terminator; false if too many wait.
+    /// Queues a change of a terminator; the message is returned if too many wait.
     pub(crate) fn queue_write(&self, message: Message) -> Result<(), Message> {
         self.writes.try_send(message).map_err(|full| full.into_inner())
     }
 
-    /// The router wants the data model.
+    /// Handles a router's subscription to the data model.
     pub fn subscribe(&self, request: SubscribeToDataModelRequest) {
         if self.subscriptions.try_send(request).is_err() {
-            tracing::warn!(router = %self.router.id, "too many requests for the data model, one is dropped");
+            tracing::warn!(router = %self.router.id, "a router sends too many requests for the data model; one is dropped");
         }
     }
 
-    /// Sends what may be lost if the router does not take it in time.
+    /// Sends a message that may be lost if the channel has no room.
     pub fn send(&self, lane: Lane, message: Message) {
         let content_type = message.content_type;
         if let Err(problem) = self.router.channel.try_send_on(lane, message) {
-            tracing::warn!(router = %self.router.id, content_type, %problem, "message not sent");
+            tracing::warn!(router = %self.router.id, content_type, %problem, "a message to a router was not sent and is lost");
         }
     }
 
-    /// Answers a request.
+    /// Sends the answer to a request.
     pub fn answer(&self, lane: Lane, request: &Message, reply: Message) {
         self.send(lane, reply.in_reply_to(request));
     }
 }
 
-/// Where a router listens for SDKs, by protocol: the last listener of a protocol counts.
+/// The addresses at which a router listens for SDKs, by protocol; the last listener of a protocol
+/// counts.
 fn listeners(hello: &ClientHello) -> std::collections::BTreeMap<String, String> {
     if !hello.listeners.is_empty() {
         let advertised = hello.listeners.iter().filter_map(|listener| listener.advertise.as_ref());

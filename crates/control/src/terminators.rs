@@ -1,8 +1,8 @@
-//! What routers host
-//! (docs/protocol/edge-control-plane.md 14, 15.2, 15.3; docs/protocol/control-plane.md 15, 21).
+//! Terminators that routers report (docs/protocol/edge-control-plane.md 14, 15.2, 15.3;
+//! docs/protocol/control-plane.md 15, 21).
 //!
-//! Changes of one router are decided in the order they came, so that a removal that follows a
-//! creation finds it. A router changes only terminators of its own.
+//! Changes of one router are decided in order of arrival, so that a removal after a creation finds
+//! the terminator. A router can change only its own terminators.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ const TUNNEL: &str = "tunnel";
 /// Most terminators named in one message.
 const MAX_NAMED: usize = 100_000;
 
-/// Carries a request out and answers it.
+/// Handles a request and answers it.
 pub async fn handle(session: Arc<Session>, message: Message) {
     let served = serve(&session, &message).await;
     let reply = match &served {
@@ -100,7 +100,7 @@ async fn serve(session: &Session, message: &Message) -> Result<Option<Message>, 
         fabric::QUIESCE_ROUTER => outcome(quiesce(session).await),
         fabric::DEQUIESCE_ROUTER => outcome(dequiesce(session).await),
         fabric::DECOMMISSION_ROUTER => match decommission(session).await {
-            // The end of the connection is the answer.
+            // The connection closes instead of an answer.
             Ok(_) => return Ok(None),
             refused => outcome(refused),
         },
@@ -144,7 +144,7 @@ fn terminator_id(text: &str) -> Result<Id, EdgeError> {
     })
 }
 
-/// A terminator for the bind session of an SDK.
+/// Makes a terminator for the bind session of an SDK.
 async fn create_for_sdk(
     session: &Session,
     request: CreateTerminatorV2Request,
@@ -174,7 +174,7 @@ async fn create_for_sdk(
         id: id.clone(),
     };
     put(session, reported).await?;
-    // A session that ended before its terminator was there did not find it.
+    // The session may have ended before its terminator existed, where the end did not find it.
     let auth = &session.plane.auth;
     let snapshot = auth.snapshot();
     let put = snapshot.get::<Terminator>(&id);
@@ -185,7 +185,7 @@ async fn create_for_sdk(
     Ok(())
 }
 
-/// A terminator for the router's own identity.
+/// Makes a terminator for the router's own identity.
 async fn create_for_tunneler(
     session: &Session,
     request: &CreateTunnelTerminatorRequestV2,
@@ -248,12 +248,12 @@ async fn update_for_tunneler(
     change(session, owned, &request.terminator_id, new_cost, new_precedence).await
 }
 
-/// Those of this router and binding.
+/// The terminators of this router with this binding.
 fn owned(session: &Session, binding: &'static str) -> Owned {
     Owned { binding: Some(binding), ..Owned::by(&session.router.id) }
 }
 
-/// Whether there is such a terminator is said before what is wrong with the values.
+/// A missing terminator is reported before a wrong value.
 async fn change(
     session: &Session,
     owned: Owned,
@@ -274,14 +274,14 @@ async fn change(
     wanted.map(drop)
 }
 
-/// The session may be gone already: only router and binding count.
+/// Only router and binding are checked, because the session may have ended already.
 async fn remove_one(session: &Session, id: &str, binding: &'static str) -> Result<(), EdgeError> {
     let (auth, owned) = (&session.plane.auth, owned(session, binding));
     let done = Terminators::of(auth).remove_owned(owned, &Id::new(id)).await;
     done.map_err(|refused| of_refused(&refused))
 }
 
-/// A terminator of a binding that is not of the edge (docs/protocol/control-plane.md 15.1).
+/// Makes a terminator of a binding other than `edge` (docs/protocol/control-plane.md 15.1).
 async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<String, Refused> {
     let refused = |error: EdgeError| Refused::Gone(error.text);
     let auth = &session.plane.auth;
@@ -346,7 +346,7 @@ async fn remove_all(session: &Session, ids: &[String]) -> Result<String, Refused
     Ok(String::new())
 }
 
-/// Takes the terminators of the router out of use, remembering how they were wanted.
+/// Quiesces the router's terminators, and remembers their precedence.
 async fn quiesce(session: &Session) -> Result<String, Refused> {
     each_own(session, |it| {
         if it.precedence != Precedence::Failed {
@@ -358,7 +358,7 @@ async fn quiesce(session: &Session) -> Result<String, Refused> {
     Ok("router quiesced".to_owned())
 }
 
-/// Takes them into use again.
+/// Ends the quiescing of the router's terminators.
 async fn dequiesce(session: &Session) -> Result<String, Refused> {
     each_own(session, |it| {
         if it.precedence == Precedence::Failed
@@ -397,7 +397,7 @@ async fn decommission(session: &Session) -> Result<String, Refused> {
     tracing::info!(%router, "router decommissioned");
     let caller = Caller::router(&session.router.id, "decommission");
     let decided = session.plane.auth.decide(&caller, move |decision| {
-        // Its own identity, if it has one, goes with it.
+        // The router's own identity, if it has one, is changed too.
         let has_identity =
             decision.tip().get::<Router>(&router).is_some_and(|router| router.is_tunneler_enabled);
         if has_identity {

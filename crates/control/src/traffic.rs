@@ -1,4 +1,4 @@
-//! What goes over the channel to a router, counted.
+//! Counts the messages on the channel to a router.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use weft_metrics::{Buckets, Histogram, Scope, SmallMessageCounter};
 use weft_model::Id;
 use weft_wire::Message;
 
-/// Counts messages of a channel.
+/// Counts the messages of a channel.
 #[derive(Debug)]
 struct Traffic {
     rx: Arc<SmallMessageCounter>,
     tx: Arc<SmallMessageCounter>,
-    /// Writes them down, if somebody wants that.
+    /// Writes messages to the trace file, if there is one.
     trace: Option<TraceTap>,
 }
 
@@ -28,7 +28,7 @@ impl Tap for Traffic {
     }
 }
 
-/// What is measured of one router's channel, for as long as this lives.
+/// The metrics of one router's channel, which exist as long as this.
 #[derive(Debug)]
 pub struct Measured {
     latency: Arc<Histogram>,
@@ -36,7 +36,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Begins to measure, before the channel starts.
+    /// Begins to measure; called before the channel starts.
     pub fn begin(
         mut scope: Scope,
         router: &Id,
@@ -62,7 +62,7 @@ impl Measured {
         Self { latency, _scope: scope }
     }
 
-    /// A round trip was measured.
+    /// Notes a round trip.
     pub fn round_trip(&self, rtt: std::time::Duration) {
         self.latency.took(rtt);
     }

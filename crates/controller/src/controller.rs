@@ -14,7 +14,7 @@ use crate::domain::resources::router_texts::RouterTexts;
 use crate::domain::resources::snapshot_turns::Snapshots;
 use crate::logins::OfSessions;
 
-/// The controller. Clones are the same controller.
+/// The controller: one shared state. A clone is a handle on the same state.
 #[derive(Clone)]
 pub struct Controller(pub(crate) Arc<Core>);
 
@@ -27,7 +27,7 @@ pub(crate) struct Core {
     pub(crate) integrity: Integrity,
 }
 
-/// Whoever has a controller knows who is logged in, and has what its parts stand on.
+/// A controller can be used as the sessions and the kernel that its parts stand on.
 impl Deref for Controller {
     type Target = Auth;
 
@@ -50,7 +50,8 @@ impl Controller {
         }
         weft_kernel::gate::pass(&caller, call.row)?;
         if call.row.access == weft_contract::Access::Public {
-            // What is shown with the request (a ticket, a password) counts, not who else shows it.
+            // Such an operation judges the ticket or the password in the request; the certificate
+            // or session that comes with it counts for nothing.
             caller = Caller::nobody(caller.origin);
         }
         let (api, operation, method) = (call.api, call.row.id, call.row.method);
@@ -66,8 +67,8 @@ impl Controller {
         }
     }
 
-    /// What this controller and its routers measured, as Prometheus reads it; with the times at
-    /// which it was measured, if that is wanted.
+    /// The metrics of this controller and its routers in the text format of Prometheus;
+    /// `with_times` adds when each was measured.
     pub async fn prometheus(&self, with_times: bool) -> bytes::Bytes {
         match self.network() {
             Some(network) => network.prometheus(with_times).await,
@@ -75,8 +76,8 @@ impl Controller {
         }
     }
 
-    /// Starts a network without routers, which shows its routers, links and circuits through this
-    /// controller from now on, for as long as somebody else keeps it.
+    /// Starts a network without routers. The fabric API shows its routers, links and circuits until
+    /// the last owner of the network drops it.
     pub fn start_network(&self, options: NetworkOptions) -> Network {
         let logins = Arc::new(OfSessions(self.sessions().clone()));
         let network = Network::start(Kernel::clone(&self.0.auth), logins, options);
@@ -84,12 +85,12 @@ impl Controller {
         network
     }
 
-    /// The network, while there is one.
+    /// The running network; none before [`Self::start_network`] and after its end.
     pub(crate) fn network(&self) -> Option<Network> {
         self.0.network.load().as_ref().and_then(|network| network.upgrade())
     }
 
-    /// What a terminator costs now, with failures and circuits counted.
+    /// The cost of a terminator now: its own cost, and the cost of its failures and circuits.
     pub(crate) fn dynamic_cost(&self, terminator: &Terminator) -> u16 {
         match self.network() {
             Some(network) => network.dynamic_cost(&terminator.base.id),

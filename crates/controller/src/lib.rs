@@ -8,12 +8,13 @@
 //!                 +-> subscriptions: network part and control plane -> routers, SDKs
 //! ```
 //!
-//! [`Controller`] is a cheap handle that everything else shares. Readers take a [`Snapshot`] and
-//! never lock; whatever changes the model is an operation that passes the gate, is *prepared* on
-//! the caller's task and *decided* by the one writer ([`weft_kernel::writer`]):
+//! [`Controller`] is a handle that all parts share; a clone costs little. Readers take a
+//! [`Snapshot`] and never lock. A change of the model is an operation that passes the gate, is
+//! *prepared* on the caller's task and *decided* by the one writer ([`weft_kernel::writer`]):
 //!
 //! - [`Controller::call`]: an operation of an API, without HTTP: gate, handler, reply;
-//! - [`Auth::resolve`](weft_auth::Auth::resolve): the credentials of a request become a [`Caller`];
+//! - [`Auth::resolve`](weft_auth::Auth::resolve): turns the credentials of a request into a
+//!   [`Caller`];
 //! - [`Kernel::submit`](weft_kernel::Kernel::submit) and
 //!   [`Kernel::subscribe`](weft_kernel::Kernel::subscribe): changes in, published batches out;
 //! - [`weft_auth`]: logins, sessions, enrollment, tokens; [`domain`]: every operation on the model.

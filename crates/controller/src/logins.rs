@@ -1,9 +1,9 @@
-//! What the network asks about who is logged in.
+//! Answers the network's questions about sessions.
 
 use weft_auth::sessions::Sessions;
 use weft_network::{LoginCounts, Logins};
 
-/// The answers of these sessions.
+/// Answers from the table of sessions.
 pub(crate) struct OfSessions(pub(crate) Sessions);
 
 impl Logins for OfSessions {

@@ -1,5 +1,5 @@
-//! Starting a controller: load and check the rows, seed what every network has, load the sessions
-//! of before, and only then be there for routers and clients.
+//! Starts a controller: loads and checks the rows, seeds a new network, loads the sessions, and
+//! then accepts routers and clients.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::domain::resources::snapshot_turns::Snapshots;
 use crate::domain::{seeds, upgrade};
 use crate::{Caller, Controller, Failure, Settings};
 
-/// Rows that go from the reading thread to the other together, and how many such batches may wait.
+/// Rows in a batch that the reading thread hands to the indexing thread, and batches that may wait.
 const LOAD_BATCH: usize = 1024;
 const LOAD_AHEAD: usize = 16;
 /// Why a controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The rows cannot be read.
+    /// The rows of the model cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The sessions of before cannot be read.
+    /// The rows of the sessions cannot be read.
     #[error("sessions of the last run: {0}")]
     Live(#[from] ReadError),
-    /// Two rows contradict each other.
+    /// Two rows contradict each other, such as two entities with one name.
     #[error("the store is damaged: {0}; keep a copy of the file and restore the last backup")]
     Contradiction(#[from] ApplyError),
     /// The seeds could not be written.
@@ -54,7 +54,7 @@ impl From<keyring::LoadError> for StartError {
 }
 
 impl Controller {
-    /// Loads the model and starts. Returns when reads and writes are possible.
+    /// Loads the model and starts. Returns when operations can be served.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let store = Arc::clone(&settings.store);
         let snapshot = tokio::task::spawn_blocking(move || load(&*store))
@@ -79,7 +79,8 @@ impl Controller {
         Ok(controller)
     }
 
-    /// The default auth policy and the built-in config types (docs/protocol/management-api.md 8).
+    /// Makes the default auth policy and the built-in config types (docs/protocol/management-api.md
+    /// 8).
     async fn seed(&self) -> Result<(), Failure> {
         let now = self.now();
         self.decide(&Caller::own("seed"), move |decision| {
@@ -96,8 +97,8 @@ impl Controller {
         .map(drop)
     }
 
-    /// What an earlier release left otherwise. A network does not depend on it, so that one that
-    /// cannot be written now is run as it is, and brought up to date at another start.
+    /// Applies the changes of [`upgrade`](crate::domain::upgrade). A failure is logged and the
+    /// controller runs on, because nothing depends on them; the next start tries again.
     async fn upgrade(&self) {
         let done = self.decide(&Caller::own("upgrade"), upgrade::decide).await;
         if let Err(failure) = done {
@@ -105,12 +106,13 @@ impl Controller {
         }
     }
 
-    /// Whether somebody is the default admin already.
+    /// Whether the default administrator exists.
     pub fn has_default_admin(&self) -> bool {
         self.snapshot().list::<Identity>().any(|identity| identity.is_default_admin)
     }
 
-    /// Makes the default admin, once (docs/protocol/auth.md 3). Returns the id of the identity.
+    /// Makes the default administrator; fails if there is one (docs/protocol/auth.md 3). Returns
+    /// the id of the identity.
     pub async fn init_admin(
         &self,
         name: &str,
@@ -164,7 +166,7 @@ impl Controller {
     }
 }
 
-/// Loads the model: rows are read and checked on one thread while their indexes grow on another.
+/// Loads the model: one thread reads and checks rows while another builds the indexes.
 fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
     let (rows, received) = std::sync::mpsc::sync_channel::<Vec<Entity>>(LOAD_AHEAD);
     let snapshot = std::thread::scope(|scope| {
@@ -173,7 +175,7 @@ fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
             let head = store.load(&mut |entity| {
                 batch.push(entity);
                 if batch.len() == LOAD_BATCH {
-                    // Nobody receives any more when a row was refused; that is the answer then.
+                    // After a refused row the receiver is gone; its error is the result.
                     let _ =
                         rows.send(std::mem::replace(&mut batch, Vec::with_capacity(LOAD_BATCH)));
                 }
@@ -183,19 +185,20 @@ fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
         });
         let mut loader = Snapshot::loader(Timeline::default(), Revision::default());
         let put = received.into_iter().flatten().try_for_each(|entity| loader.put(entity));
-        // A row that is damaged explains one that is refused.
+        // An error of the reading thread is reported first: a damaged row explains why another one
+        // is refused.
         let head = reader.join().map_err(|_| StartError::Stopped)??;
         put?;
         loader.set_position(head.timeline, head.revision);
         Ok::<_, StartError>(loader.finish()?)
     })?;
-    // Every row is as it was written, so a network can be run with it; who looks is told.
+    // Dangling references do not keep a network from running: they are logged.
     let dangling = snapshot.dangling();
     if let Some(first) = dangling.first() {
         tracing::warn!(
             count = dangling.len(),
             %first,
-            "references lead nowhere; a check of the database names them, its fix takes them out"
+            "entities refer to others that do not exist; a check of the database lists them, and its fix removes the references"
         );
     }
     Ok(snapshot)

@@ -1,4 +1,5 @@
-//! A controller for tests: memory store, a clock that is moved, a seeded source of randomness.
+//! A controller for tests: a store in memory, a clock that tests move, a seeded source of
+//! randomness.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ impl Bed {
         Self::with(|_| ()).await
     }
 
-    /// The same with other settings.
+    /// A new network with other settings.
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let store = Faulty::new(Memory::new());
         let key = Arc::new(SealKey::random().unwrap());
@@ -93,24 +94,24 @@ impl Bed {
         Self { controller, clock, store }
     }
 
-    /// The same store and keys after a restart.
+    /// Restarts the controller with the same store and keys.
     pub(crate) async fn restarted(&self) -> Self {
         self.restarted_with(|_| ()).await
     }
 
-    /// The same with other settings.
+    /// Restarts the controller with the same store and keys, and other settings.
     pub(crate) async fn restarted_with(&self, change: impl FnOnce(&mut Settings)) -> Self {
         self.restarted_on((*self.controller.keys()).clone(), change).await
     }
 
-    /// The same with these keys.
+    /// Restarts the controller with the same store and these keys.
     pub(crate) async fn restarted_on(
         &self,
         keys: Keys,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
         let key = self.controller.settings().session_key.clone().unwrap();
-        // What is random differs from one start to the next.
+        // Each start has a seed of its own.
         static STARTS: AtomicU64 = AtomicU64::new(1000);
         let random = Arc::new(SeededRandom::new(STARTS.fetch_add(1, Ordering::Relaxed)));
         let change = |settings: &mut Settings| {
@@ -122,12 +123,12 @@ impl Bed {
         bed
     }
 
-    /// The administrator.
+    /// The administrator, logged in.
     pub(crate) async fn admin(&self) -> Caller {
         self.login(USERNAME, PASSWORD).await.unwrap()
     }
 
-    /// Somebody who logs in with a password.
+    /// Logs in with a password.
     pub(crate) async fn login(&self, username: &str, password: &str) -> Result<Caller, Failure> {
         let call = to(Api::Management, "authenticate", &[])
             .with_query("method", "password")
@@ -136,8 +137,7 @@ impl Bed {
         Ok(self.with_token(reply.data()["token"].as_str().unwrap()))
     }
 
-    /// Somebody who shows a session token, with the certificate that the session was opened with
-    /// if there was one.
+    /// The caller of a session token, with the certificate of its login if there was one.
     pub(crate) fn with_token(&self, token: &str) -> Caller {
         let session = self.controller.sessions().by_token(token, self.controller.now());
         let shown = session.and_then(|session| {
@@ -148,21 +148,21 @@ impl Bed {
         self.with_token_and(token, shown.unwrap_or_default())
     }
 
-    /// Somebody who shows a session token over a connection with these certificates.
+    /// The caller of a session token on a connection with these certificates.
     pub(crate) fn with_token_and(&self, token: &str, certificates: Vec<Certificate>) -> Caller {
         let session = Some(token.to_owned());
         let origin = Origin { certificates, ..Origin::default() };
         self.controller.resolve(Credentials { session, origin, ..Credentials::default() })
     }
 
-    /// Somebody who logs in with a certificate.
+    /// Logs in with a certificate.
     pub(crate) async fn login_with(&self, chain: &[Certificate]) -> Result<Reply, Failure> {
         let origin = Origin { certificates: chain.to_vec(), ..Origin::default() };
         let call = to(Api::Client, "authenticate", &[]).with_query("method", "cert");
         self.controller.call(Caller::nobody(origin), call).await
     }
 
-    /// A management operation.
+    /// Runs an operation of the management API.
     pub(crate) async fn manage(
         &self,
         caller: &Caller,
@@ -177,14 +177,14 @@ impl Bed {
         Ok(self.controller.call(caller.clone(), call).await?.data())
     }
 
-    /// Creates something and answers its id.
+    /// Creates an entity and returns its id.
     pub(crate) async fn create(&self, caller: &Caller, operation: &str, body: Value) -> String {
         let data = self.manage(caller, operation, &[], body).await;
         let data = data.unwrap_or_else(|failure| panic!("{operation}: {failure}"));
         data["id"].as_str().unwrap().to_owned()
     }
 
-    /// A client operation.
+    /// Runs an operation of the client API.
     pub(crate) async fn client(
         &self,
         caller: &Caller,
@@ -199,7 +199,7 @@ impl Bed {
         Ok(self.controller.call(caller.clone(), call).await?.data())
     }
 
-    /// A management list with a filter.
+    /// Runs a list operation of the management API with a filter.
     pub(crate) async fn list(&self, caller: &Caller, operation: &str, filter: &str) -> Vec<Value> {
         let call = to(Api::Management, operation, &[]).with_query("filter", filter);
         let reply = self.controller.call(caller.clone(), call).await;
@@ -207,7 +207,8 @@ impl Bed {
         reply.data().as_array().unwrap().clone()
     }
 
-    /// Makes an identity with an ott enrollment and enrolls it. Answers its id and chain.
+    /// Makes an identity with an ott enrollment and enrolls it. Returns its id and certificate
+    /// chain.
     pub(crate) async fn enroll(&self, admin: &Caller, name: &str) -> (String, Vec<Certificate>) {
         let body = json!({"name": name, "type": "Default", "isAdmin": false,
             "enrollment": {"ott": true}});
@@ -230,7 +231,7 @@ impl Bed {
         Ok(Certificate::from_pem(pem.as_bytes()).unwrap())
     }
 
-    /// Makes an edge router and enrolls it. Answers its id.
+    /// Makes an edge router and enrolls it. Returns its id.
     pub(crate) async fn router(&self, admin: &Caller, name: &str, body: Value) -> Id {
         let mut body = body;
         body["name"] = json!(name);
@@ -246,7 +247,7 @@ impl Bed {
     }
 }
 
-/// Waits for what follows a change on its own: it has to be so in the end.
+/// Waits until an effect of a change is seen; panics after a deadline.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
     while !is_so() {
@@ -255,7 +256,7 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Settings for a store, with a clock that stands at [`NOW`].
+/// Settings for a store, with a test clock at [`NOW`].
 pub(crate) fn bare_settings(store: Arc<dyn Store>) -> Settings {
     Settings {
         clock: Arc::new(ManualClock::at(NOW)),
@@ -269,7 +270,7 @@ pub(crate) fn csr(name: &str) -> String {
     CertificateRequest::make_pem(&key, &Subject::common_name(name), &[]).unwrap()
 }
 
-/// A call of an operation that exists.
+/// A call of an operation; panics if the operation does not exist.
 pub(crate) fn to(api: Api, operation: &str, path: &[&str]) -> Call {
     Call::to(api, operation, path).unwrap_or_else(|| panic!("no operation {operation}"))
 }

@@ -38,7 +38,7 @@ pub(crate) struct Assembly {
 struct Partial {
     kind: u8,
     body: Vec<u8>,
-    /// What has arrived: ranges in order, with gaps between them.
+    /// The received parts: ranges in order, with gaps between them.
     parts: Vec<(usize, usize)>,
 }
 
@@ -73,7 +73,7 @@ impl Assembly {
         self.arriving.entry(fragment.number).or_insert_with(new).add(fragment);
     }
 
-    /// Frees what it holds; no more messages are expected.
+    /// Frees the memory of messages; no more messages are expected.
     pub(crate) fn forget(&mut self) {
         self.arriving.clear();
     }

@@ -112,7 +112,7 @@ impl Client {
     fn return_cookie(&mut self, core: &mut Core, body: &[u8], now: Instant) -> Result<(), Error> {
         let cookie = messages::read_verify_request(body)?;
         if cookie.is_empty() {
-            // Else each would be answered with a hello.
+            // Otherwise each cookie request would be answered with a hello.
             return Ok(());
         }
         self.hello.cookie = cookie;
@@ -168,7 +168,7 @@ impl Client {
     }
 }
 
-/// What a server signs of its key exchange.
+/// The bytes of a server's key exchange that the server signs.
 pub(crate) fn signed(client: &[u8; 32], server: &[u8; 32], parameters: &[u8]) -> Vec<u8> {
     [client, server, parameters].concat()
 }

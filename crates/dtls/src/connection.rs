@@ -60,7 +60,7 @@ impl Connection {
         Ok(Self { core, role: Role::Server(server) })
     }
 
-    /// Takes a datagram of the peer. What is malformed or not authentic in it is ignored.
+    /// Takes a datagram of the peer. Malformed and unauthentic records in it are ignored.
     ///
     /// # Errors
     /// If the handshake has failed. The datagrams that are there tell the peer.
@@ -81,7 +81,7 @@ impl Connection {
     fn record(&mut self, record: &Record<'_>, now: Instant) -> Result<(), Error> {
         let core = &mut self.core;
         let opened = match record.epoch {
-            // Nothing that is not sealed counts any more.
+            // After the handshake, unsealed records do not count.
             0 if core.is_established => return Ok(()),
             0 => None,
             _ => match core.opener.as_mut().and_then(|opener| opener.open(record)) {
@@ -104,7 +104,8 @@ impl Connection {
                     }
                 }
             }
-            // What is not sealed may be of anybody, who is not to end a handshake with a datagram.
+            // An unsealed alert may come from a stranger, who must not be able to end a handshake
+            // with a datagram.
             record::kind::ALERT if opened.is_none() => {
                 if let [FATAL, alert] = *data {
                     core.unproved_alert.get_or_insert(alert);
@@ -143,7 +144,7 @@ impl Connection {
         self.core.flight.due
     }
 
-    /// Repeats what the peer has not answered.
+    /// Repeats the messages that the peer has not answered.
     ///
     /// # Errors
     /// If all numbers of records are used.

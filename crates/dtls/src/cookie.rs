@@ -27,10 +27,10 @@ pub struct Cookies {
     since: Instant,
 }
 
-/// What to do with the datagram of a stranger.
+/// The treatment of a stranger's datagram.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Nothing.
+    /// The datagram is ignored.
     Ignore,
     /// To send this datagram, which is shorter than the received one.
     Answer(Vec<u8>),
@@ -95,7 +95,7 @@ fn key() -> Result<hmac::Key, Error> {
     Ok(hmac::Key::new(hmac::HMAC_SHA256, &key))
 }
 
-/// What a cookie is a checksum of.
+/// The bytes whose checksum is the cookie.
 fn seen(hello: &ClientHello, from: SocketAddr) -> Vec<u8> {
     let mut seen = match from.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),

@@ -12,9 +12,9 @@
 //! Connection::client -> input, due, datagrams -> established -> seal, take_data
 //! ```
 //!
-//! A [`Connection`] holds a bounded amount: 64 KiB of messages that are not complete, the messages of
-//! the handshake up to 128 KiB, and the datagrams to be sent. What cannot be understood or
-//! authenticated is dropped without an answer.
+//! A [`Connection`] holds a bounded amount: 64 KiB of messages that are not complete, the messages
+//! of the handshake up to 128 KiB, and the datagrams to be sent. A datagram that cannot be decoded
+//! or authenticated is dropped without an answer.
 
 mod assembly;
 mod client;

@@ -37,7 +37,7 @@ mod extension {
     pub(super) const RENEGOTIATION: u16 = 0xff01;
 }
 
-/// Stands among the suites of a client in place of the extension for renegotiation.
+/// A number among a client's suites that replaces the extension for renegotiation.
 const RENEGOTIATION_SUITE: u16 = 0x00ff;
 /// The only format of points.
 const UNCOMPRESSED: u8 = 0;

@@ -1,4 +1,4 @@
-//! Records: what a datagram consists of, and their protection with AES-GCM (RFC 5288).
+//! Records, the parts of a datagram, and their protection with AES-GCM (RFC 5288).
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 
@@ -12,7 +12,7 @@ pub(crate) const VERSION_1_0: u16 = 0xfeff;
 pub(crate) const HEAD: usize = 13;
 /// Most bytes of data in a record.
 pub(crate) const MAX_DATA: usize = 16_384;
-/// Length of the part of the nonce that stands in a record, in bytes.
+/// Length of the part of the nonce that a record contains, in bytes.
 const EXPLICIT: usize = 8;
 const TAG: usize = 16;
 /// Bytes that a record adds to the data in it.

@@ -7,7 +7,7 @@ use crate::{error::Error, reader::Reader, record::Key, suite::Suite};
 /// Length of the check in a Finished message, in bytes.
 pub(crate) const CHECK: usize = 12;
 
-/// The master secret and what is derived of it.
+/// The master secret, and the keys derived from it.
 pub(crate) struct Secrets {
     suite: &'static Suite,
     master: [u8; 48],

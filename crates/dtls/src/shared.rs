@@ -1,4 +1,5 @@
-//! What both sides of a connection have: settings, the handshake so far, and the protection of records.
+//! The state that both sides of a connection have: settings, the handshake so far, and the
+//! protection of records.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -20,7 +21,7 @@ const MAX_TRANSCRIPT: usize = 128 * 1024;
 /// Judges the chain of the peer, its leaf first. An error ends the handshake.
 pub type Judge = Arc<dyn Fn(&[CertificateDer<'static>]) -> Result<(), String> + Send + Sync>;
 
-/// What a side brings to a handshake.
+/// The settings of a side for handshakes.
 #[derive(Clone)]
 pub struct Settings {
     /// The certificates of this side, with their keys. A server takes the first that the client
@@ -40,7 +41,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// What both sides have.
+/// The state that both sides have.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) settings: Settings,

@@ -1,4 +1,4 @@
-//! Both sides over a path that loses, repeats and reorders datagrams, and what strangers send.
+//! Both sides over a path that loses, repeats and reorders datagrams; and datagrams of strangers.
 
 use std::{
     net::SocketAddr,
@@ -74,8 +74,8 @@ impl Pair {
         }
     }
 
-    /// Carries what is there. `fate` says of each datagram: 0 is lost, 1 comes twice, 2 comes last,
-    /// others come.
+    /// Carries the datagrams that are waiting. `fate` says of each datagram: 0 is lost, 1 comes
+    /// twice, 2 comes last, others come.
     fn turn(&mut self, fate: &mut dyn FnMut() -> u8) -> Result<(), Error> {
         self.to_server.extend(std::iter::from_fn(|| self.client.datagram()));
         for datagram in carried(&mut self.to_server, fate) {

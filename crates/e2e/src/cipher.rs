@@ -2,8 +2,8 @@
 //!
 //! A message is sealed as if it were ChaCha20-Poly1305 over a 64-byte block that starts with the
 //! tag, followed by the message: keystream block 0 gives the authenticator's key, block 1 covers
-//! the tag block, the message starts at block 2. Of the sealed tag block only the first byte
-//! travels (docs/protocol/sdk.md 14.3). The difference to the standard construction is the padding
+//! the tag block, the message starts at block 2. Only the first byte of the sealed tag block is
+//! sent (docs/protocol/sdk.md 14.3). The difference to the standard construction is the padding
 //! after the message: `length mod 16` zeros, where the standard completes the block. Both paddings
 //! are equal if the length is 0 or 8 modulo 16; such a message is one call to a fast library
 //! cipher. Messages of other lengths are put together here from the same parts.

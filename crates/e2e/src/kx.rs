@@ -71,9 +71,9 @@ impl fmt::Debug for SessionKey {
 /// The two keys of a connection, as one side names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionKeys {
-    /// Opens what the peer sends.
+    /// The key that opens messages of the peer.
     pub rx: SessionKey,
-    /// Seals what this side sends.
+    /// The key that seals messages of this side.
     pub tx: SessionKey,
 }
 

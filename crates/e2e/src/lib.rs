@@ -50,7 +50,7 @@ pub const OVERHEAD: usize = 17;
 /// that block counters never wrap.
 pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
-/// Why something could not be sealed, opened or agreed upon.
+/// Why sealing, opening or the agreement on keys failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A public key has another length than 32 bytes.

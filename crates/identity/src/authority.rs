@@ -407,7 +407,7 @@ fn before(now: SystemTime) -> SystemTime {
     now.checked_sub(BACKDATE).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The same day of the next year; 29 February becomes 1 March.
+/// Returns the same day of the next year; 29 February becomes 1 March.
 fn a_year_after(now: SystemTime) -> SystemTime {
     let today = moment(now);
     let next = today.replace_year(today.year() + 1).or_else(|_| {

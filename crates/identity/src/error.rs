@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Longest token that is read, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
 
-/// What is wrong, where, and (where it helps) what to do.
+/// An error with its place and, where it helps, a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -95,7 +95,7 @@ pub enum Error {
         /// The alternative names of the certificates, comma separated.
         names: String,
     },
-    /// Not a SPIFFE id of a known form.
+    /// The URI is not a SPIFFE id of a known form.
     #[error("invalid SPIFFE id `{id}`: {reason}")]
     Spiffe {
         /// The text.

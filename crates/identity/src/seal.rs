@@ -1,5 +1,5 @@
 //! A key that seals short secrets which must be readable again, such as session tokens that routers
-//! are told. Whoever reads a database needs the key too, which is stored elsewhere.
+//! are told. A reader of the database also needs the key, which is stored elsewhere.
 
 use std::path::Path;
 

@@ -41,7 +41,7 @@ pub enum Usage {
 pub struct Verify<'a> {
     /// The usage that the leaf must allow.
     pub usage: Usage,
-    /// True: the dates of the leaf are ignored. Those above it are always checked.
+    /// True: the dates of the leaf are ignored. The certificates above the leaf are always checked.
     pub ignore_leaf_validity: bool,
     /// Further certificates that a chain may lead through.
     pub intermediates: &'a [Certificate],

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{others}\n{own}"));
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o640);
         assert!(link.symlink_metadata().unwrap().is_symlink());
-        // Somebody else wrote meanwhile.
+        // Another program wrote the file meanwhile.
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.push_str("10.0.0.1 late\n");
         std::fs::write(&path, text).unwrap();

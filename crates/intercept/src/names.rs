@@ -220,7 +220,7 @@ mod tests {
         let later = start + QUARANTINE;
         assert_eq!(names.assign(&own[2], later).unwrap(), first);
         assert_eq!(names.assign(&own[3], later).unwrap(), second);
-        // Of 8 addresses the network's, our own and the broadcast address are no name's.
+        // Of 8 addresses, the network's, our own and the broadcast address are given to no name.
         let more: Vec<_> = (0..4).map(|i| names.assign(&format!("m{i}").into(), later)).collect();
         assert_eq!(more.iter().filter(|got| got.is_ok()).count(), 3);
         assert_eq!(more[3], Err(NoAddress::Exhausted));

@@ -86,7 +86,7 @@ pub enum FirewallKind {
     Iptables,
 }
 
-/// Limits. Whatever exceeds them is refused and reported.
+/// Limits. Claims and sessions above them are refused and reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Most services. Default 10,000.

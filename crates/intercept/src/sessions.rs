@@ -27,13 +27,13 @@ use crate::{
 pub(crate) const MAX_DATAGRAM: usize = 65_507;
 /// Datagrams that came before the session had its socket; more are dropped.
 const QUEUE: usize = 16;
-/// Sessions that may begin in a second, and at once. Each costs whoever carries it a circuit, and
-/// senders may lie about who they are.
+/// Sessions that may begin in a second, and at once. Each costs its carrier a circuit, and senders
+/// may forge their addresses.
 const RATE: (f64, u32) = (1_000.0, 2_000);
-/// The same of one client.
+/// Limit on the new sessions of one client.
 const RATE_OF_ONE: (f64, u32) = (500.0, 1_000);
-/// Where all places are taken, sessions make room that were silent for so long. Those of clients that
-/// have not answered to an answer come first.
+/// Where all places are taken, sessions make room that were silent for so long. Sessions whose
+/// client has not answered an answer come first.
 const PATIENCE: Patience = Patience {
     own: Duration::from_secs(1),
     many: Duration::from_millis(100),
@@ -53,7 +53,7 @@ pub(crate) struct Sessions {
     rates: Rates,
 }
 
-/// A session, as all who have to do with it know it.
+/// A session, shared by all tasks that use it.
 #[derive(Debug)]
 pub(crate) struct Live {
     key: Key,
@@ -128,7 +128,7 @@ impl Sessions {
         if may { self.seats.take(client.ip(), now) } else { None }
     }
 
-    /// Ends those that nobody used for so long.
+    /// Ends sessions that were idle for this long.
     pub(crate) fn expire(&self, idle: Duration) {
         self.end(|live| live.seat.silence() >= idle);
     }
@@ -169,7 +169,7 @@ impl Live {
         self.seat.over().is_cancelled()
     }
 
-    /// The client sent something. If it was answered before, it is where it says it is.
+    /// Notes a datagram of the client. If it was answered before, it is where it says it is.
     fn heard(&self) {
         self.seat.touch();
         if self.answered.load(Ordering::Relaxed) {
@@ -194,7 +194,7 @@ impl Live {
         };
         match sent {
             Ok(_) => Ok(()),
-            // The client's socket is gone: nobody waits for more.
+            // The client's socket is closed: no more datagrams are expected.
             Err(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => {
                 self.end();
                 Err(problem)

@@ -134,7 +134,7 @@ impl Shared {
         Some(Arrival { service, protocol, source, destination, hostname })
     }
 
-    /// Logs something that a flood would repeat all the time, at intervals.
+    /// Logs a message that a flood would repeat, at most once in an interval.
     pub(crate) fn complain(&self, say: impl FnOnce()) {
         if !self.complaints.lock().try_take(1, Instant::now()) {
             self.kept_quiet.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One operation as it comes in and its answer as it goes out, without HTTP.
+//! An operation and its reply, without HTTP.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -8,12 +8,12 @@ use weft_contract::{Body, Created, Empty, Meta, Operation, Pagination, Verb, bod
 use super::caller::Caller;
 use crate::failure::Failure;
 
-/// An operation that somebody asks for.
+/// A request to run an operation.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Which API it came through.
+    /// The API of the request.
     pub api: weft_contract::Api,
-    /// Which operation.
+    /// The operation.
     pub row: &'static Operation,
     /// The ids of its path, unescaped, in order.
     pub path: Vec<String>,
@@ -23,7 +23,7 @@ pub struct Call {
     pub body: Bytes,
     /// The media type of the body, without parameters.
     pub media: Option<String>,
-    /// Request headers that an operation may look at, names in lower case.
+    /// Request headers that operations may read, with names in lower case.
     pub headers: Vec<(String, String)>,
 }
 
@@ -41,12 +41,12 @@ impl Call {
         }
     }
 
-    /// The call of an operation by its id, or nothing if there is no such operation.
+    /// A call of the operation with this id; none if there is no such operation.
     pub fn to(api: weft_contract::Api, operation: &str, path: &[&str]) -> Option<Self> {
         weft_contract::resource::operation(api, operation).map(|row| Self::new(api, row, path))
     }
 
-    /// With a JSON body.
+    /// Adds a JSON body.
     #[must_use]
     pub fn with_json(mut self, body: &impl Serialize) -> Self {
         self.body = serde_json::to_vec(body).map(Bytes::from).unwrap_or_default();
@@ -54,14 +54,14 @@ impl Call {
         self
     }
 
-    /// With a query parameter.
+    /// Adds a query parameter.
     #[must_use]
     pub fn with_query(mut self, name: &str, value: &str) -> Self {
         self.query.0.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The id at a place of the path; empty if the template has none, which no entity has as id.
+    /// The id at an index of the path; empty if the path has none, which no entity has as its id.
     pub fn id(&self, place: usize) -> &str {
         self.path.get(place).map(String::as_str).unwrap_or_default()
     }
@@ -77,12 +77,12 @@ impl Call {
         values.filter_map(|(_, value)| headers::bearer(value))
     }
 
-    /// Reads the body for a verb.
+    /// Parses the body for a verb.
     pub fn decode<B: Body>(&self, verb: Verb) -> Result<B, Failure> {
         Ok(body::decode(&self.body, verb)?)
     }
 
-    /// Reads the body, which may also be missing.
+    /// Parses the body, which may be missing.
     pub fn decode_optional<B: Body>(&self, verb: Verb) -> Result<B, Failure> {
         if self.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(B::default());
@@ -91,7 +91,7 @@ impl Call {
     }
 }
 
-/// Query parameters in the order they came.
+/// Query parameters in the order of the request.
 #[derive(Debug, Clone, Default)]
 pub struct Query(pub Vec<(String, String)>);
 
@@ -107,18 +107,18 @@ impl Query {
     }
 }
 
-/// The answer to an operation that was done.
+/// The reply of an operation that succeeded.
 #[derive(Debug)]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// What is in the body.
+    /// The contents of the body.
     pub content: Content,
-    /// Response headers beyond those every answer has.
+    /// Response headers beside those of every reply.
     pub headers: Vec<(&'static str, String)>,
 }
 
-/// The body of an answer.
+/// The contents of a body.
 #[derive(Debug)]
 pub enum Content {
     /// The usual envelope.
@@ -144,23 +144,23 @@ impl Reply {
         Ok(Self { status, content: Content::Data { data, meta }, headers: Vec::new() })
     }
 
-    /// Something new whose body is JSON already.
+    /// The reply for a new entity, with `data` that is JSON already.
     pub fn created_as(data: String) -> Self {
         let content = Content::Data { data, meta: Meta::versions() };
         Self { status: 201, content, headers: Vec::new() }
     }
 
-    /// One thing.
+    /// A reply with one object.
     pub fn detail(data: &impl Serialize) -> Result<Self, Failure> {
         Self::envelope(data, Meta::versions(), 200)
     }
 
-    /// One thing, with more about the answer.
+    /// A reply with one object and with this `meta`.
     pub fn detail_with(data: &impl Serialize, meta: Meta) -> Result<Self, Failure> {
         Self::envelope(data, meta, 200)
     }
 
-    /// One page of a list.
+    /// A reply with one page of a list.
     pub fn list(
         data: &[impl Serialize],
         pagination: Pagination,
@@ -170,49 +170,49 @@ impl Reply {
         Self::envelope(&data, meta, 200)
     }
 
-    /// A list that is not paged.
+    /// A reply with a list without pages.
     pub fn whole_list(data: &[impl Serialize]) -> Result<Self, Failure> {
         let count = data.len() as i64;
         let pagination = Pagination { limit: count, offset: 0, total_count: count };
         Self::list(data, pagination, Vec::new())
     }
 
-    /// A new entity.
+    /// The reply for a new entity: its id and a link.
     pub fn created(collection: &str, id: &str) -> Result<Self, Failure> {
         Self::envelope(&Created::at(collection, id), Meta::versions(), 201)
     }
 
-    /// Something new with a body of its own.
+    /// The reply for a new entity with a body of its own.
     pub fn created_with(data: &impl Serialize) -> Result<Self, Failure> {
         Self::envelope(data, Meta::versions(), 201)
     }
 
-    /// `{}`.
+    /// A reply with the body `{}`.
     pub fn empty() -> Result<Self, Failure> {
         Self::envelope(&Empty {}, Meta::versions(), 200)
     }
 
-    /// A body without envelope.
+    /// A reply without envelope.
     pub fn raw(media: &'static str, body: impl Into<Bytes>) -> Self {
         let content = Content::Raw { media, body: body.into() };
         Self { status: 200, content, headers: Vec::new() }
     }
 
-    /// With another status.
+    /// Sets another status.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    /// With a response header.
+    /// Adds a response header.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// `data` as a value; null for bodies without envelope.
+    /// `data` as a value; null for a reply without envelope.
     pub fn data(&self) -> serde_json::Value {
         match &self.content {
             Content::Data { data, .. } => serde_json::from_str(data).unwrap_or_default(),
@@ -229,8 +229,8 @@ impl Reply {
     }
 }
 
-/// Runs when an operation is called: who calls is decided already.
+/// A running operation. Its caller was found and judged before.
 pub type Answer = futures::future::BoxFuture<'static, Result<Reply, Failure>>;
 
-/// A handler of one operation, with what it works on.
+/// The handler of an operation; `C` is the part of the controller that it needs.
 pub type Handler<C> = fn(C, Caller, Call) -> Answer;

@@ -1,4 +1,4 @@
-//! Who asks: the result of resolving a session, and what the gate decides on.
+//! The caller of an operation: the result of looking up a session, on which the gate decides.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::failure::Challenge;
 /// The caller of an operation.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Who it is.
+    /// The identity or program that calls.
     pub who: Who,
-    /// Where the request came from.
+    /// The source of the request.
     pub origin: Origin,
 }
 
-/// Who calls.
+/// The identity or program that calls.
 #[derive(Debug, Clone)]
 pub enum Who {
-    /// Nobody that could be named, and what to ask for, if that helps.
+    /// A caller that is not known, and the challenge to send, if one helps.
     Nobody(Option<Challenge>),
     /// The controller itself or the operator at its socket.
     System,
@@ -38,42 +38,42 @@ pub struct Login {
     pub name: String,
     /// Whether it is an administrator.
     pub is_admin: bool,
-    /// What it was granted.
+    /// The permissions that it was granted.
     pub permissions: Vec<Permission>,
-    /// Whether every factor it needs was shown.
+    /// Whether it has shown every factor that it needs.
     pub complete: bool,
     /// The session it uses.
     pub session: SessionRef,
 }
 
-/// The session behind a request.
+/// The session of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRef {
     /// Id of the API session.
     pub id: String,
     /// The token that was sent.
     pub token: String,
-    /// Whether it is an opaque token kept by this controller, or a signed one.
+    /// True for an opaque token of this controller, false for a signed one.
     pub legacy: bool,
 }
 
-/// Where a request came from.
+/// The source of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {
     /// The peer's address.
     pub remote: Option<SocketAddr>,
-    /// The certificates it showed in TLS, leaf first. Only the leaf says who it is.
+    /// The certificates of the TLS connection, leaf first. Only the leaf proves the peer.
     pub certificates: Vec<Certificate>,
     /// The trace id it sent.
     pub trace_id: Option<String>,
-    /// By what it came, as the log of changes tells it.
+    /// The means of the request, for the log of changes.
     pub via: Via,
 }
 
-/// By what somebody changes something.
+/// The means of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Via {
-    /// Nobody said.
+    /// Unknown.
     #[default]
     Unsaid,
     /// An operation of an API.
@@ -89,15 +89,15 @@ pub enum Via {
     Router {
         /// The router.
         id: Id,
-        /// What it asks for.
+        /// The name of the message.
         message: &'static str,
     },
-    /// The controller by itself, for this reason.
+    /// The controller itself, for this reason.
     Own(&'static str),
 }
 
 impl Caller {
-    /// Somebody without a session.
+    /// A caller without a session.
     pub fn nobody(origin: Origin) -> Self {
         Self { who: Who::Nobody(Some(Challenge::Missing)), origin }
     }
@@ -107,7 +107,7 @@ impl Caller {
         Self { who: Who::System, origin: Origin::default() }
     }
 
-    /// The controller itself, for a reason that the log of changes tells.
+    /// The controller itself, with a reason for the log of changes.
     pub fn own(reason: &'static str) -> Self {
         Self { who: Who::System, origin: Origin { via: Via::Own(reason), ..Origin::default() } }
     }
@@ -148,7 +148,8 @@ impl Caller {
         self.is_admin() || self.login().is_some_and(granted)
     }
 
-    /// The same without the leave to read everything: it has to be granted by name.
+    /// Whether it is an administrator or was granted this by name. The permission to read
+    /// everything does not count.
     pub fn is_granted(&self, subject: Subject, action: Action) -> bool {
         let granted = |login: &Login| {
             let mut named =
@@ -166,7 +167,7 @@ impl Caller {
         self.is_admin() || self.login().is_some_and(granted)
     }
 
-    /// Whether it may make, change or delete anything of what a network is made of.
+    /// Whether it may create, change or delete any kind of entity.
     pub fn may_change_networks(&self) -> bool {
         let changes = |own: &Permission| match *own {
             Permission::AdminReadOnly => false,
@@ -179,12 +180,12 @@ impl Caller {
         self.is_admin() || self.login().is_some_and(granted)
     }
 
-    /// The leaf certificate it showed.
+    /// The leaf certificate of its connection.
     pub fn leaf(&self) -> Option<&Certificate> {
         self.origin.certificates.first()
     }
 
-    /// Who it is, for records: the id of an identity or a word.
+    /// Its name for records: the id of the identity, or a word.
     pub fn author(&self) -> &str {
         match &self.who {
             Who::Nobody(_) => "nobody",

@@ -1,13 +1,13 @@
-//! The controller's clock, given from outside so that tests move time instead of sleeping.
+//! The controller's clock. Tests pass one that they move instead of sleeping.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weft_model::Timestamp;
 
-/// What time it is.
+/// A source of the time.
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
@@ -22,17 +22,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that moves only when it is told to.
 #[derive(Debug)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// Stands at `now`.
+    /// A clock at the time `now`.
     pub fn at(now: Timestamp) -> Self {
         Self(AtomicI64::new(now.0))
     }
 
-    /// Moves on by `step`.
+    /// Moves the clock forward by `step`.
     pub fn advance(&self, step: Duration) {
         self.0.fetch_add(step.as_millis() as i64, Ordering::SeqCst);
     }
@@ -44,12 +44,12 @@ impl Clock for ManualClock {
     }
 }
 
-/// A point in time of the certificate code; times before 1970 are 1970.
+/// A time of the certificate code as a timestamp; times before 1970 become 1970.
 pub fn timestamp(at: SystemTime) -> Timestamp {
     Timestamp(0).plus(at.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// A point in time as the certificate code takes it.
+/// A timestamp as a time of the certificate code.
 pub fn system_time(at: Timestamp) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(at.0).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! Between the values of the API contract and those of the model.
+//! Converts between values of the API contract and values of the model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use weft_model::{Id, JsonMap, Timestamp};
 use super::view::View;
 use crate::failure::Failure;
 
-/// A point in time of the model as the API writes it.
+/// A time of the model in the form of the API.
 pub fn time(at: Timestamp) -> TimeWord {
     TimeWord::from_millis(at.0)
 }
 
-/// A point in time of the API as the model keeps it.
+/// A time of the API in the form of the model.
 pub fn from_time(at: TimeWord) -> Timestamp {
     Timestamp(at.millis())
 }
 
-/// Tags of the model as the API writes them.
+/// Tags of the model in the form of the API.
 pub fn tags(map: &JsonMap) -> Tags {
     map.iter()
         .map(|(name, value)| {
@@ -43,7 +43,7 @@ pub fn tags(map: &JsonMap) -> Tags {
         .collect()
 }
 
-/// Tags of the API as the model keeps them.
+/// Tags of the API in the form of the model.
 pub fn from_tags(tags: &Tags) -> JsonMap {
     let members = tags.iter().map(|(name, value)| {
         let value = match value {
@@ -57,7 +57,7 @@ pub fn from_tags(tags: &Tags) -> JsonMap {
     members.collect::<ContractMap>().into()
 }
 
-/// A JSON object of the model as the API writes it.
+/// A JSON object of the model in the form of the API.
 pub fn json(map: &JsonMap) -> ContractMap {
     map.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
@@ -73,7 +73,7 @@ pub fn base(collection: &str, base: &Base, links: &[&str]) -> ContractBase {
     }
 }
 
-/// A mention of an entity that has a name.
+/// A reference to an entity with a name.
 pub fn mention<T: Record>(view: View<'_>, collection: &str, id: &Id) -> EntityRef {
     let name = view.get::<T>(id.as_str()).and_then(|record| record.name().cloned());
     EntityRef::new(collection, id.as_str(), name.as_deref().unwrap_or_default())
@@ -114,7 +114,7 @@ pub fn policy_type(policy_type: PolicyType) -> DialBindWord {
     DialBindWord::parse(policy_type.as_str()).unwrap_or_default()
 }
 
-/// A name in a body: not too long, and nothing in it that a terminal or a log would act upon.
+/// Checks a name in a body: it is not too long, and has no control characters.
 pub fn plain(field: &str, name: &str, most: usize) -> Result<(), Failure> {
     if name.len() > most {
         let reason = format!("must be at most {most} bytes long, and has {}", name.len());
@@ -131,19 +131,19 @@ pub fn plain(field: &str, name: &str, most: usize) -> Result<(), Failure> {
     }
 }
 
-/// A login name that whoever is to use it can log in with.
+/// Checks a user name: its length, and that it has no control characters.
 pub fn username(field: &str, name: &str) -> Result<Arc<str>, Failure> {
     plain(field, name, usize::MAX)?;
     let wrong = |reason: WrongLength| Failure::field(field, reason.to_string(), name);
     Ok(Username::try_from(name.to_owned()).map_err(wrong)?.as_str().into())
 }
 
-/// An id in a body: not empty, not too long, no control characters.
+/// Reads an id in a body: not empty, not too long, no control characters.
 pub fn id_field(field: &str, text: &str) -> Result<Id, Failure> {
     Id::parse(text).map_err(|error| Failure::field(field, error.to_string(), text))
 }
 
-/// Ids in a body, as the sorted set that is kept.
+/// Reads ids in a body as a sorted set.
 pub fn id_set(field: &str, texts: &[String]) -> Result<Vec<Id>, Failure> {
     let mut ids: Vec<Id> =
         texts.iter().map(|text| id_field(field, text)).collect::<Result<_, _>>()?;
@@ -152,7 +152,7 @@ pub fn id_set(field: &str, texts: &[String]) -> Result<Vec<Id>, Failure> {
     Ok(ids)
 }
 
-/// Keys that are ids.
+/// Converts a map whose keys are ids.
 pub fn id_keys<V: Clone, W>(
     field: &str,
     map: &BTreeMap<String, V>,
@@ -161,19 +161,19 @@ pub fn id_keys<V: Clone, W>(
     map.iter().map(|(key, each)| Ok((id_field(field, key)?, value(each.clone())))).collect()
 }
 
-/// Role attributes in a body.
+/// Reads role attributes in a body.
 pub fn attributes(texts: &[String]) -> Result<Vec<Arc<str>>, Failure> {
     role::attributes(texts)
         .map_err(|error| Failure::field("roleAttributes", error.to_string(), error.0.clone()))
 }
 
-/// The role list of a policy in a body.
+/// Reads the roles of a policy in a body.
 pub fn roles(field: &str, texts: &[String]) -> Result<Roles, Failure> {
     Roles::parse(texts).map_err(|error| Failure::field(field, error.to_string(), texts.join(", ")))
 }
 
-/// A role list with names in place of ids; ids that name nothing are left out
-/// (docs/protocol/management-api.md 7.4).
+/// Roles with names in place of ids; ids of no entity are left out (docs/protocol/management-api.md
+/// 7.4).
 pub fn display<T: Record>(view: View<'_>, roles: &Roles) -> Vec<NamedRole> {
     let all = roles.all.then(|| "#all".to_owned());
     let attributes = roles.attributes.iter().map(|attribute| format!("#{attribute}"));
@@ -186,14 +186,14 @@ pub fn display<T: Record>(view: View<'_>, roles: &Roles) -> Vec<NamedRole> {
     plain.chain(named).collect()
 }
 
-/// A body that could not be read.
+/// The failure for a body that could not be parsed.
 impl From<weft_contract::BodyError> for Failure {
     fn from(error: weft_contract::BodyError) -> Self {
         Failure::new(error.code()).with_cause(error.cause())
     }
 }
 
-/// A filter, sort order or page that could not be read.
+/// The failure for a filter, sort order or page that could not be parsed.
 impl From<weft_model::filter::FilterError> for Failure {
     fn from(error: weft_model::filter::FilterError) -> Self {
         let code = ErrorCode::parse(error.code().as_str()).unwrap_or(ErrorCode::InvalidFilter);

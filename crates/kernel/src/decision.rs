@@ -1,9 +1,9 @@
-//! The second half of an operation: what it changes, decided on the tip.
+//! The second half of an operation: its changes, decided on the tip.
 //!
-//! A decision is made by a pure function that may run more than once. It reads the tip, says
-//! which rows are put and deleted, and refuses by returning a [`Failure`]. What the model itself
-//! holds to (unique names and values, references that exist) is checked when the change set is
-//! applied and comes back as the same kind of failure.
+//! A decision is made by a pure function that may run more than once. It reads the tip, collects
+//! rows to put and to delete, and refuses by returning a [`Failure`]. The model's own rules (unique
+//! names and values, references that exist) are checked when the change set is applied, and their
+//! violation becomes the same kind of failure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::settings::Durations;
 /// Longest name of an entity, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// A change set in the making.
+/// The changes of an operation, being collected.
 #[derive(Debug)]
 pub struct Decision<'a> {
     tip: &'a Snapshot,
@@ -39,7 +39,7 @@ pub struct Decision<'a> {
 }
 
 impl<'a> Decision<'a> {
-    /// Nothing decided yet.
+    /// A decision without changes.
     pub fn new(tip: &'a Snapshot, caller: &'a Caller, now: Timestamp) -> Self {
         Self {
             tip,
@@ -52,7 +52,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// With the longest life that a token may have.
+    /// Sets the longest life of a token.
     #[must_use]
     pub fn with_longest_token(self, longest_token: Duration) -> Self {
         Self { longest_token, ..self }
@@ -68,17 +68,17 @@ impl<'a> Decision<'a> {
         self.tip
     }
 
-    /// Who asks.
+    /// The caller.
     pub fn caller(&self) -> &'a Caller {
         self.caller
     }
 
-    /// When the operation was prepared: the same on every run.
+    /// The time when the operation was prepared; it is the same on every run.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The longest life that a token may have: how long a revocation is kept.
+    /// The longest life of a token, which is how long a revocation is kept.
     pub fn longest_token(&self) -> Duration {
         self.longest_token
     }
@@ -89,14 +89,15 @@ impl<'a> Decision<'a> {
         self.changes.extend(changes);
     }
 
-    /// The same, after everything else: an entity that refers to one put by the operation.
+    /// Creates or replaces an entity after all other changes, because it refers to an entity that
+    /// the operation puts.
     pub fn put_later(&mut self, entity: impl Into<Entity>) {
         let changes = self.changes_of(entity.into());
         self.later.extend(changes);
     }
 
-    /// The changes that put an entity. Whoever compares its times sees that it was changed, however
-    /// close to the change before and whatever the clocks of those who prepared the two said.
+    /// The changes that put an entity. Its time of change is always later than the one before, even
+    /// if two changes follow each other at once or were prepared with different clocks.
     fn changes_of(&self, mut entity: Entity) -> Vec<Change> {
         let before = self.tip.entity(entity.kind(), entity.id()).map(|it| it.base().updated_at);
         if let Some(before) = before.filter(|before| *before >= self.now)
@@ -108,8 +109,8 @@ impl<'a> Decision<'a> {
         Change::apart(entity)
     }
 
-    /// Puts an entity after the rules that hold for every kind: a name, if it has one. A name of
-    /// before these rules may stay.
+    /// Puts an entity after the checks for every kind: the name, if it has one. An unchanged name
+    /// that is older than these checks may stay.
     pub fn put_checked<T: Record>(&mut self, record: T) -> Result<(), Failure> {
         let before = self.tip.get::<T>(&record.base().id).and_then(|before| before.name());
         match record.name() {
@@ -123,31 +124,32 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// Deletes an entity with everything that goes with it, or says who needs it. What an earlier
-    /// delete of the operation took along is gone already.
+    /// Deletes an entity and everything that is deleted with it; refused if others need it. An
+    /// entity that an earlier delete of the operation included is skipped.
     pub fn delete(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
         let current = self.freed.as_ref().unwrap_or(self.tip);
         if self.tip.contains(kind, id) && !current.contains(kind, id) {
             return Ok(());
         }
         let changes = deletion::plan(current, kind, id, self.now)?;
-        // A second delete must see what the first one freed.
+        // A second delete has to see the references that the first one removed.
         self.freed = Some(current.apply(&ChangeSet::of(changes.iter().cloned()))?);
         self.changes.extend(changes);
         Ok(())
     }
 
-    /// Deletes an entity if it is there.
+    /// Deletes an entity if it exists.
     pub fn delete_if_there(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
         if self.tip.contains(kind, id) { self.delete(kind, id) } else { Ok(()) }
     }
 
-    /// The entity that a member of the body names.
+    /// The entity that a member of the body refers to.
     pub fn require<T: Record>(&self, field: &str, id: &Id) -> Result<&'a Arc<T>, Failure> {
         self.tip.get::<T>(id).ok_or_else(|| missing(T::KIND, field, id.as_str()))
     }
 
-    /// Services that a member of the body names; those of the fabric alone do not count.
+    /// The services that a member of the body refers to; services of the fabric alone are not
+    /// found.
     pub fn require_services<'i>(
         &self,
         field: &str,
@@ -161,12 +163,13 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// Refuses who acts on an identity that may do more than he may.
+    /// Refuses a caller that acts on an identity with more rights than its own.
     pub fn guard(&self, identity: &Identity) -> Result<(), Failure> {
         rank::guard(self.caller, identity)
     }
 
-    /// The change set; empty if nothing changes. What the caller may not do to others is refused.
+    /// The change set; empty if nothing changes. Refused if the caller may not do this to other
+    /// identities ([`rank`](crate::rank)).
     pub fn finish(mut self) -> Result<ChangeSet, Failure> {
         let mut changes = std::mem::take(&mut self.changes);
         changes.append(&mut self.later);
@@ -175,7 +178,7 @@ impl<'a> Decision<'a> {
         Ok(self.signed(changes))
     }
 
-    /// Changes with who made them, how and when.
+    /// A change set of these changes, with author, means and time.
     pub fn signed(&self, changes: Vec<Change>) -> ChangeSet {
         ChangeSet { changes, author: self.author(), cause: self.cause(), at: self.now }
     }
@@ -228,8 +231,7 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// What exists is changed, and never replaced by something new with its id, wherever that came
-/// from.
+/// Checks that no new entity replaces an existing one with the same id.
 fn check_new(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
     let mut deleted = BTreeSet::new();
     for change in changes {
@@ -249,7 +251,7 @@ fn check_new(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An id in a body that names nothing.
+/// The failure for a reference in a body to an entity that does not exist.
 fn missing(kind: Kind, field: &str, id: &str) -> Failure {
     Failure::field(field, format!("{kind} with id {id} not found"), id)
 }
@@ -262,7 +264,7 @@ impl From<DeletionError> for Failure {
                 let first = by.first();
                 let field = first.map_or("id", |by| by.field);
                 let referrer = first.map_or("", |by| by.kind.name());
-                // A referrer that refers twice is named once.
+                // An entity with several references is listed once.
                 let mut ids: Vec<_> = by.iter().map(|by| by.id.to_string()).collect();
                 ids.sort_unstable();
                 ids.dedup();
@@ -273,7 +275,7 @@ impl From<DeletionError> for Failure {
     }
 }
 
-/// A change set that breaks what the model holds to.
+/// The failure for a change set that violates a rule of the model.
 impl From<ApplyError> for Failure {
     fn from(error: ApplyError) -> Self {
         match error {

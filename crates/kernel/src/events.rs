@@ -1,9 +1,8 @@
-//! What happens in the network, told to whoever listens: routers, links, circuits, connections of
-//! identities.
+//! Events of the network for listeners: routers, links, circuits, connections of identities.
 //!
-//! The bus is typed and bounded. Nobody who tells an event waits for those who listen; a listener
-//! that falls behind is told how many events it missed and goes on with the next one. Changes of
-//! the model are followed through [`Kernel::subscribe`](crate::Kernel::subscribe).
+//! The bus has typed events and a bounded queue. Senders never wait for listeners. A listener that
+//! falls behind is told how many events it missed, and goes on with the next one. Changes of the
+//! model are published by [`Kernel::subscribe`](crate::Kernel::subscribe).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,56 +11,56 @@ use tokio::sync::broadcast;
 use weft_model::{Id, Timestamp};
 use weft_wire::StringMap;
 
-/// Events a listener may be behind before it misses some.
+/// Events that a listener may be behind before it misses some.
 const BACKLOG: usize = 4096;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// To a router.
+    /// A router connected or disconnected.
     Router(RouterEvent),
-    /// To a link.
+    /// A link changed.
     Link(LinkEvent),
-    /// To a circuit.
+    /// A circuit changed.
     Circuit(Arc<CircuitEvent>),
     /// An identity connected to a router.
     Connect(ConnectEvent),
-    /// A router tells operators something.
+    /// A router sent an alert for operators.
     Alert(AlertEvent),
 }
 
-/// A router came or went.
+/// A router connected or disconnected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterEvent {
-    /// When.
+    /// The time.
     pub at: Timestamp,
     /// The router.
     pub router: Id,
-    /// Whether it is connected now.
+    /// Whether the router is connected now.
     pub online: bool,
 }
 
-/// What happened to a link (docs/protocol/control-plane.md 9.5).
+/// The changes of a link (docs/protocol/control-plane.md 9.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkChange {
-    /// It was reported for the first time, or in a new incarnation.
+    /// The link was reported for the first time, or under a new iteration.
     New,
-    /// It was reported again.
+    /// The link was reported again.
     Known,
-    /// Its other end is not connected.
+    /// The router at the other end is not connected.
     DisconnectedDestination,
     /// Its connections changed.
     Connections,
     /// It broke.
     Fault,
-    /// It closed in favour of another.
+    /// The link was closed in favour of another one.
     Duplicate,
 }
 
-/// A link came, changed or went.
+/// A change of a link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkEvent {
-    /// When.
+    /// The time.
     pub at: Timestamp,
     /// The link.
     pub link: String,
@@ -69,49 +68,49 @@ pub struct LinkEvent {
     pub source: Id,
     /// The router at its other end.
     pub destination: Id,
-    /// What happened.
+    /// The change.
     pub change: LinkChange,
 }
 
-/// What happened to a circuit.
+/// The changes of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitChange {
     /// It is up.
     Created,
     /// It takes another path.
     PathUpdated,
-    /// It is gone.
+    /// The circuit has ended.
     Deleted,
-    /// It could not be made; one event for each attempt.
+    /// An attempt to make the circuit failed.
     Failed,
-    /// A circuit of an earlier run was taken up.
+    /// A circuit of an earlier run was adopted.
     Adopted,
 }
 
-/// A circuit came, changed or went.
+/// A change of a circuit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CircuitEvent {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// What happened.
+    /// The change.
     pub change: CircuitChange,
     /// The circuit.
     pub circuit: String,
-    /// Session or identity that dials.
+    /// The session or the identity that dials.
     pub client: String,
     /// The service.
     pub service: Id,
     /// The terminator; empty if none was chosen.
     pub terminator: Id,
-    /// The instance that was asked for.
+    /// The instance that was dialed.
     pub instance: String,
     /// The routers of the path, in order.
     pub nodes: Vec<Id>,
     /// The links of the path, in order.
     pub links: Vec<String>,
-    /// What the path costs.
+    /// The cost of the path.
     pub path_cost: u32,
-    /// How long making it took, or how long it lasted.
+    /// How long it took to make the circuit, or how long the circuit lasted.
     pub duration: Duration,
     /// Why it failed (docs/protocol/operations.md 4.3, `failure_cause`).
     pub failure: Option<&'static str>,
@@ -122,47 +121,47 @@ pub struct CircuitEvent {
 /// An identity opened a connection to a router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConnectEvent {
-    /// When.
+    /// The time.
     pub at: Timestamp,
     /// The identity.
     pub identity: Id,
     /// The router.
     pub router: Id,
-    /// Where it came from.
+    /// The address of the client.
     pub source: String,
-    /// Where it arrived.
+    /// The address of the router.
     pub destination: String,
 }
 
-/// Something a router wants operators to know (docs/protocol/control-plane.md 22).
+/// An alert of a router for operators (docs/protocol/control-plane.md 22).
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlertEvent {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// The router that told it.
+    /// The router.
     pub router: Id,
-    /// For example `error`.
+    /// The severity, for example `error`.
     pub severity: String,
-    /// What happened.
+    /// The message.
     pub message: String,
-    /// More about it.
+    /// Details.
     pub details: Vec<String>,
 }
 
-/// The bus. Clones are the same bus.
+/// The bus of events. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Events(broadcast::Sender<Event>);
 
-/// What a listener hears.
+/// An item for a listener.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
     /// The next event.
     Event(Event),
-    /// So many events were missed.
+    /// The number of events that were missed.
     Missed(u64),
 }
 
-/// Hears events from the moment it was made.
+/// Receives events sent after it was made.
 #[derive(Debug)]
 pub struct Listener(broadcast::Receiver<Event>);
 
@@ -173,18 +172,18 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Tells everybody who listens.
+    /// Sends an event to all listeners.
     pub fn tell(&self, event: Event) {
-        // Nobody listening is not an error.
+        // It is no error if nobody listens.
         let _ = self.0.send(event);
     }
 
-    /// Whether anybody listens: what nobody hears need not be put together.
+    /// Whether anybody listens; otherwise events need not be made.
     pub fn has_listeners(&self) -> bool {
         self.0.receiver_count() > 0
     }
 
-    /// Listens from now on.
+    /// Makes a listener.
     pub fn listen(&self) -> Listener {
         Listener(self.0.subscribe())
     }

@@ -1,11 +1,11 @@
-//! Why an operation was refused: a code of the API and its cause. Every rule of the controller
-//! answers with this; the API crate only puts it into its envelope.
+//! The refusal of an operation: an error code of the API, and a cause. All rules of the controller
+//! return this; the API crate only adds the envelope.
 
 use std::time::Duration;
 
 use weft_contract::{Cause, ErrorBody, ErrorCode};
 
-/// An operation that was not done.
+/// The refusal of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure(Box<Inner>);
 
@@ -22,13 +22,13 @@ struct Inner {
 /// One item of `WWW-Authenticate` (docs/protocol/auth.md 1.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// No token was sent: both kinds are asked for.
+    /// The request has no token: both kinds are asked for.
     Missing,
-    /// The session token is not known.
+    /// The session token is unknown.
     InvalidSession,
-    /// The access token is not valid.
+    /// The access token is invalid.
     InvalidBearer,
-    /// The access token is past its time.
+    /// The access token has expired.
     ExpiredBearer,
 }
 
@@ -71,22 +71,23 @@ impl Failure {
         }))
     }
 
-    /// A failure whose cause is this text.
+    /// A failure with this text as its cause.
     pub fn because(code: ErrorCode, text: impl Into<String>) -> Self {
         Self::new(code).with_cause(Cause::error(ErrorCode::Unhandled, text))
     }
 
-    /// A field that does not hold what it must: 400 `COULD_NOT_VALIDATE`.
+    /// A field with an invalid value: 400 `COULD_NOT_VALIDATE`.
     pub fn field(field: &str, reason: impl Into<String>, value: impl Into<String>) -> Self {
         Self::new(ErrorCode::CouldNotValidate).with_cause(Cause::field(field, reason, value))
     }
 
-    /// The same with the code `INVALID_FIELD`, where clients of the original know it.
+    /// A field with an invalid value, with the code `INVALID_FIELD` where clients of the original
+    /// expect it.
     pub fn invalid_field(field: &str, reason: impl Into<String>, value: impl Into<String>) -> Self {
         Self::coded_field(ErrorCode::InvalidField, field, reason, value)
     }
 
-    /// The same with another code, for fields whose rule has one.
+    /// A field with an invalid value, with the code of its rule.
     pub fn coded_field(
         code: ErrorCode,
         field: &str,
@@ -96,31 +97,32 @@ impl Failure {
         Self::new(code).with_cause(Cause::field(field, reason, value))
     }
 
-    /// 404 for an entity that the path names.
+    /// 404: the entity in the path does not exist.
     pub fn not_found(entity: &str, id: &str) -> Self {
         Self::because(ErrorCode::NotFound, format!("{entity} with id {id} not found"))
     }
 
-    /// 401: the caller may not.
+    /// 401: the caller lacks a permission.
     pub fn unauthorized(reason: impl Into<String>) -> Self {
         Self::because(ErrorCode::Unauthorized, reason)
     }
 
-    /// 500 for what nobody foresaw.
+    /// 500: an unexpected error.
     pub fn unhandled(text: impl Into<String>) -> Self {
         Self::because(ErrorCode::Unhandled, text)
     }
 
-    /// 503 for what was not done because nothing can be written now: the disk is full, or the
-    /// controller is stopping.
+    /// 503: the change was not made, because the controller cannot write (the disk is full) or is
+    /// stopping.
     pub fn unwritable(text: impl Into<String>) -> Self {
         let mut failure = Self::because(ErrorCode::ClusterNoLeader, text);
-        // The code's own message is about a cluster.
+        // The message of the code speaks of a cluster, which does not fit.
         failure.0.message = Some(ErrorCode::Unhandled.message().to_owned());
         failure
     }
 
-    /// 409: others still name the entity. `field` is where, `ids` are who.
+    /// 409: other entities refer to the entity. `field` is their member with the reference, `ids`
+    /// are their ids.
     pub fn referenced(entity: &str, field: &str, by: &str, ids: &[String]) -> Self {
         let ids = ids.join(", ");
         Self::coded_field(
@@ -131,28 +133,28 @@ impl Failure {
         )
     }
 
-    /// With this cause.
+    /// Adds a cause.
     #[must_use]
     pub fn with_cause(mut self, cause: Cause) -> Self {
         self.0.cause = Some(cause);
         self
     }
 
-    /// With another status than the code's own.
+    /// Sets another status than that of the code.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.0.status = status;
         self
     }
 
-    /// With a time after which to try again.
+    /// Adds a time after which to try again.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.0.retry_after = Some(wait);
         self
     }
 
-    /// With an item of `WWW-Authenticate`.
+    /// Adds an item of `WWW-Authenticate`.
     #[must_use]
     pub fn with_challenge(mut self, challenge: Challenge) -> Self {
         self.0.challenges.push(challenge);
@@ -174,7 +176,7 @@ impl Failure {
         self.0.cause.as_ref()
     }
 
-    /// The name of the field that is wrong, if it is about one.
+    /// The name of the invalid field, if the failure concerns one.
     pub fn field_name(&self) -> Option<&str> {
         self.cause()?.field.as_deref()
     }

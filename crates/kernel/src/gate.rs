@@ -1,12 +1,12 @@
-//! The one door: decides from the caller and the operation's row whether the operation may run
-//! at all (docs/protocol/management-api.md 4). The operation's own rules come after it.
+//! The gate: decides from the caller and the operation whether the operation may run
+//! (docs/protocol/management-api.md 4). Rules of the operation are checked after it.
 
 use weft_contract::{Access, Operation};
 
 use super::caller::{Caller, Who};
 use crate::failure::Failure;
 
-/// Lets the caller through, or says why not.
+/// Refuses callers that may not run the operation.
 pub fn pass(caller: &Caller, row: &Operation) -> Result<(), Failure> {
     if row.access == Access::Public {
         return Ok(());

@@ -17,11 +17,12 @@ use crate::traces::Traces;
 use crate::turns::Turns;
 use crate::writer::{Deadlines, Done, Health, Writer};
 
-/// Lists that look at much, and slow signatures, at a time for each processor.
+/// Large lists, and slow signatures, that run at the same time, for each processor.
 const SCANS: usize = 2;
 const SIGNINGS: usize = 1;
 
-/// What every part of a controller stands on. Clones are the same.
+/// The base of every part of a controller: writer, snapshots, settings, connected routers. Clones
+/// share it.
 #[derive(Clone)]
 pub struct Kernel(Arc<Core>);
 
@@ -44,7 +45,7 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Starts the writer on what the store has.
+    /// Starts the writer on a snapshot of the store.
     pub fn start(settings: Settings, snapshot: Snapshot) -> Self {
         let started = settings.clock.now();
         Self(Arc::new(Core {
@@ -60,17 +61,17 @@ impl Kernel {
         }))
     }
 
-    /// The model as it is durable now.
+    /// The durable model.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.0.writer.snapshot()
     }
 
-    /// Follows the model: a snapshot, and everything published after it.
+    /// A snapshot, and everything that is published after it.
     pub fn subscribe(&self) -> (Arc<Snapshot>, Subscription) {
         self.0.writer.subscribe()
     }
 
-    /// Has an operation decided by the writer and made durable.
+    /// Submits an operation to the writer, and waits until it is durable.
     pub async fn submit(
         &self,
         decide: impl Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + Sync + 'static,
@@ -78,7 +79,7 @@ impl Kernel {
         self.0.writer.submit(Box::new(decide)).await
     }
 
-    /// The same in the words of [`Decision`]. `decide` may run more than once.
+    /// Submits an operation that uses a [`Decision`]. `decide` may run more than once.
     pub async fn decide(
         &self,
         caller: &Caller,
@@ -94,32 +95,32 @@ impl Kernel {
         .await
     }
 
-    /// How writing goes.
+    /// The state of writing.
     pub fn health(&self) -> Health {
         self.0.writer.health()
     }
 
-    /// What it was started with.
+    /// The settings of the start.
     pub fn settings(&self) -> &Settings {
         &self.0.settings
     }
 
-    /// Who is connected.
+    /// The connected routers and identities.
     pub fn online(&self) -> &Online {
         &self.0.online
     }
 
-    /// Ids and random bytes.
+    /// The source of ids and random bytes.
     pub fn ids(&self) -> &Ids {
         &self.0.ids
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.0.settings.clock.now()
     }
 
-    /// When it was started.
+    /// The time of the start.
     pub fn started(&self) -> Timestamp {
         self.0.started
     }
@@ -137,7 +138,7 @@ impl Kernel {
         })
     }
 
-    /// What it measures of itself.
+    /// The measured values of this controller.
     pub fn measures(&self) -> &Measures {
         &self.0.measures
     }
@@ -147,22 +148,23 @@ impl Kernel {
         &self.0.writer
     }
 
-    /// Turns of those whose lists have to look at much.
+    /// Turns for large lists.
     pub fn scans(&self) -> &Turns {
         &self.0.scans
     }
 
-    /// Turns of those for whom something is signed.
+    /// Turns for slow signatures.
     pub fn signing(&self) -> &Turns {
         &self.0.signing
     }
 
-    /// Whose circuits are written to the log in detail.
+    /// The identities whose circuits are logged in detail.
     pub fn traces(&self) -> &Traces {
         &self.0.traces
     }
 
-    /// A new enrollment that ends after the configured time; whom it enrolls is still to be said.
+    /// A new enrollment that ends after the configured time; the identity or router is still to be
+    /// set.
     pub fn new_enrollment(&self, method: EnrollmentMethod) -> Enrollment {
         let now = self.now();
         let durations = &self.0.settings.durations;

@@ -1,16 +1,19 @@
-//! What every part of a controller stands on, and nothing of what a network is made of.
+//! The base of every part of a controller, without any kind of entity.
 //!
-//! [`Kernel`] is a cheap handle that all parts share. Readers take a snapshot and never lock; whatever
-//! changes the model is *prepared* on the caller's task and *decided* by the one [`writer`].
+//! [`Kernel`] is a handle that all parts share; a clone costs little. Readers take a snapshot and
+//! never lock. A change of the model is *prepared* on the caller's task and *decided* by the one
+//! [`writer`].
 //!
-//! - [`caller`], [`gate`], [`rank`]: who asks, whether he may, and what he may do to whom;
-//! - [`call`]: an operation and its reply without HTTP; [`list`]: what lists have in common;
-//!   [`convert`]: between the words of the APIs and those of the model; [`failure`]: why not;
-//! - [`decision`], [`writer`], [`subscription`], [`view`]: how a change is decided, made durable and
-//!   told, and how the model is looked at;
-//! - [`settings`], [`clock`], [`random`]: what a controller is started with;
-//! - [`online`]: who is connected; [`events`]: what happens; [`measures`], [`traces`]: what is measured
-//!   and written about it; [`turns`]: who is next where processors are kept busy.
+//! - [`caller`], [`gate`], [`rank`]: the caller, whether it may run an operation, and what it may
+//!   do to other identities;
+//! - [`call`]: an operation and its reply without HTTP; [`list`]: lists; [`convert`]: converts
+//!   values of the APIs and of the model; [`failure`]: refusals;
+//! - [`decision`], [`writer`], [`subscription`], [`view`]: how a change is decided, made durable
+//!   and published, and how the model is read;
+//! - [`settings`], [`clock`], [`random`]: the settings of the start;
+//! - [`online`]: connected routers and identities; [`events`]: events of the network; [`measures`],
+//!   [`traces`]: measured values, and detailed logs; [`turns`]: fair turns for work that keeps
+//!   processors busy.
 
 pub mod call;
 pub mod caller;

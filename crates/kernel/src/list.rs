@@ -1,4 +1,4 @@
-//! Lists of anything: filter, sort and page of a request, and the answer to it.
+//! Lists of any records: filter, sort and page of a request, and the reply.
 
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
@@ -9,9 +9,10 @@ use super::call::{Query, Reply};
 use crate::failure::Failure;
 use crate::turns::Asking;
 
-/// A list that has to look at more waits for its caller's turn, and is made on the blocking pool.
+/// A list over more records than this waits for its caller's turn, and is made on a thread for
+/// blocking work.
 const INLINE: usize = 4096;
-/// The answer to a list over any table of symbols. The rows come in the order of their ids.
+/// The reply with a list over a table of symbols. The rows have to be in the order of their ids.
 pub fn answer<'c, C: 'static, R: 'static, D: Serialize>(
     query: &Query,
     table: &'static Table<C, R>,
@@ -49,13 +50,14 @@ pub fn selection(
     Ok(Selection::new(&request, schema, Audience::Caller, rules)?)
 }
 
-/// `roleFilter` and `roleSemantic` (docs/protocol/management-api.md 2.6): none when not asked for.
+/// Reads `roleFilter` and `roleSemantic` (docs/protocol/management-api.md 2.6); none if they are
+/// absent.
 pub fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Failure> {
     let mut roles = Roles::default();
     let mut asked = false;
     for role in query.all("roleFilter").filter(|role| !role.is_empty()) {
         asked = true;
-        // `#all` is an attribute like any other here.
+        // Here `#all` is an ordinary attribute.
         match role.strip_prefix('#') {
             Some("") | None => {
                 let parsed = Roles::parse(&[role])
@@ -76,7 +78,7 @@ pub fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Failure> 
     Ok(asked.then_some((roles, semantic)))
 }
 
-/// Runs where it does not hold up others: in place when little is to be done.
+/// Runs work where it does not hold up others: small work on this task.
 pub async fn run<T: Send + 'static>(
     turns: Asking,
     candidates: usize,

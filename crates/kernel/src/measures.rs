@@ -1,4 +1,5 @@
-//! What this controller measures of itself: requests, and what routers add for their channels.
+//! The measured values of this controller: times of requests, and values of the channels to
+//! routers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +9,13 @@ use parking_lot::Mutex;
 use weft_contract::{Api, Operation};
 use weft_metrics::{Histogram, Registry, Report, Scope, process};
 
-/// Everything that a controller measures.
+/// All measured values of a controller.
 #[derive(Debug)]
 pub struct Measures {
     registry: Arc<Registry>,
-    /// What is registered for as long as the controller runs.
+    /// The metrics that exist as long as the controller runs.
     scope: Mutex<Scope>,
-    /// Times of requests, by the names they are told under.
+    /// Times of requests, by name of the metric.
     times: Mutex<HashMap<String, Arc<Histogram>>>,
 }
 
@@ -28,27 +29,27 @@ impl Default for Measures {
 }
 
 impl Measures {
-    /// Brings rates and windows up to date.
+    /// Updates rates and windows.
     pub fn tick(&self) {
         self.registry.tick(Instant::now());
     }
 
-    /// Names of their own, for as long as the scope lives.
+    /// Names for metrics that exist as long as the scope.
     pub fn scope(&self) -> Scope {
         self.registry.scope()
     }
 
-    /// How many names are not measured because there are too many.
+    /// The number of metrics that were refused because there are too many.
     pub fn refused(&self) -> u64 {
         self.registry.refused()
     }
 
-    /// What is measured now.
+    /// The present values.
     pub fn read(&self) -> Report {
         self.registry.read(Instant::now())
     }
 
-    /// An operation took so long. There are as many names as there are operations.
+    /// Notes the time of an operation. There is one name for each operation.
     pub fn request(&self, api: Api, operation: &Operation, took: Duration) {
         self.timer(request_name(api, operation)).took(took);
         let also = match (api, operation.id) {
@@ -67,7 +68,7 @@ impl Measures {
         }
         let made = Arc::new(Histogram::times());
         times.insert(name.clone(), Arc::clone(&made));
-        // Whoever reads holds the registry's lock and not this one.
+        // Readers hold the lock of the registry, and never this one.
         let cells = Arc::clone(&made);
         self.scope.lock().timer(name, move |all| cells.add_to(all));
         made

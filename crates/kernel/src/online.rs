@@ -1,9 +1,9 @@
-//! Who is connected now: routers with what they told of themselves, and the identities connected
-//! to them. Class Memory: written by the network part, read by the resources, gone with the
-//! process and rebuilt from the routers.
+//! The connected routers with the facts that they told, and the identities connected to them. It is
+//! kept in memory only: written by the network, read by the APIs, and rebuilt from the routers
+//! after a restart.
 //!
-//! A router can be back before its former connection has ended: what is told counts only from the
-//! connection that is the router's now, and so does its end.
+//! A router may connect again before its former connection has ended. Only facts from its current
+//! connection count, and only the end of that connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use weft_contract::resource::edge_router::sync_status;
 use weft_contract::resource::identity::{ConnectionStatus, Interface};
 use weft_model::{Id, Timestamp};
 
-/// An identity of which no router told for this long is in unknown state
+/// The state of an identity is unknown if no router has reported it for this long
 /// (docs/protocol/management-api.md 7.1).
 const TOLD: Duration = Duration::from_secs(300);
 
-/// What a connected router told of itself.
+/// Facts about a connected router, as it told them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterFacts {
-    /// Since when it is connected.
+    /// The time of its connection.
     pub since: Timestamp,
-    /// Where it listens for SDKs.
+    /// The address at which it listens for SDKs.
     pub hostname: String,
-    /// Where it listens, by protocol: `tls` to `tls://host:port`.
+    /// Its addresses for SDKs, by protocol: `tls` to `tls://host:port`.
     pub protocols: BTreeMap<String, String>,
-    /// How far it has the data model; one of [`sync_status`].
+    /// The state of its copy of the data model; one of [`sync_status`].
     pub sync_status: String,
     /// Its program.
     pub version: RouterVersion,
-    /// Raw capability bits.
+    /// Its capability bits.
     pub capabilities: u64,
     /// Its network interfaces.
     pub interfaces: Vec<Interface>,
@@ -56,7 +56,7 @@ impl Default for RouterFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct RouterVersion {
-    /// What it calls its version.
+    /// The name of its version.
     pub version: String,
     /// Revision of its source.
     pub revision: String,
@@ -68,7 +68,7 @@ pub struct RouterVersion {
     pub arch: String,
 }
 
-/// What is known of a router at one moment: what it told, and how far it has the data model.
+/// The facts about a router, and the state of its data model, at one moment.
 #[derive(Debug, Clone)]
 pub struct Seen {
     facts: Option<Arc<RouterFacts>>,
@@ -76,7 +76,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether nothing has changed since.
+    /// Whether both are the same.
     pub fn is(&self, other: &Self) -> bool {
         match (&self.facts, &other.facts) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
@@ -86,18 +86,18 @@ impl Seen {
     }
 }
 
-/// The table of who is connected. Cheap to clone: clones are the same table.
+/// The table of connected routers and identities. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Online(Arc<RwLock<Tables>>);
 
 #[derive(Debug, Default)]
 struct Tables {
     routers: HashMap<Id, Connection>,
-    /// Grows with everything that is told of routers.
+    /// Increased by every change of facts about routers.
     version: u64,
-    /// Sync status of routers that were connected before.
+    /// The states of the data model of disconnected routers.
     gone: HashMap<Id, &'static str>,
-    /// By identity: the routers that hold a connection of it, and when one last told.
+    /// By identity: the routers with a connection of it, and the time of the last report.
     identities: HashMap<Id, Connected>,
 }
 
@@ -106,7 +106,7 @@ struct Tables {
 struct Connection {
     number: u64,
     facts: Arc<RouterFacts>,
-    /// Those it told of that are connected to it.
+    /// The identities that it reported as connected.
     identities: HashSet<Id>,
 }
 
@@ -121,7 +121,7 @@ impl Tables {
         self.routers.get(router).is_some_and(|current| current.number == connection)
     }
 
-    /// No identity is connected over a connection of a router any more.
+    /// Removes all identities that were connected over an ended connection of a router.
     fn disconnect_all(&mut self, router: &Id, ended: &Connection) {
         for identity in &ended.identities {
             if let Some(connected) = self.identities.get_mut(identity) {
@@ -132,7 +132,7 @@ impl Tables {
 }
 
 impl Online {
-    /// A router has connected: what a former connection of it told is void.
+    /// Notes that a router has connected; reports of its former connection become void.
     pub fn put_router(&self, router: &Id, connection: u64, facts: RouterFacts) {
         let mut tables = self.0.write();
         tables.version += 1;
@@ -144,7 +144,7 @@ impl Online {
         }
     }
 
-    /// Changes what is known of a connected router; nothing if this is not its connection.
+    /// Changes the facts of a connected router; does nothing if this is not its current connection.
     pub fn change_router(
         &self,
         router: &Id,
@@ -160,7 +160,7 @@ impl Online {
         }
     }
 
-    /// A connection of a router has ended; nothing if it has another one by now.
+    /// Notes that a connection of a router has ended; does nothing if another one is current.
     pub fn remove_router(&self, router: &Id, connection: u64) {
         let mut tables = self.0.write();
         if !tables.is_current(router, connection) {
@@ -172,7 +172,7 @@ impl Online {
         tables.disconnect_all(router, &ended);
     }
 
-    /// What a router told, while it is connected.
+    /// The facts about a router, while it is connected.
     pub fn router(&self, router: &str) -> Option<Arc<RouterFacts>> {
         self.0.read().routers.get(router).map(|current| Arc::clone(&current.facts))
     }
@@ -187,18 +187,18 @@ impl Online {
         self.0.read().routers.keys().cloned().collect()
     }
 
-    /// Those of these routers that are connected.
+    /// The connected ones of these routers.
     pub fn among<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
         let tables = self.0.read();
         routers.filter(|router| tables.routers.contains_key(*router)).cloned().collect()
     }
 
-    /// Changes whenever anything that is known of routers does.
+    /// A number that changes with any fact about a router.
     pub fn version(&self) -> u64 {
         self.0.read().version
     }
 
-    /// What is known of these routers, in this order.
+    /// The facts about these routers, in this order.
     pub fn seen<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> Vec<Seen> {
         let tables = self.0.read();
         let seen = |router: &Id| {
@@ -209,7 +209,7 @@ impl Online {
         routers.map(seen).collect()
     }
 
-    /// The sync status of a router, connected or not.
+    /// The state of the data model of a router, connected or not.
     pub fn sync_status(&self, router: &str) -> String {
         let tables = self.0.read();
         match tables.routers.get(router) {
@@ -218,7 +218,7 @@ impl Online {
         }
     }
 
-    /// A router tells over its connection whether an identity has one to it.
+    /// Notes a router's report whether an identity is connected to it.
     pub fn put_identity(
         &self,
         identity: &Id,
@@ -244,7 +244,7 @@ impl Online {
         }
     }
 
-    /// Whether an identity is connected to a router.
+    /// Whether an identity is connected to any router.
     pub fn identity(&self, identity: &str, now: Timestamp) -> ConnectionStatus {
         match self.0.read().identities.get(identity) {
             Some(connected) if now.since(connected.told) > TOLD => ConnectionStatus::Unknown,
@@ -254,7 +254,7 @@ impl Online {
         }
     }
 
-    /// Every identity of which a router told, with the routers it is connected to, by id.
+    /// All reported identities with the routers that they are connected to, ordered by id.
     pub fn connections(&self, now: Timestamp) -> Vec<(Id, Vec<Id>, ConnectionStatus)> {
         let mut all: Vec<_> = {
             let tables = self.0.read();
@@ -332,7 +332,7 @@ mod tests {
         let status = || online.identity("laptop", now);
         online.put_router(&router, 1, RouterFacts::default());
         online.put_identity(&laptop, (&router, 1), true, now);
-        // Another connection takes its place, which knows nobody yet.
+        // A new connection replaces it, and no identity is reported on it yet.
         online.put_router(&router, 2, RouterFacts::default());
         assert_eq!(status(), ConnectionStatus::Offline);
         online.put_identity(&laptop, (&router, 1), true, now);

@@ -1,20 +1,20 @@
 //! The controller's source of randomness and the ids made from it.
 //!
-//! Everything random (ids, tokens, salts) is made on the caller's task before an operation is
-//! decided, from a source given at start: tests give one with a seed and get the same ids twice.
+//! Random values (ids, tokens, salts) are made on the caller's task before an operation is decided.
+//! The source is passed at the start: tests pass one with a seed, and get the same ids every time.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weft_model::{Id, Timestamp};
 
-/// Where random bytes come from.
+/// A source of random bytes.
 pub trait Random: Send + Sync + 'static {
     /// Fills `bytes` with random bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// The operating system's source, through a generator seeded from it.
+/// A generator seeded by the operating system.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemRandom;
 
@@ -29,7 +29,7 @@ impl Random for SystemRandom {
 pub struct SeededRandom(Mutex<u64>);
 
 impl SeededRandom {
-    /// Starts the sequence of `seed`.
+    /// The sequence of this seed.
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(seed))
     }
@@ -53,7 +53,7 @@ impl Random for SeededRandom {
 #[derive(Clone)]
 pub struct Ids {
     random: Arc<dyn Random>,
-    /// Last time-ordered position given out: milliseconds and the counter within them.
+    /// The last ordered id: its milliseconds, and the counter within them.
     last: Arc<Mutex<(u64, u32)>>,
 }
 
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Ids {
 }
 
 impl Ids {
-    /// Ids from this source.
+    /// Makes ids from this source.
     pub fn new(random: Arc<dyn Random>) -> Self {
         Self { random, last: Arc::default() }
     }
@@ -91,9 +91,9 @@ impl Ids {
         Id::uuid(self.bytes())
     }
 
-    /// A new id that sorts after every one made before it, as routers need it of API sessions
-    /// and of full synchronisations (docs/protocol/edge-control-plane.md 10.2): `c`, the time in
-    /// milliseconds, a counter and 12 random digits, 25 characters in all.
+    /// A new id that sorts after all ids made before, as routers need for API sessions and full
+    /// synchronisations (docs/protocol/edge-control-plane.md 10.2): `c`, the time in milliseconds,
+    /// a counter and 12 random digits, 25 characters in all.
     pub fn ordered(&self, now: Timestamp) -> Id {
         const COUNTER: u32 = 36 * 36 * 36 * 36;
         let now_millis = now.0.unsigned_abs();

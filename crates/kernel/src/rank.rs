@@ -1,12 +1,12 @@
-//! The one rule between identities (docs/protocol/management-api.md 4): who is no administrator
-//! does not make, become, weaken or lock out an identity that may do more than he may.
+//! The rule of ranks (docs/protocol/management-api.md 4): a caller that is no administrator must
+//! not create, become, weaken or lock out an identity with more rights than its own.
 //!
-//! It is asked in three places. [`check`] judges the change set of every decision, whatever
-//! operation made it, so that no operation can forget it; [`guard`] is for what is no change of the
-//! model (sessions, traces); [`may_more`] hides what makes its reader somebody else (tickets).
+//! It is applied in three places. [`check`] judges the change set of every decision, so that no
+//! operation can forget it. [`guard`] is for actions that do not change the model (sessions,
+//! traces). [`may_more`] hides secrets by which a reader could become another identity (tickets).
 //!
-//! An identity changes what is its own as its operations allow, and who shows a ticket is judged by
-//! the ticket: the rule is about who has a session and acts on others.
+//! The rule concerns callers with a session that act on other identities. An identity may change
+//! itself as its operations allow, and a caller with a ticket is judged by the ticket.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use weft_model::{Base, Change, Entity, Id, Kind, Snapshot};
 use super::caller::{Caller, Login, Who};
 use crate::failure::Failure;
 
-/// The reference of an identity to its authentication policy.
+/// Index of the reference from an identity to its auth policy.
 const POLICY_OF_IDENTITY: usize = 0;
-/// The reference of an authenticator to the CA of its certificate.
+/// Index of the reference from an authenticator to the CA of its certificate.
 const CA_OF_AUTHENTICATOR: usize = 1;
-/// The reference of an enrollment to the CA that it names.
+/// Index of the reference from an enrollment to its CA.
 const CA_OF_ENROLLMENT: usize = 2;
 
-/// Whether an identity is somebody else who may do more than the caller.
+/// Whether an identity is not the caller and has more rights.
 pub fn may_more(caller: &Caller, identity: &Identity) -> bool {
     match &caller.who {
         _ if caller.is_admin() => false,
@@ -40,33 +40,34 @@ pub fn may_more(caller: &Caller, identity: &Identity) -> bool {
     }
 }
 
-/// Refuses who acts on an identity that may do more than he may.
+/// Refuses a caller that acts on an identity with more rights than its own.
 pub fn guard(caller: &Caller, identity: &Identity) -> Result<(), Failure> {
     if may_more(caller, identity) { Err(refused(identity)) } else { Ok(()) }
 }
 
-/// The same for the identity of an id, if there is one.
+/// Refuses as [`guard`] does, for the identity with this id, if it exists.
 pub fn guard_owner(caller: &Caller, tip: &Snapshot, id: &Id) -> Result<(), Failure> {
     tip.get::<Identity>(id).map_or(Ok(()), |identity| guard(caller, identity))
 }
 
 fn refused(identity: &Identity) -> Failure {
     let name = &identity.name;
-    let reason = format!("identity {name} may do more than who asks: only administrators may");
-    Failure::unauthorized(format!("{reason} change it and what it logs in with"))
+    let reason =
+        format!("identity {name} has more rights than the caller: only administrators may");
+    Failure::unauthorized(format!("{reason} change it and its authenticators"))
 }
 
-/// Whether an identity may do anything that a login may not.
+/// Whether an identity has a right that a login lacks.
 fn exceeds(login: &Login, identity: &Identity) -> bool {
     if identity.is_admin || identity.is_default_admin {
         return true;
     }
-    // A permission that is not known allows nothing.
+    // An unknown permission grants nothing.
     let mut granted = identity.permissions.iter().filter_map(|name| Permission::parse(name));
     granted.any(|permission| !holds(&login.permissions, permission))
 }
 
-/// Whether permissions allow all that another one does.
+/// Whether permissions include another one.
 fn holds(own: &[Permission], other: Permission) -> bool {
     own.contains(&other)
         || match other {
@@ -76,7 +77,7 @@ fn holds(own: &[Permission], other: Permission) -> bool {
                 .iter()
                 .all(|action| own.contains(&Permission::One(subject, *action))),
             Permission::One(subject, action) => {
-                // What looks into routers is not for who may merely read everything.
+                // The permission to read everything does not include inspections of routers.
                 let is_read = action == Action::Read && subject != Subject::Ops;
                 own.contains(&Permission::All(subject))
                     || (is_read && own.contains(&Permission::AdminReadOnly))
@@ -84,7 +85,7 @@ fn holds(own: &[Permission], other: Permission) -> bool {
         }
 }
 
-/// Judges what a caller wants to change.
+/// Judges the changes of a caller.
 pub fn check(caller: &Caller, tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
     match &caller.who {
         Who::Identity(login) if !caller.is_admin() => {
@@ -121,7 +122,7 @@ impl Rule<'_> {
                 .try_for_each(|it| self.owner(Some(&it.identity_id))),
             Kind::Enrollment => {
                 let mut tickets = sides.filter_map(Entity::get::<Enrollment>);
-                // The identity of a router has its id.
+                // A router's identity has the id of the router.
                 tickets.try_for_each(|it| {
                     self.owner(it.identity_id.as_ref())?;
                     self.owner(it.router_id.as_ref())
@@ -133,12 +134,12 @@ impl Rule<'_> {
             Kind::Revocation => {
                 sides.filter_map(Entity::get::<Revocation>).try_for_each(|it| self.revocation(it))
             }
-            // Nobody but administrators has an operation for it.
+            // Only administrators have operations for it.
             Kind::ControllerSetting => {
                 Err(Failure::unauthorized("controller settings are for administrators"))
             }
-            // What they allow to whom is what the permissions for them are there for: to use the
-            // network, not to administer it.
+            // These kinds decide who may use the network, and not who administers it: the
+            // permissions for them are enough.
             Kind::Service
             | Kind::ConfigType
             | Kind::Config
@@ -147,7 +148,7 @@ impl Rule<'_> {
             | Kind::ServiceEdgeRouterPolicy
             | Kind::PostureCheck
             | Kind::Terminator => Ok(()),
-            // Sessions are no part of change sets; those that end with an entity end by it.
+            // Change sets contain no sessions; sessions end as a consequence of other changes.
             Kind::ApiSession | Kind::Session => Ok(()),
         }
     }
@@ -170,7 +171,7 @@ impl Rule<'_> {
         Err(Failure::unauthorized(format!("{reason}: {}", after.name)))
     }
 
-    /// Who takes a router's place takes the place of its identity.
+    /// A new holder of a router's place gets the router's identity.
     fn router(
         &self,
         id: &Id,
@@ -184,14 +185,14 @@ impl Rule<'_> {
         if is_unlinked { Ok(()) } else { self.owner(Some(id)) }
     }
 
-    /// Who says how an identity logs in weakens it or locks it out.
+    /// An auth policy can weaken its identities or lock them out.
     fn policy(&self, id: &Id) -> Result<(), Failure> {
         let mut users = self.tip.referring::<Identity>(POLICY_OF_IDENTITY, id);
         users.try_for_each(|identity| guard(self.caller, identity))
     }
 
-    /// A CA with a claim makes every identity that has an external id, and will have one, of who
-    /// has its key.
+    /// The holder of the key of a CA with a claim can become any identity that has an external id,
+    /// now or later.
     fn ca(&self, ca: &Ca) -> Result<(), Failure> {
         if ca.external_id_claim.is_some() {
             let reason = "only administrators may change CAs whose certificates claim external ids";
@@ -204,7 +205,7 @@ impl Rule<'_> {
         tickets.try_for_each(|it| self.owner(it.identity_id.as_ref()))
     }
 
-    /// The tokens of a signer are whoever policies let them be.
+    /// The holder of a signer's keys can become any identity whose auth policy allows the signer.
     fn signer(&self, id: &Id) -> Result<(), Failure> {
         let believes = |policy: &AuthPolicy| {
             let signers = &policy.ext_jwt.allowed_signers;
@@ -215,7 +216,7 @@ impl Rule<'_> {
         for policy in policies {
             self.policy(&policy.base.id).map_err(|_| {
                 let reason =
-                    "tokens of the signer log in identities that may do more than who asks";
+                    "tokens of the signer log in identities with more rights than the caller";
                 Failure::unauthorized(format!(
                     "{reason}: name the signers that authentication policy {} allows, or ask an \
                      administrator",
@@ -226,8 +227,8 @@ impl Rule<'_> {
         Ok(())
     }
 
-    /// An identity whose tokens are refused is locked out. Of other tokens nobody knows whose they
-    /// are.
+    /// A revocation of an identity's tokens locks the identity out. The owners of other tokens are
+    /// unknown.
     fn revocation(&self, revocation: &Revocation) -> Result<(), Failure> {
         match revocation.revocation_type {
             RevocationType::Identity => self.owner(Some(&revocation.base.id)),
@@ -240,12 +241,12 @@ fn of<T: Record>(entity: Option<&Entity>) -> Option<&T> {
     entity.and_then(Entity::get::<T>).map(|it| &**it)
 }
 
-/// What an identity may do to others.
+/// The rights of an identity that matter for ranks.
 fn rights(identity: &Identity) -> (bool, bool, &[Arc<str>]) {
     (identity.is_admin, identity.is_default_admin, &identity.permissions)
 }
 
-/// Whether an identity has only lost what it said of services that are no more.
+/// Whether an identity has only lost references to deleted services.
 fn is_only_unlinked(before: &Identity, after: &Identity) -> bool {
     let same = Identity {
         base: Base { updated_at: before.base.updated_at, ..after.base.clone() },

@@ -1,4 +1,4 @@
-//! What a controller is started with.
+//! The settings with which a controller starts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,46 +14,45 @@ use weft_store::Store;
 use crate::clock::{Clock, SystemClock};
 use crate::random::{Random, SystemRandom};
 
-/// What a controller is started with.
+/// The settings with which a controller starts.
 #[derive(Clone)]
 pub struct Settings {
     /// Id of this controller: the common name of its certificate.
     pub id: String,
-    /// Where the model is kept.
+    /// The store of the model.
     pub store: Arc<dyn Store>,
-    /// Keys and certificates of the start; later ones are told by `Auth::keys`.
+    /// Keys and certificates of the start; `Auth::keys` has the present ones.
     pub first_keys: Keys,
-    /// Seals the tokens of sessions that routers are told. Without one a key is made that ends with
-    /// the process, and these sessions with it.
+    /// The key that seals tokens of sessions for routers. Without it a random key is made; sessions
+    /// then end with the process.
     pub session_key: Option<Arc<SealKey>>,
-    /// Where it can be reached.
+    /// The addresses of the controller.
     pub addresses: Addresses,
-    /// How long things last.
+    /// Time limits.
     pub durations: Durations,
-    /// Issuer in the addresses that authenticator apps are set up with
-    /// (docs/protocol/auth.md 11.1).
+    /// The issuer in provisioning addresses of authenticator apps (docs/protocol/auth.md 11.1).
     pub totp_issuer: String,
-    /// How many logins are worked on at once (docs/protocol/config.md 4.9).
+    /// The limit on logins in work (docs/protocol/config.md 4.9).
     pub login_limiter: RateLimiter,
-    /// How many wrong passwords may come in a minute.
+    /// The limits on wrong passwords in a minute.
     pub guess_limits: GuessLimits,
-    /// How key sets of external signers are fetched (docs/protocol/auth.md 13.3).
+    /// The limits on fetching key sets of external signers (docs/protocol/auth.md 13.3).
     pub jwks_fetch: JwksFetch,
-    /// Names that certificates of routers may carry.
+    /// The names that certificates of routers may have.
     pub router_names: RouterNames,
-    /// Where snapshots of the database may be written; none is where the database lies.
+    /// The folder for snapshots of the database; without it the folder of the database.
     pub snapshot_folder: Option<PathBuf>,
-    /// Names or ids of routers whose own bindings may dial and host every service; `*` is all.
+    /// Names or ids of routers whose own bindings may dial and host every service; `*` means all.
     pub unrestricted_bindings: Vec<String>,
-    /// Whether posture checks take part in decisions.
+    /// Whether decisions take posture checks into account.
     pub posture_checks: bool,
-    /// What the configuration says, without secrets, for whoever looks inside; null if nothing.
+    /// The configuration without secrets, for inspections; null if there is none.
     pub shown: serde_json::Value,
-    /// Which program this is.
+    /// The version of the program.
     pub build: Build,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Where random bytes come from.
+    /// The source of random bytes.
     pub random: Arc<dyn Random>,
 }
 
@@ -88,7 +87,7 @@ impl Settings {
     }
 }
 
-/// Fetches from everywhere but the places that are never fetched from.
+/// Allows fetching from everywhere except the addresses that are always refused.
 pub fn open_fetch() -> JwksFetch {
     JwksFetch {
         block_private_addresses: false,
@@ -114,17 +113,17 @@ impl std::fmt::Debug for Settings {
 /// Keys and certificates (docs/protocol/auth.md 2.1).
 #[derive(Debug, Clone)]
 pub struct Keys {
-    /// The root identity's server certificate. Routers verify tokens with its public key.
+    /// The root identity's server certificate. Routers verify tokens with its key.
     pub session: KeyedChain,
-    /// Signs tokens of service sessions in place of `session`, for root identities whose key is
-    /// slow: an RSA signature takes ten times as long as one with P-256.
+    /// Signs tokens of service sessions in place of `session`, for root identities with a slow key:
+    /// an RSA signature takes ten times as long as one with P-256.
     pub tokens: Option<KeyedChain>,
-    /// The certificate that a client meets at the API address: signs enrollment tickets, which
-    /// clients verify with it (docs/protocol/auth.md 4.2).
+    /// The certificate at the API address. Its key signs enrollment tickets, so that clients can
+    /// verify them (docs/protocol/auth.md 4.2).
     pub enrollment: KeyedChain,
     /// The edge signer: issues the certificates of identities, routers and sessions.
     pub authority: Authority,
-    /// The CA bundle: what clients and routers are told to trust.
+    /// The CA bundle, which clients and routers are told to trust.
     pub bundle: TrustBundle,
     /// The trust domain of SPIFFE ids, without scheme.
     pub trust_domain: String,
@@ -137,31 +136,31 @@ impl Keys {
     }
 }
 
-/// Where a controller can be reached.
+/// The addresses of a controller.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses {
     /// `host:port` of the client API.
     pub api: String,
     /// Addresses of the control plane, such as `tls:host:port`.
     pub ctrl: Vec<String>,
-    /// The APIs that are served, each with its full addresses.
+    /// The served APIs, each with its full addresses.
     pub apis: BTreeMap<Api, Vec<String>>,
 }
 
-/// How long things last (docs/protocol/auth.md 4.3, 10.3).
+/// Time limits (docs/protocol/auth.md 4.3, 10.3).
 #[derive(Debug, Clone)]
 pub struct Durations {
-    /// An API session without activity.
+    /// How long an API session may be idle.
     pub session: Duration,
-    /// An API session, however much it is used; none for as long as it is used.
+    /// Longest life of an API session in use; none for no limit.
     pub longest_session: Option<Duration>,
-    /// Enrollment of an identity.
+    /// Life of an enrollment of an identity.
     pub identity_enrollment: Duration,
-    /// Enrollment of a router.
+    /// Life of an enrollment of a router.
     pub router_enrollment: Duration,
-    /// How often the last activity of sessions is stored.
+    /// The interval at which the last activity of sessions is stored.
     pub activity_flush: Duration,
-    /// The longest life of any token: how long revocations are kept.
+    /// Longest life of any token, which is how long revocations are kept.
     pub longest_token: Duration,
 }
 
@@ -179,15 +178,15 @@ impl Default for Durations {
     }
 }
 
-/// Which program this is. Clients compare the version to choose features
+/// The version of the program. Clients compare the version to choose features
 /// (docs/protocol/auth.md 17.2).
 #[derive(Debug, Clone)]
 pub struct Build {
-    /// `vX.Y.Z` of the line that weft is compatible with.
+    /// The release `vX.Y.Z` that weft is compatible with.
     pub version: String,
     /// Revision of the source.
     pub revision: String,
-    /// When it was built.
+    /// The time of the build.
     pub build_date: String,
     /// Version of the language runtime.
     pub runtime: String,
@@ -204,12 +203,12 @@ impl Default for Build {
     }
 }
 
-/// Wrong passwords that may come in any minute; 0 is no limit.
+/// Most wrong passwords in any minute; 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuessLimits {
-    /// For a name.
+    /// For each name.
     pub per_name: u32,
-    /// From an IPv4 address, or from the /64 of an IPv6 one.
+    /// For each IPv4 address, and each /64 network of IPv6.
     pub per_address: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Those who follow the model: an ordered stream of what was published, on a bounded queue of
-//! their own. One who falls behind is told to start over from a snapshot; the writer never waits.
+//! Subscriptions to the model: each is an ordered stream of published batches in a bounded queue. A
+//! subscriber that falls behind is told to start over from a snapshot; the writer never waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_model::{ChangeSet, Revision, Snapshot};
 
-/// Batches a subscriber may be behind before it has to start over.
+/// Batches that a subscriber may be behind before it has to start over.
 const BACKLOG: usize = 1024;
 
-/// One batch that became durable and visible.
+/// A batch that is durable and visible.
 #[derive(Debug)]
 pub struct Published {
     /// The snapshot before it.
@@ -25,12 +25,12 @@ pub struct Published {
     pub revision: Revision,
 }
 
-/// What a subscriber is told.
+/// An item for a subscriber.
 #[derive(Debug, Clone)]
 pub enum Notice {
     /// The next batch.
     Change(Arc<Published>),
-    /// Batches were missed: take everything from this snapshot and go on from there.
+    /// Batches were lost: take everything from this snapshot, and go on after it.
     Resync(Arc<Snapshot>),
 }
 
@@ -47,7 +47,7 @@ struct Line {
     wake: Notify,
 }
 
-/// A place in the line of subscribers.
+/// A subscription.
 #[derive(Debug)]
 pub struct Subscription {
     line: Arc<Line>,
@@ -61,13 +61,14 @@ impl Subscription {
         loop {
             match self.take() {
                 Some(notice) => return notice,
-                // A notice put since is remembered as a permit.
+                // A notice that was put since the check has left a permit, so that this returns at
+                // once.
                 None => self.line.wake.notified().await,
             }
         }
     }
 
-    /// What is there without waiting: nothing, a notice, or the end.
+    /// An item without waiting: none yet, a notice, or the end.
     fn take(&mut self) -> Option<Option<Notice>> {
         let mut backlog = self.line.backlog.lock();
         if std::mem::take(&mut backlog.behind) {
@@ -85,12 +86,12 @@ impl Subscription {
     }
 }
 
-/// Everybody who follows.
+/// All subscriptions.
 #[derive(Debug, Clone, Default)]
 pub struct Subscribers(Arc<Mutex<Vec<Weak<Line>>>>);
 
 impl Subscribers {
-    /// A new place; what is published after the returned snapshot is told.
+    /// A new subscription; it receives everything that is published after the returned snapshot.
     pub fn join(&self, current: &Arc<ArcSwap<Snapshot>>) -> (Arc<Snapshot>, Subscription) {
         let line = Arc::new(Line::default());
         self.0.lock().push(Arc::downgrade(&line));
@@ -99,7 +100,7 @@ impl Subscribers {
         (snapshot, Subscription { line, current: Arc::clone(current), seen })
     }
 
-    /// Tells everybody.
+    /// Sends a batch to all subscribers.
     pub fn tell(&self, batch: &Arc<Published>) {
         self.each(|backlog| {
             if backlog.behind {
@@ -114,8 +115,8 @@ impl Subscribers {
         });
     }
 
-    /// Has everybody start over from the snapshot that is there: it is none that follows from the
-    /// one before.
+    /// Tells all subscribers to start over from the current snapshot, because it does not follow
+    /// from the one before.
     pub fn start_over(&self) {
         self.each(|backlog| {
             backlog.batches.clear();
@@ -123,7 +124,7 @@ impl Subscribers {
         });
     }
 
-    /// Ends every subscription once its backlog is taken.
+    /// Ends every subscription after its queued items.
     pub fn close(&self) {
         self.each(|backlog| backlog.closed = true);
     }

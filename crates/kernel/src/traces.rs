@@ -1,6 +1,6 @@
-//! Whose circuits are written to the log in detail, and for how long
-//! (docs/protocol/management-api.md 7.1, trace). Class Memory: asked for by an administrator,
-//! forgotten when its time is over.
+//! Traces: identities whose circuits are logged in detail for a time
+//! (docs/protocol/management-api.md 7.1, trace). They are kept in memory only, begun by an
+//! administrator, and forgotten when their time is over.
 
 use std::sync::Arc;
 
@@ -8,19 +8,20 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
 
-/// What of a circuit is written.
+/// The parts of making a circuit that can be logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
-    /// The terminator and path that were chosen.
+    /// The choice of terminator and path.
     SelectPath,
-    /// How the routers took it.
+    /// The answers of the routers on the path.
     EstablishPath,
 }
 
 impl Channel {
     const ALL: [Self; 2] = [Self::SelectPath, Self::EstablishPath];
 
-    /// The channels of these names. Unknown ones are ignored; none, and `all`, are all.
+    /// The channels with these names. Unknown names are ignored; no name, and `all`, mean all
+    /// channels.
     pub fn named(names: &[String]) -> Vec<Self> {
         if names.is_empty() || names.iter().any(|name| name == "all") {
             return Self::ALL.to_vec();
@@ -43,16 +44,16 @@ pub struct Trace {
     pub id: String,
     /// When it ends.
     pub until: Timestamp,
-    /// What is written.
+    /// The channels to log.
     pub channels: Vec<Channel>,
 }
 
-/// Every trace. Clones are the same traces.
+/// All traces. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Traces(Arc<RwLock<HashMap<Id, Trace>>>);
 
 impl Traces {
-    /// Begins a trace in place of the one there may be.
+    /// Begins a trace; it replaces an earlier one of the identity.
     pub fn begin(&self, identity: &Id, trace: Trace) {
         self.0.write().insert(identity.clone(), trace);
     }
@@ -62,14 +63,14 @@ impl Traces {
         self.0.write().remove(identity);
     }
 
-    /// The name of the trace, if this is to be written.
+    /// The name of the identity's trace, if it includes the channel.
     pub fn of(&self, identity: &Id, channel: Channel, now: Timestamp) -> Option<String> {
         let traces = self.0.read();
         let trace = traces.get(identity).filter(|trace| trace.until > now)?;
         trace.channels.contains(&channel).then(|| trace.id.clone())
     }
 
-    /// Forgets what is over.
+    /// Forgets traces whose time is over.
     pub fn sweep(&self, now: Timestamp) {
         if !self.0.read().is_empty() {
             self.0.write().retain(|_, trace| trace.until > now);

@@ -1,5 +1,5 @@
-//! Turns at work that keeps a processor busy: so many at a time, and among those who wait each
-//! caller in turn, however much each of them asks for.
+//! Fair turns for work that keeps a processor busy: a limited number at a time, and waiting callers
+//! take turns, however much each of them asks for.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZero;
@@ -15,38 +15,38 @@ use weft_limits::source_of;
 use crate::caller::Caller;
 use crate::failure::Failure;
 
-/// What one caller may have waiting.
+/// Most waiting requests of one caller.
 const WAITING: usize = 256;
-/// How long anybody waits: then nobody is there any more to hear the answer.
+/// Longest wait for a turn; after it the caller's request has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The turns. Clones are the same.
+/// The turns. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Turns(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Turns that nobody has.
+    /// The number of free turns.
     free: usize,
-    /// Those who wait, by caller; no caller without any.
+    /// Waiting requests by caller; callers without one are not in the map.
     waiting: HashMap<String, VecDeque<oneshot::Sender<Turn>>>,
-    /// The callers that wait, in the order in which they come next.
+    /// The waiting callers, in the order of their next turns.
     order: VecDeque<String>,
 }
 
-/// The turns as one caller sees them.
+/// The turns for one caller.
 #[derive(Debug)]
 pub struct Asking {
     turns: Turns,
     whose: String,
 }
 
-/// A turn; goes to the next one when dropped.
+/// A turn; dropping it passes it to the next caller.
 #[derive(Debug)]
 pub struct Turn(Option<Arc<Mutex<State>>>);
 
 impl Turns {
-    /// So many for each processor.
+    /// `count` turns for each processor.
     pub(crate) fn per_processor(count: usize) -> Self {
         let processors = available_parallelism().map_or(1, NonZero::get);
         Self::new(processors * count)
@@ -57,12 +57,12 @@ impl Turns {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// The turns as this caller sees them.
+    /// The turns for this caller.
     pub fn asked_by(&self, caller: &Caller) -> Asking {
         Asking { turns: self.clone(), whose: whose(caller) }
     }
 
-    /// Does work on the blocking pool when it is the caller's turn.
+    /// Runs work on a thread for blocking work when it is the caller's turn.
     pub async fn work<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -81,7 +81,7 @@ impl Turns {
             }
             let is_first = !state.waiting.contains_key(whose);
             let own = state.waiting.entry(whose.to_owned()).or_default();
-            // Whoever has gone holds no place.
+            // Requests that were given up hold no place.
             own.retain(|waiting| !waiting.is_closed());
             if own.len() >= WAITING {
                 return Err(busy());
@@ -101,7 +101,7 @@ impl Turns {
 }
 
 impl Asking {
-    /// Does work on the blocking pool when it is the caller's turn.
+    /// Runs work on a thread for blocking work when it is the caller's turn.
     pub async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -117,11 +117,11 @@ impl Asking {
 }
 
 impl State {
-    /// Who comes next.
+    /// Takes out the request whose turn is next.
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
         let whose = self.order.pop_front()?;
         let own = self.waiting.get_mut(&whose)?;
-        // Whoever has gone is passed over.
+        // Requests that were given up are skipped.
         while own.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
         let next = own.pop_front();
         if own.is_empty() {
@@ -141,7 +141,8 @@ impl Drop for Turn {
             let Some(next) = state.next() else { continue };
             match next.send(Turn(Some(Arc::clone(&turns)))) {
                 Ok(()) => return,
-                // Whoever waited has gone: the turn is still here, and must not end twice.
+                // The request was given up. The turn is still held here, and must not be freed
+                // twice.
                 Err(mut turn) => turn.0 = None,
             }
         }
@@ -149,7 +150,7 @@ impl Drop for Turn {
     }
 }
 
-/// Who a caller counts as.
+/// The caller that a request counts for.
 fn whose(caller: &Caller) -> String {
     match (caller.identity(), caller.origin.remote) {
         (Some(identity), _) => identity.to_owned(),
@@ -178,7 +179,7 @@ mod tests {
             assert!(futures::poll!(&mut waits).is_pending());
             all.push(waits);
         }
-        // One gives up, which holds up nobody.
+        // One request is given up, which must not hold up the others.
         drop(all.remove(0));
         drop(first);
         futures::future::join_all(all).await;

@@ -1,11 +1,11 @@
-//! A snapshot, looked at by the ids that requests give.
+//! Look-ups in a snapshot by the ids in requests.
 
 use std::sync::Arc;
 
 use weft_model::entity::Record;
 use weft_model::{Id, Kind, Snapshot};
 
-/// A snapshot, looked at by the ids that requests give.
+/// A snapshot with look-ups by the ids in requests.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a>(&'a Snapshot);
 
@@ -25,7 +25,7 @@ impl<'a> View<'a> {
         self.0.get(&Id::new(id))
     }
 
-    /// An entity by a unique value; the index is that into [`Record::UNIQUE`].
+    /// An entity by a unique value; `index` is an index into [`Record::UNIQUE`].
     pub fn unique<T: Record>(self, index: usize, value: &str) -> Option<&'a Arc<T>> {
         self.0.by_unique(index, value)
     }
@@ -35,12 +35,13 @@ impl<'a> View<'a> {
         self.0.list::<T>()
     }
 
-    /// The entities of a kind that name `target` by a link, ordered as they were made.
+    /// The entities of a kind with a reference number `link` to `target`, in the order of their
+    /// creation.
     pub fn referring<T: Record>(self, link: usize, target: &str) -> Vec<&'a Arc<T>> {
         self.0.referring::<T>(link, &Id::new(target)).collect()
     }
 
-    /// How many entities of a kind there are.
+    /// The number of entities of a kind.
     pub fn count(self, kind: Kind) -> usize {
         self.0.table(kind).len()
     }

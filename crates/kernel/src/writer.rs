@@ -1,10 +1,10 @@
 //! The one writer of the model.
 //!
-//! Operations are decided one after the other on the *tip*: the published snapshot plus the
-//! change sets that are not durable yet. While one batch is made durable the next is decided.
-//! When a batch is durable its snapshot is published, its callers are answered, its subscribers
-//! told, in this order; nobody reads what is not durable. If the store refuses a batch, the tip is
-//! thrown away and the same functions are decided again on what the store has.
+//! Operations are decided one after the other on the *tip*: the published snapshot plus the change
+//! sets that are not durable yet. While one batch is written to the store, the next one is decided.
+//! When a batch is durable, its snapshot is published, then its callers are answered, then
+//! subscribers are told. Nobody reads a change that is not durable. If the store refuses a batch,
+//! the tip is dropped and the same functions decide again on the stored state.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -23,39 +23,40 @@ use weft_store::{BatchId, CommitError, Store};
 use super::subscription::{Published, Subscribers, Subscription};
 use crate::failure::Failure;
 
-/// Decides what an operation changes, looking at nothing but the tip. It may run again on another
-/// tip, and must then decide anew.
+/// Decides the changes of an operation from the tip alone. It may be called again with another tip,
+/// and must then decide anew.
 pub type Decide = Box<dyn Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + Sync>;
 
-/// Work between two batches, while nothing else is decided or written: on what is published, and
-/// perhaps with the same entities in a new snapshot.
+/// Work between two batches, on the published snapshot, while nothing is decided or written. It may
+/// return a new snapshot with the same entities.
 pub type Alone =
     Box<dyn FnOnce(Arc<Snapshot>) -> BoxFuture<'static, Result<Option<Snapshot>, String>> + Send>;
 
-/// Operations that may wait to be decided; above that the answer is "busy".
+/// Most operations that wait; above that the answer is "busy".
 const QUEUE: usize = 1024;
-/// Operations and bytes in one batch.
+/// Most operations, and most bytes, in one batch.
 const BATCH_OPERATIONS: usize = 100;
 const BATCH_BYTES: usize = 1024 * 1024;
-/// Waits between questions about the outcome of a batch: the first, and the longest.
+/// Waits between questions to the store about the outcome of a batch: the first, and the longest.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 const SETTLE_PAUSE_MOST: Duration = Duration::from_secs(5);
 
-/// How long others are waited for.
+/// Time limits of waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadlines {
-    /// A caller for his answer.
+    /// How long a caller waits for the reply.
     pub answer: Duration,
-    /// The writer for the store to write one batch; then the store is asked what became of it.
+    /// How long the writer waits for the store to write a batch; then it asks the store about the
+    /// outcome.
     pub commit: Duration,
-    /// The writer for that answer, before callers are told that the outcome is not known.
+    /// How long the writer waits for that outcome, before callers are told that it is unknown.
     pub settle: Duration,
 }
 
 impl Default for Deadlines {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        // The APIs answer after 10 s whatever happens, and know less of it.
+        // The APIs answer after 10 s in any case, with less information.
         Self { answer: seconds(8), commit: seconds(30), settle: seconds(5) }
     }
 }
@@ -63,20 +64,20 @@ impl Default for Deadlines {
 /// An operation that is durable and visible.
 #[derive(Debug, Clone)]
 pub struct Done {
-    /// Its revision; the one it was decided on if it changed nothing.
+    /// Its revision; if it changed nothing, the revision on which it was decided.
     pub revision: Revision,
     /// A snapshot that contains it.
     pub snapshot: Arc<Snapshot>,
 }
 
-/// How writing goes.
+/// The state of writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// The last batch was written.
     Fine,
-    /// The last batch was not written; the next is tried.
+    /// The last batch was not written; the next one is tried.
     Failing(String),
-    /// Nothing is written any more.
+    /// Writing has stopped for good.
     Stopped(String),
 }
 
@@ -85,13 +86,13 @@ struct Submission {
     answer: oneshot::Sender<Result<Done, Failure>>,
 }
 
-/// What is asked of the writer.
+/// A request to the writer.
 enum Wanted {
     Decide(Submission),
     Alone(Alone, oneshot::Sender<Result<(), String>>),
 }
 
-/// What others have of the writer.
+/// A handle of the writer.
 #[derive(Clone)]
 pub struct Writer {
     queue: mpsc::Sender<Wanted>,
@@ -102,7 +103,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts writing onto a snapshot that was loaded from the store.
+    /// Starts the writer on a snapshot that was loaded from the store.
     pub fn start(store: Arc<dyn Store>, snapshot: Snapshot, deadlines: Deadlines) -> Self {
         let (queue, submissions) = mpsc::channel(QUEUE);
         let snapshot = Arc::new(snapshot);
@@ -131,22 +132,23 @@ impl Writer {
         writer
     }
 
-    /// What is durable now.
+    /// The durable snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.published.load_full()
     }
 
-    /// Follows what is published after the returned snapshot.
+    /// A snapshot, and everything that is published after it.
     pub fn subscribe(&self) -> (Arc<Snapshot>, Subscription) {
         self.subscribers.join(&self.published)
     }
 
-    /// How writing goes.
+    /// The state of writing.
     pub fn health(&self) -> Health {
         (**self.health.load()).clone()
     }
 
-    /// Has an operation decided and made durable. A caller that stops waiting does not undo it.
+    /// Submits an operation, and waits until it is durable. A caller that stops waiting does not
+    /// cancel it.
     pub async fn submit(&self, decide: Decide) -> Result<Done, Failure> {
         if let Health::Stopped(cause) = &**self.health.load() {
             return Err(unavailable(cause));
@@ -164,8 +166,8 @@ impl Writer {
         }
     }
 
-    /// Has work done between two batches, also when writing has stopped; after work that succeeded
-    /// it is tried again.
+    /// Runs work between two batches, also when writing has stopped; if the work succeeds, writing
+    /// is tried again.
     pub async fn alone(&self, work: Alone) -> Result<(), String> {
         let stopping = || "the controller is stopping".to_owned();
         let (answer, answered) = oneshot::channel();
@@ -174,12 +176,12 @@ impl Writer {
     }
 }
 
-/// 503 for what may have been made, or may be yet.
+/// 503 for an operation whose outcome is unknown.
 fn unknown(cause: &str) -> Failure {
     Failure::because(ErrorCode::OutcomeUnknown, cause)
 }
 
-/// 503 with its cause; nothing was made.
+/// 503 with its cause, for an operation that was not done.
 fn unavailable(cause: &str) -> Failure {
     Failure::unwritable(cause)
 }
@@ -191,7 +193,7 @@ struct Decided {
     revision: Revision,
 }
 
-/// Operations that become durable together.
+/// Operations that are written together.
 #[derive(Default)]
 struct Batch {
     operations: Vec<Decided>,
@@ -203,7 +205,7 @@ impl Batch {
         self.operations.len() >= BATCH_OPERATIONS || self.bytes >= BATCH_BYTES
     }
 
-    /// What there is to write; operations that change nothing only wait for those before them.
+    /// The change sets to write. Operations without changes only wait for those before them.
     fn changes(&self) -> Vec<Arc<ChangeSet>> {
         let changes = self.operations.iter().map(|decided| &decided.change);
         changes.filter(|change| !change.is_empty()).cloned().collect()
@@ -216,18 +218,18 @@ struct Work {
     published: Arc<ArcSwap<Snapshot>>,
     subscribers: Subscribers,
     health: Arc<ArcSwap<Health>>,
-    /// Nobody else has it, so that a change copies nothing but what snapshots that were published
-    /// share with it.
+    /// The tip has no other owner, so that a change copies only the parts that it shares with
+    /// published snapshots.
     tip: Snapshot,
-    /// The tip as it was when the last batch was closed.
+    /// The tip when the last batch was closed.
     closed: Arc<Snapshot>,
-    /// Operations to be decided again before new ones.
+    /// Operations that are decided again before new ones.
     again: VecDeque<Submission>,
-    /// Work that waits until nothing is open.
+    /// Work that waits until no batch is open.
     alone: Option<(Alone, oneshot::Sender<Result<(), String>>)>,
-    /// Operations decided since the batch in flight was closed.
+    /// Operations decided since the batch being written was closed.
     open: Batch,
-    /// A batch that may have happened: nothing is decided before that is known.
+    /// A batch with unknown outcome: nothing is decided until it is known.
     unsettled: Option<BatchId>,
     deadlines: Deadlines,
 }
@@ -248,8 +250,8 @@ impl Work {
         self.subscribers.close();
     }
 
-    /// Waits until it is known what became of the last batch. Whoever comes meanwhile is refused, and
-    /// nothing of his is made. False at the end.
+    /// Waits until the outcome of the last batch is known. Operations that come meanwhile are
+    /// refused. False at the end.
     async fn find_out(&mut self) -> bool {
         let Some(batch) = self.unsettled else { return true };
         let store = Arc::clone(&self.store);
@@ -274,7 +276,7 @@ impl Work {
         };
         match caught_up {
             Ok(happened) => {
-                tracing::info!(%batch, happened, "the outcome of a batch is known now");
+                tracing::info!(%batch, happened, "the outcome of a batch of changes is known now");
                 self.health.store(Arc::new(Health::Fine));
             }
             Err(cause) => {
@@ -286,8 +288,8 @@ impl Work {
         true
     }
 
-    /// Decides what is waiting, until there is a batch to write or work to do alone. False at the
-    /// end.
+    /// Decides waiting operations, until there is a batch to write or work to run alone. False at
+    /// the end.
     async fn fill(&mut self) -> bool {
         loop {
             while !self.open.is_full() {
@@ -316,7 +318,7 @@ impl Work {
         }
     }
 
-    /// Does what had to wait until nothing is open.
+    /// Runs work that waited until no batch is open.
     async fn be_alone(&mut self) {
         let Some((work, answer)) = self.alone.take() else { return };
         let current = self.published.load_full();
@@ -354,7 +356,7 @@ impl Work {
         }
     }
 
-    /// Applies a change set to the tip, which stays as it is if the change set is refused.
+    /// Applies a change set to the tip; a refused change set leaves the tip unchanged.
     fn advance(&mut self, change: &ChangeSet) -> Result<(), Failure> {
         if change.is_empty() {
             return Ok(());
@@ -363,7 +365,7 @@ impl Work {
         match catch_unwind(AssertUnwindSafe(|| tip.advance(change))) {
             Ok(advanced) => Ok(advanced?),
             Err(panic) => {
-                // It may be half changed: begin again behind the last batch.
+                // The tip may be half changed: start again after the last batch.
                 let failure = fault(&*panic);
                 self.tip = (*self.closed).clone();
                 for decided in std::mem::take(&mut self.open).operations {
@@ -374,13 +376,13 @@ impl Work {
         }
     }
 
-    /// Throws away what is not published.
+    /// Drops everything that is not published from the tip.
     fn reset_tip(&mut self) {
         self.closed = self.published.load_full();
         self.tip = (*self.closed).clone();
     }
 
-    /// Makes a batch durable, and decides the next one meanwhile.
+    /// Writes a batch, and decides the next one meanwhile.
     async fn write(&mut self, batch: &Batch) -> Result<(), CommitError> {
         let changes = batch.changes();
         if changes.is_empty() {
@@ -403,7 +405,7 @@ impl Work {
         }
     }
 
-    /// Draws the consequences of a batch.
+    /// Handles the outcome of a batch.
     async fn settle(
         &mut self,
         batch: Batch,
@@ -416,7 +418,7 @@ impl Work {
                 self.publish(batch, after);
             }
             Err(CommitError::Stale { head }) => {
-                tracing::warn!(%head, "the store was changed by somebody else, deciding again");
+                tracing::warn!(%head, "another process changed the store; operations are decided again");
                 self.catch_up(batch, head).await;
             }
             Err(error @ CommitError::Damaged(_)) => {
@@ -425,7 +427,7 @@ impl Work {
                 self.give_up(batch, &error);
             }
             Err(error) => {
-                tracing::warn!(%error, "a batch was not written");
+                tracing::warn!(%error, "a batch of changes was not written; its callers get an error");
                 if let CommitError::Unknown { batch, .. } = error {
                     self.unsettled = Some(batch);
                 }
@@ -435,7 +437,7 @@ impl Work {
         }
     }
 
-    /// Publishes, answers, tells.
+    /// Publishes a snapshot, answers callers, and tells subscribers.
     fn publish(&mut self, batch: Batch, after: Arc<Snapshot>) {
         let before = self.published.load_full();
         let changes = batch.changes();
@@ -452,7 +454,8 @@ impl Work {
         }
     }
 
-    /// Takes over what somebody else committed, and decides everything again on top of it.
+    /// Takes over changes that another process committed, and decides all operations again on top
+    /// of them.
     async fn catch_up(&mut self, batch: Batch, head: Revision) {
         let open = std::mem::take(&mut self.open);
         let decided = batch.operations.into_iter().chain(open.operations);
@@ -460,9 +463,9 @@ impl Work {
         waiting.append(&mut self.again);
         self.again = waiting;
         if let Err(cause) = self.follow(head).await {
-            tracing::error!(%cause, "the store cannot be followed, writing has stopped");
+            tracing::error!(%cause, "changes of another process cannot be read from the store; writing has stopped");
             self.health.store(Arc::new(Health::Stopped(cause)));
-            // What waits is answered with the cause when its turn comes.
+            // Waiting operations are answered with the cause when their turn comes.
         }
         self.reset_tip();
     }
@@ -489,15 +492,15 @@ impl Work {
         Ok(())
     }
 
-    /// Tells everybody who was decided what became of it, and drops the tip. What stood behind the
-    /// batch was never given to the store.
+    /// Tells the callers of a failed batch the error, and drops the tip. Operations decided after
+    /// the batch were never given to the store.
     fn give_up(&mut self, batch: Batch, error: &CommitError) {
         let open = std::mem::take(&mut self.open);
         let answer = |decided: Decided, failure| drop(decided.submission.answer.send(Err(failure)));
         for decided in batch.operations {
             let failure = match error {
                 CommitError::Busy => ErrorCode::ServerTooManyRequests.into(),
-                // Who changes nothing only waited.
+                // An operation without changes only waited for others.
                 error @ CommitError::Unknown { .. } if !decided.change.is_empty() => {
                     unknown(&error.to_string())
                 }
@@ -512,16 +515,16 @@ impl Work {
     }
 }
 
-/// Refuses what comes while it is not known what the last batch has changed.
+/// Refuses a request while the outcome of the last batch is unknown.
 fn refuse(wanted: Wanted) {
-    const WHY: &str = "it is not known yet what became of an earlier change; nothing was done";
+    const WHY: &str = "the outcome of an earlier change is not known yet; this one was not made";
     match wanted {
         Wanted::Decide(submission) => drop(submission.answer.send(Err(unavailable(WHY)))),
         Wanted::Alone(_, answer) => drop(answer.send(Err(WHY.to_owned()))),
     }
 }
 
-/// Gives a batch to the store. If its outcome is not known, it is asked for before it is said so.
+/// Writes a batch to the store. If the outcome is unknown, the store is asked for it first.
 async fn commit(
     store: Arc<dyn Store>,
     base: Revision,
@@ -537,12 +540,12 @@ async fn commit(
             Ok(Err(error)) => return Err(error),
             Err(_) => "the store does not answer".to_owned(),
         };
-        tracing::warn!(%batch, reason, "the outcome of a batch is not known, asking");
+        tracing::warn!(%batch, reason, "the outcome of a batch of changes is unknown; the store is asked for it");
         match tokio::time::timeout(deadlines.settle, outcome(&*store, batch)).await {
             Ok(Ok(true)) => return Ok(()),
-            // It did not happen and never will: once more.
+            // The batch was not written and never will be: write it once more.
             Ok(Ok(false)) => {}
-            // Asked again it says the same, and writing stops.
+            // The store will give the same answer again, so writing stops.
             Ok(Err(damage)) => {
                 return Err(CommitError::Unknown { batch, reason: damage.to_string() });
             }
@@ -551,25 +554,30 @@ async fn commit(
     }
 }
 
-/// Whether a batch happened; asked for until the store knows.
+/// Whether a batch was written; asks until the store knows.
 async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError> {
     let mut pause = SETTLE_PAUSE;
     loop {
         match store.settle(batch).await {
             Ok(revision) => return Ok(revision.is_some()),
             Err(error @ CommitError::Damaged(_)) => return Err(error),
-            Err(error) => tracing::warn!(%batch, %error, "the store does not tell the outcome"),
+            Err(error) => {
+                tracing::warn!(%batch, %error, "the store did not answer with the outcome of a batch; it is asked again")
+            }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(SETTLE_PAUSE_MOST);
     }
 }
 
-/// A decide function that panicked is a fault of ours, not the end of writing.
+/// The failure for a decide function that panicked; writing goes on.
 fn fault(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    tracing::error!(panic = text, "an operation failed while it was decided");
+    tracing::error!(
+        panic = text,
+        "an operation panicked while it was decided; its caller gets an error"
+    );
     Failure::unhandled("the operation failed while it was decided")
 }
 

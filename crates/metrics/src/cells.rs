@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::buckets::{Buckets, SIZES, TIMES, class};
 use crate::slots::{Adds, PerThread};
 
-/// A counter for what happens less often than once per payload.
+/// A counter for events that are rarer than payloads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -28,7 +28,7 @@ impl Counter {
     }
 }
 
-/// A counter for what happens with every payload, on several threads.
+/// A counter for events with every payload, on several threads.
 #[derive(Debug)]
 pub struct Ticks(PerThread<AtomicU64>);
 
@@ -52,7 +52,7 @@ impl Ticks {
     }
 }
 
-/// A histogram for what happens less often than once per payload.
+/// A histogram for events that are rarer than payloads.
 #[derive(Debug)]
 pub struct Histogram {
     classes: Box<[AtomicU64]>,

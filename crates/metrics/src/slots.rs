@@ -13,7 +13,7 @@ const SLOTS: usize = 64;
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 /// The number of a thread, given back when the thread ends. It is handed over under a lock, so that
-/// the next thread sees what was counted under it.
+/// the next thread sees the counts of the former one.
 struct Slot(Option<usize>);
 
 impl Slot {

@@ -51,8 +51,8 @@ impl Cells {
         }
     }
 
-    /// Adds `bytes`, cheaper than [`Cells::add`]: the caller holds a lock that everybody who counts
-    /// this way holds.
+    /// Adds `bytes`, cheaper than [`Cells::add`]: the caller holds a lock that all callers of this
+    /// function hold.
     pub fn add_locked(&self, way: Way, bytes: usize) {
         if let Some(cell) = self.carried.get(way as usize) {
             let now = cell.load(Ordering::Relaxed).wrapping_add(bytes as u64);

@@ -51,12 +51,12 @@ pub trait Facts {
     fn policies(&self, identity: &str, service: &str, action: PolicyType) -> Vec<PolicyFacts<'_>>;
 }
 
-/// What is known of the device's posture.
+/// The known posture of a device.
 #[derive(Debug, Clone, Copy)]
 pub enum Posture<'a> {
     /// The posture that the client reported.
     Known(&'a PostureData),
-    /// Nothing: every check fails.
+    /// No posture data is known: every check fails.
     Unknown,
     /// Posture does not matter: only the policies are asked about.
     Ignored,

@@ -9,9 +9,9 @@ choice! {
         CertPem = 0 "certPem",
         /// A signed ticket.
         Jwt = 1 "jwt",
-        /// What a client reported of its SDK.
+        /// A client's report of its SDK.
         SdkInfo = 2 "sdkInfo",
-        /// What a client reported of its machine.
+        /// A client's report of its machine.
         EnvInfo = 3 "envInfo",
         /// Data for applications.
         AppData = 4 "appData",

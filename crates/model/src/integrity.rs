@@ -88,8 +88,8 @@ impl Snapshot {
     }
 }
 
-/// The entity after the deletion of what its dangling references name. `None` if nobody can know
-/// what it should refer to instead.
+/// The entity as it would be after the deletion of its missing targets. `None` if its reference has
+/// no replacement.
 pub fn mend(snapshot: &Snapshot, kind: Kind, id: &Id, now: Timestamp) -> Option<Vec<Change>> {
     let entity = snapshot.entity(kind, id)?;
     let dangling = snapshot.dangling_of(entity);
@@ -134,7 +134,7 @@ fn without_refused(entity: &Entity, one: &Dangling) -> Option<Entity> {
         Entity::AuthPolicy(policy) if one.link == 0 => {
             let mut policy = AuthPolicy::clone(policy);
             policy.ext_jwt.allowed_signers.retain(|signer| *signer != one.target);
-            // An empty list would accept every signer, which nobody asked for.
+            // An empty list would accept every signer, which no operator configured.
             policy.ext_jwt.allowed &= !policy.ext_jwt.allowed_signers.is_empty();
             policy.into()
         }

@@ -38,7 +38,7 @@ pub enum RoleError {
     /// An entry begins with neither `#` nor `@`, or consists of it.
     #[error("role entries must be prefixed with # (an attribute) or @ (an id), not {0:?}")]
     Prefix(String),
-    /// `#all` stands beside other entries.
+    /// `#all` has other entries beside it.
     #[error("#all must be the only role")]
     AllNotAlone,
     /// The text after `@` is not an id.

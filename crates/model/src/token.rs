@@ -116,10 +116,10 @@ pub struct AccessClaims {
     /// Fingerprint of the login's certificate.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub z_acf: String,
-    /// What the client reported of its SDK.
+    /// The client's report of its SDK.
     #[serde(default)]
     pub z_sdk: Option<serde_json::Value>,
-    /// What the client reported of its machine.
+    /// The client's report of its machine.
     #[serde(default)]
     pub z_env: Option<serde_json::Value>,
     /// Address of the client, host and port.
@@ -273,8 +273,8 @@ fn check_times(exp: i64, nbf: Option<i64>, now: Timestamp) -> Result<(), ClaimEr
     Ok(())
 }
 
-/// True if a revocation of any of the three types covers a token. The id of a revocation is that of
-/// what it revokes, so that each type is looked up by its own id.
+/// True if a revocation of any of the three types covers a token. A revocation has the id of the
+/// thing that it revokes, so that each type is looked up by its own id.
 fn is_revoked<'a>(
     jti: &str,
     session: &str,

@@ -1,13 +1,13 @@
-//! Circuits of an earlier run of this controller are taken up again, so that a restart breaks none.
+//! The pieces of circuits of an earlier run of this controller, from which circuits are adopted so
+//! that a restart breaks none.
 //!
-//! Routers of weft repeat the routes they carry when they connect
-//! ([`CarriedCircuits`]); from the pieces of all its routers the whole of a circuit is put
-//! together, and from then on it is like any other. Until all pieces are there, and for routers
-//! that only ever confirm idle circuits, a circuit is kept in part: it is confirmed and ended, but
-//! cannot be moved.
+//! Routers of weft repeat the routes that they carry when they connect ([`CarriedCircuits`]). When
+//! all routers of a circuit have done so, the circuit is whole and works like any other. Until then
+//! a circuit is known in part: it is confirmed and ended, and cannot be moved. With a router that
+//! only confirms idle circuits it stays so.
 //!
-//! Never taken up is what this run made or ended itself: its ids begin with the tag of the run, and
-//! ended ones are remembered.
+//! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits
+//! are remembered and not adopted either.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -24,15 +24,15 @@ use crate::circuits::HOST_TAG;
 
 /// Most circuits of which pieces are kept.
 const MAX_CIRCUITS: usize = 200_000;
-/// Most circuits known in part that one router was the first to tell of.
+/// Most circuits known in part for which one router was the first reporter.
 const MAX_BEGUN: usize = 100_000;
 
-/// What the pieces of one router, and the circuits that it was the first to tell of, may take, in
-/// bytes: real circuits take some 300, so it is enough for as many as may go over it.
+/// Most bytes for the pieces of one router and the whole circuits that it reported first. A real
+/// circuit takes some 300 bytes, so this is enough for all circuits over a router.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// Longest route that is taken up, in bytes: real ones have some hundred.
+/// Longest route that is adopted, in bytes; real ones have some hundred bytes.
 const MAX_ROUTE: usize = 2 * 1024;
-/// Longest id of a circuit, in bytes: real ones have 22.
+/// Longest id of a circuit, in bytes; real ones have 22.
 const MAX_ID: usize = 128;
 /// Most routers one circuit goes over.
 pub(crate) const MAX_NODES: usize = 64;
@@ -41,37 +41,38 @@ pub(crate) const SERVICE_TAG: &str = "serviceId";
 
 /// Tag with the dialing identity.
 pub(crate) const CLIENT_TAG: &str = "clientId";
-/// The tags that are taken up: no others are ever given to a circuit.
+/// The tags that are kept: circuits of controllers have no others.
 const KNOWN_TAGS: [&str; 3] = [SERVICE_TAG, CLIENT_TAG, HOST_TAG];
 
-/// The pieces of circuits that are not whole yet, and what routers are telling right now.
+/// The pieces of circuits that are not whole, and the state of the routers' reports.
 #[derive(Debug, Default)]
 pub struct Pieces {
     pub(crate) state: Mutex<State>,
-    /// Held while a circuit is taken up, so that what routers tell at the same time adds up.
+    /// Held while a circuit is adopted, so that pieces from two routers at the same time add up.
     pub(crate) taking_up: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) circuits: HashMap<String, BTreeMap<Id, Route>>,
-    /// Circuits known in part, with the router that told of each first.
+    /// For each circuit known in part, the router that reported it first.
     pub(crate) first: HashMap<String, Id>,
-    /// Of how many of these each router was the first to tell.
+    /// For each router, the number of circuits in `first` that it reported first.
     pub(crate) begun: HashMap<Id, usize>,
-    /// Circuits that were taken up and are whole, with the router that told of each first, and what
-    /// they take, in bytes.
+    /// For each adopted circuit that is whole, the router that reported it first, and its size in
+    /// bytes.
     pub(crate) whole: HashMap<String, (Id, usize)>,
-    /// What the pieces of each router take, and the whole circuits that it told of first, in bytes.
+    /// For each router, the bytes of its pieces and of the whole circuits that it reported first.
     pub(crate) bytes: HashMap<Id, usize>,
-    /// Circuits of before over connected routers that these have not named so far, while they tell.
+    /// For each router whose report is under way, the circuits from before its connection that it
+    /// has not named yet.
     pub(crate) telling: HashMap<Id, HashSet<String>>,
-    /// Connected routers that have told everything.
+    /// Connected routers whose report is complete.
     pub(crate) told: HashSet<Id>,
 }
 
 impl State {
-    /// A router tells of a circuit that is not whole; false if it told of too many.
+    /// Notes that a router reports a circuit that is not whole; false if it has reported too many.
     fn begin(&mut self, router: &Id, circuit: &str) -> bool {
         if self.first.contains_key(circuit) {
             return true;
@@ -85,7 +86,8 @@ impl State {
         true
     }
 
-    /// Puts a piece in the place of what the router told before; false if it told too much.
+    /// Puts a router's piece in the place of its former one; false if the router's pieces are too
+    /// large.
     fn put(&mut self, router: &Id, route: Route) -> bool {
         let pieces = self.circuits.entry(route.circuit_id.clone()).or_default();
         if pieces.len() >= MAX_NODES && !pieces.contains_key(router) {
@@ -116,8 +118,8 @@ impl State {
         }
     }
 
-    /// A circuit is whole: in place of its pieces what is kept of it counts, for the router that told of
-    /// it first. False if that told too much.
+    /// Marks a circuit as whole: its pieces are dropped, and the bytes of the circuit are charged
+    /// to its first reporter. False if that router has too many bytes.
     fn put_whole(&mut self, circuit: &str, bytes: usize) -> bool {
         let Some(router) = self.first.get(circuit).cloned() else { return false };
         let piece = self.circuits.get(circuit).and_then(|pieces| pieces.get(&router));
@@ -132,7 +134,7 @@ impl State {
         has_room
     }
 
-    /// A circuit has ended.
+    /// Removes a circuit that has ended.
     fn over(&mut self, circuit: &str) {
         self.done(circuit);
         if let Some((router, bytes)) = self.whole.remove(circuit) {
@@ -173,7 +175,8 @@ impl Pieces {
         state.circuits.get(&id).cloned()
     }
 
-    /// Whether a router may tell what it carries; `of_before` says which circuits it is to name.
+    /// Whether a router may report its circuits now; `of_before` gives the circuits that it should
+    /// name.
     pub(crate) fn begin_to_tell(
         &self,
         router: &Id,
@@ -193,7 +196,8 @@ impl Pieces {
         !has_told
     }
 
-    /// A router has named these. With the last of them: what it has not named.
+    /// Notes the circuits that a router has named. With `is_last`, returns the circuits that it
+    /// should have named and did not.
     pub(crate) fn named(&self, router: &Id, named: &[String], is_last: bool) -> HashSet<String> {
         let mut state = self.state.lock();
         let Some(missing) = state.telling.get_mut(router) else { return HashSet::new() };
@@ -207,31 +211,31 @@ impl Pieces {
         state.telling.remove(router).unwrap_or_default()
     }
 
-    /// A connection of a router begins or is over: what it tells, or has told, is void.
+    /// Makes the report of a router void, because a connection of the router began or ended.
     pub(super) fn forget_report(&self, router: &Id) {
         let mut state = self.state.lock();
         state.telling.remove(router);
         state.told.remove(router);
     }
 
-    /// Whether a router tells, or has told, which circuits it carries.
+    /// Whether a router has begun its report, or completed it.
     pub(super) fn has_begun(&self, router: &Id) -> bool {
         let state = self.state.lock();
         state.telling.contains_key(router) || state.told.contains(router)
     }
 
-    /// A circuit is whole: nothing is to be added any more. False if there is no room for it.
+    /// Marks a circuit as whole: no more pieces are added. False if there is no room for it.
     pub(crate) fn put_whole(&self, circuit: &str, bytes: usize) -> bool {
         self.state.lock().put_whole(circuit, bytes)
     }
 
-    /// A circuit that was taken up, perhaps in part, has ended.
+    /// Removes an adopted circuit, whole or in part, that has ended.
     pub fn over(&self, circuit: &str) {
         self.state.lock().over(circuit);
     }
 }
 
-/// A circuit as its pieces tell it.
+/// A circuit put together from its pieces.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Told {
     pub(crate) path: Path,
@@ -243,7 +247,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// What is kept of it, in bytes.
+    /// The size of the circuit, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let nodes = self.path.nodes.iter().map(|id| id.as_str().len());
         let links = self.path.links.iter().map(String::len);
@@ -257,7 +261,7 @@ pub(crate) fn is_id(circuit: &str) -> bool {
     (1..=MAX_ID).contains(&circuit.len())
 }
 
-/// Walks from the initiating end along the links.
+/// Puts pieces together: walks along the links from the initiating end.
 pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> Told {
     let mut told = Told { tags: tags(pieces), ..Told::default() };
     let nodes = pieces.keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! Circuits of an earlier run of this controller are taken up again, so that a restart breaks none.
+//! Adopts circuits of an earlier run of this controller, so that a restart breaks none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,22 @@ use crate::misreports::Misreport;
 use crate::network::Network;
 use crate::routers::LiveRouter;
 
-/// Most circuits over one router, above which none is taken up on its word.
+/// Most circuits over one router; beyond them no reported circuit is adopted.
 pub(crate) const MAX_AT_ROUTER: usize = 200_000;
 
-/// Tag with the routers on whose word alone a circuit is there: this run did not make it.
+/// Tag with the routers on whose report alone a circuit exists: this run did not make it.
 pub(crate) const REPORTED_TAG: &str = "reportedBy";
 
 impl Network {
-    /// A router tells which circuits of this controller it carries, once for each connection.
+    /// Handles a part of a router's report of the circuits that it carries. A router reports once
+    /// for each connection.
     pub fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
         if !self.0.routers.is_current(router) {
             return;
         }
         let of_before = || self.of_before(router).iter().map(|it| it.id.clone()).collect();
         if !self.0.pieces.begin_to_tell(&router.id, of_before) {
-            tracing::debug!(router = %router.id, "circuits told once more, ignored");
+            tracing::debug!(router = %router.id, "a router reports its circuits a second time; the report is ignored");
             return;
         }
         let snapshot = self.0.kernel.snapshot();
@@ -57,8 +58,9 @@ impl Network {
         }
     }
 
-    /// A router does not carry a circuit any more that goes over it. If it is none of the ends, the
-    /// others can do without it, or tell it again. True if the circuit has ended.
+    /// Handles that a router does not carry a circuit over it any more. A router between the ends
+    /// can be replaced: the circuit moves, or the routers report it again. True if the circuit has
+    /// ended.
     pub(crate) fn not_carried(&self, circuit: &Circuit, router: &Id) -> bool {
         let ends = [circuit.path.first(), circuit.path.last()];
         if circuit.is_whole && !ends.contains(&Some(router)) {
@@ -68,7 +70,7 @@ impl Network {
         self.remove_circuit(&circuit.id, true)
     }
 
-    /// Takes a carried route up; false if its circuit is over.
+    /// Adopts a reported route; false if its circuit has ended.
     fn take_up(&self, snapshot: &Snapshot, router: &Arc<LiveRouter>, route: Route) -> bool {
         let id = route.circuit_id.clone();
         let _one_by_one = self.0.pieces.taking_up.lock();
@@ -80,18 +82,18 @@ impl Network {
             None if self.0.circuits.is_known(&id) => return true,
             None if self.is_over(&id) => return false,
             None if self.0.circuits.count_at(&router.id) >= MAX_AT_ROUTER => {
-                tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: there are too many over its router");
+                tracing::warn!(circuit = %id, router = %router.id, "a circuit of an earlier run is not adopted: too many go over its router");
                 return true;
             }
             None => {}
         }
         let Some(pieces) = self.0.pieces.add(&router.id, route) else {
-            tracing::warn!(circuit = %id, "circuit not taken up: there are too many in pieces");
+            tracing::warn!(circuit = %id, "a circuit of an earlier run is not adopted: too many circuits are incomplete");
             return true;
         };
         let told = put_together(&pieces);
         if told.is_whole && !self.0.pieces.put_whole(&id, id.len() + told.bytes()) {
-            tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: its router tells of too many");
+            tracing::warn!(circuit = %id, router = %router.id, "a circuit of an earlier run is not adopted: its router reports too many");
             if self.0.circuits.get(&id).is_none() {
                 self.0.pieces.over(&id);
             }
@@ -105,10 +107,10 @@ impl Network {
         self.is_of_this_run(id) || self.0.circuits.has_ended(id)
     }
 
-    /// Puts a circuit in the table, or in the place of what was known of it.
+    /// Puts a circuit into the table, in place of the part that was known of it.
     fn keep(&self, snapshot: &Snapshot, id: &str, told: Told) {
         let mut told = told;
-        // Whoever sees the circuit sees on whose word it is there.
+        // The tag shows operators on whose report the circuit exists.
         let by: Vec<&str> = told.path.nodes.iter().map(Id::as_str).collect();
         told.tags.insert(REPORTED_TAG.to_owned(), by.join(","));
         let target = told.tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
@@ -119,7 +121,7 @@ impl Network {
             .and_then(|(router, egress)| find_terminator(snapshot, &service, router, egress));
         let circuit = Arc::new(Circuit {
             id: id.to_owned(),
-            // The identity: which session it was is not told.
+            // The dialing identity: routers do not report the session.
             client: told.tags.get(CLIENT_TAG).cloned().unwrap_or_default(),
             is_of_session: false,
             instance: instance.to_owned(),
@@ -156,8 +158,9 @@ impl Network {
         }
     }
 
-    /// An idle circuit that nobody here knows is confirmed by a router that does not tell what it
-    /// carries: it is kept in part, unless the router has confirmed too many. False if it is over.
+    /// Keeps an unknown idle circuit in part, on the word of a router that asks for its
+    /// confirmation and does not report its circuits. Refused if the router has confirmed too many.
+    /// False if the circuit has ended.
     pub(crate) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
         if !is_id(id) || self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
             return false;
@@ -172,7 +175,8 @@ impl Network {
         true
     }
 
-    /// A circuit that is kept in part goes over this router too. False if it cannot.
+    /// Adds a router to a circuit that is known in part. False if the circuit is whole, or has too
+    /// many routers.
     pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, circuit: &Circuit) -> bool {
         if circuit.is_whole || circuit.path.nodes.len() >= MAX_NODES {
             return false;
@@ -182,7 +186,7 @@ impl Network {
         self.0.circuits.put(Arc::new(circuit.moved(path)))
     }
 
-    /// Of how many circuits only a part is known.
+    /// Number of circuits that are known in part.
     #[cfg(any(test, feature = "testing"))]
     pub fn in_part(&self) -> usize {
         let state = self.0.pieces.state.lock();
@@ -196,7 +200,8 @@ impl Network {
     }
 }
 
-/// Whether a circuit went over a router before that was connected: later ones it need not know.
+/// Whether a circuit went over a router before the router connected: it has to name such circuits
+/// only.
 pub(crate) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
     circuit.path.nodes.contains(&router.id) && circuit.routed_at < router.since
 }

@@ -1,5 +1,5 @@
-//! The circuits of this controller: ids reserved while they are made, circuits that are up, and
-//! those of an earlier run that routers still carry.
+//! The circuits of this controller: reserved ids of circuits in the making, circuits that are up,
+//! and adopted circuits of an earlier run.
 
 mod index;
 
@@ -22,14 +22,14 @@ pub(crate) const HOST_TAG: &str = "hostId";
 
 /// Most circuits, reserved ones included.
 const MAX_CIRCUITS: usize = 1_000_000;
-/// One in so many of these is for dials: circuits that routers tell of leave it free.
+/// One circuit in this many is reserved for dials: adopted circuits leave that room free.
 const FOR_DIALS: usize = 4;
-/// Circuits of which the past is remembered: those that ended are not taken up again, and routers
-/// tell minutes later what they carried of them.
+/// Ended or moved circuits that are remembered. An ended circuit is not adopted again, and routers
+/// report its bytes minutes later.
 const REMEMBERED: usize = 131_072;
-/// Routers of a circuit's past that are remembered.
+/// Routers that are remembered of one such circuit.
 const MAX_PAST: usize = 32;
-/// Circuits that are looked at before others get at the table.
+/// Circuits that are looked at before the lock is released for others.
 const TURN: usize = 500;
 
 /// A circuit that is up.
@@ -39,7 +39,8 @@ pub struct Circuit {
     pub id: String,
     /// Session or identity that dials.
     pub client: String,
-    /// Whether the client is a service session of this controller, with which the circuit ends.
+    /// Whether the client is a service session of this controller: then the circuit ends with the
+    /// session.
     pub is_of_session: bool,
     /// The service.
     pub service: Id,
@@ -47,7 +48,7 @@ pub struct Circuit {
     pub terminator: Id,
     /// The instance that was asked for.
     pub instance: String,
-    /// The way it takes. Of a circuit that is not whole only the routers that told of it.
+    /// The path of the circuit. For a circuit known in part, only the routers that reported it.
     pub path: Path,
     /// Address of the initiating end.
     pub ingress: String,
@@ -55,15 +56,15 @@ pub struct Circuit {
     pub egress: String,
     /// Addresses of the applications, as far as the ends told them.
     pub addresses: EndAddresses,
-    /// When it was made, or taken up.
+    /// When it was made or adopted.
     pub created_at: Timestamp,
-    /// When the routers on its path had heard of it.
+    /// When all routers on its path had set it up.
     pub routed_at: Instant,
     /// Its tags.
     pub tags: StringMap,
-    /// Whether all of its path is known; a circuit that was taken up in part cannot be moved.
+    /// Whether the whole path is known. A circuit known in part cannot be moved.
     pub is_whole: bool,
-    /// Whether it is being moved, and when it was.
+    /// When the circuit was moved last.
     pub moving: Arc<Moving>,
 }
 
@@ -71,18 +72,18 @@ pub struct Circuit {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct EndAddresses {
-    /// Of the initiator, its own.
+    /// The initiator's own address.
     pub initiator_local: String,
-    /// Of the initiator, its peer.
+    /// The address of the initiator's peer.
     pub initiator_remote: String,
-    /// Of the terminator, its own.
+    /// The terminator's own address.
     pub terminator_local: String,
-    /// Of the terminator, its peer.
+    /// The address of the terminator's peer.
     pub terminator_remote: String,
 }
 
 impl Circuit {
-    /// The same circuit on another path.
+    /// Returns the circuit with another path.
     pub fn moved(&self, path: Path) -> Self {
         Self {
             path,
@@ -104,12 +105,12 @@ impl Circuit {
     }
 }
 
-/// Why there is no circuit of an id.
+/// Why an id cannot be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotReserved {
-    /// The id is taken.
+    /// Another circuit has the id.
     Taken,
-    /// There are as many circuits as there may be.
+    /// There are already `MAX_CIRCUITS` circuits.
     Full,
 }
 
@@ -118,11 +119,11 @@ pub enum NotReserved {
 struct Reservation {
     /// Session or identity that dials.
     client: String,
-    /// The routers of the attempt; before the first the one where it begins.
+    /// The routers of the attempt; before the first attempt only the router of the dialer.
     nodes: Vec<Id>,
-    /// One of these routers said that it has ended already.
+    /// Whether one of these routers reported that the circuit has ended.
     faulted: bool,
-    /// It is not wanted any more, whatever becomes of the attempt.
+    /// Whether the circuit is to be dropped when its attempt succeeds.
     ended: bool,
 }
 
@@ -136,12 +137,12 @@ struct Tables {
     by_router: Index<Id>,
     by_client: Index<Arc<str>>,
     by_terminator: Index<Id>,
-    /// Circuits that ended or took another path.
+    /// Remembered circuits that ended or were moved.
     past: HashMap<Arc<str>, Past>,
     past_order: VecDeque<Arc<str>>,
 }
 
-/// What became of a circuit.
+/// A remembered circuit.
 #[derive(Debug)]
 struct Past {
     service: Id,
@@ -165,7 +166,7 @@ impl Circuits {
         Self(RwLock::new(Tables { most, ..Tables::default() }))
     }
 
-    /// Reserves an id for a circuit that is being made, for whom and from which router.
+    /// Reserves an id for a circuit of a client, which begins at the router `first`.
     pub fn reserve(&self, id: &str, client: &str, first: &Id) -> Result<(), NotReserved> {
         let mut tables = self.0.write();
         if tables.is_known(id) {
@@ -180,7 +181,7 @@ impl Circuits {
         Ok(())
     }
 
-    /// An attempt at a reserved circuit begins; false if the circuit is not wanted any more.
+    /// Begins an attempt at a reserved circuit; false if the circuit is not wanted any more.
     pub fn attempt(&self, id: &str, nodes: &[Id]) -> bool {
         let mut tables = self.0.write();
         let Some(reservation) = tables.making.get_mut(id) else { return false };
@@ -189,7 +190,7 @@ impl Circuits {
         !reservation.ended
     }
 
-    /// What is being made goes on under another id; false if it is not in the making, or the id is
+    /// Gives a circuit in the making another id; false if it is not in the making, or the id is
     /// taken.
     pub fn rename(&self, id: &str, new: &str) -> bool {
         let mut tables = self.0.write();
@@ -201,8 +202,9 @@ impl Circuits {
         true
     }
 
-    /// A router says that a circuit has ended. If it is one in the making it is not put any more,
-    /// provided that the router is on its path. False if it is not in the making.
+    /// Handles a router's report that a circuit has ended. A circuit in the making whose attempt
+    /// goes over the router will not be put into the table. False if the circuit is not in the
+    /// making.
     pub fn fault_in_making(&self, id: &str, router: &Id) -> bool {
         let mut tables = self.0.write();
         let Some(reservation) = tables.making.get_mut(id) else { return false };
@@ -210,25 +212,25 @@ impl Circuits {
         true
     }
 
-    /// Ends the circuits in the making that a test of client and routers picks: they are not put.
+    /// Drops the circuits in the making for which `pick`, given client and routers, is true.
     pub fn end_in_making(&self, pick: impl Fn(&str, &[Id]) -> bool) {
         for reservation in self.0.write().making.values_mut() {
             reservation.ended |= pick(&reservation.client, &reservation.nodes);
         }
     }
 
-    /// Gives a reservation back.
+    /// Gives a reserved id back.
     pub fn release(&self, id: &str) {
         self.0.write().making.remove(id);
     }
 
-    /// Puts a circuit in the place of its reservation or of what it was before; false if it was
+    /// Puts a circuit in the place of its reservation, or of its former state; false if it was
     /// removed or ended meanwhile.
     pub fn put(&self, circuit: Arc<Circuit>) -> bool {
         self.put_with(circuit, || {})
     }
 
-    /// The same; what goes with it is done before anybody can remove the circuit again.
+    /// Like [`put`](Self::put); `with` runs before anybody can remove the circuit again.
     pub fn put_with(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
         let mut tables = self.0.write();
         let known = tables.up.get_key_value(&*circuit.id);
@@ -246,8 +248,8 @@ impl Circuits {
         true
     }
 
-    /// Takes a circuit up that nobody made here; false if the id is taken or there is no room.
-    /// What goes with it is done before anybody can remove it again.
+    /// Puts an adopted circuit into the table; false if the id is taken or there is no room. `with`
+    /// runs before anybody can remove the circuit again.
     pub fn adopt(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
         let mut tables = self.0.write();
         let most = tables.most - tables.most / FOR_DIALS;
@@ -274,7 +276,7 @@ impl Circuits {
         self.0.read().past.get(id).is_some_and(|past| past.has_ended)
     }
 
-    /// The service of a circuit that is up or has ended, if it goes or went over the router.
+    /// The service of a circuit that goes or went over the router.
     pub(super) fn service_over(&self, id: &str, router: &str) -> Option<Id> {
         let tables = self.0.read();
         let now = tables.up.get(id).filter(|circuit| circuit.path.has_node(router));
@@ -308,9 +310,9 @@ impl Circuits {
         self.0.read().by_link.count(link)
     }
 
-    /// Ids of circuits over a link, at most so many behind one of them, and the one behind which
-    /// there are more. Those with the same ends are beside each other: first by the end at which
-    /// fewer routers are.
+    /// Ids of circuits over a link: at most `limit` of them, after the id `after`, and the id after
+    /// which there are more. Circuits with the same ends follow each other, grouped by the end that
+    /// has fewer routers.
     pub(super) fn part_over(
         &self,
         link: &str,
@@ -356,7 +358,7 @@ impl Circuits {
         self.in_turns(|tables, after| tables.by_router.some(router, after, TURN))
     }
 
-    /// The first circuits over a router, behind one of them.
+    /// The first circuits over a router, after the id `after`.
     pub(super) fn some_at(&self, router: &Id, after: Option<&str>) -> Vec<Arc<Circuit>> {
         let tables = self.0.read();
         let ids = tables.by_router.some(router, after, TURN);
@@ -373,7 +375,7 @@ impl Circuits {
         self.in_turns(|tables, after| tables.by_terminator.some(terminator, after, TURN))
     }
 
-    /// Circuits that an index knows, in parts, so that nobody waits for the whole.
+    /// Circuits of an index, read in parts so that others get the lock in between.
     fn in_turns(&self, some: impl Fn(&Tables, Option<&str>) -> Vec<Arc<str>>) -> Vec<Arc<Circuit>> {
         let (mut found, mut after) = (Vec::new(), None::<Arc<str>>);
         loop {
@@ -387,17 +389,17 @@ impl Circuits {
         }
     }
 
-    /// How many are being made.
+    /// Number of circuits in the making.
     pub fn in_making(&self) -> usize {
         self.0.read().making.len()
     }
 
-    /// How many are up or being made.
+    /// Number of circuits that are up or in the making.
     pub fn len(&self) -> usize {
         self.0.read().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no circuits at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -433,7 +435,7 @@ impl Tables {
         self.by_terminator.remove(&circuit.terminator, id);
     }
 
-    /// A circuit takes another path, or more is known of it.
+    /// Replaces a circuit by its new state: another path, or more pieces of an adopted one.
     fn replace(&mut self, id: &Arc<str>, before: &Circuit, now: Arc<Circuit>) {
         let (old, new) = (&before.path, &now.path);
         if old.nodes.iter().any(|router| !new.nodes.contains(router)) {
@@ -462,7 +464,7 @@ impl Tables {
         self.up.insert(Arc::clone(id), now);
     }
 
-    /// A circuit has ended, or leaves its path.
+    /// Remembers a circuit that has ended or leaves its path.
     fn remember(&mut self, circuit: &Circuit, has_ended: bool) {
         if let Some(past) = self.past.get_mut(&*circuit.id) {
             past.has_ended |= has_ended;
@@ -583,7 +585,7 @@ mod tests {
         assert!(!circuits.is_known("c1") && !circuits.fault_in_making("c1", &r1));
         assert!(circuits.put(Arc::new(circuit("c2", &["r1"], &[]))));
         assert!(!circuits.rename("c2", "c4"), "not in the making");
-        // What is not wanted any more is not under another id either.
+        // A circuit that was dropped stays dropped under another id.
         circuits.end_in_making(|client, _| client == "client");
         assert!(circuits.rename("c3", "c5") && !circuits.attempt("c5", &[r1]));
     }
@@ -623,7 +625,7 @@ mod tests {
         assert_eq!(circuits.service_over("c2", "r1"), None);
     }
 
-    /// Whatever happens to circuits, each is found by all that it has, and by nothing else.
+    /// Each circuit is found by its client, service, routers and links, and by nothing else.
     #[test]
     fn circuits_are_found_by_what_they_have() {
         let circuits = Circuits::default();

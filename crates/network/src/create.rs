@@ -1,7 +1,8 @@
-//! Making a circuit (docs/protocol/control-plane.md 12): choose a terminator and a path, tell every
-//! router on it, wait for all of them; on failure once more, with what was learnt, and as another
-//! circuit unless the router chose the id. A router between the ends that takes nothing new, as it
-//! stops or has too much to do, is gone around without that counting, a few times.
+//! Makes a circuit (docs/protocol/control-plane.md 12): chooses a terminator and a path, tells
+//! every router on the path its route, and waits for all of them. After a failure it tries again
+//! without the router or terminator that failed, under another circuit id unless the router chose
+//! the id. A router between the ends that takes no new circuits, because it drains or is full, is
+//! avoided in another attempt that does not count; `DETOURS` times at most.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,29 +27,30 @@ use crate::clock;
 use crate::network::Network;
 use crate::terminators::{Terminators, Update};
 
-/// Most attempts of one circuit that do not count, as a router between the ends took nothing new.
+/// Attempts of one circuit that do not count, because a router between the ends took no new
+/// circuits.
 const DETOURS: u32 = 4;
-/// How long a route may take to reach the wire.
+/// How long the channel may take to write a route.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A circuit that somebody wants.
+/// A circuit to be made.
 #[derive(Debug, Clone)]
 pub struct CircuitSpec {
     /// The router where it begins.
     pub router: Id,
     /// The service.
     pub service: Id,
-    /// The instance to dial; empty is any without one.
+    /// The instance to dial; if empty, any terminator without an instance.
     pub instance: String,
-    /// Session or identity that dials.
+    /// The session or the identity that dials.
     pub client: String,
-    /// Whether that is a service session: the circuit lasts no longer.
+    /// Whether the client is a service session, with which the circuit ends.
     pub is_of_session: bool,
-    /// Goes to the terminating side.
+    /// Data for the terminating side.
     pub peer_data: PeerData,
-    /// Tags; the host is added.
+    /// Tags of the circuit; the tag of the host is added.
     pub tags: StringMap,
-    /// An id chosen by the router.
+    /// The id, if the router chose one.
     pub id: Option<String>,
 }
 
@@ -59,7 +61,8 @@ pub struct MadeCircuit {
     pub id: String,
     /// Address of the initiating end.
     pub address: String,
-    /// From the terminating side: what its terminator holds, and what it told just now.
+    /// Data of the terminating side: the data of the terminator, and the data that the host sent
+    /// for this circuit.
     pub peer_data: PeerData,
     /// Its tags.
     pub tags: StringMap,
@@ -125,7 +128,7 @@ pub struct CircuitFailure {
     pub circuit: String,
 }
 
-/// A circuit in the making. Its id is given back when this is dropped.
+/// A circuit in the making. Dropping it gives the id back.
 struct Making<'a> {
     network: &'a Network,
     spec: &'a CircuitSpec,
@@ -134,7 +137,7 @@ struct Making<'a> {
     started: Instant,
     /// Routers that have set up a route in any attempt.
     routed: Vec<Id>,
-    /// What did not work.
+    /// Terminators and routers that failed.
     tried: Tried,
 }
 
@@ -144,7 +147,7 @@ impl Drop for Making<'_> {
     }
 }
 
-/// What an attempt ended in.
+/// The result of an attempt.
 struct Attempt {
     chosen: Chosen,
     ingress: String,
@@ -154,7 +157,7 @@ struct Attempt {
 }
 
 impl Network {
-    /// Makes a circuit, and says in `span` what it came to.
+    /// Makes a circuit, and records the result in `span`.
     pub async fn create_circuit(
         &self,
         spec: &CircuitSpec,
@@ -222,8 +225,8 @@ impl Network {
         }
     }
 
-    /// The terminator for a dial, and the way to it. Of terminators of one precedence those that were
-    /// not tried come first.
+    /// The terminator for a dial, and the path to it. Among terminators of one precedence, those
+    /// that were not tried come first.
     fn choose(
         &self,
         snapshot: &Snapshot,
@@ -251,7 +254,7 @@ impl Network {
             let terminator = Arc::clone(terminator);
             candidates.push(Candidate { terminator, path_cost, dynamic_cost: 0, was_tried });
         }
-        // A random choice looks at no experience.
+        // A random choice ignores costs.
         if strategy != TerminatorStrategy::Random {
             let ids = candidates.iter().map(|one| &one.terminator.base.id);
             let costs = self.0.costs.of_each(ids);
@@ -273,21 +276,21 @@ impl Network {
             false => ways.graph().path_around(&spec.router, to, &tried.transit),
         };
         let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
-        // Of a random choice nothing is learnt (docs/protocol/control-plane.md 11).
+        // A random choice counts no failures (docs/protocol/control-plane.md 11).
         let is_counted = strategy != TerminatorStrategy::Random;
         Ok(Chosen { terminator, path, is_counted })
     }
 }
 
-/// Where a dial goes.
+/// The terminator and the path of an attempt.
 struct Chosen {
     terminator: Arc<Terminator>,
     path: Path,
-    /// Whether what becomes of the dial counts for the terminator's cost.
+    /// Whether the result of the dial counts for the terminator's cost.
     is_counted: bool,
 }
 
-/// What earlier attempts went over in vain.
+/// The terminators and routers of failed attempts.
 #[derive(Debug, Default)]
 struct Tried {
     terminators: Vec<Id>,
@@ -296,7 +299,8 @@ struct Tried {
 }
 
 impl Tried {
-    /// An attempt failed at a router. True if it is one between the ends at which none has before.
+    /// Notes that an attempt failed at a router. True if the router is between the ends and fails
+    /// for the first time.
     fn note(&mut self, chosen: &Chosen, router: &Id) -> bool {
         let ends = [chosen.path.first(), chosen.path.last()];
         if !ends.contains(&Some(router)) {
@@ -311,7 +315,7 @@ impl Tried {
     }
 }
 
-/// Where a route could not be set up, and why.
+/// The router whose route failed, and the error.
 struct Broken {
     cause: FailureCause,
     router: Id,
@@ -324,11 +328,11 @@ impl Broken {
     }
 }
 
-/// An attempt that failed, and whether another may do better.
+/// A failed attempt, and whether to try again.
 struct Failed {
     failure: CircuitFailure,
     again: bool,
-    /// A router between the ends took nothing new, and has not said so before.
+    /// Whether a router between the ends took no new circuits, for the first time.
     is_detour: bool,
 }
 
@@ -349,7 +353,7 @@ impl Making<'_> {
         attempt
     }
 
-    /// Chooses where the dial goes.
+    /// Chooses terminator and path.
     fn select(&self, span: &Span) -> Result<Chosen, Failed> {
         let mut span = span.child("controller.select", Kind::Internal);
         let snapshot = self.network.0.kernel.snapshot();
@@ -479,7 +483,7 @@ impl Making<'_> {
         }
     }
 
-    /// Draws the consequences of a router's failure (docs/protocol/control-plane.md 12.4).
+    /// Lets a router's failure count (docs/protocol/control-plane.md 12.4).
     fn learn(&self, chosen: &Chosen, router: &Id, error: &RouteError) {
         let terminator = &chosen.terminator;
         if *router != terminator.router_id {
@@ -501,13 +505,13 @@ impl Making<'_> {
                 Terminators::of(&kernel).update(&router, &id, update).await
             };
             if let Err(problem) = done {
-                tracing::warn!(terminator = %id, %problem, "terminator not changed");
+                tracing::warn!(terminator = %id, %problem, "the terminator of a failed dial was not changed");
             }
         });
     }
 
-    /// The next attempt is about a circuit of another id: what routers still say of the one before,
-    /// late successes and faults that name no attempt, is not taken for something about it.
+    /// Begins the next attempt under another id: late answers and faults of the former attempt name
+    /// the former id, and are not mistaken for this one's.
     fn begin_anew(&mut self) {
         let id = self.network.new_circuit_id();
         if self.network.0.circuits.rename(&self.id, &id) {
@@ -517,7 +521,7 @@ impl Making<'_> {
         }
     }
 
-    /// Takes down what earlier attempts left on routers that are not among `kept`.
+    /// Unroutes the routers of earlier attempts that are not among `kept`.
     fn unroute_all_but(&self, kept: &[Id]) {
         let unroute = Unroute { circuit_id: self.id.clone(), now: true };
         for router in self.routed.iter().filter(|router| !kept.contains(router)) {
@@ -562,19 +566,21 @@ impl Making<'_> {
             self.unroute_all_but(&[]);
             return Err(self.ended(&chosen));
         }
-        // A session that ended before its circuit was in the table did not find it there.
+        // The session may have ended before its circuit was in the table, where the end did not
+        // find it.
         if circuit.is_of_session && !self.network.0.logins.has_session(&circuit.client) {
             self.network.remove_circuit(&circuit.id, true);
             return Err(self.ended(&chosen));
         }
-        // A link that broke before the circuit was in the table did not find it there either.
+        // A link may have broken before the circuit was in the table, where the break did not find
+        // it.
         if !self.network.is_usable(&circuit.path) {
             self.network.move_or_end(&circuit, Why::Broken);
         }
         Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
     }
 
-    /// A router said that the circuit has ended, or it is not wanted any more.
+    /// The failure of a circuit that a router reported as ended, or that was dropped.
     fn ended(&self, chosen: &Chosen) -> CircuitFailure {
         let cause = FailureCause::Router(RouteErrorCode::Generic);
         let failure = self.failure(cause, "the circuit ended while it was made");
@@ -610,8 +616,8 @@ impl Making<'_> {
     }
 }
 
-/// What the initiating side is told: static data, overlaid by what the host told, without the
-/// addresses, which the circuit keeps (docs/protocol/control-plane.md 12.2).
+/// The data for the initiating side: static data of the terminator, overlaid by the host's data,
+/// without the addresses, which the circuit keeps (docs/protocol/control-plane.md 12.2).
 fn peer_data(
     spec: &CircuitSpec,
     terminator: &Terminator,

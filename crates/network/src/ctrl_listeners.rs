@@ -1,5 +1,5 @@
-//! Where a router takes controllers: what it says when it connects is kept with its entity, for
-//! controllers that dial (docs/protocol/control-plane.md 2.3, 23).
+//! The listeners on which routers take controllers. A router's hello names them; they are kept with
+//! its entity for controllers that dial (docs/protocol/control-plane.md 2.3, 23).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use weft_model::entity::{CtrlListener, Router};
 use weft_wire::ctrl::CtrlChanListeners;
 use weft_wire::{Address, Scheme};
 
-/// Most listeners of a router, and most groups of one.
+/// Most listeners of a router, and most groups of a listener.
 const MAX_LISTENERS: usize = 16;
 const MAX_GROUPS: usize = 16;
 /// Longest address and longest name of a group, in bytes.
 const MAX_ADDRESS: usize = 300;
 const MAX_GROUP: usize = 100;
-/// The group of who names none.
+/// The group of a listener that names none.
 const DEFAULT_GROUP: &str = "default";
 
-/// What a hello says, as it is kept. What cannot be dialed is left out.
+/// The listeners in a hello, as they are kept. Addresses that cannot be dialed are left out.
 pub fn told(router: &str, listeners: CtrlChanListeners) -> BTreeMap<String, CtrlListener> {
     let all = listeners.listeners;
     let count = all.len();
@@ -33,8 +33,8 @@ pub fn told(router: &str, listeners: CtrlChanListeners) -> BTreeMap<String, Ctrl
         tracing::warn!(
             router,
             ignored = count - kept.len(),
-            "of the addresses where the router says that it takes controllers only {MAX_LISTENERS} \
-             that differ count, of the form tls:<host>:<port>"
+            "a router has too many or invalid listeners for controllers; only {MAX_LISTENERS} \
+             different addresses of the form tls:<host>:<port> are kept"
         );
     }
     kept
@@ -51,14 +51,14 @@ pub fn dialable(router: &Router, groups: &[String]) -> Vec<Address> {
     shared.filter_map(|(text, _)| address(text)).take(MAX_LISTENERS).collect()
 }
 
-/// An address that can be dialed.
+/// An address, if it can be dialed.
 fn address(text: &str) -> Option<Address> {
     let address: Address = text.parse().ok().filter(|_| text.len() <= MAX_ADDRESS)?;
     (address.scheme == Scheme::Tls && !address.host.is_empty() && address.port != 0)
         .then_some(address)
 }
 
-/// Whether both mean the same: the order of groups means nothing.
+/// Whether two maps mean the same: the order of groups does not count.
 pub fn same(one: &BTreeMap<String, CtrlListener>, other: &BTreeMap<String, CtrlListener>) -> bool {
     let groups = |listener: &CtrlListener| listener.groups.iter().cloned().collect::<BTreeSet<_>>();
     one.len() == other.len()
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(hosts(&["red"]), "a");
         assert_eq!(hosts(&["default", "blue"]), "abc");
         assert_eq!(hosts(&["green"]), "");
-        // Whatever stands in the store.
+        // Entries that the API wrote need not be dialable.
         let of_api = BTreeMap::from([("udp:a:1".to_owned(), CtrlListener::default())]);
         let of_api = Router { ctrl_chan_listeners: of_api, ..Router::default() };
         assert_eq!(dialable(&of_api, &["default".to_owned()]), []);

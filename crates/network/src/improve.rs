@@ -1,6 +1,6 @@
-//! Now and then the dearest circuits that have a much cheaper path are moved to it (`network.smart`;
-//! docs/protocol/control-plane.md 14). Only a few at a time, and none that was moved just now: what
-//! one move does to latencies shows before the next.
+//! Moves the dearest circuits that have a much cheaper path to it, at intervals (`network.smart`;
+//! docs/protocol/control-plane.md 14). Only a few circuits move at a time, and none that moved
+//! recently, so that the effect on latencies is measured before the next moves.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,21 +11,22 @@ use weft_paths::queue::Why;
 use super::circuits::Circuit;
 use crate::network::Network;
 
-/// How many circuits are moved in one look (docs/protocol/control-plane.md 14).
+/// Most circuits that one round moves (docs/protocol/control-plane.md 14).
 fn ceiling(circuits: usize, fraction: f64, cap: u32) -> usize {
     let share = (circuits as f64 * fraction) as usize;
     share.max(1).min(cap as usize)
 }
 
-/// Circuits that wait to be moved while no others are moved for what they cost: they are going to
-/// change what is dear.
+/// With more waiting moves than this, none is started for its cost: the waiting moves will change
+/// the costs.
 const MANY: usize = 1_000;
 
-/// Circuits by what they cost, the dearest first.
+/// Circuits by cost, the dearest first.
 type Dearest = BTreeMap<(Reverse<u64>, String), Arc<Circuit>>;
 
 impl Network {
-    /// Has the dearest circuits moved that gain enough; how many. All are looked at, some at a time.
+    /// Starts the moves of the dearest circuits that gain enough, and returns their number. Looks
+    /// at all circuits, a part at a time.
     pub async fn improve(&self) -> usize {
         if self.waiting_moves() > MANY {
             return 0;
@@ -55,13 +56,13 @@ impl Network {
         moved
     }
 
-    /// Puts a circuit among the dearest that gain enough, if it is one of them.
+    /// Adds a circuit to the dearest ones, if it gains enough.
     fn judge(&self, circuit: &Arc<Circuit>, dearest: &mut Dearest, ceiling: usize) {
         let delta = u64::from(self.0.options.smart_min_cost_delta);
         if !circuit.is_whole || circuit.path.links.is_empty() {
             return;
         }
-        // A broken path is no matter of cost.
+        // Circuits with a broken path are moved by other code.
         let Some(cost) = self.cost_of(&circuit.path).filter(|cost| *cost >= delta) else { return };
         let key = (Reverse(cost), circuit.id.clone());
         let is_full = dearest.len() >= ceiling;

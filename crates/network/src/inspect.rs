@@ -1,8 +1,7 @@
-//! Looking inside this controller and the routers that are connected
-//! (docs/protocol/operations.md 3).
+//! Inspections of this controller and of connected routers (docs/protocol/operations.md 3).
 //!
-//! Whoever is meant and does not know a value leaves it out; whoever does not answer in time is
-//! left out altogether, as tools expect it.
+//! A program leaves out values that it does not know. A program that does not answer in time is
+//! left out of the reply, as tools expect.
 
 mod values;
 
@@ -22,24 +21,24 @@ use weft_wire::ctrl::{InspectRequest, InspectResponse};
 use super::routers::LiveRouter;
 use crate::network::Network;
 
-/// How long routers are waited for: less than a request may take.
+/// How long routers have to answer; less than the time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Longest pattern, and what it may grow to.
+/// Longest pattern, in bytes, and largest compiled pattern, in bytes.
 const MAX_PATTERN: usize = 1024;
 const MAX_COMPILED: usize = 1 << 20;
 /// Most values in one request.
 const MAX_VALUES: usize = 64;
 
-/// Values that other parts of the controller show, by name.
+/// Values that other parts of the controller provide, by name.
 pub(crate) type Shows = Mutex<BTreeMap<&'static str, Box<dyn Fn() -> Value + Send + Sync>>>;
 
 impl Network {
-    /// Adds a value to those that this controller says of itself.
+    /// Adds a value to the controller's own values.
     pub fn shows(&self, name: &'static str, value: impl Fn() -> Value + Send + Sync + 'static) {
         self.0.shows.lock().insert(name, Box::new(value));
     }
 
-    /// Asks everybody whose id or name the pattern finds for values.
+    /// Asks all programs whose id or name the pattern matches for values.
     pub async fn inspect(&self, pattern: &str, values: &[String]) -> Inspected {
         let mut inspected = Inspected { success: true, ..Inspected::default() };
         let id = self.0.kernel.settings().id.clone();
@@ -70,7 +69,7 @@ impl Network {
             inspected.add(live.id.as_str(), answer);
         }
         for value in &mut inspected.values {
-            // The controller's own are in the wanted form already.
+            // The controller's own values have the wanted form already.
             if value.name.starts_with("metrics") && value.app_id != id {
                 let told = std::mem::take(&mut value.value);
                 let made = self.metrics_of(&value.app_id, &value.name, told.clone());
@@ -81,7 +80,7 @@ impl Network {
     }
 }
 
-/// The pattern, if it and what is asked for are within bounds.
+/// Compiles the pattern, if the pattern and the values are within their limits.
 fn compile(pattern: &str, values: &[String]) -> Result<Regex, String> {
     if pattern.len() > MAX_PATTERN {
         return Err(format!("appRegex is longer than {MAX_PATTERN} bytes"));
@@ -93,7 +92,7 @@ fn compile(pattern: &str, values: &[String]) -> Result<Regex, String> {
     compiled.map_err(|error| format!("appRegex is no regular expression: {error}"))
 }
 
-/// Asks a router. What it did not answer in time is nothing.
+/// Asks a router. None if it did not answer in time.
 async fn ask(live: &LiveRouter, values: &[String]) -> Result<Option<InspectResponse>, String> {
     let request = InspectRequest { requested_values: values.to_vec() }.to_message();
     match live.channel.request_on(Lane::Low, request, PATIENCE).await {
@@ -134,7 +133,7 @@ impl Collects for Inspected {
     }
 }
 
-/// Text that is a JSON object or array counts as that.
+/// Text as JSON if it is an object or an array; otherwise as a string.
 fn json_or_text(text: String) -> Value {
     if !text.starts_with(['{', '[']) {
         return Value::String(text);

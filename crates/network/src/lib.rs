@@ -1,20 +1,20 @@
-//! The network as it is now: routers that are connected, links between them, circuits over both.
-//! Class Memory: rebuilt from the routers after a restart.
+//! The running network: connected routers, links between them, circuits over both. It is kept in
+//! memory only, and rebuilt from the routers after a restart.
 //!
-//! - [`network`]: the handle of all; [`routers`], [`circuits`]: the tables; [`routes`]: what routers are
-//!   told; how circuits could go and what that costs is in `weft_paths`;
-//! - [`create`]: a circuit is made; [`upkeep`]: it is confirmed and removed; `moves`: it takes another
-//!   path, `improve`: a cheaper one; [`adoption`]: circuits of an earlier run are taken up,
-//!   [`adopt`]: put together from what routers tell; [`recount`]:
-//!   those that a router lost are ended;
-//! - [`terminators`]: what routers report of terminators; [`validate`]: whether these are still there;
-//! - [`ctrl_listeners`]: where routers take controllers;
-//! - `link_reports`: what routers say of links; `misreports`: what is not theirs to say;
-//! - [`offers`]: what the explanation of a dial looks at;
-//! - [`inspect`]: looking inside routers; [`metrics`]: what is measured.
+//! - [`network`]: the handle of the network; [`routers`], [`circuits`]: the tables; [`routes`]: the
+//!   routes that routers are told; paths and costs are in `weft_paths`;
+//! - [`create`]: makes circuits; [`upkeep`]: confirms and ends them; `moves`: gives them other
+//!   paths, `improve`: cheaper ones; [`adoption`], [`adopt`]: take circuits of an earlier run over;
+//!   [`recount`]: ends circuits that a router lost;
+//! - [`terminators`]: terminators that routers report; [`validate`]: asks routers whether they
+//!   still host them;
+//! - [`ctrl_listeners`]: listeners on which routers take controllers;
+//! - `link_reports`: reports of routers about links; `misreports`: refused reports;
+//! - [`offers`]: the mesh and terminators for the explanation of a dial;
+//! - [`inspect`]: inspections of programs; [`metrics`]: measured values.
 //!
-//! The control plane brings in what routers say. What flows out are routes, unroutes and faults, on the
-//! channels of the routers.
+//! Input are messages of routers, which the control plane passes on. Output are routes, unroutes
+//! and faults on the channels of routers.
 
 pub mod adopt;
 pub mod adoption;

@@ -1,8 +1,9 @@
-//! What routers say of links (docs/protocol/control-plane.md 9.5, 14, 19), and operators.
+//! Changes of links: reports of routers (docs/protocol/control-plane.md 9.5, 14, 19), and actions
+//! of operators.
 //!
-//! A router is heard only about links that it dialed, or that end at it. Whatever it says costs as
-//! much as it names or has links. What comes of it, circuits that move and paths that are found anew,
-//! is done later, by those who need it.
+//! Reports count only for links that the router dialed or that end at it. A report takes time in
+//! proportion to the links that it names or that the router has. Moving circuits and finding new
+//! paths happens later, on other tasks.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use super::misreports::Misreport;
 use super::routers::LiveRouter;
 use crate::network::Network;
 
-/// Latencies that are taken before others get at the links.
+/// Latencies that are applied before the lock is released for others.
 const LATENCIES: usize = 500;
 
 impl Network {
@@ -41,7 +42,7 @@ impl Network {
         self.link_lost(&link, change);
     }
 
-    /// A link is gone from the table: circuits over it are moved.
+    /// Handles a link that was removed from the table: circuits over it are moved.
     fn link_lost(&self, link: &Link, change: LinkChange) {
         self.tell_link(link, change);
         self.move_over(&link.id, Why::Broken);
@@ -57,7 +58,7 @@ impl Network {
         }));
     }
 
-    /// A router reports links that it dialed.
+    /// Handles a report of the links that a router dialed.
     pub fn on_links(&self, router: &Arc<LiveRouter>, report: &RouterLinks) {
         if !self.0.routers.is_current(router) {
             return;
@@ -100,7 +101,7 @@ impl Network {
         }
     }
 
-    /// The connections of a link changed.
+    /// Handles a change of the connections of a link.
     pub fn on_link_state(&self, router: &Arc<LiveRouter>, update: LinkStateUpdate) {
         let Some(link) = self.0.links.get(&update.link_id) else { return };
         if !link.has_end(router.id.as_str()) {
@@ -112,7 +113,7 @@ impl Network {
         }
     }
 
-    /// A router tells what it measured: of links, their latencies.
+    /// Handles measured values of a router, among them the latencies of links.
     pub fn on_metrics(&self, router: &LiveRouter, report: &MetricsMessage) {
         let latencies: Vec<(&str, u64)> = report.link_latencies().collect();
         let mut foreign = 0;
@@ -123,14 +124,15 @@ impl Network {
         self.keep_report(router, report);
     }
 
-    /// An operator changes a link; circuits over it look for a better way. False if there is none.
+    /// Changes a link for an operator; circuits over it look for a better path. False if there is
+    /// no such link.
     pub fn change_link(&self, id: &str, static_cost: Option<i32>, down: Option<bool>) -> bool {
         let Some(link) = self.0.links.change(id, static_cost, down) else { return false };
         self.move_over(id, if link.down { Why::Broken } else { Why::Cost });
         true
     }
 
-    /// An operator removes a link. False if there is none.
+    /// Removes a link for an operator. False if there is no such link.
     pub fn remove_link(&self, id: &str) -> bool {
         let Some(link) = self.0.links.fault(id, 0) else { return false };
         let fault = Fault::link(link.id.clone(), link.iteration).to_message();
@@ -141,9 +143,9 @@ impl Network {
         true
     }
 
-    /// A router is gone: its own links go, circuits over any of its links are moved. Circuits that
-    /// stay on this one router are kept, they live on without us
-    /// (docs/protocol/control-plane.md 14).
+    /// Handles a router that disconnected: the links that it dialed are removed, and circuits over
+    /// any of its links are moved. Circuits over this router alone stay: they go on without a
+    /// controller (docs/protocol/control-plane.md 14).
     pub fn lost(&self, router: &LiveRouter) {
         self.router_changed(&router.id);
         self.0.pieces.forget_report(&router.id);

@@ -1,4 +1,4 @@
-//! What the network's programs measure, as operators get it: Prometheus' text and events.
+//! Values that controllers and routers measure, as Prometheus' text and as events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use crate::clock;
 use crate::network::Network;
 use crate::texts::FRESH;
 
-/// Longest text.
+/// Longest text, in bytes.
 const MAX_TEXT: usize = 64 << 20;
 /// Labels of a link.
 const LINK_ENDS: [&str; 2] = ["sourceRouterId", "targetRouterId"];
 
 impl Network {
-    /// A router tells what it measured, and what its circuits carried.
+    /// Keeps the values that a router measured, and the bytes of its circuits.
     pub(super) fn keep_report(&self, router: &LiveRouter, report: &MetricsMessage) {
         let at = self.0.kernel.now();
         let is_own = |link: &str| {
             self.0.links.get(link).is_some_and(|link| link.has_end(router.id.as_str()))
         };
         let registered = self.0.routers.get(router.id.as_str());
-        // What a connection said at its end is not kept.
+        // A report that arrives after its connection ended is not kept.
         if registered.is_some_and(|one| one.connection == router.connection) {
             self.0.reported.keep(&router.id, report, at, is_own);
         }
-        // Another controller counts it.
+        // Another controller counts this report.
         if report.do_not_propagate {
             return;
         }
@@ -49,8 +49,8 @@ impl Network {
         }
     }
 
-    /// A router tells what a circuit carried within so many seconds. Of which service the circuit
-    /// is, or was, is known here: what the router says of it does not count.
+    /// Counts the bytes that a circuit carried in an interval of so many seconds. The service is
+    /// looked up by the circuit; the service in the report is ignored.
     fn count_usage(
         &self,
         router: &LiveRouter,
@@ -69,19 +69,19 @@ impl Network {
         }
     }
 
-    /// What circuits of a service carried so far.
+    /// The bytes of all circuits of a service so far.
     #[cfg(any(test, feature = "testing"))]
     pub fn used_by(&self, service: &weft_model::Id) -> [u64; WAYS.len()] {
         let all = self.0.used.bytes();
         all.into_iter().find(|(id, _)| id == service).map(|(_, bytes)| bytes).unwrap_or_default()
     }
 
-    /// A router reports more than anybody can have to report; it is not read.
+    /// Counts a report that is dropped unread because the router reports too much.
     pub fn refuse_metrics(&self, router: &LiveRouter) {
         self.refuse(router, Misreport::TooManyMetrics, "");
     }
 
-    /// What this controller measures of itself.
+    /// The values that this controller measured.
     pub(super) fn own_report(&self) -> Report {
         let mut report = self.0.kernel.measures().read();
         let counted = self.counted().into_iter();
@@ -91,14 +91,14 @@ impl Network {
         report
     }
 
-    /// What this controller and the routers measured, as Prometheus reads it.
+    /// The values of this controller and the routers in the text format of Prometheus.
     pub async fn prometheus(&self, with_times: bool) -> Bytes {
         let mut last = self.0.texts.last[usize::from(with_times)].lock().await;
         if let Some((_, text)) = last.as_ref().filter(|(at, _)| clock::since(*at) < FRESH) {
             return text.clone();
         }
         let network = self.clone();
-        // Of many routers this takes a while.
+        // With many routers this takes long, so it runs on a thread for blocking work.
         let made = tokio::task::spawn_blocking(move || {
             let made = network.exposition(with_times);
             network.0.texts.left_out.store(made.left_out(), Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Network {
                 self.expose_one(&mut to, router.as_str(), one, &held.value(), time(*at));
             }
         }
-        // Links are many: what finds no place is of them.
+        // Values of links are the most: they come last, and are left out when the text is full.
         for Kept { router, at, values } in &kept {
             for (link, of) in &values.links {
                 for (pattern, held) in of {
@@ -135,14 +135,14 @@ impl Network {
         to
     }
 
-    /// Adds a report of somebody.
+    /// Adds the report of a program to the text.
     fn expose(&self, to: &mut Exposition, source: &str, report: &Report, at: Option<u64>) {
         for (name, value) in report {
             self.expose_one(to, source, names::split(name), value, at);
         }
     }
 
-    /// Adds a value of a metric, and of the link or router that it is of.
+    /// Adds a value, with labels for the link or the router that it belongs to.
     fn expose_one(
         &self,
         to: &mut Exposition,
@@ -162,7 +162,7 @@ impl Network {
         to.add(metric, value, &labels, at);
     }
 
-    /// Adds how services are used.
+    /// Adds the use of services.
     fn expose_use(&self, to: &mut Exposition, id: &str, at: Option<u64>) {
         for ((service, terminator), dials) in self.0.used.dials() {
             let labels = [
@@ -182,7 +182,7 @@ impl Network {
         }
     }
 
-    /// Both ends of a link, if one of them is the router that tells of it.
+    /// Both ends of a link, if `source` is one of them.
     fn link_ends(&self, link: &str, source: &str) -> Option<[String; 2]> {
         let link = self.0.links.get(link).filter(|link| link.has_end(source))?;
         Some([link.source.to_string(), link.destination.to_string()])
@@ -204,14 +204,14 @@ impl Network {
         weft_metrics::events(&origin, report, &tags).collect()
     }
 
-    /// The same as Prometheus reads it.
+    /// A report as Prometheus' text.
     pub(super) fn metric_text(&self, source: &str, report: &Report) -> Json {
         let mut to = Exposition::new(MAX_TEXT);
         self.expose(&mut to, source, report, None);
         Json::Array(vec![Json::String(to.text())])
     }
 
-    /// What a router answered to a question for metrics, in the form that was asked for.
+    /// A router's answer to an inspection of metrics, in the form that the inspection asked for.
     pub(super) fn metrics_of(&self, router: &str, name: &str, told: Json) -> Option<Json> {
         let (at, report) = weft_metrics::from_json(told).ok()?;
         let at = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -222,7 +222,7 @@ impl Network {
         })
     }
 
-    /// Brings rates up to date, and forgets how services were used that are gone.
+    /// Updates rates, and forgets the use of services that were deleted.
     pub async fn measure(self) {
         let mut ticks = tokio::time::interval(weft_metrics::TICK);
         let mut count = 0_u32;

@@ -1,8 +1,8 @@
-//! What routers reported that is not theirs to report. It is refused where it comes in; here it is
-//! counted per router, and named in the log once in a while.
+//! Counts reports of routers about links and circuits that are not theirs. Such a report is refused
+//! where it arrives; this module counts it by router and logs it at intervals.
 //!
-//! Some of it is nobody's fault: a router that learns late that a link is gone. A count that grows is
-//! a router that lies, or one whose state was restored from elsewhere.
+//! Single ones are harmless: the router has not heard yet that a link is gone. A growing count
+//! means a router that lies, or a router with a state restored from elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -12,33 +12,33 @@ use weft_model::Id;
 
 use crate::clock;
 
-/// Least time between two log lines about one router and one kind of report.
+/// Shortest time between two log lines about one router and one kind of report.
 const QUIET: Duration = Duration::from_secs(300);
-/// Longest text of a report that is shown, in characters.
+/// Longest part of a report in the log, in characters.
 const SHOWN: usize = 64;
 
-/// What was reported.
+/// The kinds of refused reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misreport {
     /// A link whose id is that of another router's link.
     ForeignLink,
-    /// A link to a router that does not exist.
+    /// A link to a router that is not in the model.
     LinkToNobody,
-    /// A link beyond those that one router may have.
+    /// A link above the limit of links of one router.
     TooManyLinks,
-    /// A link beyond those that two routers may have between them.
+    /// A link above the limit of links between two routers.
     TooManyParallel,
-    /// A link with an id or a text that no link has.
+    /// A link with an invalid id or text.
     MalformedLink,
     /// A fault or a state of a link that does not end at the router.
     LinkFault,
-    /// The end of a circuit that does not go over the router.
+    /// A fault of a circuit that does not go over the router.
     CircuitFault,
-    /// A circuit with an id that no circuit has.
+    /// A circuit with an invalid id.
     MalformedCircuit,
     /// The latency of a link that does not end at the router.
     Latency,
-    /// More metrics than one router may have.
+    /// More metrics than one router can have.
     TooManyMetrics,
     /// Bytes of a circuit that does not go over the router.
     Usage,
@@ -59,7 +59,7 @@ impl Misreport {
         Self::Usage,
     ];
 
-    /// Its name in inspections and logs.
+    /// The name of the kind in inspections and logs.
     fn as_str(self) -> &'static str {
         match self {
             Self::ForeignLink => "linkOfAnotherRouter",
@@ -80,16 +80,16 @@ impl Misreport {
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     times: u64,
-    /// How often it was when it was named last, and when that was.
+    /// The count and the time of the last log line.
     named: Option<(u64, Instant)>,
 }
 
-/// Counts by router. Only routers that exist connect, and those that are deleted are forgotten.
+/// Counts by router. Only routers of the model connect, and counts of deleted routers are removed.
 #[derive(Debug, Default)]
 pub(crate) struct Misreports(Mutex<HashMap<Id, [Count; Misreport::ALL.len()]>>);
 
 impl Misreports {
-    /// A router reported something so often; `what` is named.
+    /// Counts reports of a router; `what` is the example in the log line.
     pub(crate) fn count(&self, router: &Id, kind: Misreport, times: usize, what: &str) {
         if times == 0 {
             return;
@@ -108,11 +108,11 @@ impl Misreports {
         };
         if let Some((more, in_all)) = named {
             let (report, what): (_, String) = (kind.as_str(), what.chars().take(SHOWN).collect());
-            tracing::warn!(%router, report, what, more, in_all, "report of a router refused: it is not the router's");
+            tracing::warn!(%router, report, what, more, in_all, "a report of a router about a link or circuit that is not its own is refused");
         }
     }
 
-    /// What each router reported so far: names of reports and how often.
+    /// The counts of each router, by the name of the kind.
     pub(crate) fn all(&self) -> Vec<(Id, Vec<(&'static str, u64)>)> {
         let routers = self.0.lock();
         let mut all: Vec<_> = routers
@@ -127,12 +127,12 @@ impl Misreports {
         all
     }
 
-    /// How many there were in all.
+    /// The sum of all counts.
     pub(crate) fn total(&self) -> u64 {
         self.0.lock().values().flatten().map(|count| count.times).sum()
     }
 
-    /// A router was deleted.
+    /// Removes the counts of a deleted router.
     pub(crate) fn forget(&self, router: &Id) {
         self.0.lock().remove(router);
     }

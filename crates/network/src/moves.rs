@@ -1,24 +1,23 @@
-//! Circuits take another path: because theirs broke, because a router on it says that it does not
-//! work, or because there is a cheaper one (docs/protocol/control-plane.md 14).
+//! Moves circuits to other paths: because the path broke, because a router on it reports that it
+//! does not work, or because another one is cheaper (docs/protocol/control-plane.md 14).
 //!
-//! - `list`: the circuits that are to be moved, with their queue; `mover`: works the queue off;
-//! - `journey`: one circuit moves; `known`: what routers have to hear for that.
+//! - `list`: the circuits to be moved, in a queue; `mover`: takes circuits from the queue;
+//! - `journey`: moves one circuit; `known`: the routes that routers have to be told for that.
 //!
-//! A link with a hundred thousand circuits costs dials next to nothing: its circuits come into the
-//! queue bit by bit, so many are moved at the same time, and fewer while somebody dials. Circuits
-//! that begin or end at the same router are moved together, so that what a router hears of several
-//! of them is one write. A router
-//! that answers slowly, or not, holds up its own circuits: they wait for it aside. One that answers
-//! nothing is left alone for a while.
+//! A link may break with a hundred thousand circuits on it, and dials must not suffer: the circuits
+//! enter the queue in parts, only a limited number moves at the same time, and fewer while dials
+//! are under way. Circuits that begin or end at the same router are moved together, so that their
+//! routes are one write. A router that answers slowly or not at all holds up only its own circuits,
+//! which wait aside. A router that answers nothing is left alone for a while.
 //!
-//! A circuit that has no path left is kept for a while: a link that breaks is often back at once, and
-//! routers hold what waits for it. One that begins or ends at a router that answers nothing waits until
-//! that answers again, as no other path helps it.
+//! A circuit without any path is kept for a while: a broken link often comes back at once, and
+//! routers hold the waiting payloads. A circuit that begins or ends at a silent router waits until
+//! that router answers again, because no other path helps.
 //!
-//! No router sends into the void while a circuit moves. First every router on the new path hears
-//! what is new to it: where payloads go that come over links which the circuit did not take before.
-//! When all have answered, those on both paths hear what changes: from then on payloads take the new
-//! way. Routers that are on the old path only keep their part until what was on its way has passed.
+//! A move loses no payloads. First, each router on the new path is told the new routes: where
+//! payloads go that arrive over links which the circuit did not use before. When all have answered,
+//! routers on both paths are told the changed routes, and payloads take the new path. Routers on
+//! the old path alone keep their routes until the payloads on their way have passed.
 
 mod journey;
 mod known;
@@ -39,11 +38,11 @@ use super::routers::LiveRouter;
 use crate::clock;
 use crate::network::Network;
 
-/// Least time between two moves of a circuit because routers say that its path does not work: they
-/// say so every 15 s, and a router that says it all the time keeps only itself busy.
+/// Shortest time between two moves of a circuit for reports that its path does not work. Routers
+/// repeat the report every 15 s; a router that repeats it all the time must not keep others busy.
 const LEAST_BETWEEN: Duration = Duration::from_secs(5);
 
-/// A circuit that is being moved counts as active until this is dropped.
+/// Counts a circuit as active while it is moved, until dropped.
 #[derive(Debug)]
 struct Active(Network);
 
@@ -61,7 +60,7 @@ impl Drop for Active {
     }
 }
 
-/// A circuit that is being moved is under way until this is dropped.
+/// Counts a circuit as under way while it is moved, until dropped.
 #[derive(Debug)]
 struct UnderWay(Network);
 
@@ -79,7 +78,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A place for a route at a router.
+/// The right to send a router one more route, until dropped.
 #[derive(Debug)]
 struct Slot {
     network: Network,
@@ -87,12 +86,12 @@ struct Slot {
 }
 
 impl Slot {
-    /// None if the router has as many as it may.
+    /// None if the router has the most open routes already.
     fn take(network: &Network, router: &Arc<LiveRouter>) -> Option<Self> {
         router.window.try_take().then(|| Self::of(network, router))
     }
 
-    /// Beyond that.
+    /// Takes a slot above that limit.
     fn force(network: &Network, router: &Arc<LiveRouter>) -> Self {
         router.window.take();
         Self::of(network, router)
@@ -111,7 +110,7 @@ impl Drop for Slot {
 }
 
 impl Network {
-    /// Has a circuit moved to another path, or removed if that cannot be.
+    /// Starts the move of a circuit to another path; ends the circuit if it cannot be moved.
     pub(super) fn move_or_end(&self, circuit: &Circuit, why: Why) {
         let too_soon =
             why == Why::Faulty && circuit.moving.since_last().is_some_and(|it| it < LEAST_BETWEEN);
@@ -120,13 +119,13 @@ impl Network {
         }
         self.0.moves.queue.lock().push(&circuit.id.as_str().into(), why);
         if self.0.circuits.get(&circuit.id).is_none() {
-            // It was removed before it was in the queue.
+            // The circuit was removed before it was in the queue.
             self.0.moves.forget(&circuit.id);
         }
         self.0.moves.wake.notify_one();
     }
 
-    /// The circuits over a link are to take other paths.
+    /// Starts the moves of all circuits over a link.
     pub(super) fn move_over(&self, link: &str, why: Why) {
         if self.0.circuits.count_over(link) > 0 {
             self.0.moves.queue.lock().push_link(link, why);
@@ -134,33 +133,33 @@ impl Network {
         }
     }
 
-    /// How many circuits wait to be moved.
+    /// Number of circuits that wait to be moved.
     pub fn waiting_moves(&self) -> usize {
         let (circuits, links) = self.0.moves.queue.lock().waiting();
         circuits + links.iter().map(|link| self.0.circuits.count_over(link)).sum::<usize>()
     }
 
-    /// How many circuits have no path at this moment.
+    /// Number of circuits without a path at this moment.
     pub fn without_path(&self) -> usize {
         self.0.moves.queue.lock().stranded()
     }
 
-    /// Whether a path leads over links and routers that are there.
+    /// Whether all links and routers of a path work.
     pub fn is_usable(&self, path: &Path) -> bool {
         self.cost_of(path).is_some()
     }
 
-    /// What a path costs now, without the router where it begins; none if it is broken.
+    /// The cost of a path now, without the cost of its first router; none if the path is broken.
     pub fn cost_of(&self, path: &Path) -> Option<u64> {
         let links = self.0.links.cost_of(path)?;
         Some(links + self.graph().cost_of(&path.nodes)?)
     }
 
-    /// Circuits that wait for a router go on as far as it has room; all if it is gone.
+    /// Continues circuits that wait for a router: as many as it has slots; all if it is gone.
     pub fn unpark(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
         let room = live.map_or(usize::MAX, |live| match live.window.is_silent(clock::now()) {
-            // They learn of it.
+            // All continue, and find out that the router is gone.
             true => usize::MAX,
             false => live.window.room(),
         });
@@ -169,7 +168,8 @@ impl Network {
         }
     }
 
-    /// Circuits that wait until a router answers again go on, if it may be asked or is gone.
+    /// Continues circuits that wait for a silent router, if the router may be asked again or is
+    /// gone.
     pub fn end_rest(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
         let is_silent = live.is_some_and(|live| live.window.is_silent(clock::now()));
@@ -178,11 +178,12 @@ impl Network {
         }
     }
 
-    /// A router answered a route after its time: it is not silent.
+    /// Notes that a router answered a route after the time limit, so that it does not count as
+    /// silent.
     pub(super) fn answered_late(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
         if live.is_some_and(|live| live.window.heard(clock::now())) {
-            tracing::info!(%router, "router answers routes again");
+            tracing::info!(%router, "a silent router answers routes again");
             self.router_changed(router);
             self.end_rest(router);
         }

@@ -1,4 +1,4 @@
-//! When a circuit was moved.
+//! The time at which a circuit was moved.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,14 @@ use parking_lot::Mutex;
 
 use crate::clock;
 
-/// When a circuit was moved.
+/// The time at which a circuit was last moved.
 #[derive(Debug, Default)]
 pub struct Moving {
     last: Mutex<Option<Instant>>,
 }
 
 impl Moving {
-    /// How long ago it was moved; none if never.
+    /// The time since the last move; none if the circuit was never moved.
     pub fn since_last(&self) -> Option<Duration> {
         self.last.lock().map(clock::since)
     }

@@ -1,4 +1,4 @@
-//! The handle of the network: what its parts share, its settings, and who comes and goes.
+//! The handle of the network: shared state, settings, and routers that connect and disconnect.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,17 +30,17 @@ use crate::routes::Waiting;
 use crate::used::Used;
 use crate::validations::Validations;
 
-/// How often failures of terminators are forgiven.
+/// The interval at which failures of terminators are forgiven.
 const FORGIVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Digits of circuit ids and addresses.
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Characters with which the circuit ids of one run begin.
+/// Length of the tag with which the circuit ids of one run begin, in characters.
 const RUN_TAG: usize = 4;
 
 /// Settings of the network (docs/protocol/control-plane.md 28).
 #[derive(Debug, Clone)]
 pub struct NetworkOptions {
-    /// How often the network is looked over.
+    /// The interval at which [`Network`] looks over all circuits.
     pub cycle: Duration,
     /// How long routers have to answer a route.
     pub route_timeout: Duration,
@@ -48,30 +48,31 @@ pub struct NetworkOptions {
     pub create_circuit_retries: u32,
     /// Least cost of entering a router.
     pub min_router_cost: u16,
-    /// Within this a further connection of a router is refused; zero never refuses.
+    /// Within this time after a router connected, a further connection of it is refused; zero never
+    /// refuses.
     pub churn_limit: Duration,
-    /// Latency of a link that was not measured.
+    /// The latency of a link that was not measured yet.
     pub initial_link_latency: Duration,
-    /// How often measured latencies change what paths cost, at most.
+    /// The shortest interval at which measured latencies change the costs of paths.
     pub latency_interval: Duration,
-    /// Share of circuits that are moved to cheaper paths in one cycle; one at least.
+    /// The share of circuits that one cycle moves to cheaper paths; one circuit at least.
     pub smart_reroute_fraction: f64,
-    /// Most circuits that are moved to cheaper paths in one cycle.
+    /// Most circuits that one cycle moves to cheaper paths.
     pub smart_reroute_cap: u32,
-    /// Least gain for which one is moved.
+    /// The least gain for which a circuit is moved.
     pub smart_min_cost_delta: u32,
-    /// How long a new or reconnected terminator is left alone before its router is asked about it.
+    /// How long after a terminator was made, or its router connected, the router is asked whether
+    /// it still hosts it.
     pub validation_age: Duration,
-    /// How often routers are asked.
+    /// The interval at which routers are asked.
     pub validation_interval: Duration,
-    /// How long a circuit is kept that has no path.
+    /// How long a circuit without a path is kept.
     pub without_path: Duration,
-    /// How long circuits are kept whose routers do not come back.
+    /// How long a circuit is kept if none of its routers is connected.
     pub lost_circuit_life: Duration,
-    /// How long a router that is back may take to tell which circuits it carries before it is
-    /// asked.
+    /// How long a router has after it connected to report its circuits; then it is asked for them.
     pub carried_grace: Duration,
-    /// Where spans of circuits that are made go.
+    /// The recorder for the spans of new circuits.
     pub spans: Spans,
 }
 
@@ -115,16 +116,16 @@ impl From<&NetworkConfig> for NetworkOptions {
     }
 }
 
-/// What the network asks about who is logged in.
+/// The network's questions about sessions.
 pub trait Logins: Send + Sync {
-    /// Whether a service session is there.
+    /// Whether a service session exists.
     fn has_session(&self, id: &str) -> bool;
 
     /// How many sessions there are.
     fn counts(&self) -> LoginCounts;
 }
 
-/// How many sessions there are.
+/// Numbers of sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoginCounts {
     /// API sessions.
@@ -133,7 +134,7 @@ pub struct LoginCounts {
     pub service_sessions: u64,
 }
 
-/// The network. Clones are the same network.
+/// The network. Clones share it.
 #[derive(Clone)]
 pub struct Network(pub(crate) Arc<Inner>);
 
@@ -142,8 +143,8 @@ pub(crate) struct Inner {
     pub(crate) logins: Arc<dyn Logins>,
     pub(crate) options: NetworkOptions,
     pub(crate) routers: Routers,
-    /// Held while a router comes or goes, so that what the end of one connection takes away is
-    /// nothing that the next one told.
+    /// Held while a router connects or disconnects, so that the end of one connection does not undo
+    /// what the next one reported.
     pub(crate) coming_or_going: Mutex<()>,
     pub(crate) links: Links,
     pub(crate) topology: Topology,
@@ -159,7 +160,7 @@ pub(crate) struct Inner {
     pub(crate) pieces: crate::adopt::Pieces,
     pub(crate) validations: Validations,
     pub(crate) events: Events,
-    /// Begins the ids of circuits of this run.
+    /// The tag with which circuit ids of this run begin.
     pub(crate) run: String,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -176,7 +177,7 @@ impl World for Inner {
         let live = self.routers.get(id.as_str())?;
         let snapshot = self.kernel.snapshot();
         let router = snapshot.get::<Router>(id).filter(|router| !router.disabled)?;
-        // Who answers no routes, or stops, carries nothing new for others.
+        // A router that answers no routes, or drains, gets no new paths through it.
         Some((router.cost, router.no_traversal || live.is_left_alone(clock::now())))
     }
 
@@ -185,19 +186,19 @@ impl World for Inner {
     }
 }
 
-/// The network as long as somebody else keeps it.
+/// A network that this handle does not keep alive.
 #[derive(Clone)]
 pub struct WeakNetwork(Weak<Inner>);
 
 impl WeakNetwork {
-    /// The network, if it is still there.
+    /// The network, if it still exists.
     pub fn upgrade(&self) -> Option<Network> {
         self.0.upgrade().map(Network)
     }
 }
 
 impl Network {
-    /// A network without routers, with its housekeeping. Stops with [`Network::stop`].
+    /// Starts a network without routers, and its background tasks. Stops with [`Network::stop`].
     pub fn start(kernel: Kernel, logins: Arc<dyn Logins>, options: NetworkOptions) -> Self {
         let run = base62(u128::from_le_bytes(kernel.ids().bytes()));
         let pending = Arc::new(Pending::default());
@@ -235,7 +236,7 @@ impl Network {
         network
     }
 
-    /// Ends the housekeeping and closes the channels of all routers.
+    /// Ends the background tasks and closes the channels of all routers.
     pub async fn stop(&self) {
         self.0.stop.cancel();
         for router in self.0.routers.all() {
@@ -245,7 +246,7 @@ impl Network {
         self.0.tasks.wait().await;
     }
 
-    /// The same network, as long as somebody else keeps it.
+    /// A handle that does not keep the network alive.
     pub fn weak(&self) -> WeakNetwork {
         WeakNetwork(Arc::downgrade(&self.0))
     }
@@ -255,7 +256,7 @@ impl Network {
         &self.0.options
     }
 
-    /// What happens in it.
+    /// The events of the network.
     pub fn events(&self) -> &Events {
         &self.0.events
     }
@@ -283,7 +284,8 @@ impl Network {
         });
     }
 
-    /// Registers a router that has connected. One whose place it takes is treated as gone.
+    /// Registers a router that has connected. A former connection of the router that gives way is
+    /// treated as disconnected.
     pub fn connected(&self, router: &Arc<LiveRouter>) -> Result<(), AlreadyConnected> {
         let _one_by_one = self.0.coming_or_going.lock();
         let former = self.0.routers.register(Arc::clone(router), self.0.options.churn_limit)?;
@@ -300,8 +302,8 @@ impl Network {
         Ok(())
     }
 
-    /// A router has gone; nothing happens if another connection has taken its place. True if it
-    /// was the one.
+    /// Handles the end of a router's connection; nothing happens if another connection is
+    /// registered by then. True if this connection was the registered one.
     pub fn disconnected(&self, router: &Arc<LiveRouter>) -> bool {
         let _one_by_one = self.0.coming_or_going.lock();
         let current = self.0.routers.unregister(router);
@@ -321,47 +323,50 @@ impl Network {
         current
     }
 
-    /// Sends to a router if it is connected and has room; a message that finds none is lost, as
-    /// the peers expect it of unroutes and faults.
+    /// Sends a message to a router if it is connected and its channel has room. Otherwise the
+    /// message is lost, which peers expect of unroutes and faults.
     pub fn tell(&self, router: &str, lane: Lane, message: Message) {
         let Some(live) = self.0.routers.get(router) else { return };
         match live.channel.try_send_on(lane, message) {
             Ok(()) | Err(SendError::Closed(_)) => {}
-            // Many circuits can end at once; what is lost here a router asks for again when it
+            // Many circuits can end at once. A router whose unroute was lost asks again when it
             // finds the circuit idle.
-            Err(problem) => tracing::debug!(router, %problem, "message not sent"),
+            Err(problem) => {
+                tracing::debug!(router, %problem, "a message to a router was not sent and is lost")
+            }
         }
     }
 
-    /// The connected routers and usable links as they are now, for finding paths. All share it.
+    /// The graph of connected routers and usable links, in which paths are found. The graph is
+    /// shared.
     pub fn graph(&self) -> Arc<Graph> {
         self.0.topology.current(&*self.0, &self.0.links)
     }
 
-    /// The cheapest ways from a router, as they are now.
+    /// The cheapest paths from a router.
     pub fn ways(&self, from: &Id) -> Ways {
         self.0.topology.ways(&*self.0, &self.0.links, from)
     }
 
-    /// A router came or went, or its entity was changed.
+    /// Notes that a router connected, disconnected, or has a changed entity.
     pub fn router_changed(&self, router: &Id) {
         self.0.topology.pending().router(router);
     }
 
-    /// A router is about to stop: what goes over it stays, and nothing new leads through it.
+    /// Notes that a router drains: its circuits stay, and no new path leads through it.
     pub fn on_drains(&self, router: &LiveRouter) {
         if router.begins_to_drain() {
-            tracing::info!(router = %router.id, "router stops: no new circuits go through it");
+            tracing::info!(router = %router.id, "a router drains: new circuits avoid it");
             self.router_changed(&router.id);
         }
     }
 
-    /// Any router may be another one now.
+    /// Notes that any number of routers changed.
     pub fn everything_changed(&self) {
         self.0.topology.pending().everything();
     }
 
-    /// A router was deleted.
+    /// Handles the deletion of a router.
     pub fn router_deleted(&self, router: &Id) {
         self.router_changed(router);
         self.0.pieces.forget_report(router);
@@ -370,7 +375,7 @@ impl Network {
         self.0.reported.forget(router);
     }
 
-    /// Counts a report of a router that is not the router's to make.
+    /// Counts a refused report of a router.
     pub(crate) fn refuse(&self, router: &LiveRouter, kind: Misreport, what: &str) {
         self.0.misreports.count(&router.id, kind, 1, what);
     }
@@ -380,7 +385,7 @@ impl Network {
         format!("{}{}", self.0.run, &self.new_address()[RUN_TAG..])
     }
 
-    /// Whether an id can only be that of a circuit of this run.
+    /// Whether only a circuit of this run can have this id.
     pub(crate) fn is_of_this_run(&self, circuit: &str) -> bool {
         circuit.starts_with(&self.0.run)
     }
@@ -398,19 +403,19 @@ impl Network {
         }
     }
 
-    /// What a terminator costs now, beyond its own cost.
+    /// The cost of a terminator beyond its own cost, from failures and circuits.
     pub fn dynamic_cost(&self, terminator: &Id) -> u16 {
         self.0.costs.of(terminator)
     }
 
-    /// A terminator was deleted.
+    /// Handles the deletion of a terminator.
     pub(crate) fn terminator_deleted(&self, terminator: &Id) {
         self.0.costs.forget(terminator);
         self.0.used.forget_terminator(terminator);
     }
 }
 
-/// 22 digits.
+/// A number in base 62, with 22 digits.
 fn base62(mut number: u128) -> String {
     let mut digits = [b'0'; 22];
     for digit in digits.iter_mut().rev() {

@@ -1,4 +1,4 @@
-//! What the explanation of a dial looks at: the mesh of this moment and the terminators of a service.
+//! Input for the explanation of a dial: the mesh and the terminators of a service.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::clock;
 use crate::network::Network;
 
 impl Network {
-    /// The mesh at this moment.
+    /// The mesh now.
     pub fn mesh(&self, snapshot: &Snapshot) -> Mesh {
         let mut routers = Vec::new();
         for live in self.routers().all() {
@@ -35,7 +35,7 @@ impl Network {
         Mesh::new(self.options().min_router_cost, routers, links.collect())
     }
 
-    /// The terminators of a service, with what experience with them costs.
+    /// The terminators of a service, with their dynamic costs.
     pub fn offers(&self, snapshot: &Snapshot, service: &Id) -> Vec<Offer> {
         let terminators = snapshot.referring::<Terminator>(Terminator::SERVICE, service);
         let offer = |terminator: &Arc<Terminator>| Offer {

@@ -1,10 +1,10 @@
-//! Which circuits a router still carries when it is back.
+//! Finds out which circuits a router still carries after it connected again.
 //!
-//! A router keeps its circuits while its channel is away, and loses them when it starts again.
-//! Routers of weft tell by themselves ([`adopt`](super::adopt)). Others only ever ask about
-//! circuits that they have, so they are asked about those that they had: `circuit:ID` has a value
-//! in the answer of a router that carries the circuit, and none otherwise
-//! (docs/protocol/control-plane.md 18). What it carries no more is ended, or goes over others.
+//! A router keeps its circuits while its control channel is down, and loses them when it restarts.
+//! Routers of weft report their circuits ([`adopt`](super::adopt)). Other routers are asked about
+//! the circuits that went over them: the inspection `circuit:ID` has a value in the answer of a
+//! router that carries the circuit, and none otherwise (docs/protocol/control-plane.md 18). A
+//! circuit that the router lost is ended, or moved around the router.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::network::Network;
 
 /// Circuits in one question.
 const PART: usize = 50;
-/// How long a router has to answer: validations give it as much.
+/// How long a router has to answer, as long as for a validation.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Questions that may fail, in all, before the rest of the circuits is kept as it is.
+/// Failed questions after which the other circuits are kept without asking.
 const FAILURES: usize = 5;
 
 impl Network {
-    /// Asks a router that has connected for the circuits of before, unless it tells by itself.
+    /// Asks a router that has connected for its former circuits, unless it reports them.
     pub async fn recount(&self, router: &Arc<LiveRouter>) {
         if self.of_before(router).is_empty() {
             return;
@@ -47,7 +47,7 @@ impl Network {
                 }
                 Err(problem) => {
                     failures += 1;
-                    tracing::info!(router = %router.id, problem, "router does not say which circuits it carries");
+                    tracing::info!(router = %router.id, problem, "a router does not answer which circuits it carries; they are kept for now");
                     if failures == FAILURES || router.channel.is_closed() {
                         return;
                     }
@@ -57,7 +57,7 @@ impl Network {
         }
     }
 
-    /// The circuits over a router from before it connected.
+    /// The circuits over a router that are older than its connection.
     pub fn of_before(&self, router: &LiveRouter) -> Vec<Arc<Circuit>> {
         let mut circuits = self.0.circuits.at(&router.id);
         circuits.retain(|circuit| is_of_before(circuit, router));
@@ -67,19 +67,19 @@ impl Network {
     fn end_missing(&self, router: &LiveRouter, asked: &[Arc<Circuit>], carried: &HashSet<String>) {
         let mut ended = 0;
         for circuit in asked.iter().filter(|circuit| !carried.contains(&circuit.id)) {
-            // One that was moved meanwhile may not go over the router any more, or go anew.
+            // The circuit may have been moved away, or moved anew, since the question.
             let now = self.0.circuits.get(&circuit.id);
             if now.is_some_and(|now| Arc::ptr_eq(&now, circuit)) {
                 ended += usize::from(self.not_carried(circuit, &router.id));
             }
         }
         if ended > 0 {
-            tracing::info!(router = %router.id, ended, "circuits ended that the router carries no more");
+            tracing::info!(router = %router.id, ended, "circuits ended, because the router lost them");
         }
     }
 }
 
-/// Which of some circuits a router carries.
+/// The circuits among `asked` that a router carries.
 async fn carried(router: &LiveRouter, asked: &[Arc<Circuit>]) -> Result<HashSet<String>, String> {
     let requested_values = asked.iter().map(|circuit| name(&circuit.id)).collect();
     let request = InspectRequest { requested_values }.to_message();
@@ -93,7 +93,7 @@ async fn carried(router: &LiveRouter, asked: &[Arc<Circuit>]) -> Result<HashSet<
     Ok(asked.iter().map(|it| it.id.clone()).filter(|id| named.contains(&name(id))).collect())
 }
 
-/// What a circuit is called in questions.
+/// The name of a circuit in inspections.
 fn name(circuit: &str) -> String {
     format!("circuit:{circuit}")
 }

@@ -1,10 +1,11 @@
-//! What routers report of themselves, kept for whoever charts it (docs/protocol/operations.md 5).
+//! Keeps the last report of measured values of each connected router, for Prometheus and
+//! inspections (docs/protocol/operations.md 5).
 //!
-//! The last report of each router that is connected is kept: metrics that routers have, as what they
-//! are, those of links only if the link ends at the router. What is kept of a value is what is shown
-//! of it. A router may have so many links, all together so many values: what finds no room is counted,
-//! and the same links find room every time. Whose report it is says the connection that it came over,
-//! not the report.
+//! Only known metrics are kept, with values of their kind; those of links only if the link ends at
+//! the router. A value is kept in the form in which it is shown. The links of one router and the
+//! values of all routers are limited. Values above a limit are counted, and the same links find
+//! room every time. The report belongs to the router of the connection; a router named in the
+//! report is ignored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +20,14 @@ use weft_wire::metrics::{Histogram, MetricsMessage, Timer};
 
 use crate::clock;
 
-/// Links whose values are kept of one router.
+/// Links of one router whose values are kept.
 const MAX_LINKS: usize = 2_500;
-/// Values of all routers: those of both ends of 200,000 links, some 280 MiB.
+/// Most values of all routers: those of both ends of 200,000 links, some 280 MiB.
 const MAX_IN_ALL: usize = 4_500_000;
-/// A report that no other one followed is forgotten after this, and not before twice the time that
-/// lay between the last two.
+/// A report is forgotten if none followed for this time, and for twice the time between the last
+/// two.
 const KEPT: Duration = Duration::from_secs(600);
-/// The same of a router's first report.
+/// The first report of a router is forgotten if none followed for this time.
 const FIRST_KEPT: Duration = Duration::from_secs(3600);
 
 /// Reports by router.
@@ -45,34 +46,34 @@ impl Default for Reported {
 #[derive(Debug, Default)]
 struct Inner {
     routers: HashMap<Id, FromRouter>,
-    /// Values of all routers.
+    /// Number of kept values of all routers.
     values: usize,
-    /// Values that are no router's or found no room, since the start.
+    /// Values since the start that were no router's metrics or found no room.
     refused: u64,
 }
 
 #[derive(Debug)]
 struct FromRouter {
     at: Timestamp,
-    /// When the last whole report came.
+    /// When the last complete report arrived.
     since: Instant,
     keep_for: Duration,
     values: Arc<Values>,
 }
 
-/// Values by what they are of.
+/// Values of a router or a link, by metric.
 type OfOne = Vec<(&'static Pattern, Held)>;
 
 /// The values of a report.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values {
-    /// Those of the router itself.
+    /// Values of the router itself.
     pub(crate) own: OfOne,
-    /// Those of its links, by link.
+    /// Values of links, by id of the link.
     pub(crate) links: BTreeMap<Box<str>, OfOne>,
 }
 
-/// What is kept of a value.
+/// A kept value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Held {
     /// A whole number.
@@ -81,7 +82,7 @@ pub(crate) enum Held {
     Float(f64),
     /// Events per second, over a minute.
     Rate(f64),
-    /// What was seen of a distribution.
+    /// A summary of a distribution.
     Seen(Box<Seen>),
 }
 
@@ -92,20 +93,20 @@ pub(crate) struct Seen {
     percentiles: [f64; 6],
 }
 
-/// A report as it is kept.
+/// A report, as it is kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     /// The router.
     pub(crate) router: Id,
-    /// When it came.
+    /// When the report arrived.
     pub(crate) at: Timestamp,
-    /// What it says.
+    /// Its values.
     pub(crate) values: Arc<Values>,
 }
 
 impl Reported {
-    /// A report of a router has come, which takes the place of the one before. One that tells of
-    /// round trips alone is added to what is known. `is_own` says which links end at the router.
+    /// Keeps a report of a router in the place of its former one. A report with round trips alone
+    /// is added to the former one. `is_own` says which links end at the router.
     pub(crate) fn keep(
         &self,
         router: &Id,
@@ -115,7 +116,7 @@ impl Reported {
     ) {
         let is_whole = !report.int_values.is_empty() || !report.meters.is_empty();
         let (new, mut refused) = Values::of(report, is_own);
-        // Nobody waits while a report is read.
+        // The report was read before the lock is taken.
         let (inner, now) = (&mut *self.inner.lock(), clock::now());
         let known = inner.take(router);
         let (mut since, mut keep_for) = (now, FIRST_KEPT);
@@ -141,7 +142,7 @@ impl Reported {
         inner.put(router, from);
     }
 
-    /// All that is kept, by router.
+    /// All kept reports.
     pub(crate) fn all(&self) -> Vec<Kept> {
         let inner = self.inner.lock();
         let of = |(router, known): (&Id, &FromRouter)| Kept {
@@ -155,18 +156,18 @@ impl Reported {
         all
     }
 
-    /// How many values are kept, and how many were refused so far.
+    /// Number of kept values, and of values refused so far.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let inner = self.inner.lock();
         (inner.values as u64, inner.refused)
     }
 
-    /// A router was deleted, or is not connected any more.
+    /// Forgets the report of a router that was deleted or disconnected.
     pub(crate) fn forget(&self, router: &Id) {
         self.inner.lock().take(router);
     }
 
-    /// Forgets what no router has told for long; to be called now and then.
+    /// Forgets reports whose time is over; to be called at intervals.
     pub(super) fn expire(&self, now: Instant) {
         let inner = &mut *self.inner.lock();
         let values = &mut inner.values;
@@ -196,7 +197,7 @@ impl Inner {
 }
 
 impl Values {
-    /// What of a report is a router's, and how many values are not.
+    /// Reads a report: the values that belong to the router, and the number of others.
     fn of(report: &MetricsMessage, is_own: impl Fn(&str) -> bool) -> (Self, usize) {
         let (mut values, mut refused) = (Self::default(), 0);
         for (name, held) in values_of(report) {
@@ -215,7 +216,7 @@ impl Values {
         (values, refused)
     }
 
-    /// Leaves out the last links beyond so many, and answers how many values those had.
+    /// Removes the last links above a limit, and returns the number of their values.
     fn within(&mut self, links: usize) -> usize {
         let mut left_out = 0;
         while self.links.len() > links {
@@ -224,8 +225,8 @@ impl Values {
         left_out
     }
 
-    /// Leaves out the last links until no more than so many values are left, if that can be: a
-    /// router's own are always kept.
+    /// Removes the last links until no more than `most` values are left; the router's own values
+    /// are always kept.
     fn fit(&mut self, most: usize) -> usize {
         let (before, mut len) = (self.len(), self.len());
         while len > most
@@ -236,8 +237,8 @@ impl Values {
         before - len
     }
 
-    /// More of the same router, which takes the place of what is known. Answers how many values
-    /// found no room.
+    /// Adds values of the same router, which replace those of the same metrics. Returns the number
+    /// of values that found no room.
     fn add(&mut self, more: Self) -> usize {
         for (pattern, held) in more.own {
             put(&mut self.own, pattern, held);
@@ -258,7 +259,7 @@ impl Values {
     }
 }
 
-/// A value takes the place of that of the same metric.
+/// Puts a value in the place of the former one of its metric.
 fn put(known: &mut OfOne, pattern: &'static Pattern, held: Held) {
     match known.iter_mut().find(|(one, _)| std::ptr::eq(*one, pattern)) {
         Some((_, place)) => *place = held,
@@ -278,7 +279,7 @@ impl Held {
         Self::seen(&Histogram { count, p50, p75, p95, p99, p999, p9999, ..Histogram::default() })
     }
 
-    /// Whether a metric of this kind has such values.
+    /// Whether a value fits a metric of this kind.
     fn is(&self, kind: Kind) -> bool {
         matches!(
             (self, kind),
@@ -288,7 +289,7 @@ impl Held {
         )
     }
 
-    /// The value as it is shown.
+    /// The value in the form in which it is shown.
     pub(crate) fn value(&self) -> Value {
         match self {
             Self::Int(value) => Value::Int(*value),
@@ -313,7 +314,7 @@ impl Held {
     }
 }
 
-/// The values of a report by name.
+/// The values of a report, with their names.
 fn values_of(report: &MetricsMessage) -> impl Iterator<Item = (&str, Held)> {
     let ints = report.int_values.iter().map(|(name, value)| (name, Held::Int(*value)));
     let floats = report.float_values.iter().map(|(name, value)| (name, Held::Float(*value)));
@@ -335,7 +336,7 @@ mod tests {
         MetricsMessage { int_values, ..MetricsMessage::default() }
     }
 
-    /// A report of latencies, and of an own value.
+    /// A report with latencies of links and one value of the router.
     fn of_links(links: std::ops::Range<usize>) -> MetricsMessage {
         let histograms = links.map(|at| (format!("link.l{at:06}.latency"), Histogram::default()));
         MetricsMessage { histograms: histograms.collect(), ..with_ints(&["weft.links"]) }
@@ -435,7 +436,7 @@ mod tests {
         let per_end = names::ROUTER.iter().filter(|named| named.name.starts_with("link.")).count();
         let own = names::ROUTER.len() - per_end;
         assert!(2 * 200_000 * per_end + routers * own <= MAX_IN_ALL);
-        // A mesh in which everybody has a link to everybody.
+        // Each router of this mesh has a link to each other one.
         assert!(routers <= MAX_LINKS);
     }
 

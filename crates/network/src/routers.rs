@@ -1,5 +1,5 @@
-//! The routers that are connected. One connection per router: whoever registers first within the
-//! churn limit keeps its place (docs/protocol/control-plane.md 2.3).
+//! The connected routers. A router has one connection: a second one within the churn limit is
+//! refused (docs/protocol/control-plane.md 2.3).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,58 +20,59 @@ use weft_wire::{Capabilities, Version, VersionInfo};
 use crate::clock;
 use crate::ctrl_listeners;
 
-/// Certificates of one connection that are remembered: the shown one, and those it was given since.
+/// Fingerprints that are remembered for one connection: of the shown certificate, and of
+/// certificates issued since.
 const CERTIFICATES: usize = 8;
 
-/// Bytes of reports of what it measures that a router may send in a second in the long run, and at
-/// once. Of two hundred thousand circuits a router has some 50 MB to tell each minute.
+/// Bytes of reports that a router may send in a second, on average, and at once. A router with two
+/// hundred thousand circuits reports some 50 MB each minute.
 const REPORTS: f64 = 2.0 * 1024.0 * 1024.0;
 const REPORTS_AT_ONCE: u32 = 64 << 20;
 
-/// A router that was dialed and leaves a heartbeat unanswered for longer may be replaced.
+/// A connection that this controller dialed may be replaced if a heartbeat on it stays unanswered
+/// for longer than this.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// Numbers of connections.
+/// The number of the next connection.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
-/// A router with its control channel.
+/// A connected router with its control channel.
 #[derive(Debug)]
 pub struct LiveRouter {
     /// Its id.
     pub id: Id,
-    /// Number of the connection: another one of the same router has another.
+    /// Number of the connection; unique among all connections.
     pub connection: u64,
-    /// The way to it.
+    /// The control channel.
     pub channel: ChannelHandle,
-    /// What it says about its build.
+    /// Its version, from its hello.
     pub version: VersionInfo,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
     /// When it connected.
     pub connected_at: Timestamp,
-    /// The same on the clock that does not jump.
+    /// When it connected, on the monotonic clock.
     pub since: Instant,
-    /// The fingerprint that it was made with.
+    /// The fingerprint of the certificate with which the connection was made.
     shown: Arc<str>,
-    /// Whether it was dialed from here.
+    /// Whether this controller dialed the connection.
     pub dialed: bool,
-    /// Where it says that it takes controllers.
+    /// The listeners on which it says that it takes controllers.
     pub ctrl_listeners: BTreeMap<String, CtrlListener>,
-    /// Fingerprints with which the connection may go on, the oldest first.
+    /// Fingerprints that this connection may rely on, the oldest first.
     fingerprints: RwLock<Vec<Arc<str>>>,
-    /// Where it takes links.
+    /// Its listeners for links.
     listeners: RwLock<Vec<Listener>>,
-    /// Routes of moves that it has not answered.
+    /// Its unanswered routes of moves.
     pub window: Window,
-    /// It is about to stop, as it says.
+    /// Whether it says that it drains.
     drains: AtomicBool,
-    /// Bytes of reports that it may send.
+    /// The bytes of reports that it may send now.
     reports: Mutex<TokenBucket>,
 }
 
 impl LiveRouter {
-    /// A router as its hello describes it, which has shown a certificate; none if it does not say
-    /// its version.
+    /// A router, from its hello and its certificate; none if the hello has no version.
     pub fn new(
         id: Id,
         channel: ChannelHandle,
@@ -98,7 +99,7 @@ impl LiveRouter {
         })
     }
 
-    /// Whether there is time to read a report of so many bytes.
+    /// Whether the router may send a report of so many bytes now.
     pub fn may_report(&self, bytes: usize) -> bool {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.reports.lock().try_take(bytes, clock::now())
@@ -109,7 +110,7 @@ impl LiveRouter {
         self.version.release()
     }
 
-    /// What there is to see of it when it has connected.
+    /// The facts about the router that others see while it is connected.
     pub fn facts(&self) -> RouterFacts {
         let version = &self.version;
         RouterFacts {
@@ -126,12 +127,12 @@ impl LiveRouter {
         }
     }
 
-    /// Whether its last heartbeat was answered, or is young.
+    /// Whether its last heartbeat was answered, or is still young.
     fn answers(&self) -> bool {
         self.channel.liveness().outstanding.is_none_or(|waits| waits < UNANSWERED)
     }
 
-    /// The connection may go on when this certificate has taken the place of the one before.
+    /// Lets the connection rely on a new certificate as well.
     pub fn renewed(&self, fingerprint: &str) {
         let mut fingerprints = self.fingerprints.write();
         if fingerprints.iter().any(|own| **own == *fingerprint) {
@@ -143,44 +144,45 @@ impl LiveRouter {
         fingerprints.push(fingerprint.into());
     }
 
-    /// The fingerprint that the connection was made with.
+    /// The fingerprint of the certificate with which the connection was made.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Whether the connection stands on this certificate.
+    /// Whether the connection relies on a certificate.
     pub fn stands_on(&self, fingerprint: &str) -> bool {
         self.fingerprints.read().iter().any(|own| **own == *fingerprint)
     }
 
-    /// It is about to stop. False if that is known.
+    /// Notes that it drains. False if that is known already.
     pub(super) fn begins_to_drain(&self) -> bool {
         !self.drains.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether no new path leads through it, whatever its entity says: it answers no routes, or stops.
+    /// Whether new paths avoid it, whatever its entity says: it answers no routes, or drains.
     pub(super) fn is_left_alone(&self, now: Instant) -> bool {
         self.drains.load(Ordering::Acquire) || self.window.rests(now)
     }
 
-    /// Where it takes links.
+    /// Its listeners for links.
     pub fn listeners(&self) -> Vec<Listener> {
         self.listeners.read().clone()
     }
 
-    /// It takes links elsewhere now.
+    /// Sets its listeners for links.
     pub fn set_listeners(&self, listeners: Vec<Listener>) {
         *self.listeners.write() = listeners;
     }
 }
 
-/// Why a router is not registered: another connection of it is too young to be replaced.
+/// The refusal of a connection, because another connection of the router is too young to be
+/// replaced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("router already connected id: {router}, for {seconds} s")]
 pub struct AlreadyConnected {
     /// The router.
     pub router: Id,
-    /// For how long.
+    /// Seconds until it may be replaced.
     pub seconds: u64,
 }
 
@@ -199,12 +201,12 @@ impl Routers {
         self.0.read().values().cloned().collect()
     }
 
-    /// Whether a further connection of a router may take the place of the one there is.
+    /// Whether a further connection of a router may replace the registered one.
     pub fn may_connect(&self, id: &str, churn_limit: Duration) -> Result<(), AlreadyConnected> {
         may_replace(self.0.read().get(id), false, churn_limit)
     }
 
-    /// Registers a router, and answers the one whose place it took.
+    /// Registers a connection, and returns the one that it replaced.
     pub fn register(
         &self,
         router: Arc<LiveRouter>,
@@ -215,7 +217,7 @@ impl Routers {
         Ok(routers.insert(router.id.clone(), router))
     }
 
-    /// Takes a router out, if it is the one that is registered.
+    /// Removes a connection, if it is the registered one of its router.
     pub fn unregister(&self, router: &Arc<LiveRouter>) -> bool {
         let mut routers = self.0.write();
         let current = routers.get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router));
@@ -225,15 +227,15 @@ impl Routers {
         current
     }
 
-    /// Whether this connection is the one that is registered.
+    /// Whether this connection is the registered one of its router.
     pub fn is_current(&self, router: &Arc<LiveRouter>) -> bool {
         self.0.read().get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router))
     }
 }
 
-/// A connection that was dialed from here never takes the place of another; where both sides dial, one
-/// of the two stays. It keeps its own place while it answers: a router that dials meanwhile, as it
-/// knows no better, would otherwise end it each time.
+/// Whether a new connection may replace the registered one. A connection that this controller
+/// dialed never replaces another: if both sides dial, one connection stays. Such a connection keeps
+/// its place while it answers; otherwise a router that also dials would end it each time.
 fn may_replace(
     current: Option<&Arc<LiveRouter>>,
     dialed: bool,

@@ -1,4 +1,4 @@
-//! Routes: what each router on a path is told, and the answers they give
+//! Routes: the messages that tell each router on a path its part, and the answers
 //! (docs/protocol/control-plane.md 12.3, 12.4).
 
 use std::time::Duration;
@@ -16,27 +16,28 @@ use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
 use super::circuits::Circuit;
 
-/// Log channels of the steps that a route belongs to: select and establish a path.
+/// Log channels in a route, as bits: the selection and the establishment of a path.
 const LOG_CHANNELS: u32 = 3;
-/// Answers that may wait for whoever makes the circuit.
+/// Answers that may wait for the task that makes the circuit.
 const ANSWERS: usize = 256;
 
-/// Everything that goes into the routes of one attempt.
+/// The contents of the routes of one attempt.
 #[derive(Debug)]
 pub struct RouteSpec<'a> {
     /// The circuit.
     pub circuit: &'a str,
     /// Number of the attempt.
     pub attempt: u32,
-    /// The way.
+    /// The path.
     pub path: &'a Path,
     /// Address of the initiating end.
     pub ingress: &'a str,
     /// Address of the terminating end.
     pub egress: &'a str,
-    /// What the last router dials, with the initiator's peer data; none if it has dialed already.
+    /// The terminator that the last router dials, with the initiator's peer data; none if it is
+    /// dialed already.
     pub dial: Option<(&'a Terminator, &'a PeerData)>,
-    /// Time for the attempt.
+    /// The time limit of the attempt.
     pub timeout: Duration,
     /// Tags of the circuit.
     pub tags: &'a StringMap,
@@ -53,7 +54,7 @@ impl RouteSpec<'_> {
         let is_last = at + 1 == self.path.nodes.len();
         let mut forwards = hops.map(Forward::from).to_vec();
         if is_last && at > 0 {
-            // The way back first, as peers expect it of the last router.
+            // The way back comes first, as peers expect in the route of the last router.
             forwards.reverse();
         }
         let egress = self.dial.filter(|_| is_last).map(|(terminator, peer_data)| Egress {
@@ -66,8 +67,8 @@ impl RouteSpec<'_> {
     }
 }
 
-/// The body of the route with which routers that carry a circuit learn other ways, without these ways
-/// ([`Route::message_with`]).
+/// The body of a route that changes the ways of a circuit, without these ways
+/// ([`Route::message_with`] adds them).
 pub(super) fn reroute(circuit: &Circuit, timeout: Duration) -> Bytes {
     bare(&circuit.id, REROUTE_ATTEMPT, Vec::new(), timeout, &circuit.tags).to_body()
 }
@@ -96,18 +97,18 @@ fn bare(
     route
 }
 
-/// Where a router puts what comes from an address.
+/// One forwarding rule of a router: payloads from one address go to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop<'a> {
-    /// Where it comes from.
+    /// The address of the source.
     pub from: &'a str,
-    /// Where it goes.
+    /// The address of the destination.
     pub to: &'a str,
-    /// What that is.
+    /// The type of the destination.
     pub kind: DestType,
 }
 
-/// What each router of a path does, in the order of the path: there, and back.
+/// The forwarding rules of each router on a path, in both directions.
 pub(super) fn hops<'a>(
     path: &'a Path,
     ingress: &'a str,
@@ -139,7 +140,7 @@ impl From<Hop<'_>> for Forward {
     }
 }
 
-/// Those who make circuits and wait for answers, by circuit.
+/// The tasks that wait for answers to routes, by circuit.
 #[derive(Debug, Default)]
 pub struct Waiting(Mutex<HashMap<String, Waiter>>);
 
@@ -150,7 +151,7 @@ struct Waiter {
     answers: mpsc::Sender<(Id, RouteResult)>,
 }
 
-/// The answers of one attempt; forgotten when dropped.
+/// The answers of one attempt; dropping it ends the wait.
 #[derive(Debug)]
 pub struct Answers<'a> {
     waiting: &'a Waiting,
@@ -158,14 +159,14 @@ pub struct Answers<'a> {
     answers: mpsc::Receiver<(Id, RouteResult)>,
 }
 
-/// Where an answer went.
+/// The use of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivered {
-    /// To whoever waits for it.
+    /// It went to the task that waits for it.
     Yes,
-    /// It is of another attempt, or of a router that was not asked.
+    /// It belongs to another attempt, or to a router that was not asked.
     Ignored,
-    /// Nobody makes this circuit.
+    /// The circuit is not in the making.
     Nobody,
 }
 
@@ -178,7 +179,7 @@ impl Waiting {
         Answers { waiting: self, circuit: circuit.to_owned(), answers }
     }
 
-    /// A router answered.
+    /// Delivers the answer of a router.
     pub fn deliver(&self, router: &Id, result: RouteResult) -> Delivered {
         let waiting = self.0.lock();
         let Some(waiter) = waiting.get(&result.circuit_id) else { return Delivered::Nobody };
@@ -191,8 +192,8 @@ impl Waiting {
         }
     }
 
-    /// Does something about a router, unless it is asked for a route of the circuit at this moment.
-    /// It is done before a next attempt begins.
+    /// Runs `done` unless the router is being asked for a route of the circuit. It runs before
+    /// another attempt can begin.
     pub fn unless_asked(&self, circuit: &str, router: &Id, done: impl FnOnce()) {
         let waiting = self.0.lock();
         if !waiting.get(circuit).is_some_and(|waiter| waiter.routers.contains(router)) {
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_path_of_one_router() {
-        // docs/protocol/control-plane.md 26.4; the context is left out there.
+        // The example of docs/protocol/control-plane.md 26.4, without the context.
         let mut routes = routes(&path(&["r1"], &[]), true);
         assert_eq!(routes.len(), 1);
         let (_, mut route) = routes.remove(0);

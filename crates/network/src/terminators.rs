@@ -1,8 +1,8 @@
 //! Terminators that routers report (docs/protocol/edge-control-plane.md 14). The router chooses the
-//! id, which is also the address; creating the same one again is answered like the first time.
+//! id, which is also the address. A report that is repeated is answered like the first one.
 //!
-//! Everything is judged on the tip, where requests before this one have been decided already, even
-//! if they are not durable yet: a removal may follow its creation at once.
+//! Reports are judged on the tip, which includes earlier requests that are decided and not durable
+//! yet: a removal may follow its creation at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use weft_kernel::{Caller, Failure, Kernel};
 use weft_model::entity::{Precedence, Router, Service, Terminator};
 use weft_model::{Base, Id, Kind, Snapshot};
 
-/// What a router says of a terminator it hosts.
+/// A router's report of a terminator that it hosts.
 #[derive(Debug, Clone)]
 pub struct Reported {
     /// Id and address, chosen by the router.
@@ -25,13 +25,13 @@ pub struct Reported {
     pub service: Id,
     /// `edge`, `tunnel`, `transport`, ...
     pub binding: String,
-    /// Where the router dials; the id for `edge`.
+    /// The address that the router dials; for `edge` the id.
     pub address: String,
     /// Instance id; empty if the host has none.
     pub instance_id: String,
-    /// Comes with the instance id, and is kept.
+    /// The secret that comes with the instance id, and is kept.
     pub instance_secret: Bytes,
-    /// Data handed to dialers.
+    /// Data for dialers.
     pub peer_data: BTreeMap<u32, Bytes>,
     /// Cost.
     pub cost: u16,
@@ -47,41 +47,41 @@ pub enum Refused {
     /// A terminator of this id belongs to another service, router or host.
     #[error("terminator {0} belongs to another service, router or host")]
     Conflict(Id),
-    /// Another identity hosts this instance of the service.
+    /// Another identity hosts the same instance of the service.
     #[error(
         "sibling terminator {sibling} with shared identity {instance} belongs to different identity"
     )]
     Instance {
-        /// Its terminator.
+        /// The terminator of that identity.
         sibling: Id,
         /// The instance id.
         instance: String,
     },
-    /// The router or service is gone.
+    /// The router or the service was deleted.
     #[error("{0}")]
     Gone(String),
-    /// There is no such terminator of the binding asked for.
+    /// The router has no terminator of this id and binding.
     #[error("terminator {0} does not exist")]
     Unknown(Id),
-    /// Another router has the terminator.
+    /// The terminator belongs to another router.
     #[error("terminator not owned by requesting router")]
     Router,
-    /// The terminator is this router's, but hosted by somebody else.
+    /// The terminator belongs to this router and another host.
     #[error("terminator {0} belongs to another identity")]
     Host(Id),
-    /// The writer refused.
+    /// The writer refused the change.
     #[error("{0}")]
     Write(#[from] Failure),
 }
 
 impl Refused {
-    /// Whether trying again later may help: too much to do, or nobody can write now.
+    /// Whether a later try may succeed: the writer is busy, or cannot write now.
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Write(failure) if matches!(failure.status(), 429 | 503))
     }
 }
 
-/// Changes of a terminator by its router.
+/// A change of a terminator by its router.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Update {
     /// The new cost.
@@ -90,24 +90,24 @@ pub struct Update {
     pub precedence: Option<Precedence>,
 }
 
-/// What a terminator must be for a request to be about it.
+/// The terminators that a request may be about.
 #[derive(Debug, Clone)]
 pub struct Owned {
     /// Its router.
     pub router: Id,
-    /// Any if there is none.
+    /// The binding; any if there is none.
     pub binding: Option<&'static str>,
-    /// Any if there is none.
+    /// The host; any if there is none.
     pub host: Option<Id>,
 }
 
 impl Owned {
-    /// Any of this router.
+    /// All terminators of this router.
     pub fn by(router: &Id) -> Self {
         Self { router: router.clone(), binding: None, host: None }
     }
 
-    /// The terminator, if it is one of these.
+    /// The terminator of this id; refused if it is not one of these.
     fn find<'s>(&self, tip: &'s Snapshot, id: &Id) -> Result<&'s Arc<Terminator>, Refused> {
         let found = tip.get::<Terminator>(id);
         let found = found.filter(|found| self.binding.is_none_or(|it| *found.binding == *it));
@@ -123,7 +123,7 @@ impl Owned {
 }
 
 impl Reported {
-    /// The terminator as it is to be stored; none if it is stored like that already.
+    /// The terminator to be stored; none if the stored one is the same.
     fn stored(
         &self,
         decision: &Decision<'_>,
@@ -161,7 +161,7 @@ impl Reported {
         Ok(Some(changed))
     }
 
-    /// Terminators that share an instance have the same host
+    /// Checks that terminators with the same instance have the same host
     /// (docs/protocol/edge-control-plane.md 14.2).
     fn check_instance(&self, tip: &Snapshot) -> Result<(), Refused> {
         if self.instance_id.is_empty() {
@@ -203,12 +203,12 @@ impl Reported {
 pub struct Terminators(Kernel);
 
 impl Terminators {
-    /// Those that this kernel has.
+    /// The terminators of this kernel's model.
     pub fn of(kernel: &Kernel) -> Self {
         Self(kernel.clone())
     }
 
-    /// Creates a terminator for its router, or brings an existing one up to date.
+    /// Creates a terminator for its router, or updates the existing one.
     pub async fn put(&self, reported: Reported) -> Result<(), Refused> {
         let source: Arc<str> = self.0.settings().id.as_str().into();
         let caller = Caller::router(&reported.router, "create terminator");
@@ -226,7 +226,7 @@ impl Terminators {
         self.update_owned(Owned::by(router), id, update).await
     }
 
-    /// The same for one of these.
+    /// Changes cost or precedence of one of these terminators.
     pub async fn update_owned(&self, owned: Owned, id: &Id, update: Update) -> Result<(), Refused> {
         let id = id.clone();
         let caller = Caller::router(&owned.router, "update terminator");
@@ -244,13 +244,13 @@ impl Terminators {
         .await
     }
 
-    /// Removes terminators of this router; those that are gone or another's are passed over.
+    /// Removes terminators of this router; ids that are unknown or another router's are ignored.
     pub async fn remove(&self, router: &Id, ids: &[Id]) -> Result<(), Refused> {
         let caller = Caller::router(router, "remove terminators");
         self.remove_if(caller, router, ids, |_| true).await
     }
 
-    /// The same for those that a test picks when it is decided.
+    /// Removes those terminators of this router that `picks` accepts when the change is decided.
     pub async fn remove_if(
         &self,
         caller: Caller,
@@ -271,7 +271,7 @@ impl Terminators {
         .await
     }
 
-    /// Removes one of these.
+    /// Removes one of these terminators.
     pub async fn remove_owned(&self, owned: Owned, id: &Id) -> Result<(), Refused> {
         let id = id.clone();
         let caller = Caller::router(&owned.router, "remove terminator");
@@ -282,7 +282,7 @@ impl Terminators {
         .await
     }
 
-    /// Has something decided on the tip that may be refused there, and answers with the refusal.
+    /// Submits a change, and returns the refusal with which it was judged.
     async fn judge(
         &self,
         caller: Caller,

@@ -1,4 +1,4 @@
-//! Spans of a circuit that is made: of the whole, of each attempt, of each router's route.
+//! Spans of a new circuit: the whole, each attempt, and the route of each router.
 //!
 //! ```text
 //! controller.circuit
@@ -14,7 +14,7 @@ use weft_wire::Message;
 
 use super::create::{CircuitFailure, FailureCause};
 
-/// Says which routers a path goes over.
+/// Records the routers of a path in a span.
 pub(super) fn say_path(span: &mut Span, path: &Path) {
     if !span.is_kept() {
         return;
@@ -24,18 +24,18 @@ pub(super) fn say_path(span: &mut Span, path: &Path) {
     span.set(attribute::PATH_COST, path.cost);
 }
 
-/// Says why there is no circuit.
+/// Records in a span why the circuit failed.
 pub(super) fn say_failure(span: &mut Span, failure: &CircuitFailure) {
     span.set(attribute::ERROR_TYPE, failure.cause.as_str());
     span.fail(failure);
 }
 
-/// Spans of the routes of one attempt that are not answered yet. Empty without spans.
+/// Spans of the unanswered routes of one attempt. Empty if nothing is recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Vec<(Id, Span)>);
 
 impl Asked {
-    /// A router is told its route with this message.
+    /// Begins the span of a router's route, and adds its context to the message.
     pub(crate) fn tell(&mut self, attempt: &Span, router: &Id, message: &mut Message) {
         let mut span = attempt.child("controller.route", Kind::Client);
         let Some(context) = span.context() else { return };
@@ -44,12 +44,12 @@ impl Asked {
         self.0.push((router.clone(), span));
     }
 
-    /// It has set its route up.
+    /// Ends the span of a router that has set its route up.
     pub(crate) fn done(&mut self, router: &Id) {
         self.0.retain(|(asked, _)| asked != router);
     }
 
-    /// It has not, for this reason.
+    /// Ends the span of a router whose route failed.
     pub(crate) fn failed(&mut self, router: &Id, cause: FailureCause, why: &str) {
         if let Some((_, span)) = self.0.iter_mut().find(|(asked, _)| asked == router) {
             span.set(attribute::ERROR_TYPE, cause.as_str());

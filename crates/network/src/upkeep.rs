@@ -1,7 +1,7 @@
-//! The life of a circuit after it was made: faults, idle confirmations, its end
-//! (docs/protocol/control-plane.md 14). How it takes another path is in [`moves`](super::moves).
+//! The life of a circuit after it was made: faults, confirmations of idle circuits, its end
+//! (docs/protocol/control-plane.md 14). Moves are in [`moves`](super::moves).
 //!
-//! A router is heard only about circuits that go over it.
+//! A router's messages count only for circuits that go over it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use crate::network::Network;
 const MAX_NAMED: usize = 100_000;
 
 impl Network {
-    /// What there is to tell of a circuit; none if nobody listens.
+    /// The event of a change of a circuit; none if nobody listens.
     pub(crate) fn circuit_event(
         &self,
         change: CircuitChange,
@@ -55,12 +55,13 @@ impl Network {
         })))
     }
 
-    /// Tells what there is to tell.
+    /// Sends an event, if there is one.
     pub(super) fn tell_event(&self, event: Option<Event>) {
         event.into_iter().for_each(|event| self.0.events.tell(event));
     }
 
-    /// Ends a circuit: at once, or when what is on its way has arrived. False if there is none.
+    /// Ends a circuit: at once, or after the data on its way has arrived. False if there is no such
+    /// circuit.
     pub fn remove_circuit(&self, id: &str, now: bool) -> bool {
         let Some(circuit) = self.0.circuits.remove(id) else { return false };
         self.0.moves.forget(id);
@@ -77,9 +78,10 @@ impl Network {
         true
     }
 
-    /// Ends the circuits that begin or end at a router, those in the making too.
+    /// Ends the circuits that begin or end at a router, those in the making included.
     pub fn end_circuits_at(&self, router: &Id) {
-        // In this order: what is put in between is found among those that are up.
+        // This order finds circuits that are put in between, too: they are then among those that
+        // are up.
         let ends_there = |nodes: &[Id]| [nodes.first(), nodes.last()].contains(&Some(router));
         self.0.circuits.end_in_making(|_, nodes| ends_there(nodes));
         let mut circuits = self.0.circuits.at(router);
@@ -87,7 +89,7 @@ impl Network {
         self.remove_circuits(&circuits);
     }
 
-    /// Ends the circuits of some clients that begin at a router, those in the making too.
+    /// Ends the circuits of some clients that begin at a router, those in the making included.
     pub fn end_circuits_of(&self, clients: &HashSet<&str>, router: &Id) {
         self.0.circuits.end_in_making(|client, nodes| {
             nodes.first() == Some(router) && clients.contains(client)
@@ -110,7 +112,7 @@ impl Network {
         }
     }
 
-    /// Circuits none of whose routers is connected.
+    /// Circuits without a connected router.
     fn without_routers(&self) -> Vec<Arc<Circuit>> {
         let is_gone = |router: &Id| self.0.routers.get(router.as_str()).is_none();
         let mut routers = self.0.circuits.routers();
@@ -124,13 +126,13 @@ impl Network {
         circuits.collect()
     }
 
-    /// A router forgets a circuit.
+    /// Tells a router to forget a circuit.
     pub fn unroute(&self, router: &Id, circuit: &str) {
         let unroute = Unroute { circuit_id: circuit.to_owned(), now: true };
         self.tell(router.as_str(), Lane::High, unroute.to_message());
     }
 
-    /// A router answered a route.
+    /// Handles a router's answer to a route.
     pub fn on_route_result(&self, router: &Id, result: RouteResult) {
         let (circuit, attempt, done) =
             (result.circuit_id.clone(), result.attempt, result.result.is_ok());
@@ -143,14 +145,15 @@ impl Network {
         if !done || attempt == REROUTE_ATTEMPT || is_over_it {
             return;
         }
-        // One that the attempt under way goes over puts the new route in the place of the old one.
+        // A router that the current attempt goes over replaces the old route by the new one, and is
+        // not unrouted.
         self.0.waiting.unless_asked(&circuit, router, || {
-            tracing::debug!(%router, circuit, "late answer to a route, taken down");
+            tracing::debug!(%router, circuit, "a router answered a route too late; the route is removed");
             self.unroute(router, &circuit);
         });
     }
 
-    /// Something broke.
+    /// Handles a router's fault.
     pub fn on_fault(&self, router: &Arc<LiveRouter>, fault: &Fault) {
         match fault.subject() {
             FaultSubject::Ingress | FaultSubject::Egress => {
@@ -185,7 +188,7 @@ impl Network {
         }
     }
 
-    /// A router asks whether circuits that carry nothing are still wanted.
+    /// Handles a router's question whether idle circuits are still wanted.
     pub fn on_confirmation(&self, router: &Arc<LiveRouter>, asked: &CircuitConfirmation) {
         let snapshot = self.0.kernel.snapshot();
         for id in asked.circuit_ids.iter().take(MAX_NAMED) {
@@ -216,8 +219,8 @@ impl Network {
         }
     }
 
-    /// Now and then: forgets circuits that no connected router can end any more, and moves some to
-    /// much cheaper paths.
+    /// Looks over all circuits at intervals: ends those without a connected router, and moves some
+    /// to much cheaper paths.
     pub(super) async fn look_over(self) {
         let mut ticks = tokio::time::interval(self.0.options.cycle.max(Duration::from_millis(10)));
         let mut lost: HashMap<String, Instant> = HashMap::new();

@@ -1,17 +1,17 @@
-//! How services are used: dials by terminator, bytes as routers report them.
+//! The use of services: dials by terminator, and bytes that routers report.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_metrics::usage::WAYS;
 use weft_model::Id;
 
-/// Pairs of service and terminator that are told apart.
+/// Most pairs of service and terminator that are counted separately.
 const MAX_DIALED: usize = 50_000;
-/// Services whose bytes are told apart.
+/// Most services whose bytes are counted separately.
 const MAX_SERVICES: usize = 20_000;
-/// Bytes that a circuit can have carried one way in a minute: some 146 Gbit/s.
+/// Most bytes that a circuit can carry one way in a minute: some 146 Gbit/s.
 const MOST_IN_A_MINUTE: u64 = 1 << 40;
-/// Longest interval that a report can be of, in minutes.
+/// Longest interval of a report, in minutes.
 const LONGEST: u64 = 60;
 
 /// Counts since the controller's start.
@@ -20,9 +20,9 @@ pub(crate) struct Used(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By terminator, then by service.
+    /// Dials by terminator, then by service.
     dials: HashMap<Id, HashMap<Id, Dials>>,
-    /// How many pairs those are.
+    /// Number of these pairs.
     pairs: usize,
     bytes: HashMap<Id, [u64; WAYS.len()]>,
 }
@@ -30,19 +30,19 @@ struct Inner {
 /// Dials of one service at one terminator.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dials {
-    /// Those that came to stand.
+    /// Dials that succeeded.
     pub(crate) good: u64,
-    /// Those that did not.
+    /// Dials that failed.
     pub(crate) bad: u64,
 }
 
-/// Whether a circuit can have carried so much one way in an interval of so many seconds.
+/// Whether a circuit can carry so many bytes one way in so many seconds.
 pub(super) fn is_possible(bytes: u64, seconds: u64) -> bool {
     bytes <= MOST_IN_A_MINUTE * seconds.div_ceil(60).clamp(1, LONGEST)
 }
 
 impl Used {
-    /// A dial came to stand, or did not.
+    /// Counts a dial.
     pub(crate) fn dialed(&self, service: &Id, terminator: &Id, is_good: bool) {
         let inner = &mut *self.0.lock();
         let known = inner.dials.get_mut(terminator).and_then(|of| of.get_mut(service));
@@ -66,7 +66,7 @@ impl Used {
         }
     }
 
-    /// Circuits of a service carried so much, by the names of [`WAYS`].
+    /// Counts bytes of circuits of a service, by the names of [`WAYS`].
     pub(crate) fn carried<'a>(&self, service: &Id, values: impl Iterator<Item = (&'a str, u64)>) {
         let inner = &mut *self.0.lock();
         if inner.bytes.len() >= MAX_SERVICES && !inner.bytes.contains_key(service) {
@@ -76,7 +76,8 @@ impl Used {
         for (name, more) in values {
             let at = WAYS.iter().position(|way| *way == name);
             if let Some(all) = at.and_then(|at| bytes.get_mut(at)) {
-                // Who charts it knows counters that begin anew, not ones that stand still.
+                // Charts can deal with a counter that begins again at 0, and not with one that
+                // stands still.
                 *all = all.wrapping_add(more);
             }
         }
@@ -97,13 +98,13 @@ impl Used {
         inner.bytes.iter().map(|(service, bytes)| (service.clone(), *bytes)).collect()
     }
 
-    /// A terminator was deleted.
+    /// Removes the counts of a deleted terminator.
     pub(super) fn forget_terminator(&self, terminator: &Id) {
         let inner = &mut *self.0.lock();
         inner.pairs -= inner.dials.remove(terminator).map_or(0, |of| of.len());
     }
 
-    /// Forgets services and terminators that are not there any more.
+    /// Removes the counts of services and terminators that do not exist any more.
     pub(crate) fn keep(
         &self,
         is_service: impl Fn(&Id) -> bool,
@@ -152,7 +153,7 @@ mod tests {
         used.forget_terminator(&terminator(0));
         used.dialed(&s, &last, true);
         assert!(is_known(&used, &last));
-        // What was deleted while nobody told of it goes with the next look.
+        // Counts of a terminator whose deletion was missed are removed by the next `keep`.
         used.keep(|_| true, |id| *id == last);
         assert_eq!(used.dials().len(), 1);
         used.dialed(&s, &terminator(1), true);

@@ -1,5 +1,5 @@
-//! Whether terminators are still there: routers are asked about those they reported, when they
-//! connect and soon after each was made. What a router no longer hosts is removed
+//! Asks routers whether they still host their terminators: when they connect, and soon after each
+//! terminator was made. A terminator that its router no longer hosts is removed
 //! (docs/protocol/control-plane.md 15.4).
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::network::Network;
 use crate::terminators::Terminators;
 use crate::validations::Due;
 
-/// Terminators removed in one change.
+/// Terminators removed in one change set.
 const BATCH: usize = 100;
 
 impl Network {
@@ -29,26 +29,26 @@ impl Network {
         self.0.validations.wake.notify_one();
     }
 
-    /// A router has answered.
+    /// Handles a router's answer.
     pub fn on_validated(&self, router: &Arc<LiveRouter>, answer: &ValidateTerminatorsV2Response) {
         let gone = self.0.validations.answered(&router.id, answer);
         if gone.is_empty() {
             return;
         }
-        tracing::info!(router = %router.id, count = gone.len(), "removing terminators that the router does not host");
+        tracing::info!(router = %router.id, count = gone.len(), "terminators are removed, because their router does not host them");
         let (network, router) = (self.clone(), router.id.clone());
         self.spawn(async move {
             for batch in gone.chunks(BATCH) {
                 let done = Terminators::of(&network.0.kernel).remove(&router, batch).await;
                 if let Err(problem) = done {
-                    tracing::warn!(%router, %problem, "terminators not removed, asking again");
+                    tracing::warn!(%router, %problem, "terminators were not removed; their router is asked again");
                     network.0.validations.add(&router, batch.iter().cloned());
                 }
             }
         });
     }
 
-    /// Asks about what was made, and again about what routers did not answer.
+    /// Asks about new terminators, and again about those that routers did not answer for.
     pub(super) async fn validate_terminators(self) {
         let (_, mut changes) = self.0.kernel.subscribe();
         let interval = self.0.options.validation_interval.max(Duration::from_millis(10));

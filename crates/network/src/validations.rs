@@ -1,4 +1,4 @@
-//! Which terminators routers have to be asked about, and when.
+//! Keeps track of the terminators that routers have to be asked about.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::clock;
 /// How long a router has to answer before it is asked again.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(180);
 
-/// What is to be asked of whom.
+/// The open questions to routers.
 #[derive(Debug, Default)]
 pub(crate) struct Validations {
     pub(crate) state: Mutex<State>,
@@ -23,16 +23,16 @@ pub(crate) struct Validations {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     routers: HashMap<Id, Check>,
-    /// Routers that have connected and are to be asked at once.
+    /// Routers that have connected and are asked at once.
     pub(crate) connected: HashSet<Id>,
     last_marker: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Check {
-    /// Markers of the terminators that nobody has vouched for yet.
+    /// The terminators that their router has not confirmed yet, each with a marker.
     pending: HashMap<Id, u64>,
-    /// When the question was sent that is not answered yet.
+    /// When the unanswered question was sent.
     asked: Option<Instant>,
 }
 
@@ -47,7 +47,8 @@ impl Validations {
         }
     }
 
-    /// A router is gone; it is asked about everything when it comes back.
+    /// Forgets a router that disconnected; it is asked about all its terminators when it connects
+    /// again.
     pub(crate) fn forget(&self, router: &Id) {
         let mut state = self.state.lock();
         state.routers.remove(router);
@@ -59,14 +60,14 @@ impl Validations {
         self.state.lock().connected.drain().collect()
     }
 
-    /// The routers with terminators that nobody has vouched for.
+    /// The routers with terminators that are not confirmed.
     pub(crate) fn waiting(&self) -> Vec<Id> {
         let mut state = self.state.lock();
         state.routers.retain(|_, check| !check.pending.is_empty());
         state.routers.keys().cloned().collect()
     }
 
-    /// What there is to ask of a router now.
+    /// The terminators to ask a router about now.
     pub(crate) fn due(&self, router: &Id, is_due: impl Fn(&Id) -> Due) -> Vec<(Id, u64)> {
         let mut state = self.state.lock();
         let Some(check) = state.routers.get_mut(router) else { return Vec::new() };
@@ -86,7 +87,7 @@ impl Validations {
         due
     }
 
-    /// Takes an answer in, and says which terminators are to be removed.
+    /// Handles an answer, and returns the terminators to be removed.
     pub(crate) fn answered(&self, router: &Id, answer: &ValidateTerminatorsV2Response) -> Vec<Id> {
         let mut state = self.state.lock();
         let Some(check) = state.routers.get_mut(router) else { return Vec::new() };
@@ -107,7 +108,7 @@ impl Validations {
     }
 }
 
-/// Whether a terminator is to be asked about.
+/// Whether it is time to ask about a terminator.
 pub(crate) enum Due {
     Now,
     Later,

@@ -1,5 +1,5 @@
-//! What experience with a terminator costs it: circuits it carries, dials that failed
-//! (docs/protocol/control-plane.md 11). In memory, by terminator.
+//! Dynamic costs of terminators: circuits that they carry, and dials that failed
+//! (docs/protocol/control-plane.md 11). They are kept in memory, by terminator.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_model::Id;
 
-/// What a failed dial costs.
+/// Cost added by a failed dial.
 const FAILURE: u32 = 20;
-/// What a successful one gives back.
+/// Cost removed by a successful dial.
 const SUCCESS: u32 = 2;
-/// What a circuit costs while it lasts.
+/// Cost of a circuit while it lasts.
 const CIRCUIT: u32 = 2;
-/// Time without failure after which what is given back doubles.
+/// Time without failure in which the credit doubles.
 const CALM: Duration = Duration::from_secs(300);
-/// The least that is given back at a time.
+/// Smallest credit that is given at a time.
 const LEAST_CREDIT: u32 = 10;
 
 /// Costs by terminator.
@@ -29,14 +29,14 @@ struct Entry {
     failed_at: Option<Instant>,
 }
 
-/// What the cost of a terminator is made of.
+/// The parts of a terminator's dynamic cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Circuits it carries.
+    /// Number of its circuits.
     pub circuits: u32,
-    /// What failed dials cost it.
+    /// Cost of its failed dials.
     pub failures: u32,
-    /// What it costs in all.
+    /// The sum, as it counts.
     pub total: u16,
 }
 
@@ -48,18 +48,18 @@ impl Entry {
 }
 
 impl Costs {
-    /// What a terminator costs now.
+    /// The dynamic cost of a terminator.
     pub fn of(&self, terminator: &Id) -> u16 {
         self.0.lock().get(terminator).map_or(0, Entry::cost)
     }
 
-    /// What terminators cost now, in their order.
+    /// The dynamic costs of terminators, in their order.
     pub fn of_each<'a>(&self, terminators: impl Iterator<Item = &'a Id>) -> Vec<u16> {
         let entries = self.0.lock();
         terminators.map(|it| entries.get(it).map_or(0, Entry::cost)).collect()
     }
 
-    /// What goes into it.
+    /// The parts of the dynamic cost of a terminator.
     pub fn parts(&self, terminator: &Id) -> Parts {
         let entries = self.0.lock();
         entries.get(terminator).map_or_else(Parts::default, |entry| Parts {
@@ -69,7 +69,7 @@ impl Costs {
         })
     }
 
-    /// A dial failed.
+    /// Counts a failed dial.
     pub fn failed(&self, terminator: &Id, now: Instant) {
         let mut entries = self.0.lock();
         let entry = entries.entry(terminator.clone()).or_default();
@@ -77,7 +77,7 @@ impl Costs {
         entry.failed_at = Some(now);
     }
 
-    /// A circuit is up.
+    /// Counts a new circuit, which is also a successful dial.
     pub fn created(&self, terminator: &Id) {
         let mut entries = self.0.lock();
         let entry = entries.entry(terminator.clone()).or_default();
@@ -85,7 +85,7 @@ impl Costs {
         entry.circuits = entry.circuits.saturating_add(1);
     }
 
-    /// A circuit ended.
+    /// Counts the end of a circuit.
     pub fn removed(&self, terminator: &Id) {
         let mut entries = self.0.lock();
         if let Some(entry) = entries.get_mut(terminator) {
@@ -96,7 +96,7 @@ impl Costs {
         }
     }
 
-    /// Forgives with time; to be called every minute.
+    /// Reduces the costs of failures with time; to be called every minute.
     pub fn forgive(&self, now: Instant) {
         self.0.lock().retain(|_, entry| {
             if entry.failures > 0 {
@@ -109,7 +109,7 @@ impl Costs {
         });
     }
 
-    /// A terminator is gone.
+    /// Removes a deleted terminator.
     pub fn forget(&self, terminator: &Id) {
         self.0.lock().remove(terminator);
     }

@@ -1,8 +1,8 @@
-//! Why a dial goes where it goes: the terminators of a service as one router sees them, which of
-//! them is chosen, over which path, and what is against the others. Pure: the mesh at one moment
-//! and what terminators cost comes in, the explanation comes out.
+//! Explains a dial: the terminators of a service as one router sees them, the chosen one with its
+//! path, and why the others are not chosen. Pure: mesh and costs come in, the explanation comes
+//! out.
 //!
-//! What is chosen is decided by the code that dials, [`choose`].
+//! The choice is made by [`choose`], as for a real dial.
 
 pub mod mesh;
 
@@ -16,9 +16,9 @@ use super::select::{Candidate, choose};
 
 pub use mesh::{Mesh, MeshLink, MeshRouter, Obstacle, Step, Tree, Way, Work};
 
-/// Other paths that are looked for per terminator.
+/// Other paths that are looked for, for each terminator.
 const OTHER_PATHS: usize = 3;
-/// Terminators whose other paths are looked for: those that come first.
+/// Terminators whose other paths are looked for, in the order of the explanation.
 const LOOKED_AROUND: usize = 16;
 
 /// A terminator of the service.
@@ -26,46 +26,46 @@ const LOOKED_AROUND: usize = 16;
 pub struct Offer {
     /// The terminator.
     pub terminator: Arc<Terminator>,
-    /// What experience with it costs.
+    /// Its dynamic cost.
     pub costs: Parts,
 }
 
-/// What is asked.
+/// The dial to explain.
 #[derive(Debug)]
 pub struct Question<'a> {
     /// The mesh.
     pub mesh: &'a Mesh,
     /// The router where the circuit would begin.
     pub entry: &'a Id,
-    /// How the service chooses.
+    /// The strategy of the service.
     pub strategy: TerminatorStrategy,
-    /// The instance that is asked for; empty is any without one.
+    /// The instance to dial; if empty, any terminator without an instance.
     pub instance: &'a str,
     /// The terminators of the service.
     pub offers: &'a [Offer],
 }
 
-/// What becomes of a terminator when somebody dials.
+/// The result for a terminator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
-    /// It is dialed.
+    /// The terminator is dialed.
     Chosen,
-    /// Chance decides between it and others: how likely it is, from 0 to 1.
+    /// One of several terminators is dialed at random; the probability of this one, from 0 to 1.
     Chance(f64),
-    /// It costs so much more than the one that is dialed; 0 if only the order of ids decides.
+    /// The terminator costs this much more than the dialed one; 0 if only the order of ids decides.
     Dearer(u64),
-    /// One of a better precedence is there.
+    /// Another terminator has a better precedence.
     Precedence(Precedence),
     /// Its router cannot be reached from the entry.
     NoPath,
     /// Its router is not connected.
     Offline,
-    /// It is another instance than the one that is asked for.
+    /// The terminator has another instance than the dialed one.
     OtherInstance,
 }
 
 impl Verdict {
-    /// Those that can be dialed come first.
+    /// The place of a verdict in the explanation: terminators that can be dialed come first.
     fn rank(self) -> u8 {
         match self {
             Self::Chosen => 0,
@@ -79,26 +79,26 @@ impl Verdict {
     }
 }
 
-/// A terminator, explained.
+/// A terminator with its explanation.
 #[derive(Debug, Clone)]
 pub struct Explained<'m> {
     /// The terminator.
     pub terminator: Arc<Terminator>,
-    /// What experience with it costs.
+    /// Its dynamic cost.
     pub costs: Parts,
-    /// What of that counts: a service that chooses at random looks at none of it.
+    /// The part of the dynamic cost that counts: none for a service that chooses at random.
     pub dynamic_cost: u16,
-    /// What becomes of it.
+    /// The result.
     pub verdict: Verdict,
-    /// What it costs together with its path; none without a path.
+    /// Its cost with the cost of its path; none without a path.
     pub cost: Option<u64>,
-    /// The path that a dial takes, and others, the cheapest first.
+    /// The path of a dial, and other paths, the cheapest first.
     pub ways: Vec<Way>,
-    /// A cheaper path, or the only one, with what stands in its way.
+    /// A path that would be cheaper, or the only one, with the obstacles on it.
     pub blocked: Option<(Way, Vec<Obstacle<'m>>)>,
 }
 
-/// Explains a dial, what is dialed first.
+/// Explains a dial; the dialed terminator comes first.
 pub fn explain<'m>(question: &Question<'m>, work: &mut Work) -> Vec<Explained<'m>> {
     let mesh = question.mesh;
     let tree = mesh.tree(question.entry, false);
@@ -142,14 +142,14 @@ pub fn explain<'m>(question: &Question<'m>, work: &mut Work) -> Vec<Explained<'m
     explained
 }
 
-/// Says of those that can be reached, each with its place, what becomes of them.
+/// Sets the verdicts of terminators that can be reached.
 fn judge(
     strategy: TerminatorStrategy,
     candidates: &[(usize, Candidate)],
     all: &mut [Explained<'_>],
 ) {
     let dialed: Vec<Candidate> = candidates.iter().map(|(_, one)| one.clone()).collect();
-    // Any number will do: where chance decides, only the precedence of what it takes is looked at.
+    // The random number does not matter: of a random choice only the precedence is used.
     let Some(chosen) = choose(strategy, dialed, None, 0) else { return };
     let best = chosen.terminator.precedence;
     let is_related = |one: &Candidate| one.terminator.precedence == best;
@@ -174,7 +174,7 @@ fn judge(
     }
 }
 
-/// What counts of the cost of a terminator among those of its precedence.
+/// The cost of a terminator compared with others of its precedence.
 fn within_band(one: &Candidate) -> u32 {
     let terminator = Arc::clone(&one.terminator);
     let bare = Candidate { terminator, path_cost: 0, dynamic_cost: 0, was_tried: false };
@@ -182,7 +182,7 @@ fn within_band(one: &Candidate) -> u32 {
     one.biased().saturating_sub(least)
 }
 
-/// Looks for other paths, and for what stands in the way of cheaper ones.
+/// Looks for other paths, and for obstacles on cheaper ones.
 fn look_around<'m>(question: &Question<'m>, all: &mut [Explained<'m>], work: &mut Work) {
     let mesh = question.mesh;
     let Some(everything) = mesh.tree(question.entry, true) else { return };

@@ -1,8 +1,9 @@
 //! The connected routers and the usable links between them (docs/protocol/control-plane.md 10).
-//! Pure: what is connected and what it costs comes in, paths come out.
+//! Pure: routers, links and costs come in, paths come out.
 //!
-//! Routers have dense numbers, so that trees over the graph are arrays. A clone shares what it does
-//! not change: the next version of a large graph costs as much as what is new in it.
+//! Routers have small consecutive numbers, so that trees over the graph are arrays. A clone shares
+//! everything that it does not change: the next version of a large graph costs as much as its
+//! changes.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,21 +14,21 @@ use weft_model::Id;
 use super::path::Path;
 use super::tree::Tree;
 
-/// What a router costs that is not reached; nothing that costs as much is a way.
+/// The cost of a router that is not reached; a path with this cost counts as none.
 pub(crate) const UNREACHED: u64 = i32::MAX as u64;
 
-/// What a path needs to know of a router.
+/// The facts about a router that paths depend on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Node {
-    /// What entering it costs.
+    /// The cost of entering it.
     cost: u32,
-    /// Whether it carries only what begins or ends at it.
+    /// Whether it carries only circuits that begin or end at it.
     no_traversal: bool,
     /// Whether it is connected.
     is_there: bool,
 }
 
-/// What the cheapest link to a neighbour costs.
+/// The cheapest link to a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
     /// The neighbour.
@@ -35,12 +36,12 @@ pub struct Edge {
     cost: u32,
 }
 
-/// The neighbours of a router. Whoever looks for ways reads all edges and few links.
+/// The neighbours of a router, with costs and links apart. Searches read all edges and few links.
 #[derive(Debug, Clone, Default)]
 struct Neighbours {
     /// Sorted by neighbour.
     edges: Vec<Edge>,
-    /// The link of each.
+    /// The link to each of them.
     links: Vec<Arc<str>>,
 }
 
@@ -56,9 +57,9 @@ pub struct Graph {
     numbers: HashMap<Id, u32>,
     ids: Vector<Id>,
     nodes: Arc<Vec<Node>>,
-    /// By router: how its id begins. Of most ids that is enough to tell which is lower.
+    /// For each router, the beginning of its id. It is enough to compare most ids.
     beginnings: Arc<Vec<u64>>,
-    /// By router. Every link is in here both ways, at the same cost.
+    /// The neighbours of each router. Every link is entered in both directions, with the same cost.
     neighbours: Vector<Arc<Neighbours>>,
     connected: usize,
     min_router_cost: u32,
@@ -66,20 +67,20 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph in which entering a router costs at least this much.
+    /// An empty graph with a least cost of entering a router.
     pub fn new(min_router_cost: u16) -> Self {
         Self { min_router_cost: u32::from(min_router_cost), ..Self::default() }
     }
 
-    /// Adds a connected router, or changes what is known of it.
+    /// Adds a connected router, or changes it.
     pub fn add_router(&mut self, router: &Id, cost: u16, no_traversal: bool) {
         let number = self.number_for(router);
         let cost = u32::from(cost).max(self.min_router_cost);
         self.set_node(number, Node { cost, no_traversal, is_there: true });
     }
 
-    /// Adds a usable link, both ways. Of several between two routers the cheapest counts, of equal
-    /// ones the last added.
+    /// Adds a usable link in both directions. Of several links between two routers the cheapest
+    /// counts; of equal ones, the last one added.
     pub fn add_link(&mut self, link: &str, from: &Id, to: &Id, cost: u64) {
         let (from, to) = (self.number_for(from), self.number_for(to));
         if self.edge(from, to).is_none_or(|known| u64::from(known.cost) >= cost) {
@@ -92,19 +93,20 @@ impl Graph {
         self.number(router).is_some()
     }
 
-    /// How many routers are connected.
+    /// Number of connected routers.
     pub fn connected(&self) -> usize {
         self.connected
     }
 
-    /// The cheapest path; none if there is no way. Of equal ones that over fewer routers, and then
-    /// that over the lower ids.
+    /// The cheapest path; none if there is no path. Of equal paths the one over fewer routers is
+    /// taken, then the one over lower ids.
     pub fn path(&self, from: &Id, to: &Id) -> Option<Path> {
         let (source, target) = (self.number(from)?, self.number(to)?);
         Tree::grow(self, source, Some(target)).path(self, target)
     }
 
-    /// The cheapest path that goes over none of some routers. Those that are gone are on none.
+    /// The cheapest path that avoids some routers. Routers in `avoided` that are not connected are
+    /// on no path anyway.
     pub fn path_around(&self, from: &Id, to: &Id, avoided: &[Id]) -> Option<Path> {
         let mut graph = self.clone();
         for number in avoided.iter().filter_map(|router| self.number(router)) {
@@ -113,15 +115,15 @@ impl Graph {
         graph.path(from, to)
     }
 
-    /// What entering the routers of a path costs, without the one where it begins; none if one of
-    /// them is not connected.
+    /// The cost of entering the routers of a path, except the first one; none if one of them is not
+    /// connected.
     pub fn cost_of(&self, nodes: &[Id]) -> Option<u64> {
         let costs =
             nodes.iter().map(|router| Some(u64::from(self.node(self.number(router)?).cost)));
         costs.enumerate().map(|(at, cost)| cost.map(|cost| if at == 0 { 0 } else { cost })).sum()
     }
 
-    /// Counts up with every change that readers see.
+    /// A number that grows with every change that readers see.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -135,12 +137,12 @@ impl Graph {
         self.numbers.get(router).copied().filter(|number| self.node(*number).is_there)
     }
 
-    /// How many routers have numbers, connected or not.
+    /// Number of routers with a number, connected or not.
     pub fn size(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The router of a number.
+    /// The router with a number.
     pub fn id(&self, number: u32) -> Option<&Id> {
         self.ids.get(number as usize)
     }
@@ -150,14 +152,14 @@ impl Graph {
         self.neighbours.get(number as usize).map_or(&[], |it| it.edges.as_slice())
     }
 
-    /// What it costs to enter a router over an edge that leads to it; none if that is no way.
+    /// The cost of entering a router over an edge to it; none if it cannot be entered.
     pub fn entering(&self, edge: &Edge) -> Option<u64> {
         let node = self.node(edge.to);
         node.is_there.then(|| u64::from(edge.cost) + u64::from(node.cost))
     }
 
-    /// What it costs to come to a router from its neighbour at the other end of its edge; none if that
-    /// is no way.
+    /// The cost of entering a router from the neighbour at the other end of its edge; none if it
+    /// cannot be entered.
     pub(super) fn coming_back(&self, edge: &Edge, number: u32) -> Option<u64> {
         self.entering(&Edge { to: number, cost: edge.cost })
     }
@@ -171,7 +173,7 @@ impl Graph {
         }
     }
 
-    /// Whether paths from `source` may go on from a router.
+    /// Whether paths from `source` may lead through a router.
     pub fn carries(&self, number: u32, source: u32) -> bool {
         let node = self.node(number);
         node.is_there && (number == source || !node.no_traversal)
@@ -218,9 +220,9 @@ impl Graph {
         }
     }
 
-    /// A router is as given now, or is not connected any more. Changes of what paths over it cost
-    /// are added to `changed`, as pairs of neighbours. An own edge is gone with a router; it comes
-    /// back with [`Graph::set_link`].
+    /// Sets the facts about a router; none means that it is not connected any more. Pairs of
+    /// neighbours whose paths may change are added to `changed`. The edges of a router that is not
+    /// connected are removed; [`Graph::set_link`] adds them again.
     pub(super) fn set_router(
         &mut self,
         router: &Id,
@@ -246,8 +248,8 @@ impl Graph {
         }
     }
 
-    /// The link that counts between two routers is this one now, with its cost, or none. Nothing
-    /// happens if one of them is not connected.
+    /// Sets the link that counts between two routers, with its cost; none removes it. Does nothing
+    /// if one of them is not connected.
     pub(super) fn set_link(
         &mut self,
         one: &Id,
@@ -267,7 +269,7 @@ impl Graph {
     }
 
     fn set_edge(&mut self, one: u32, other: u32, link: Option<(u64, Arc<str>)>) {
-        // A link that costs too much to lead anywhere is none.
+        // A link whose cost is too large to be part of a path counts as none.
         let link = link.and_then(|(cost, link)| Some((u32::try_from(cost).ok()?, link)));
         let link = link.filter(|(cost, _)| u64::from(*cost) < UNREACHED);
         for (from, to) in [(one, other), (other, one)] {
@@ -293,8 +295,8 @@ impl Graph {
     }
 }
 
-/// The first bytes of an id, which compare as the ids do; of ids that begin alike all has to be looked
-/// at.
+/// The first bytes of an id, which sort like ids; if they are equal, the whole ids have to be
+/// compared.
 fn beginning(id: &Id) -> u64 {
     let mut bytes = [0; 8];
     bytes.iter_mut().zip(id.as_str().bytes()).for_each(|(to, from)| *to = from);
@@ -325,7 +327,7 @@ mod tests {
         (path.nodes.iter().map(|id| id.as_str()[1..].parse().unwrap()).collect(), path.cost)
     }
 
-    /// docs/protocol/control-plane.md 10.
+    /// The example of docs/protocol/control-plane.md 10.
     const LINKS: [(usize, usize, u64); 4] = [(0, 1, 23), (0, 2, 36), (1, 3, 50), (2, 3, 64)];
 
     #[test]
@@ -383,7 +385,7 @@ mod tests {
         assert_eq!(graph.path(&id(0), &id(2)), None);
     }
 
-    /// What costs nothing has a path with an end.
+    /// Paths over routers and links without cost have an end, too.
     #[test]
     fn ways_that_cost_nothing_end() {
         let free = [(0, false); 4];

@@ -1,12 +1,13 @@
-//! Paths through a network: how circuits could go, what that costs, and which way they take. Pure: what
-//! routers say and the time come in, and nothing is sent.
+//! Paths through a network: searches, costs, and choices. Pure: reports of routers and times come
+//! in, and nothing is sent.
 //!
-//! - [`links`]: the links between routers; [`pending`]: what changed since the last version of the
-//!   graph; [`topology`]: the graph of this moment, shared by all, and the trees over it;
-//! - [`graph`], [`tree`], [`trees`], [`path`]: what is connected, and the cheapest ways;
-//! - [`costs`]: experience with terminators; [`select`]: the terminator to dial;
-//! - [`queue`]: which circuit moves next; [`window`]: how many routes a router may leave unanswered;
-//! - [`explain`]: why a dial goes where it goes.
+//! - [`links`]: the links between routers; [`pending`]: changes since the last version of the
+//!   graph; [`topology`]: the current graph, shared by all, and the trees over it;
+//! - [`graph`], [`tree`], [`trees`], [`path`]: connected routers, and the cheapest paths;
+//! - [`costs`]: dynamic costs of terminators; [`select`]: the choice of a terminator;
+//! - [`queue`]: the order of moves of circuits; [`window`]: the number of routes that a router may
+//!   leave unanswered;
+//! - [`explain`]: explains the choice of terminator and path.
 
 pub mod costs;
 pub mod explain;

@@ -1,9 +1,9 @@
 //! The links between routers, as their dialers report them (docs/protocol/control-plane.md 9, 10).
 //!
-//! Routers decide about links; the controller only keeps what it is told, to find paths over them.
-//! A report counts only from the router that dials the link, a fault only from one of its ends.
-//! Every link is found by its id and by both of its routers, so that what concerns one router costs
-//! as much as that router has links.
+//! Routers make and close links; the controller only keeps the reports, to find paths over them. A
+//! report counts only from the router that dialed the link, a fault only from one of its ends.
+//! Links are indexed by id and by both routers, so that a change of one router takes time in
+//! proportion to its links.
 
 mod overrides;
 
@@ -19,27 +19,27 @@ use super::path::Path;
 use super::pending::Pending;
 use overrides::Overrides;
 
-/// Most links one router may report, and most between the same two routers.
+/// Most links that one router may report, and most between the same two routers.
 const MAX_PER_ROUTER: usize = 10_000;
 const MAX_PARALLEL: usize = 16;
-/// Longest texts of a report, in bytes: real ids have 22, addresses are host and port.
+/// Longest texts of a report, in bytes; real ids have 22 bytes, and addresses are host and port.
 const MAX_ID: usize = 128;
 const MAX_TEXT: usize = 300;
 /// Most connections of one link.
 const MAX_CONNECTIONS: usize = 64;
-/// What the connections of one link, and of all that a router dialed, may take, in bytes. Those of
-/// a real link take some 600.
+/// Most bytes for the connections of one link, and of all links that a router dialed. A real link
+/// needs some 600 bytes.
 const MAX_CONNECTION_BYTES: usize = 8 * 1024;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// What a connection takes beside its texts.
+/// Bytes of a connection beside its texts.
 const CONNECTION: usize = 96;
-/// The part of a link's cost that does not depend on measurements, unless an operator changes it.
+/// The static cost of a link, unless an operator changes it.
 const STATIC_COST: i32 = 1;
-/// A change of a link's cost that never counts for paths, in milliseconds: both ends cut what they
-/// measured to whole milliseconds, so that as much can be nothing but rounding.
+/// A change of a link's cost up to this, in milliseconds, never counts for paths: both ends cut
+/// their latency to whole milliseconds, so that it may be rounding.
 const ROUNDING: u64 = 2;
-/// The share of a link's cost below which a change does not count for paths, as a divisor: the mean
-/// latency of a busy link moves by some percent from one report to the next.
+/// A change of a link's cost below one part in this many does not count for paths: the mean latency
+/// of a busy link varies by some percent from one report to the next.
 const NOISE: u64 = 16;
 
 /// A link.
@@ -51,30 +51,30 @@ pub struct Link {
     pub source: Id,
     /// The router at the other end.
     pub destination: Id,
-    /// For example `tls`.
+    /// The protocol, for example `tls`.
     pub protocol: String,
     /// The address that was dialed.
     pub address: String,
-    /// Number of the dial; identifies this incarnation.
+    /// Number of the dial, which tells this link from earlier ones with its id.
     pub iteration: u32,
-    /// Part of its cost that does not depend on measurements.
+    /// The part of its cost that does not depend on latency.
     pub static_cost: i32,
-    /// What the dialing side measured, in nanoseconds.
+    /// The latency measured by the dialing side, in nanoseconds.
     pub source_latency: u64,
-    /// What the other side measured, in nanoseconds.
+    /// The latency measured by the other side, in nanoseconds.
     pub destination_latency: u64,
-    /// What paths count it with: its cost, without changes that are too small to matter.
+    /// The cost that paths use, without changes that are too small to count.
     pub counted: u64,
-    /// Taken out of use by an operator.
+    /// Whether an operator has taken it out of use.
     pub down: bool,
     /// Its connections.
     pub connections: LinkConnState,
-    /// When it was reported first.
+    /// The time of its first report.
     pub since: Timestamp,
 }
 
 impl Link {
-    /// What it costs to go over it: never negative.
+    /// The cost of the link; never negative.
     pub fn cost(&self) -> u64 {
         let millis = (self.source_latency / 1_000_000) + (self.destination_latency / 1_000_000);
         millis.saturating_add_signed(i64::from(self.static_cost))
@@ -85,12 +85,12 @@ impl Link {
         self.source.as_str() == router || self.destination.as_str() == router
     }
 
-    /// The end that `router` is not.
+    /// The end other than `router`.
     pub fn other_end(&self, router: &str) -> &Id {
         if self.source.as_str() == router { &self.destination } else { &self.source }
     }
 
-    /// Takes a measured cost over if it differs enough from what paths count; true if so.
+    /// Makes paths use the present cost if it differs enough; true if it does.
     fn recount(&mut self) -> bool {
         let cost = self.cost();
         let counts = cost.abs_diff(self.counted) > ROUNDING.max(self.counted / NOISE);
@@ -101,27 +101,27 @@ impl Link {
     }
 }
 
-/// What became of one reported link.
+/// The result of a reported link.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
-    /// It is new, or a new incarnation.
+    /// The link is new, or has a new iteration.
     New(Arc<Link>),
-    /// It was known.
+    /// The link was known.
     Known(Arc<Link>),
-    /// It belongs to another router.
+    /// The link belongs to another router.
     Foreign,
-    /// The router has as many as it may.
+    /// The router has the most links already.
     TooMany,
-    /// There are as many between these two routers as there may be.
+    /// The two routers have the most links between them already.
     TooManyParallel,
-    /// It is no link: an end leads nowhere, or a text is too long.
+    /// The report is invalid: an end is missing, or a text is too long.
     Malformed,
 }
 
-/// What became of a report of latencies.
+/// The result of a report of latencies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Latencies that were taken.
+    /// Number of applied latencies.
     pub taken: usize,
     /// Latencies of links that do not end at the router.
     pub foreign: usize,
@@ -130,18 +130,18 @@ pub struct Measured {
 #[derive(Debug)]
 struct Entry {
     link: Arc<Link>,
-    /// Later ones have a higher number.
+    /// The order of reports: later ones have a higher number.
     number: u64,
 }
 
 /// The links that end at a router.
 #[derive(Debug, Default)]
 struct Ends {
-    /// How many of them it dialed.
+    /// The number of links among them that it dialed.
     dialed: usize,
-    /// What the connections of these take, in bytes.
+    /// Bytes of the connections of those links.
     bytes: usize,
-    /// The router at the other end, and the link: in this order.
+    /// The router at the other end and the link, sorted.
     links: Vec<(Id, Arc<str>)>,
 }
 
@@ -201,7 +201,7 @@ impl Table {
         }
     }
 
-    /// Whether the connections of a link may be these.
+    /// Whether there is room for these connections of a link.
     fn has_room(&self, source: &Id, known: Option<&Link>, state: &LinkConnState) -> bool {
         let used = self.by_router.get(source).map_or(0, |ends| ends.bytes);
         let before = known.map_or(0, |link| bytes_of(&link.connections));
@@ -228,7 +228,7 @@ impl Table {
 }
 
 impl Links {
-    /// An empty table that tells of changes which matter to paths.
+    /// An empty table that notes changes for paths in `pending`.
     pub fn telling(pending: Arc<Pending>) -> Self {
         Self { table: RwLock::default(), pending }
     }
@@ -238,7 +238,7 @@ impl Links {
         self.table.read().links.values().map(|entry| Arc::clone(&entry.link)).collect()
     }
 
-    /// Every link, the last reported last: of equal ones it is the one that counts.
+    /// All links in the order of their reports: of equal ones the last one counts.
     pub fn in_order(&self) -> Vec<Arc<Link>> {
         let mut links: Vec<(u64, Arc<Link>)> = {
             let table = self.table.read();
@@ -260,17 +260,17 @@ impl Links {
         links.cloned().collect()
     }
 
-    /// How many there are.
+    /// The number of links.
     pub fn len(&self) -> usize {
         self.table.read().links.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no links.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The routers that a router has links with.
+    /// The routers to which a router has links.
     pub fn neighbours(&self, router: &Id) -> Vec<Id> {
         let table = self.table.read();
         let mut peers: Vec<Id> = table.at(router).iter().map(|(peer, _)| peer.clone()).collect();
@@ -278,8 +278,8 @@ impl Links {
         peers
     }
 
-    /// The link that paths take between two routers, with its cost: the cheapest usable one, of
-    /// equal ones that which was reported last.
+    /// The link that paths use between two routers, with its cost: the cheapest usable one; of
+    /// equal ones, the last one reported.
     pub fn best(&self, one: &Id, other: &Id) -> Option<(u64, Arc<str>)> {
         let table = self.table.read();
         let between = table.between(one, other).iter();
@@ -289,8 +289,8 @@ impl Links {
         Some((best.1.link.counted, Arc::clone(best.0)))
     }
 
-    /// What the links of a path cost now; none if one of them is gone, not to be used, or leads
-    /// elsewhere.
+    /// The cost of the links of a path; none if one of them is missing, unusable, or between other
+    /// routers.
     pub fn cost_of(&self, path: &Path) -> Option<u64> {
         let table = self.table.read();
         let mut cost = 0;
@@ -306,7 +306,7 @@ impl Links {
         Some(cost)
     }
 
-    /// A router reports a link that it dialed.
+    /// Enters a link that a router reports.
     pub fn report(
         &self,
         source: &Id,
@@ -368,7 +368,7 @@ impl Links {
         Report::New(link)
     }
 
-    /// Ids of a router's own links that are not among `named`.
+    /// Ids of the links that a router dialed and that are not among `named`.
     pub fn missing(&self, source: &Id, named: &[RouterLink]) -> Vec<String> {
         let named: HashSet<&str> = named.iter().map(|link| link.id.as_str()).collect();
         let table = self.table.read();
@@ -376,7 +376,7 @@ impl Links {
         gone.map(|link| link.id.clone()).collect()
     }
 
-    /// A link broke. Taken out, unless the fault is about an earlier incarnation (0 is any).
+    /// Removes a link that broke. A fault with an older iteration is ignored; 0 means any.
     pub fn fault(&self, id: &str, iteration: u32) -> Option<Arc<Link>> {
         let mut table = self.table.write();
         let link = &table.links.get(id)?.link;
@@ -388,7 +388,7 @@ impl Links {
         Some(link)
     }
 
-    /// The connections of a link changed; false if that is old news.
+    /// Sets the connections of a link; false if the state is older than the known one.
     pub fn connections_changed(&self, id: &str, iteration: u32, state: LinkConnState) -> bool {
         let mut table = self.table.write();
         let Some(Entry { link, .. }) = table.links.get(id) else { return false };
@@ -408,7 +408,7 @@ impl Links {
         true
     }
 
-    /// Takes the links that a router dialed, when it has gone.
+    /// Removes the links that a router dialed, after it has disconnected.
     pub fn take_of(&self, source: &Id) -> Vec<Arc<Link>> {
         let mut table = self.table.write();
         let ids: Vec<String> = table.dialed_by(source).map(|link| link.id.clone()).collect();
@@ -417,7 +417,7 @@ impl Links {
         taken
     }
 
-    /// A router measured links: their ids, with latencies in nanoseconds.
+    /// Applies latencies that a router measured: ids of links, and nanoseconds.
     pub fn measured<'a>(
         &self,
         router: &Id,
@@ -426,7 +426,7 @@ impl Links {
         let mut table = self.table.write();
         let mut measured = Measured::default();
         for (id, latency) in latencies {
-            // One that broke a moment ago is no link of anybody.
+            // A link that broke a moment ago is unknown, and counts as nobody's.
             let Some(Entry { link, .. }) = table.links.get_mut(id) else { continue };
             if !link.has_end(router.as_str()) {
                 measured.foreign += 1;
@@ -445,7 +445,7 @@ impl Links {
         measured
     }
 
-    /// An operator changes a link.
+    /// Applies a change by an operator.
     pub fn change(
         &self,
         id: &str,
@@ -464,18 +464,18 @@ impl Links {
         Some(link)
     }
 
-    /// A router was deleted.
+    /// Forgets a deleted router.
     pub fn forget(&self, router: &Id) {
         self.table.write().overrides.forget(router);
     }
 }
 
-/// Whether what a router says of the connections of a link may be kept.
+/// Whether a report of connections is within its limits.
 fn is_bounded(state: &LinkConnState) -> bool {
     state.conns.len() <= MAX_CONNECTIONS && bytes_of(state) <= MAX_CONNECTION_BYTES
 }
 
-/// What the connections of a link take, in bytes.
+/// Bytes of the connections of a link.
 fn bytes_of(state: &LinkConnState) -> usize {
     let texts = |it: &LinkConn| it.r#type.len() + it.local_addr.len() + it.remote_addr.len();
     state.conns.iter().map(|it| CONNECTION + texts(it)).sum()

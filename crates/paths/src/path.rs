@@ -1,4 +1,4 @@
-//! The way of a circuit.
+//! The path of a circuit.
 
 use weft_model::Id;
 
@@ -9,7 +9,7 @@ pub struct Path {
     pub nodes: Vec<Id>,
     /// The links: one less than routers.
     pub links: Vec<String>,
-    /// What it costs.
+    /// Its cost.
     pub cost: u32,
 }
 
@@ -34,12 +34,12 @@ impl Path {
         self.nodes.iter().any(|node| node.as_str() == router)
     }
 
-    /// Whether it goes over a link.
+    /// Whether it uses a link.
     pub fn has_link(&self, link: &str) -> bool {
         self.links.iter().any(|own| own == link)
     }
 
-    /// Whether it goes over the same routers and links as another, whatever they cost.
+    /// Whether it has the same routers and links as another, whatever their costs.
     pub fn is_same_way(&self, other: &Self) -> bool {
         self.nodes == other.nodes && self.links == other.links
     }

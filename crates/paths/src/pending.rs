@@ -1,4 +1,4 @@
-//! What changed since the last version of the graph.
+//! Notes changes since the last version of the graph.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,29 +6,29 @@ use hashbrown::HashSet;
 use parking_lot::Mutex;
 use weft_model::Id;
 
-/// Noted changes above which everything is looked at anew.
+/// Above this many changes, everything is looked up again.
 const MAX_NOTED: usize = 200_000;
 
-/// Two routers between which something changed, the lower id first.
+/// Two routers whose link changed, the lower id first.
 pub(crate) type Pair = (Id, Id);
 
 pub(crate) fn pair(one: &Id, other: &Id) -> Pair {
     if one <= other { (one.clone(), other.clone()) } else { (other.clone(), one.clone()) }
 }
 
-/// What changed since the last version of the graph.
+/// Changes since the last version of the graph.
 #[derive(Debug, Default)]
 pub struct Pending {
     noted: Mutex<Noted>,
-    /// Something that counts at once is noted.
+    /// Whether a change is noted that counts at once.
     pub(crate) is_urgent: AtomicBool,
-    /// A latency is noted.
+    /// Whether a latency is noted.
     pub(crate) has_latencies: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
-    /// Everything may be different.
+    /// Whether everything may have changed.
     pub(crate) all: bool,
     pub(crate) routers: HashSet<Id>,
     pub(crate) links: HashSet<Pair>,
@@ -36,28 +36,28 @@ pub(crate) struct Noted {
 }
 
 impl Pending {
-    /// Something other than a latency changed between two routers.
+    /// Notes a change between two routers other than a latency.
     pub fn link(&self, one: &Id, other: &Id) {
         self.note(&self.is_urgent, |noted| {
             noted.links.insert(pair(one, other));
         });
     }
 
-    /// A latency between two routers changed enough to count.
+    /// Notes a latency between two routers that changed enough to count.
     pub fn latency(&self, one: &Id, other: &Id) {
         self.note(&self.has_latencies, |noted| {
             noted.latencies.insert(pair(one, other));
         });
     }
 
-    /// A router came, went, or is another one now.
+    /// Notes that a router connected, disconnected, or changed.
     pub fn router(&self, router: &Id) {
         self.note(&self.is_urgent, |noted| {
             noted.routers.insert(router.clone());
         });
     }
 
-    /// Everything may be different.
+    /// Notes that everything may have changed.
     pub fn everything(&self) {
         self.note(&self.is_urgent, |noted| *noted = Noted { all: true, ..Noted::default() });
     }
@@ -72,7 +72,7 @@ impl Pending {
         }
     }
 
-    /// What there is to look at; with latencies, if their time has come.
+    /// Takes the noted changes; latencies only if they are due.
     pub(crate) fn take(&self, with_latencies: bool) -> Noted {
         let mut noted = self.noted.lock();
         self.is_urgent.store(false, Ordering::Release);

@@ -1,7 +1,8 @@
-//! Circuits that are to be moved, each at most once: in which order, and for what each waits. Pure.
+//! The queue of circuits to be moved, each at most once, in their order, with the reason why each
+//! waits. Pure.
 //!
-//! What concerns all circuits over a link is noted as the link, and becomes circuits bit by bit. A
-//! circuit that is removed leaves nothing behind.
+//! A broken link is noted as such, and its circuits enter the queue in parts. A removed circuit
+//! leaves nothing behind.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -11,31 +12,31 @@ use std::time::{Duration, Instant};
 use hashbrown::{HashMap, HashSet};
 use weft_model::Id;
 
-/// How long a circuit is kept that cannot be moved, whatever the reason.
+/// How long a circuit that cannot be moved is kept, whatever the reasons.
 const IN_ALL: Duration = Duration::from_secs(60);
 
-/// Why a circuit is to take another path.
+/// Why a circuit has to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Why {
     /// A link or router on its path is gone.
     Broken,
-    /// A router between its ends has lost its part of it: all hear their routes again, even if the
-    /// path is the same.
+    /// A router between its ends has lost its routes: all routers are told their routes again, even
+    /// on the same path.
     Lost,
-    /// A router on its path could not pass something on: the same, in its turn.
+    /// A router on its path could not forward a message: like `Lost`, without priority.
     Faulty,
-    /// There may be a cheaper path. If not, it stays.
+    /// A cheaper path may exist. Otherwise the circuit stays.
     Cost,
 }
 
-/// What a circuit that waits is to be moved for.
+/// The terms of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// It comes before others.
+    /// Whether it comes before others.
     pub is_urgent: bool,
-    /// All its routers hear their routes, also where nothing changes.
+    /// Whether all routers are told their routes, even unchanged ones.
     pub sends_again: bool,
-    /// It stays if it gains nothing.
+    /// Whether the circuit stays if no path is cheaper.
     pub only_if_cheaper: bool,
 }
 
@@ -59,32 +60,32 @@ impl Wish {
     }
 }
 
-/// Urgent ones first, and of each the first that came.
+/// The place in the queue: urgent ones first, then in the order of arrival.
 type Turn = (bool, u64);
 
 #[derive(Debug, Clone)]
 enum Place {
-    /// It can go on.
+    /// It can be moved.
     Ready,
-    /// A router has to answer others first.
+    /// A router has to answer other routes first.
     Parked(Id),
-    /// A router where it begins or ends answers nothing.
+    /// A router at one of its ends is silent.
     Resting(Id),
-    /// It is being moved; with what came up meanwhile.
+    /// It is being moved; a new wish since then waits.
     UnderWay(Option<Wish>),
-    /// It has no path, or could not take it: until when it is kept, and the version of the graph in
-    /// which it need not be looked at.
+    /// It has no path, or could not take it: the time until which it is kept, and the version of
+    /// the graph for which it was checked.
     Stranded(Instant, Option<u64>),
 }
 
-/// How long a circuit waits already.
+/// How long a circuit has waited.
 #[derive(Debug, Clone, Copy, Default)]
 struct Waits {
-    /// Since when it could not be moved, whatever the reason.
+    /// The time since which it could not be moved.
     since: Option<Instant>,
-    /// Since when there is no path.
+    /// The time since which it has no path.
     without_path: Option<Instant>,
-    /// The version of the graph in which it was looked at once more though it had failed.
+    /// The version of the graph in which it was tried once more after a failure.
     again: Option<u64>,
 }
 
@@ -112,7 +113,7 @@ pub struct Source {
     /// The link.
     pub link: Arc<str>,
     why: Why,
-    /// Those up to this one are in the queue.
+    /// The circuits up to this one are in the queue already.
     pub after: Option<Arc<str>>,
 }
 
@@ -123,21 +124,21 @@ pub struct Queue {
     ready: BTreeMap<Turn, Arc<str>>,
     parked: ByRouter,
     resting: ByRouter,
-    /// Those that are given up next first.
+    /// Circuits without path, those that are given up first in front.
     stranded: BTreeMap<(Instant, u64), Arc<str>>,
-    /// The last of the stranded that was looked at.
+    /// The last one of them that was checked.
     looked_at: Option<(Instant, u64)>,
-    /// The urgent ones, and the others.
+    /// Links whose circuits have to move: urgent ones, and others.
     sources: [VecDeque<Source>; 2],
-    /// Those of which nothing has come into the queue yet.
+    /// Links of which no circuit is in the queue yet.
     untouched: HashSet<(Arc<str>, Why)>,
     last_number: u64,
-    /// How long a circuit may have no path.
+    /// How long a circuit may be without a path.
     without_path: Duration,
 }
 
 impl Queue {
-    /// An empty one, in which circuits may have no path for so long.
+    /// An empty queue; a circuit may be without a path for `without_path`.
     pub fn new(without_path: Duration) -> Self {
         Self {
             circuits: HashMap::new(),
@@ -153,7 +154,7 @@ impl Queue {
         }
     }
 
-    /// A circuit is to be moved.
+    /// Adds a circuit.
     pub fn push(&mut self, id: &Arc<str>, why: Why) {
         let wish = Wish::from(why);
         let Some(entry) = self.circuits.get_mut(id) else {
@@ -161,7 +162,7 @@ impl Queue {
             return self.put(id, Entry::new(wish, number));
         };
         if let Place::UnderWay(meanwhile) = &mut entry.place {
-            // What else there is shows when it has arrived.
+            // Other problems show when it has arrived.
             if why == Why::Lost {
                 *meanwhile = Some(wish);
             }
@@ -171,7 +172,7 @@ impl Queue {
         self.put(id, Entry { wish: entry.wish.and(wish), ..entry });
     }
 
-    /// All circuits over a link are to be moved.
+    /// Adds all circuits over a link.
     pub fn push_link(&mut self, link: &str, why: Why) {
         let link: Arc<str> = link.into();
         if self.untouched.insert((Arc::clone(&link), why)) {
@@ -184,8 +185,8 @@ impl Queue {
         if Wish::from(why).is_urgent { urgent } else { others }
     }
 
-    /// Circuits over this link, behind one of them, are to come into the queue next; none while
-    /// there are `enough` that come before them.
+    /// The link, and the circuit on it, after which circuits should enter the queue next; none
+    /// while `enough` circuits are before them.
     pub fn wants_more(&self, enough: usize) -> Option<Source> {
         let source = self.sources.iter().find_map(VecDeque::front)?;
         let last = (!Wish::from(source.why).is_urgent, u64::MAX);
@@ -193,8 +194,8 @@ impl Queue {
         (self.ready.len() < enough || are_few()).then(|| source.clone())
     }
 
-    /// The next circuits over a link, in the order in which they are to be moved, and the one behind
-    /// which there are more.
+    /// Adds the next circuits over a link, in the order in which they are to be moved, and the one
+    /// after which there are more.
     pub fn expand(&mut self, source: &Source, circuits: &[Arc<str>], behind: Option<Arc<str>>) {
         if source.after.is_none() {
             self.untouched.remove(&(Arc::clone(&source.link), source.why));
@@ -208,7 +209,7 @@ impl Queue {
         circuits.iter().for_each(|id| self.push(id, source.why));
     }
 
-    /// The next circuit to be moved, an urgent one or any.
+    /// Takes the next circuit to be moved, an urgent one or any.
     pub fn pop(&mut self, only_urgent: bool) -> Option<(Arc<str>, Wish)> {
         let (&(is_other, _), id) = self.ready.first_key_value()?;
         if is_other && only_urgent {
@@ -221,20 +222,20 @@ impl Queue {
         Some((id, wish))
     }
 
-    /// A circuit that is being moved has to wait for a router.
+    /// Makes a circuit that is being moved wait for a router.
     pub fn park(&mut self, id: &Arc<str>, router: &Id) {
         self.put_back(id, None, |_| Place::Parked(router.clone()));
     }
 
-    /// A router has room for so many.
+    /// Continues circuits that wait for a router, up to `room` of them.
     pub fn unpark(&mut self, router: &Id, room: usize) -> bool {
         let Some(parked) = self.parked.get(router) else { return false };
         let ids = parked.values().take(room).cloned().collect();
         self.go_on(ids)
     }
 
-    /// A circuit that was to be moved has to wait until a router at which it begins or ends answers
-    /// again. False if it has waited for long enough.
+    /// Makes a circuit wait until a router at one of its ends answers again. False if it has waited
+    /// for long enough.
     pub fn rest(&mut self, id: &Arc<str>, wish: Wish, router: &Id, now: Instant) -> bool {
         let Some(entry) = self.circuits.get(id) else { return true };
         if entry.waits.since.is_some_and(|since| now.duration_since(since) >= IN_ALL) {
@@ -248,7 +249,7 @@ impl Queue {
         true
     }
 
-    /// A router that answered nothing may be asked again.
+    /// Continues circuits that wait for a silent router.
     pub fn end_rest(&mut self, router: &Id) -> bool {
         let Some(resting) = self.resting.get(router) else { return false };
         let ids = resting.values().cloned().collect();
@@ -264,7 +265,7 @@ impl Queue {
         !ids.is_empty()
     }
 
-    /// A circuit that was to be moved has no path in this version of the graph.
+    /// Notes that a circuit has no path in this version of the graph.
     pub fn strand(&mut self, id: &Arc<str>, wish: Wish, now: Instant, version: u64) {
         let without_path = self.without_path;
         self.put_back(id, Some(wish), |waits| {
@@ -273,8 +274,8 @@ impl Queue {
         });
     }
 
-    /// A circuit could not take the path that it has in this version of the graph. What was in its way
-    /// need not make another version: it is looked at once more also in this one.
+    /// Notes that a circuit could not take its path in this version of the graph. The obstacle may
+    /// end without a new version, so that the circuit is checked once more in this one.
     pub fn fail(&mut self, id: &Arc<str>, wish: Wish, now: Instant, version: u64) {
         let without_path = self.without_path;
         self.put_back(id, Some(wish), |waits| {
@@ -285,14 +286,14 @@ impl Queue {
         });
     }
 
-    /// A circuit is not being moved any more, but waits.
+    /// Makes a circuit that was being moved wait.
     fn put_back(
         &mut self,
         id: &Arc<str>,
         wish: Option<Wish>,
         place: impl FnOnce(&mut Waits) -> Place,
     ) {
-        // It is not there if it was removed meanwhile.
+        // The circuit may have been removed meanwhile.
         let Some(mut entry) = self.take(id) else { return };
         if let Place::UnderWay(meanwhile) = entry.place {
             let wish = wish.unwrap_or(entry.wish);
@@ -302,7 +303,7 @@ impl Queue {
         self.put(id, entry);
     }
 
-    /// A circuit is where it shall be; if it came up meanwhile that it is not, it waits again.
+    /// Notes that a circuit has arrived; with a new wish it waits again.
     pub fn done(&mut self, id: &Arc<str>) {
         let Some(entry) = self.take(id) else { return };
         if let Place::UnderWay(Some(wish)) = entry.place {
@@ -311,7 +312,7 @@ impl Queue {
         }
     }
 
-    /// A circuit was removed.
+    /// Removes a circuit.
     pub fn forget(&mut self, id: &str) {
         self.take(id);
     }
@@ -321,19 +322,19 @@ impl Queue {
         self.circuits.get(id).is_some_and(|it| matches!(it.place, Place::UnderWay(_)))
     }
 
-    /// The first circuits that are not kept any longer.
+    /// The first circuits whose time is over.
     pub fn expired(&self, now: Instant, most: usize) -> Vec<Arc<str>> {
         let expired = self.stranded.range(..=(now, u64::MAX));
         expired.take(most).map(|(_, id)| Arc::clone(id)).collect()
     }
 
-    /// Those of the next `most` circuits without a path that were not looked at in this version of the
-    /// graph: from now on they were.
+    /// Takes the next `most` circuits without path, and returns those that were not checked in this
+    /// version of the graph; they count as checked from then on.
     pub fn take_to_look_at(&mut self, version: u64, most: usize) -> Vec<Arc<str>> {
         let from = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.stranded.range((from, Bound::Unbounded)).take(most);
         let next: Vec<_> = next.map(|(at, id)| (*at, Arc::clone(id))).collect();
-        // After the last it begins again.
+        // After the last one, the first one is next.
         self.looked_at = next.last().map(|(at, _)| *at).filter(|_| next.len() >= most);
         let mut found = Vec::new();
         for (_, id) in next {
@@ -348,7 +349,7 @@ impl Queue {
         found
     }
 
-    /// A circuit that had no path, or could not take it, has one.
+    /// Notes that a circuit has a path again.
     pub fn found_path(&mut self, id: &Arc<str>) {
         let Some(mut entry) = self.take(id) else { return };
         if matches!(entry.place, Place::Stranded(..)) {
@@ -357,7 +358,7 @@ impl Queue {
         self.put(id, entry);
     }
 
-    /// A circuit was looked at and has no path.
+    /// Notes that a circuit was checked and has no path.
     pub fn found_none(&mut self, id: &Arc<str>, now: Instant) {
         let Some(mut entry) = self.take(id) else { return };
         if let Place::Stranded(until, _) = &mut entry.place {
@@ -367,18 +368,18 @@ impl Queue {
         self.put(id, entry);
     }
 
-    /// How many can go on.
+    /// Number of circuits that can be moved.
     #[cfg(test)]
     fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// How many have no path.
+    /// Number of circuits without path.
     pub fn stranded(&self) -> usize {
         self.stranded.len()
     }
 
-    /// How many wait for their turn, and the links whose circuits do too.
+    /// Number of circuits that wait for their turn, and the links whose circuits wait, too.
     pub fn waiting(&self) -> (usize, Vec<Arc<str>>) {
         let aside = self.parked.values().chain(self.resting.values());
         let links = self.sources.iter().flatten().map(|source| Arc::clone(&source.link));
@@ -418,7 +419,7 @@ impl Queue {
 }
 
 impl Waits {
-    /// Until when a circuit without a path, or that could not take it, is kept.
+    /// The time until which a circuit without path is kept.
     fn until(&mut self, now: Instant, without_path: Duration) -> Instant {
         let last = *self.since.get_or_insert(now) + IN_ALL;
         self.without_path.map_or(last, |since| last.min(since + without_path))
@@ -490,7 +491,7 @@ mod tests {
             queue.forget(&id(number));
         }
         assert!(is_bare(&queue));
-        // What was under way comes to nothing.
+        // The move fails.
         queue.strand(&id(70), Why::Broken.into(), now, 1);
         queue.park(&id(71), &router);
         queue.done(&id(72));
@@ -553,7 +554,7 @@ mod tests {
         queue.found_path(&id(5));
         queue.found_path(&id(5));
         assert_eq!((queue.stranded(), queue.ready()), (9, 1));
-        // One whose path turns out to be none has had none since then.
+        // A circuit whose path turns out to be none counts as without path since the first time.
         let (again, wish) = queue.pop(false).unwrap();
         queue.strand(&again, wish, start + Duration::from_secs(100), 9);
         assert_eq!(queue.stranded(), 10);
@@ -563,7 +564,7 @@ mod tests {
         assert_eq!(queue.expired(later, 9).len(), 3);
     }
 
-    /// A circuit whose next try fails.
+    /// Moves a circuit whose next try fails.
     fn failed(queue: &mut Queue, now: Instant, version: u64) {
         let (next, wish) = queue.pop(false).unwrap();
         queue.fail(&next, wish, now, version);
@@ -628,7 +629,7 @@ mod tests {
         let first = queue.wants_more(3).unwrap();
         assert_eq!((&*first.link, &first.after), ("l", &None));
         queue.expand(&first, &[id(2), id(1)], Some(id(2)));
-        // It breaks again meanwhile: those that came back to it may be among the first.
+        // The link breaks again: circuits that returned to it may be among the first.
         queue.push_link("l", Why::Broken);
         queue.push_link("l", Why::Broken);
         let second = queue.wants_more(3).unwrap();
@@ -646,7 +647,7 @@ mod tests {
         assert!(queue.untouched.is_empty());
     }
 
-    /// A search for each among all others would take minutes.
+    /// Searching each link among all others would take minutes.
     #[test]
     fn many_links_are_lost_at_once() {
         let mut queue = queue();

@@ -1,11 +1,11 @@
-//! Which terminator a dial goes to (docs/protocol/control-plane.md 11). Pure: candidates with their
-//! costs and a random number come in, the choice comes out.
+//! Chooses the terminator of a dial (docs/protocol/control-plane.md 11). Pure: candidates with
+//! their costs and a random number come in, the choice comes out.
 
 use std::sync::Arc;
 
 use weft_model::entity::{Precedence, Terminator, TerminatorStrategy};
 
-/// Longest way that still makes a difference.
+/// Largest cost of a path that makes a difference.
 const MAX_PATH_COST: u32 = 1_048_576;
 
 /// A terminator that can be reached.
@@ -13,16 +13,16 @@ const MAX_PATH_COST: u32 = 1_048_576;
 pub struct Candidate {
     /// The terminator.
     pub terminator: Arc<Terminator>,
-    /// What the way to its router costs.
+    /// The cost of the path to its router.
     pub path_cost: u32,
-    /// What it costs for now, see [`Costs`](super::costs::Costs).
+    /// Its dynamic cost, see [`Costs`](super::costs::Costs).
     pub dynamic_cost: u16,
-    /// Whether the same dial has failed there before.
+    /// Whether the same dial has failed at it before.
     pub was_tried: bool,
 }
 
 impl Candidate {
-    /// Its cost within the band of its precedence.
+    /// Its cost, within the band of its precedence.
     pub fn biased(&self) -> u32 {
         let (least, most) = band(self.terminator.precedence);
         let cost = u32::from(self.terminator.cost)
@@ -32,7 +32,7 @@ impl Candidate {
     }
 }
 
-/// The costs that a precedence reaches over.
+/// The band of costs of a precedence.
 fn band(precedence: Precedence) -> (u32, u32) {
     match precedence {
         Precedence::Required => (0, 1_073_741_822),
@@ -41,9 +41,9 @@ fn band(precedence: Precedence) -> (u32, u32) {
     }
 }
 
-/// Chooses by the strategy of the service; none only without candidates. One that was tried is chosen
-/// only if there is no other of its precedence. `wanted` is the terminator
-/// that the client had before, `random` any number.
+/// Chooses by the strategy of the service; none if there are no candidates. A candidate that was
+/// tried is chosen only if its precedence has no other. `wanted` is the terminator that the client
+/// used before, `random` any number.
 pub fn choose(
     strategy: TerminatorStrategy,
     mut candidates: Vec<Candidate>,
@@ -80,7 +80,7 @@ pub fn choose(
     Some(candidates.swap_remove(at))
 }
 
-/// The cheaper one is, the more often it is chosen.
+/// Chooses cheaper candidates more often.
 fn weighted(related: &[Candidate], random: u64) -> usize {
     if related.len() < 2 {
         return 0;

@@ -1,10 +1,9 @@
-//! The graph that paths are found in, shared by all: one version after the other, and the trees of
-//! cheapest ways over it.
+//! The current graph in its versions, shared by all, and the trees of cheapest paths over it.
 //!
-//! Whatever matters to paths is noted as *who* changed ([`Pending`]); how it is now is looked up when
-//! somebody needs a path. What comes and goes (routers, links, an operator's word) counts at once; a
-//! measured latency makes a version only every so often. A version holds what is new in it and shares
-//! the rest, and the changes between versions are kept for a while, so that trees are mended.
+//! A change is noted with the ids that it concerns ([`Pending`]); the new state is looked up when
+//! somebody needs a path. Routers, links and changes by operators count at once; a measured latency
+//! makes a new version only once in an interval. A version holds its changes and shares the rest.
+//! Changes between versions are kept for a while, so that trees can be updated.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,13 +22,13 @@ use super::pending::{Noted, Pair, Pending, pair};
 use super::tree::Tree;
 use super::trees::Trees;
 
-/// Changed pairs that are kept for trees of earlier versions: 2 MiB.
+/// Changed pairs that are kept for trees of earlier versions; they take 2 MiB.
 const MAX_KEPT: usize = 262_144;
-/// Numbers of routers that are gone, above which the connected ones are numbered anew: so many, and
-/// as many as are connected.
+/// Numbers of disconnected routers above which the connected ones get new numbers: more than this
+/// many, and more than connected routers.
 const SPARE_NUMBERS: usize = 1_024;
 
-/// How routers are at this moment.
+/// The present state of routers.
 pub trait World {
     /// Cost and `noTraversal` of a router, if it is connected and may be used.
     fn router(&self, id: &Id) -> Option<(u16, bool)>;
@@ -42,27 +41,27 @@ pub trait World {
 #[derive(Debug)]
 pub struct Topology {
     min_router_cost: u16,
-    /// At most one version in this time is made for latencies alone.
+    /// The shortest time between versions for latencies alone.
     latency_interval: Duration,
     pending: Arc<Pending>,
     current: ArcSwap<Graph>,
-    /// What was noted is on its way into the next version.
+    /// Whether noted changes are on their way into the next version.
     is_making: AtomicBool,
     begun: Instant,
-    /// When latencies may make a version next, in microseconds since then.
+    /// When latencies may make the next version, in microseconds since the start.
     latencies_due: AtomicU64,
     making: Mutex<History>,
     trees: Trees,
 }
 
-/// What is different in a version: pairs of neighbours.
+/// The changes of a version, as pairs of neighbours.
 #[derive(Debug)]
 struct Step {
     version: u64,
     changed: Vec<(u32, u32)>,
 }
 
-/// What happened from version to version.
+/// The changes from version to version.
 #[derive(Debug, Default)]
 struct History {
     steps: VecDeque<Step>,
@@ -79,7 +78,8 @@ impl History {
         }
     }
 
-    /// What changed after a version; none if not all of it is kept, or it is more than `most`.
+    /// The changes since a version; none if some of them are not kept, or if there are more than
+    /// `most`.
     fn since(&self, version: u64, most: usize) -> Option<Vec<(u32, u32)>> {
         let first = self.steps.front()?.version;
         let skipped = usize::try_from((version + 1).checked_sub(first)?).ok()?;
@@ -100,7 +100,8 @@ impl History {
 }
 
 impl Topology {
-    /// No routers yet. What is noted as changed is looked up; latencies count at most so often.
+    /// A topology without routers. Changes come from `pending`; latencies count once in
+    /// `latency_interval`.
     pub fn new(min_router_cost: u16, latency_interval: Duration, pending: Arc<Pending>) -> Self {
         Self {
             min_router_cost,
@@ -115,19 +116,19 @@ impl Topology {
         }
     }
 
-    /// Changes are noted here.
+    /// The changes for the next version.
     pub fn pending(&self) -> &Pending {
         &self.pending
     }
 
-    /// The graph as it is now.
+    /// The current graph.
     pub fn current(&self, world: &impl World, links: &Links) -> Arc<Graph> {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
         let (urgent, latencies) = (&self.pending.is_urgent, &self.pending.has_latencies);
         let now = || u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        // Latencies that are not due are nobody's business: they are nearly always there.
+        // Latencies that are not due are left alone; nearly always there are some.
         let are_due = || is_set(latencies) && now() >= self.latencies_due.load(Ordering::Acquire);
-        // In this order: notes are taken only after it is said that a version is being made.
+        // The order matters: changes are taken only after `is_making` is set.
         if is_set(urgent) || is_set(&self.is_making) || are_due() {
             let mut history = self.making.lock();
             let with_latencies = are_due();
@@ -146,7 +147,7 @@ impl Topology {
         self.current.load_full()
     }
 
-    /// Makes the next version, if anything is different.
+    /// Makes the next version, if anything changed.
     fn advance(&self, history: &mut History, noted: Noted, world: &impl World, links: &Links) {
         let before = self.current.load_full();
         let (mut graph, mut changed) = (Graph::clone(&before), Vec::new());
@@ -172,7 +173,7 @@ impl Topology {
                 graph.set_link(one, other, links.best(one, other), &mut changed);
             }
         }
-        // A router without links changes nobody's way, and still is there or not.
+        // A router without links changes no paths, but may be connected now or not.
         if !is_anew && changed.is_empty() && routers.is_empty() {
             return;
         }
@@ -187,7 +188,7 @@ impl Topology {
         self.current.store(Arc::new(graph));
     }
 
-    /// The cheapest ways from a router, as they are now.
+    /// The cheapest paths from a router, in the current graph.
     pub fn ways(&self, world: &impl World, links: &Links, from: &Id) -> Ways {
         loop {
             let graph = self.current(world, links);
@@ -202,7 +203,7 @@ impl Topology {
 }
 
 impl Topology {
-    /// Makes a kept tree one of this version of the graph; none if it is of a later one already.
+    /// Updates a kept tree to this version of the graph; none if it has a later version.
     fn renew(&self, kept: &mut Option<Arc<Tree>>, graph: &Graph, source: u32) -> Option<Arc<Tree>> {
         if let Some(tree) = kept {
             if tree.version() > graph.version() {
@@ -224,7 +225,7 @@ impl Topology {
     }
 }
 
-/// The cheapest ways from one router, in one version of the graph.
+/// The cheapest paths from one router, in one version of the graph.
 #[derive(Debug)]
 pub struct Ways {
     graph: Arc<Graph>,
@@ -233,23 +234,23 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Whether a router is connected, and then what the way to it costs, if there is one.
+    /// Whether a router is connected, and the cost of the path to it, if there is one.
     pub fn reach(&self, router: &Id) -> Option<Option<u32>> {
         let number = self.graph.number(router)?;
         Some(self.tree.as_ref().and_then(|tree| tree.cost(number)))
     }
 
-    /// What the way to a router costs; none if there is none.
+    /// The cost of the path to a router; none if there is no path.
     pub fn cost(&self, to: &Id) -> Option<u32> {
         self.tree.as_ref()?.cost(self.graph.number(to)?)
     }
 
-    /// The way to a router.
+    /// The path to a router.
     pub fn path(&self, to: &Id) -> Option<Path> {
         self.tree.as_ref()?.path(&self.graph, self.graph.number(to)?)
     }
 
-    /// The graph that they lead over.
+    /// The graph of these paths.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -262,7 +263,7 @@ mod tests {
     use weft_model::Timestamp;
     use weft_wire::ctrl::RouterLink;
 
-    /// Routers that are what a test says.
+    /// Routers whose states a test sets.
     #[derive(Default)]
     struct Routers(Mutex<BTreeMap<Id, (u16, bool)>>);
 
@@ -322,7 +323,7 @@ mod tests {
             let ways = self.topology.ways(&self.routers, &self.links, &Id::new(from));
             let path = ways.path(&Id::new(to))?;
             assert_eq!(Some(path.cost), ways.cost(&Id::new(to)));
-            // A tree says what the graph says.
+            // The tree agrees with the graph.
             let found = ways.graph().path(&Id::new(from), &Id::new(to));
             assert_eq!(found.as_ref(), Some(&path));
             Some((path.links, path.cost))
@@ -333,7 +334,7 @@ mod tests {
         Some((links.iter().map(|id| (*id).to_owned()).collect(), cost))
     }
 
-    /// a - b - d, and a - c - d which costs more.
+    /// The paths a - b - d and, at a higher cost, a - c - d.
     fn diamond(latency_interval: Duration) -> Bed {
         let bed = Bed::new(latency_interval);
         for (router, cost) in [("a", 0), ("b", 0), ("c", 20), ("d", 0)] {
@@ -369,14 +370,15 @@ mod tests {
         assert_eq!(bed.path("d", "a"), over(&["cd", "ac"], 222));
         bed.router("a", None);
         assert_eq!((bed.path("a", "d"), bed.path("d", "a")), (None, None));
-        // A link that is reported before its routers are there is found when they come.
+        // A link that is reported before its routers connect is used once they do.
         bed.link("ae", "a", "e");
         bed.router("e", Some(0));
         bed.router("a", Some(0));
         assert_eq!(bed.path("e", "d"), over(&["ae", "ac", "cd"], 333));
     }
 
-    /// Whoever noted something finds it in the graph, also while others make a version of it.
+    /// A noted change is seen by the task that noted it, even while other tasks make a version of
+    /// it.
     #[test]
     fn what_was_noted_is_seen_whoever_makes_the_version() {
         let bed = diamond(Duration::ZERO);
@@ -432,7 +434,7 @@ mod tests {
             bed.measure("bd", "b", millis);
             assert_eq!(bed.version(), version);
         }
-        // What counts at once does not bring the others with it.
+        // A change that counts at once does not make latencies count.
         bed.links.fault("cd", 0);
         assert_eq!(bed.path("a", "d"), over(&["ab", "bd"], 222));
         assert_eq!(bed.version(), version + 1);
@@ -446,7 +448,7 @@ mod tests {
         }
     }
 
-    /// Who needs a path does not queue for what is not due.
+    /// Searches for paths do not wait for changes that are not due.
     #[test]
     fn latencies_that_are_not_due_hold_nobody_up() {
         let bed = diamond(Duration::from_secs(1_000));

@@ -1,9 +1,9 @@
-//! The cheapest ways from one router to all others, as a tree. Pure.
+//! The cheapest paths from one router to all others, as a tree. Pure.
 //!
-//! A tree is grown once and then mended: of a later version of the graph it needs to know only which
-//! pairs of neighbours changed, and looks at no more routers than those whose way may be another
-//! now. A mended tree is the same as one that is grown anew: of equal ways that over fewer routers
-//! counts, and then, at each router, that over the neighbour with the lowest id.
+//! A tree is computed once and then updated: for a later version of the graph it needs the pairs of
+//! neighbours that changed, and looks only at routers whose paths may change. An updated tree
+//! equals a newly computed one: of equal paths the one over fewer routers counts, and then, at each
+//! router, the one over the neighbour with the lowest id.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,38 +11,38 @@ use std::collections::BinaryHeap;
 use super::graph::{Graph, UNREACHED};
 use super::path::Path;
 
-/// The number of no router.
+/// A number that no router has.
 const NOBODY: u32 = u32::MAX;
 /// The rank of a router that is not reached.
 const FAR: u64 = u64::MAX;
-/// Changed pairs, for each router of the graph, with which a tree is not mended: growing it anew is
-/// as cheap.
+/// With more changed pairs for each router of the graph than this, a tree is computed anew, which
+/// is as cheap.
 const MOST_MENDED: usize = 1;
-/// Changed pairs that are mended in any graph.
+/// With up to this many changed pairs, a tree is updated in any graph.
 const ALWAYS_MENDED: usize = 64;
 
-/// The cheapest ways from one router.
+/// The cheapest paths from one router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
     source: u32,
     version: u64,
-    /// By router: what the way to it costs, and below that how many links it has, so that a way
-    /// always ranks above those that it is part of.
+    /// For each router, the cost of its path and, in the lower bits, the number of links, so that a
+    /// path always ranks above its own parts.
     ranks: Vec<u64>,
-    /// By router: the one before it.
+    /// For each router, the one before it on its path.
     over: Vec<u32>,
 }
 
-/// A rank of these parts.
+/// The rank of a cost and a number of links.
 fn rank(cost: u64, links: u64) -> u64 {
     (cost << 32) | links
 }
 
-/// Routers whose ways out are to be looked at, the nearest first.
+/// Routers whose neighbours are still to be looked at, the nearest first.
 type Front = BinaryHeap<Reverse<(u64, u32)>>;
 
 impl Tree {
-    /// Grows a tree; if only the way to one router is wanted, no further than to it.
+    /// Computes a tree; with a target, only as far as needed for the path to it.
     pub fn grow(graph: &Graph, source: u32, target: Option<u32>) -> Self {
         let size = graph.size();
         let mut tree = Self {
@@ -58,23 +58,23 @@ impl Tree {
         tree
     }
 
-    /// The version of the graph that it is about.
+    /// The version of the graph that the tree belongs to.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// What a tree over a graph of this size takes, in bytes.
+    /// Bytes of a tree over a graph of this size.
     pub fn bytes(size: usize) -> usize {
         size * (size_of::<u64>() + size_of::<u32>()) + size_of::<Self>()
     }
 
-    /// What the way to a router costs; none if there is none.
+    /// The cost of the path to a router; none if there is no path.
     pub fn cost(&self, to: u32) -> Option<u32> {
         let rank = self.ranks.get(to as usize).copied().filter(|rank| *rank != FAR)?;
         u32::try_from(rank >> 32).ok()
     }
 
-    /// The way to a router. The graph is of the tree's version.
+    /// The path to a router. The graph must have the tree's version.
     pub fn path(&self, graph: &Graph, to: u32) -> Option<Path> {
         let cost = self.cost(to)?;
         let (mut nodes, mut links) = (vec![graph.id(to)?.clone()], Vec::new());
@@ -90,13 +90,12 @@ impl Tree {
         Some(Path { nodes, links, cost })
     }
 
-    /// With how many changed pairs a tree is mended.
+    /// The largest number of changed pairs with which a tree is updated.
     pub(super) fn most_mended(graph: &Graph) -> usize {
         ALWAYS_MENDED.max(graph.size() * MOST_MENDED)
     }
 
-    /// Makes it a tree of a later version, in which all pairs of neighbours between which something
-    /// is different are among `changed`.
+    /// Updates the tree to a later version; `changed` has all pairs of neighbours that changed.
     pub fn mend(&mut self, graph: &Graph, changed: &[(u32, u32)]) {
         if changed.len() > Self::most_mended(graph) {
             *self = Self::grow(graph, self.source, None);
@@ -111,10 +110,10 @@ impl Tree {
             self.ranks[*router as usize] = FAR;
             self.over[*router as usize] = NOBODY;
         }
-        // All ways begin at routers that stand: what leads to those that fell comes by itself then.
+        // Paths start again at routers that kept theirs; the others are reached from there.
         let mut ways = Vec::new();
         for router in &fallen {
-            // Links lead both ways: what leads to a router begins at its neighbours.
+            // Links lead both ways: paths to a router come from its neighbours.
             let standing = graph.edges(*router).iter().filter(|edge| self.rank(edge.to) != FAR);
             for edge in standing {
                 let cost = graph.coming_back(edge, *router);
@@ -124,7 +123,7 @@ impl Tree {
         }
         for (one, other) in changed {
             for (from, to) in [(*one, *other), (*other, *one)] {
-                // A way is dearer at each router than at the one before.
+                // A path has a higher rank at each router than at the one before.
                 if self.rank(from) < self.rank(to) {
                     let cost = graph.edge(from, to).and_then(|edge| graph.entering(edge));
                     let rank = self.ranked(graph, from, cost);
@@ -142,20 +141,21 @@ impl Tree {
         self.ranks.get(router as usize).copied().unwrap_or(FAR)
     }
 
-    /// The rank of a router that is entered from a neighbour at a cost; none if there is no such way.
+    /// The rank of a router that is entered from a neighbour at a cost; none if it cannot be
+    /// entered.
     fn ranked(&self, graph: &Graph, from: u32, cost: Option<u64>) -> Option<u64> {
         let own = self.rank(from);
         (own != FAR && graph.carries(from, self.source)).then_some(())?;
         self.next(own, cost?)
     }
 
-    /// A rank further by one link of a cost.
+    /// A rank plus one link of a cost.
     fn next(&self, own: u64, cost: u64) -> Option<u64> {
         let cost = (own >> 32) + cost;
         (cost < UNREACHED).then(|| rank(cost, (own & u64::from(u32::MAX)) + 1))
     }
 
-    /// The routers whose way is gone or has become worse, and all behind them.
+    /// Routers whose path is gone or has become worse, and all routers behind them.
     fn fallen(&self, graph: &Graph, changed: &[(u32, u32)]) -> Vec<u32> {
         let is_cut = |from: u32, to: u32| {
             let now = || {
@@ -200,7 +200,7 @@ impl Tree {
         fallen
     }
 
-    /// Takes the way to a router over a neighbour if it is better than the one known.
+    /// Uses the path to a router over a neighbour, if it is better than the known one.
     fn take(&mut self, graph: &Graph, from: u32, to: u32, now: u64, front: &mut Front) {
         let known = self.ranks[to as usize];
         if now < known {
@@ -212,7 +212,7 @@ impl Tree {
         }
     }
 
-    /// Goes on from routers that have a new way.
+    /// Continues from routers with a new path.
     fn spread(&mut self, graph: &Graph, mut front: Front, target: Option<u32>) {
         while let Some(Reverse((own, router))) = front.pop() {
             if target == Some(router) {
@@ -245,7 +245,7 @@ mod tests {
         Id::new(&format!("r{n}"))
     }
 
-    /// What a step does to a network.
+    /// A change of a network in the test.
     #[derive(Debug, Clone)]
     enum Change {
         Router(usize, Option<(u16, bool)>),
@@ -263,7 +263,7 @@ mod tests {
         ]
     }
 
-    /// The network as plain tables.
+    /// The network as simple tables.
     #[derive(Default)]
     struct Plain {
         routers: [Option<(u16, bool)>; ROUTERS],
@@ -271,7 +271,7 @@ mod tests {
     }
 
     impl Plain {
-        /// Changes it and the graph alike.
+        /// Applies a change to the tables and to the graph.
         fn change(&mut self, graph: &mut Graph, change: &Change, changed: &mut Vec<(u32, u32)>) {
             match *change {
                 Change::Router(at, now) => {
@@ -296,7 +296,7 @@ mod tests {
             graph.set_link(&id(from), &id(to), link, changed);
         }
 
-        /// Least costs from a router to all others, by going over every link as often as there are
+        /// Least costs from a router to all others, by relaxing every link as often as there are
         /// routers.
         fn costs(&self, min: u64, source: usize) -> [Option<u64>; ROUTERS] {
             let mut costs = [None; ROUTERS];
@@ -327,7 +327,7 @@ mod tests {
             costs
         }
 
-        /// Whether a path is one, and costs what it says.
+        /// Whether a path exists and has its stated cost.
         fn is_path(&self, min: u64, path: &Path) -> bool {
             let at: Vec<usize> =
                 path.nodes.iter().map(|id| id.as_str()[1..].parse().unwrap()).collect();
@@ -351,8 +351,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Whatever happens to a network, mended trees are the trees that grow anew, their costs are
-        /// those of plain relaxation, and their ways are ways.
+        /// After any changes, updated trees equal new ones, their costs equal those of plain
+        /// relaxation, and their paths exist.
         #[test]
         fn trees_say_what_plain_relaxation_says(
             min in 0u16..3,
@@ -375,7 +375,8 @@ mod tests {
                 for (at, tree) in trees.iter_mut().enumerate() {
                     tree.mend(&graph, &changed);
                     let Some(source) = graph.number(&id(at)) else {
-                        // Nobody asks for the ways of one that is away; it is grown when it is back.
+                        // The tree of a disconnected router is not asked for; it is computed when
+                        // the router connects.
                         *tree = Tree::grow(&graph, at as u32, None);
                         continue;
                     };

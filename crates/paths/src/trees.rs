@@ -1,4 +1,4 @@
-//! Trees that are kept: one for each router from which somebody dialed, within a bound of memory.
+//! Keeps trees, one for each router at which somebody dialed, within a limit of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,26 +8,26 @@ use parking_lot::{Mutex, RwLock};
 
 use super::tree::Tree;
 
-/// What kept trees may take, in bytes: all those of a network of 4,700 routers. Of a larger one those
-/// are kept that were used last.
+/// Most bytes of kept trees: enough for all routers of a network with 4,700 routers. In a larger
+/// network the trees that were used last are kept.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
-/// One in so many goes when there is no room, the least used first: looking for them costs as much
-/// as there are trees.
+/// Without room, one tree in this many is dropped, the least recently used ones first, because
+/// finding them takes time in proportion to all trees.
 const SHARE_THAT_GOES: usize = 8;
 
-/// A place for the tree of one router. Whoever grows or mends it holds it, so that others who need
-/// it at the same time do not do the same.
+/// The place of one router's tree. It is locked while the tree is computed or updated, so that
+/// others wait instead of doing the same work.
 #[derive(Debug, Default)]
 struct Place {
     tree: Mutex<Option<Arc<Tree>>>,
     used: AtomicU64,
 }
 
-/// The trees, by the number of their router.
+/// The trees, by number of their router.
 #[derive(Debug)]
 pub struct Trees {
     places: RwLock<HashMap<u32, Arc<Place>>>,
-    /// Counts how often a tree was asked for.
+    /// Counts uses of trees.
     asked: AtomicU64,
     max_bytes: usize,
 }
@@ -43,8 +43,8 @@ impl Trees {
         Self { places: RwLock::default(), asked: AtomicU64::new(0), max_bytes }
     }
 
-    /// The place of a router's tree, over a graph of `size` routers, is given to `renew`; nobody else
-    /// has it meanwhile.
+    /// Passes the place of a router's tree, over a graph of `size` routers, to `renew`, and locks
+    /// it meanwhile.
     pub fn with<T>(
         &self,
         source: u32,
@@ -70,12 +70,12 @@ impl Trees {
             }
         }
         let place = places.entry(source).or_default();
-        // Until it is used it would be the first to go.
+        // A new place counts as used; otherwise it would be the first to be dropped.
         place.used.store(self.asked.load(Ordering::Relaxed), Ordering::Relaxed);
         Arc::clone(place)
     }
 
-    /// Forgets all.
+    /// Drops all trees.
     pub fn clear(&self) {
         self.places.write().clear();
     }

@@ -1,41 +1,42 @@
-//! How much of a router's attention moves may take: routes that it has not answered yet.
+//! Limits the routes of moves that a router may leave unanswered.
 //!
-//! Every answer gives it more room, up to a bound. A router that lets a route run out of time, or
-//! refuses one after the other as a router between ends, is left alone for a while: no new path leads
-//! through it. One that was silent is asked nothing meanwhile, and then one route tries it again; what
-//! it answers late ends that before its time.
+//! Every answer raises the limit, up to a maximum. A router that does not answer a route in time,
+//! or refuses many in a row as a router between ends, rests for a while: no new path leads through
+//! it. A silent router is sent nothing meanwhile, and then one route as a test; a late answer ends
+//! the rest early.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Routes that a router may have unanswered at first, and at most.
+/// Routes that a router may leave unanswered at first, and at most.
 const FIRST: usize = 8;
 const MOST: usize = 64;
-/// How long a router is left alone.
+/// How long a router rests.
 const REST: Duration = Duration::from_secs(10);
-/// What refusals without a success between them come to before a router is left alone. One because
-/// a link is unknown counts little: the link may have broken just now, with many on their way.
+/// Refusals without a success in between, as a weighted sum, after which a router rests. A refusal
+/// for an unknown link weighs little, because the link may have just broken, with many routes on
+/// their way.
 const REFUSED: u32 = 256;
 const REFUSAL: u32 = 32;
 const LINK_REFUSAL: u32 = 1;
 
-/// What became of a route.
+/// The result of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// It is set up.
     Done,
-    /// The router refused it.
+    /// The router refused the route.
     Refused,
-    /// The router does not know a link of it.
+    /// The router does not know a link of the route.
     NoLink,
-    /// Nothing came in time.
+    /// The router did not answer in time.
     Silence,
-    /// The router is not connected any more.
+    /// The router has disconnected.
     Gone,
 }
 
-/// The routes of moves that a connected router has not answered.
+/// The unanswered routes of moves of a connected router.
 #[derive(Debug)]
 pub struct Window(Mutex<State>);
 
@@ -45,7 +46,7 @@ struct State {
     limit: usize,
     refused: u32,
     rests_until: Option<Instant>,
-    /// It rests because it said nothing.
+    /// Whether it rests because it was silent.
     is_silent: bool,
 }
 
@@ -58,7 +59,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Takes a place for a route if there is one.
+    /// Takes a slot for a route; false if there is none.
     pub fn try_take(&self) -> bool {
         let mut state = self.0.lock();
         let has_room = state.unanswered < state.limit;
@@ -66,24 +67,24 @@ impl Window {
         has_room
     }
 
-    /// Takes a place, whether there is one or not.
+    /// Takes a slot, even above the limit.
     pub fn take(&self) {
         self.0.lock().unanswered += 1;
     }
 
-    /// Gives a place back.
+    /// Gives a slot back.
     pub fn give_back(&self) {
         let mut state = self.0.lock();
         state.unanswered = state.unanswered.saturating_sub(1);
     }
 
-    /// How many more places there are.
+    /// Number of free slots.
     pub fn room(&self) -> usize {
         let state = self.0.lock();
         state.limit.saturating_sub(state.unanswered)
     }
 
-    /// A route was answered, or was not. Until when the router is left alone, if that begins now.
+    /// Notes the result of a route. Returns the end of the rest, if one begins now.
     pub fn answered(&self, answer: Answer, now: Instant) -> Option<Instant> {
         let mut state = self.0.lock();
         match answer {
@@ -113,7 +114,7 @@ impl Window {
         state.rests_until
     }
 
-    /// The router answered a route after its time. True if it was silent until now.
+    /// Notes a late answer. True if the router was silent until now.
     pub fn heard(&self, now: Instant) -> bool {
         let mut state = self.0.lock();
         let was_silent = state.is_silent && state.rests_until.is_some_and(|until| now < until);
@@ -124,13 +125,13 @@ impl Window {
         was_silent
     }
 
-    /// Whether the router is left alone and asked nothing.
+    /// Whether the router is silent and is sent nothing.
     pub fn is_silent(&self, now: Instant) -> bool {
         let state = self.0.lock();
         state.is_silent && state.rests_until.is_some_and(|until| now < until)
     }
 
-    /// Whether no new path leads through the router.
+    /// Whether new paths avoid the router.
     pub fn rests(&self, now: Instant) -> bool {
         self.0.lock().rests_until.is_some_and(|until| now < until)
     }

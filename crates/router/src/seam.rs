@@ -5,7 +5,8 @@
 //! here:
 //!
 //! * bindings ask [`Control`] for circuits and terminators, and tell it when a circuit ended;
-//! * bindings ask [`Access`] who a peer is and what it may do, and hear when that changes;
+//! * bindings ask [`Access`] for the identity of a peer and its rights, and are told when these
+//!   change;
 //! * control asks [`Data`] to route, to unroute and to vouch for terminators.
 //!
 //! Each trait is small enough to fake in a test of the other half.

@@ -120,7 +120,7 @@ impl Router {
         let listens = match router.open(config, &identity).await {
             Ok(open) => open,
             Err(error) => {
-                // A start that fails closes what it has opened.
+                // A failed start closes everything that it has opened.
                 router.shutdown().await;
                 return Err(error);
             }
@@ -133,7 +133,7 @@ impl Router {
         Ok(router)
     }
 
-    /// Opens every listener; returns what controllers are told of them.
+    /// Opens every listener; returns the listeners for controllers to be told of.
     async fn open(
         &mut self,
         config: &RouterConfig,
@@ -248,7 +248,7 @@ impl Router {
         Ok(())
     }
 
-    /// Links with other routers; answers what controllers are told of its listeners.
+    /// Starts to link with other routers; returns the listeners for controllers to be told of.
     async fn link(
         &mut self,
         config: &RouterConfig,

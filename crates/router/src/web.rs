@@ -126,8 +126,8 @@ impl WebServers {
         Ok(started)
     }
 
-    /// Looks at the files of identities that servers have for themselves, and at the certificates of
-    /// those who may read metrics.
+    /// Reads the identity files of single servers, and the certificates of clients that may read
+    /// metrics, again.
     pub(crate) async fn reload(&self) {
         let scrapers = self.scrapers.clone();
         let read = move || scrapers.iter().for_each(|scraper| scraper.reload());
@@ -139,7 +139,7 @@ impl WebServers {
             if let Ok(Err(problem)) = looked {
                 tracing::warn!(
                     %problem,
-                    "the changed identity files cannot be used; the certificates of before stay \
+                    "the changed identity files cannot be used; the former certificates stay \
                      in use"
                 );
             }

@@ -6,10 +6,10 @@
 //!  application <- read  <- End <- on_payload, on_ack (the channel's task) <- router
 //! ```
 //!
-//! A circuit has one lock, which is held for short computations, never together with another lock and
-//! never across an await. A change of the circuit determines under the lock what follows (tasks to
-//! wake, messages to send); the caller does that after the lock is released. There is no task per
-//! circuit.
+//! A circuit has one lock, which is held for short computations, never together with another lock
+//! and never across an await. A change of the circuit determines its steps under the lock (tasks to
+//! wake, messages to send); the caller carries them out after the lock is released. There is no
+//! task per circuit.
 
 use crate::outlet::Outlet;
 use crate::routed::Routed;
@@ -63,7 +63,7 @@ pub(crate) enum Transport {
     Routed(Routed),
 }
 
-/// The flow control of a circuit, and what the application and the router are still to be told.
+/// The flow control of a circuit, and the news for the application and the router.
 struct State {
     transport: Transport,
     /// The payload to be sent before all others: the header of the encrypted stream.
@@ -132,7 +132,7 @@ impl Circuit {
         self.change(|_, _| {});
     }
 
-    // Of the application.
+    // Calls of the application.
 
     /// Sets the payload to be sent before all others, as soon as the circuit has room.
     pub(crate) fn set_preface(&self, preface: Bytes) {
@@ -225,7 +225,7 @@ impl Circuit {
         }
     }
 
-    // Of the channel.
+    // Calls of the channel.
 
     /// Takes a payload of the router.
     pub(crate) fn on_payload(&self, payload: Payload) {
@@ -286,7 +286,7 @@ impl Circuit {
         &self.tally
     }
 
-    /// Changes the circuit under its lock, then does what follows.
+    /// Changes the circuit under its lock, then carries out the steps.
     fn change<R>(&self, change: impl FnOnce(&mut State, Instant) -> R) -> R {
         self.drive(|driver, now| change(&mut driver.machine, now))
     }
@@ -375,7 +375,7 @@ impl State {
         }
     }
 
-    /// Determines what follows from the state, and notes it as done.
+    /// Determines the steps from the state, and notes them as done.
     fn follows(driver: &mut Driver<Self>) -> Follows {
         let state = &mut driver.machine;
         if state.transport.can_write()

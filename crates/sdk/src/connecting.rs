@@ -34,7 +34,7 @@ impl Inner {
         let wanted = routers.iter().filter_map(|router| {
             let url = ["tls", "tcp", "wss"].iter().find_map(|known| router.address(known))?;
             let address = parse(url).or_else(|| {
-                tracing::debug!(router = %router.router.name, url, "not an address of a router");
+                tracing::debug!(router = %router.router.name, url, "a router's URL has no usable address");
                 None
             })?;
             self.slot(&router.router.name, address)
@@ -92,7 +92,7 @@ impl Inner {
             };
             match connected {
                 Ok(channel) => {
-                    tracing::debug!(router = %slot.name(), "connected");
+                    tracing::debug!(router = %slot.name(), "connected to a router");
                     let good = self.use_channel(&slot, &channel).await;
                     if slot.is_dropped() {
                         break;
@@ -103,12 +103,12 @@ impl Inner {
                         failures += 1;
                         // A router that does not know the session closes the channel.
                         if let Err(problem) = self.account.check_session().await {
-                            tracing::debug!(%problem, "the session was not checked");
+                            tracing::debug!(%problem, "the API session could not be checked");
                         }
                     }
                 }
                 Err(problem) => {
-                    tracing::debug!(router = %slot.name(), %problem, "not connected");
+                    tracing::debug!(router = %slot.name(), %problem, "a router was not reached; it is dialed again");
                     failures += 1;
                     slot.not_connected(problem);
                 }
@@ -134,7 +134,7 @@ impl Inner {
             }
         };
         channel.handle().close(reason.clone());
-        tracing::debug!(router = %slot.name(), %reason, "disconnected");
+        tracing::debug!(router = %slot.name(), %reason, "disconnected from a router; it is dialed again");
         slot.down(reason);
         channel.is_proved() || since.elapsed() >= GOOD_LIFE
     }

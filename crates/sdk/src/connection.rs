@@ -171,15 +171,15 @@ impl ReadHalf {
         }
     }
 
-    /// Takes deliveries of the circuit until there is something to read or the direction is over.
+    /// Takes deliveries of the circuit until there is data to read or the direction is over.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.rest.is_empty() && self.state == Reading::Open {
             match ready!(self.shared.circuit.poll_read(cx)) {
                 Delivery::Data { headers, data } => match self.inward.open(&headers, data) {
                     Ok(data) => self.rest = data,
                     Err(problem) => {
-                        tracing::warn!(circuit = %self.shared.info.circuit_id, %problem, "connection closed");
-                        self.state = Reading::Failed("what the peer sent cannot be decrypted");
+                        tracing::warn!(circuit = %self.shared.info.circuit_id, %problem, "a connection is closed, because data of its peer cannot be decrypted");
+                        self.state = Reading::Failed("the peer's data cannot be decrypted");
                         self.shared.circuit.abort();
                     }
                 },
@@ -196,7 +196,7 @@ impl ReadHalf {
     fn ended(&self, state: Reading) -> Reading {
         match state {
             Reading::Ended if self.inward.is_cut() => {
-                Reading::Failed("what the peer sent was cut off on the way")
+                Reading::Failed("the peer's data was cut off on the way")
             }
             state => state,
         }

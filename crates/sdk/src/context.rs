@@ -135,7 +135,7 @@ impl Context {
         inner.cancel.cancel();
         inner.routers.left(DRAIN_LIMIT).await;
         if let Err(problem) = inner.account.logout().await {
-            tracing::debug!(%problem, "the session was not ended");
+            tracing::debug!(%problem, "the API session could not be ended at the controller");
         }
     }
 }

@@ -95,7 +95,7 @@ async fn dial_by(
         if attempts > 1 || !again {
             return Err(Error::of_failure(name, failure));
         }
-        tracing::debug!(service = name, %failure, "dialing once more");
+        tracing::debug!(service = name, %failure, "a dial failed and is repeated with new sessions and routers");
         if let Failure::Refused(_) = failure {
             inner.account.forget_session(&service.base.id, DialBind::Dial);
             inner.account.check_session().await?;

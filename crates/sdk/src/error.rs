@@ -39,7 +39,7 @@ pub enum Error {
         action: &'static str,
     },
     /// No host offers the service now.
-    #[error("nobody hosts `{service}` now: {message}")]
+    #[error("`{service}` has no host now: {message}")]
     NoTerminators {
         /// The service.
         service: String,

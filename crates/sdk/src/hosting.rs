@@ -215,7 +215,7 @@ impl Host {
             let name = &self.service.name;
             match ended {
                 Ended::Lost(reason) => {
-                    tracing::debug!(service = %name, router = %slot.name(), reason, "not bound any more");
+                    tracing::debug!(service = %name, router = %slot.name(), reason, "a bind at a router has ended");
                     self.note(Error::Closed(reason));
                     if channel.handle().is_closed() {
                         // The channel has a backoff of its own.
@@ -223,7 +223,7 @@ impl Host {
                     }
                 }
                 Ended::Closed(failure) => {
-                    tracing::debug!(service = %name, router = %slot.name(), %failure, "bind refused or ended");
+                    tracing::debug!(service = %name, router = %slot.name(), %failure, "a router refused or ended a bind");
                     self.refused(inner, failure).await?;
                 }
             }

@@ -103,7 +103,7 @@ impl Incoming {
         let session = own.server_session(&peer).map_err(|error| error.to_string())?;
         let marker = self.arrival.dial.marker.as_ref();
         let seals_end = marker.is_some_and(|marker| ending::dialer_seals(marker));
-        // What the dialer sends shows whether it understood the host's answer.
+        // The dialer's first data shows whether it understood the host's answer.
         Ok(Some(Keys::new(session, seals_end, false)))
     }
 }

@@ -108,7 +108,9 @@ impl Inner {
                     is_refused = true;
                     self.account.forget_services();
                 }
-                Err(problem) => tracing::debug!(%problem, "services were not refreshed"),
+                Err(problem) => {
+                    tracing::debug!(%problem, "the services of the identity could not be read again")
+                }
             }
         }
     }

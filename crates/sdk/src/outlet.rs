@@ -1,4 +1,4 @@
-//! The messages that a router connection writes next: circuits that have something, served in turn.
+//! The messages that a router connection writes next: circuits with messages, served in turn.
 
 use crate::circuit::Circuit;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Flow for Listed {
     fn unlisted(&self, _: Class) {}
 }
 
-/// The circuits of one router connection that have something to send.
+/// The circuits of one router connection that have messages to send.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     listed: Arc<weft_circuit::Outlet<Listed>>,

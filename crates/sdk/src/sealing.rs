@@ -15,7 +15,7 @@ use weft_xgress::PAYLOAD_SIZE;
 #[derive(Debug)]
 pub(crate) struct Keys {
     session: ConnectionKeys,
-    /// Whether the end of what is written here is sealed, because the peer knows of it.
+    /// Whether the end of this side's data is sealed, because the peer supports it.
     pub(crate) seals_end: bool,
     /// True if the peer is known to seal the end of its direction.
     expects_end: bool,

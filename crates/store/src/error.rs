@@ -1,4 +1,4 @@
-//! Errors of the store, and what to do about each.
+//! Errors of the store, with remedies.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -6,7 +6,7 @@ use weft_model::{Revision, RowError};
 
 use crate::BatchId;
 
-/// Stored data that differs from what was written.
+/// Stored data that differs from the written data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// Place of the damage.
@@ -35,7 +35,7 @@ impl fmt::Display for Damage {
 /// Why a store could not be opened or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Stored data differs from what was written.
+    /// Stored data differs from the written data.
     #[error("{0}")]
     Damaged(Damage),
     /// Another process has the file open.
@@ -94,7 +94,7 @@ pub enum CommitError {
     /// The disk is full. Nothing was committed.
     #[error("the disk of the store is full: free space, writes go on by themselves")]
     Full,
-    /// Stored data differs from what was written. Nothing was committed.
+    /// Stored data differs from the written data. Nothing was committed.
     #[error("{0}")]
     Damaged(Damage),
 }
@@ -105,7 +105,7 @@ pub enum ReadError {
     /// The store cannot be read.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// The data differs from what was written.
+    /// The data differs from the written data.
     #[error("{0}")]
     Damaged(Damage),
     /// The data was written by a newer weft.

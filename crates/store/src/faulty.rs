@@ -75,8 +75,8 @@ impl<S: Store> Faulty<S> {
         self.is_dark.store(is_dark, Ordering::Release);
     }
 
-    /// Makes the commits of [`Fault::LandsLate`] happen and returns their answers, which nobody
-    /// waits for.
+    /// Lets the commits of [`Fault::LandsLate`] happen, and returns their answers, for which no
+    /// caller waits.
     pub async fn let_land(&self) -> Vec<Result<Revision, CommitError>> {
         let late = std::mem::take(&mut *self.late.lock());
         let mut landed = Vec::new();

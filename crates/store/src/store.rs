@@ -49,9 +49,9 @@ pub trait Store: Send + Sync + 'static {
         self.commit_as(BatchId::random(), base, sets)
     }
 
-    /// Finds out what became of a batch whose answer was [`CommitError::Unknown`] or never came:
-    /// the revision of its last change set, or `None` if it did not happen. A batch that is being
-    /// written is waited for. A batch that was answered with `None` is refused if it comes later.
+    /// The outcome of a batch whose answer was [`CommitError::Unknown`] or never came: the revision
+    /// of its last change set, or `None` if it did not happen. A batch that is being written is
+    /// waited for. A batch that was answered with `None` is refused if it comes later.
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>>;
 
     /// A stream of the change sets after a revision: the kept ones, then new ones. It ends after an

@@ -384,14 +384,14 @@ mod tests {
             let refused = judge(domain, "evil.corp.example", &[found]).unwrap_err();
             assert!(refused.message.contains("it leads to"), "{refused}");
         }
-        // Of several addresses the others are dialed.
+        // The other addresses of the name are dialed.
         let host = named(domain, "evil.corp.example").unwrap();
         let (own, other) = (IpAddr::from([10, 1, 2, 3]), IpAddr::from([10, 1, 2, 4]));
         let led = |to: IpAddr| host.judge_from(vec![(to, 80).into()], &[own]);
         assert!(led(own).is_err() && led(other).is_ok(), "addresses of this machine's interfaces");
         let some = judge(domain, "a.corp.example", &["::1", "10.1.2.3"]).unwrap();
         assert_eq!(some, [at("10.1.2.3")]);
-        // Who allows the address, or the very name, means it.
+        // A rule for the address, or for the very name, allows it.
         let both = ["*.corp.example", "127.0.0.0/8"];
         assert!(judge(&both, "a.corp.example", &["::ffff:127.0.0.1"]).is_ok());
         assert!(judge(&["a.corp.example"], "a.corp.example", &["127.0.0.1"]).is_ok());

@@ -344,7 +344,7 @@ mod tests {
         assert!(sessions.deliver(client(1), "b".into(), never).unwrap().is_none());
         assert_eq!(begun.receive().await.unwrap(), "a");
         assert_eq!(begun.receive().await.unwrap(), "b");
-        // One that is over makes room for the next datagram at once.
+        // A conversation that is over makes room for the next datagram at once.
         drop(begun);
         assert!(sessions.is_empty());
         let own = reply().await;

@@ -54,7 +54,7 @@ pub(crate) async fn request(check: &HttpCheck) -> Result<(), String> {
             break;
         }
     }
-    Err(format!("the answer of {} does not contain what is expected", check.url))
+    Err(format!("the answer of {} does not contain the expected text", check.url))
 }
 
 /// Sends the request of a check, and follows redirects.
@@ -110,7 +110,7 @@ fn next(url: &Url, answer: &Response<Incoming>) -> Result<Option<Url>, String> {
     let next = location.to_str().ok().and_then(|text| url.join(text).ok());
     match next.filter(|next| matches!(next.scheme(), "http" | "https")) {
         Some(next) => Ok(Some(next)),
-        None => Err("the answer leads to what is no URL of http or https".to_owned()),
+        None => Err("the answer redirects to a text that is no URL of http or https".to_owned()),
     }
 }
 

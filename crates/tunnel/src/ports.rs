@@ -1,4 +1,4 @@
-//! The ports of this machine that lead to services, kept in line with what is wanted.
+//! The ports of this machine that lead to services, kept in line with the wanted ones.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -215,7 +215,8 @@ mod tests {
     use super::*;
     use crate::{AppData, Call, Client, Refusal};
 
-    /// Answers clients with the name of their service; tells what hosts would be told.
+    /// Answers clients with the name of their service; sends the application data for hosts to a
+    /// test.
     struct Names(mpsc::UnboundedSender<AppData>);
 
     impl Carrier for Names {
@@ -267,7 +268,7 @@ mod tests {
         let [tcp, udp] = before.as_slice() else { panic!("{before:?}") };
         let (tcp, udp) = (tcp.listening.clone().unwrap(), udp.listening.clone().unwrap());
         assert_eq!(said(tcp).await, "web");
-        // What a host that forwards is told is where the service is known to be.
+        // A host that forwards is told the address at which the service is known.
         let data = told.recv().await.unwrap();
         assert_eq!(data.required("dst_hostname"), Ok("web.corp"));
         assert_eq!(data.required("dst_port"), Ok("443"));

@@ -46,7 +46,7 @@ impl FromStr for Protocol {
 /// The source and the destination of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// What it speaks.
+    /// The protocol of the client.
     pub protocol: Protocol,
     /// The address of the client.
     pub source: SocketAddr,

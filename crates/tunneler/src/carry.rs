@@ -36,7 +36,7 @@ pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
     let sending = async {
         let sent = send(&reader, to_network, traffic).await;
         if let Err(problem) = &sent {
-            tracing::debug!(%problem, "sending into the network ended");
+            tracing::debug!(%problem, "the direction of a connection into the network has failed");
         }
         sent
     };
@@ -50,7 +50,7 @@ pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
     // If one side fails, the other one ends, too.
     let ended = tokio::try_join!(sending, receiving);
     if let Err(Broken::Network(problem)) = ended {
-        tracing::debug!(%problem, "a connection broke");
+        tracing::debug!(%problem, "a connection failed; both of its sides are closed");
         // The connection is reset, so that the client knows that data is missing.
         let _ = writer.as_ref().set_zero_linger();
     }

@@ -16,7 +16,7 @@ pub struct SdkCarrier {
 }
 
 impl SdkCarrier {
-    /// A carrier for the identity of this context, which counts what it carries.
+    /// A carrier for the identity of this context, which counts connections and bytes.
     #[must_use]
     pub fn new(context: Context, traffic: Arc<Registry>) -> Arc<Self> {
         Arc::new(Self { context, traffic })

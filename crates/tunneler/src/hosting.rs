@@ -104,7 +104,7 @@ async fn host(
         let problem = match bind(context, plan).await {
             Ok(listener) => {
                 wait = WAITS.0;
-                tracing::info!(service = %plan.service, "hosting a service");
+                tracing::info!(service = %plan.service, "a service is hosted");
                 serve(listener, plan, state, traffic).await
             }
             Err(error) => error,
@@ -152,7 +152,7 @@ async fn serve(
     let checks = weft_tunnel::watch(plan.terms, &plan.config.checks, |outcome: Outcome, passed| {
         if let Some(now) = outcome.terms {
             let precedence = now.precedence;
-            tracing::info!(service = %plan.service, cost = now.cost, ?precedence, "health");
+            tracing::info!(service = %plan.service, cost = now.cost, ?precedence, "health checks changed the cost and the precedence of a service");
             terms.set(now.cost, precedence);
             state.send_modify(|state| state.terms = now);
         }
@@ -199,7 +199,7 @@ async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<T
     let connection = match incoming.accept().await {
         Ok(connection) => connection,
         Err(problem) => {
-            tracing::warn!(service = %plan.service, %caller, %problem, "a dialer was not accepted");
+            tracing::warn!(service = %plan.service, %caller, %problem, "a connection of a dialer could not be accepted");
             return traffic.failed();
         }
     };

@@ -119,7 +119,7 @@ impl Tunneler {
         Arc::new(Self { context, options, dialed, hosted, ports, party, known })
     }
 
-    /// Reads the identity and its services, and applies what they say.
+    /// Reads the identity and its services, and applies their configs.
     ///
     /// # Errors
     /// When they cannot be read; the present state stays then.
@@ -154,14 +154,14 @@ impl Tunneler {
                     behind = false;
                     self.apply(services, &identity).await;
                 }
-                // Nothing is left to be read of an identity that is refused.
+                // An identity that is refused has nothing left to be read.
                 Err(problem) if problem.is_final() => {
                     behind = false;
                     self.end_all().await;
                 }
                 Err(problem) => {
                     behind = true;
-                    tracing::warn!(%problem, "the identity cannot be read; its services wait");
+                    tracing::warn!(%problem, "the identity cannot be read from the controller; its services wait for the next try");
                 }
             }
         }
@@ -202,7 +202,7 @@ impl Tunneler {
         self.dialed.open() + self.hosted.open()
     }
 
-    /// Applies what the services say: hosts and offers.
+    /// Applies the configs of services: hosts and offers.
     async fn apply(&self, services: Arc<Vec<Service>>, identity: &Identity) {
         let read = self.read(&services, identity);
         if self.options.host {

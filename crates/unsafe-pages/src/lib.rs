@@ -1,10 +1,10 @@
 //! Gives pages of program code that only a start needed back to the system.
 //!
 //! A start runs code that is never needed again: reading files, making keys, building tables of
-//! commands. The kernel maps 16 pages around each one that is touched, so that after a start more than
-//! half of the program is resident. [`release_code`] takes these mappings out of the process. The pages
-//! stay in the page cache of the system, and what is still needed is mapped again when it is touched
-//! next, without a read from the disk.
+//! commands. The kernel maps 16 pages around each one that is touched, so that after a start more
+//! than half of the program is resident. [`release_code`] takes these mappings out of the process.
+//! The pages stay in the page cache of the system; pages that are needed again are mapped when they
+//! are touched next, without a read from the disk.
 //!
 //! On systems other than Linux nothing happens.
 //!
@@ -24,7 +24,7 @@ use std::io;
 /// files. Gives the number of bytes that were resident.
 ///
 /// # Errors
-/// The system does not say what is mapped, or refuses.
+/// Fails if the system does not list the mappings, or refuses.
 #[cfg(target_os = "linux")]
 pub fn release_code() -> io::Result<u64> {
     let known = std::fs::read_to_string("/proc/self/smaps")?;
@@ -37,7 +37,7 @@ pub fn release_code() -> io::Result<u64> {
     Ok(released)
 }
 
-/// Nothing happens on this system.
+/// Does nothing on this system.
 ///
 /// # Errors
 /// None.

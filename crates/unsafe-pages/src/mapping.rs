@@ -42,14 +42,14 @@ fn is_header(line: &str) -> bool {
     line.split_once(' ').is_some_and(|(range, _)| addresses(range).is_some())
 }
 
-/// The addresses of a mapping of a program or library that nobody may write to.
+/// The addresses of a mapping of a program or library that cannot be written to.
 fn header(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split_ascii_whitespace();
     let range = addresses(words.next()?)?;
     let is_fixed = matches!(words.next()?, "r-xp" | "r--p");
     let (_offset, _device, inode) = (words.next()?, words.next()?, words.next()?);
     let path = words.next()?;
-    // A file that was replaced is shown as deleted, and is still there for who has it.
+    // A file that was replaced is listed as deleted, and still exists for its users.
     let is_file = inode != "0" && Path::new(path).is_absolute();
     (is_fixed && is_file).then_some(range)
 }

@@ -102,7 +102,7 @@ impl Peer {
         let is_done = done.clone();
         tokio::spawn(async move {
             if tokio::time::timeout(limit, is_done.cancelled()).await.is_err() {
-                tracing::debug!(peer = %peer.remote, "connection cut: an answer was not taken in time");
+                tracing::debug!(peer = %peer.remote, "connection closed: the client did not accept an answer in time");
                 peer.cut.cancel();
             }
         });

@@ -1,10 +1,10 @@
 //! Repair of request lines from old clients.
 //!
 //! Old native SDKs put a filter into the request target unescaped, with quotes and spaces
-//! (docs/protocol/sdk.md 15.3.1). HTTP has no such targets, so [`RequestLines`] stands between TLS
-//! and HTTP/1.1 and escapes what does not belong there. It follows the framing of requests far
-//! enough to know which lines are request lines. Where it cannot follow (chunked bodies, overlong
-//! lines) it passes the rest of the connection through unchanged.
+//! (docs/protocol/sdk.md 15.3.1). HTTP has no such targets, so [`RequestLines`] escapes their
+//! invalid characters between TLS and HTTP/1.1. It follows the framing of requests far enough to
+//! know which lines are request lines. Where it cannot follow (chunked bodies, overlong lines) it
+//! passes the rest of the connection through unchanged.
 
 use std::io;
 use std::pin::Pin;

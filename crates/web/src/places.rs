@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use weft_limits::source_of;
 
 /// Time that a request with a missing body keeps its place when its own source needs it. It is
-/// short so that a client gets through that shares its address with somebody who opens many such
+/// short, so that an honest client gets through that shares its address with an opener of many such
 /// requests.
 const SAFE: Duration = Duration::from_millis(250);
 
@@ -25,7 +25,7 @@ pub struct Places {
     per_source: usize,
     /// Time that a holder may wait for its peer before its places may be taken back.
     grace: Duration,
-    /// The same time when the places are needed by the holder's own source.
+    /// The time that a holder may wait when its own source needs the places.
     safe: Duration,
     held: Mutex<Held>,
 }

@@ -1,4 +1,5 @@
-//! Access to metrics: who may read them, how many readers at once, and how long a reader may take.
+//! Access to metrics: the permitted clients, the number of readers at once, and the time of a
+//! reader.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -20,7 +21,7 @@ const AT_ONCE_TO_ONE: usize = 4;
 /// Time for a peer to take a text, and the rate in bytes per second that extends it for long texts.
 const TO_TAKE: Duration = Duration::from_secs(10);
 const LEAST_RATE: u64 = 1024 * 1024;
-/// Bytes of one piece of a body. The body does not know what becomes of bytes it has handed over.
+/// Bytes of one piece of a body. The body has no control over bytes that it has handed over.
 const FRAME: usize = 16 * 1024;
 
 /// The certificate that metrics may be read with.
@@ -32,7 +33,9 @@ pub struct Scraper {
 
 /// Why the certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("scrapeCert {path}: {problem}; name a PEM file with the certificate of who reads metrics")]
+#[error(
+    "scrapeCert {path}: {problem}; name a PEM file with the certificate of the client that reads metrics"
+)]
 pub struct NoScraper {
     path: String,
     problem: String,
@@ -57,7 +60,9 @@ impl Scraper {
                 let path = self.path.display();
                 tracing::info!(%path, "another certificate may read metrics from now on");
             }
-            Err(problem) => tracing::warn!(%problem, "the certificate of before may read metrics"),
+            Err(problem) => {
+                tracing::warn!(%problem, "the new certificate for metrics cannot be read; the former one stays in use")
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Cuts connections whose peer does not take what is sent to it.
+//! Closes connections whose peer does not accept the data for it.
 
 use std::io;
 use std::pin::Pin;

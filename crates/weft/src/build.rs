@@ -1,4 +1,4 @@
-//! The build: for `weft version`, and for what controllers and routers report of themselves.
+//! The build: for `weft version`, and for the hellos of controllers and routers.
 
 use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -39,7 +39,7 @@ fn moment(seconds: &str) -> Option<String> {
     moment.format(&Rfc3339).ok()
 }
 
-/// What `weft --version` prints behind the name.
+/// The line that `weft --version` prints behind the name.
 pub(crate) fn line() -> String {
     format!("{RELEASE} (commit {}, {})", short_commit().unwrap_or(UNKNOWN), date())
 }
@@ -106,7 +106,7 @@ mod tests {
             let done = command.arg("-C").arg(sources).args(["rev-parse", asked]).output().ok()?;
             done.status.success().then(|| String::from_utf8(done.stdout).unwrap().trim().to_owned())
         };
-        // An archive has no commit, even inside a repository of something else.
+        // An archive has no commit, even inside another project's repository.
         let top = git("--show-toplevel").and_then(|top| std::fs::canonicalize(top).ok());
         if option_env!("WEFT_COMMIT").is_none() && top == sources.canonicalize().ok() {
             assert_eq!(Some(COMMIT), git("HEAD").as_deref());

@@ -101,20 +101,20 @@ pub(crate) enum Fixed {
     Logins(LoginsArgs),
     /// Make another saved login the current one
     Use(UseArgs),
-    /// Say who is logged in where, and how large the network is
+    /// Say which identity is logged in at which controller, and how large the network is
     Status(StatusArgs),
     /// Say why an identity can, or cannot, reach a service, and what would help
     #[command(visible_alias = "advise")]
     Why(WhyArgs),
-    /// Draw the mesh: routers, links and what they cost
+    /// Draw the mesh: routers, links and their costs
     ///
-    /// Up to 12 routers are drawn, or shown as a table of who costs what to whom where the drawing
-    /// would be too dense; beyond that there are tables of routers and links alone.
+    /// Up to 12 routers are drawn, or shown as a table of the costs between them where the drawing
+    /// would be too dense; with more routers, only tables of routers and links are shown.
     Topology(TopologyArgs),
     /// Say over which path a dial goes now, and why not over another
     ///
-    /// Shows the terminator and the path that are chosen, what each step costs, up to three other
-    /// paths, and what is against the other terminators.
+    /// Shows the chosen terminator and path, the cost of each step, up to three other paths, and
+    /// why the other terminators are not chosen.
     WhyPath(WhyPathArgs),
     /// Turn an enrollment token into an identity file
     Enroll(EnrollArgs),

@@ -155,7 +155,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_token_is_kept_where_nothing_can_be_written() {
-        // Nobody can make a file there.
+        // No user can create a file there.
         let out = Path::new("/proc/weft-identity.json");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let error = runtime.block_on(spend("no token", out)).unwrap_err().to_string();

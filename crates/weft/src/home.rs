@@ -66,7 +66,7 @@ impl Home {
         Ok(Self { root, _lock: lock, made, is_lock_made })
     }
 
-    /// Removes what opening made, for a network that is not created.
+    /// Removes the files and folders that opening made, for a network that is not created.
     pub(crate) fn leave_nothing(&self) {
         if !self.is_lock_made {
             return;
@@ -262,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         Home::open(Some(&folder.path().join("a/b"))).unwrap().leave_nothing();
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
-        // What others made stays.
+        // Files of other programs stay.
         fs::create_dir_all(folder.path().join("c")).unwrap();
         fs::write(folder.path().join("c").join(LOCK), "").unwrap();
         Home::open(Some(&folder.path().join("c"))).unwrap().leave_nothing();

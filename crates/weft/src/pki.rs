@@ -1,6 +1,6 @@
 //! The certificates of a new network.
 //!
-//! The root is what clients trust. Below it is the edge signer, which issues the certificates of
+//! Clients trust the root. Below it is the edge signer, which issues the certificates of
 //! controller, routers and identities. Keys are P-256 and readable by their owner only. The
 //! controller's own key is RSA: native SDKs of the 0.x line check the signature of an enrollment
 //! token with the key of the controller's certificate, and support RSA signatures only.

@@ -77,7 +77,7 @@ fn keep(database: &Path) -> Result<Option<PathBuf>, Failure> {
             Ok(()) => return durable(kept),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // Not every file system has hard links.
+            // Some file systems have no hard links.
             Err(_) => {
                 let copied = fs::copy(database, &kept).and_then(|_| File::open(&kept)?.sync_all());
                 return match copied {

@@ -13,8 +13,8 @@ use crate::{ask, failure::Failure, topology};
 
 /// Exit status after a second signal, as shells report Ctrl-C.
 const IMPATIENT: i32 = 130;
-/// Longest time for stopping after the parent process has ended: nobody is left who could kill this
-/// process.
+/// Longest time for stopping after the parent process has ended, because no other process would
+/// kill this one.
 const ORPHANED: Duration = Duration::from_secs(15);
 
 /// A token that the first Ctrl-C or SIGTERM cancels. The second one ends the process at once.

@@ -196,8 +196,8 @@ impl Route {
         self.timeout = nanoseconds.cast_unsigned();
     }
 
-    /// The message of a route with more forwards than it has, of which `body` is the body. What several
-    /// routers are told of a circuit differs in nothing else: the rest is encoded once.
+    /// The message of a route with more forwards than it has, of which `body` is the body. The
+    /// routes of a circuit differ between routers in the forwards only: the rest is encoded once.
     pub fn message_with(body: &[u8], forwards: &[route::Forward]) -> crate::Message {
         let tag = FORWARDS_TAG;
         let length = prost::encoding::message::encoded_len_repeated(tag, forwards);

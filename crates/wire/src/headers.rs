@@ -72,7 +72,7 @@ impl Headers {
         self.iter().any(|(k, _)| k == key)
     }
 
-    /// Sets `key` to `value`, replacing what was there.
+    /// Sets `key` to `value`, replacing an earlier value.
     pub fn set(&mut self, key: i32, value: &[u8]) -> &mut Self {
         self.remove(key);
         self.raw.reserve(ENTRY_HEAD + value.len());

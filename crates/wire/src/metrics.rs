@@ -30,9 +30,9 @@ pub fn link_queue_time_name(link_id: &str) -> String {
 /// Most names and circuits in a report that is read.
 pub const MAX_ENTRIES: usize = 150_000;
 
-/// True if a body has at most [`MAX_ENTRIES`] names and circuits, each of which takes a few bytes
-/// of it, and some hundred times that in memory. A body that cannot be walked through is within the
-/// limit.
+/// True if a body has at most [`MAX_ENTRIES`] names and circuits. Each of them takes a few bytes in
+/// the body and some hundred times as many in memory. A body that cannot be walked through is
+/// within the limit.
 #[must_use]
 pub fn is_within_limit(body: &[u8]) -> bool {
     entries(body, true).is_none_or(|entries| entries <= MAX_ENTRIES)

@@ -195,8 +195,8 @@ fn circuit_of_control(message: &Message) -> Result<&str, WireError> {
 /// Headers of a payload by their key 0..=255, in wire order.
 pub type PayloadHeaders = Vec<(u8, Bytes)>;
 
-/// A payload at an end of its circuit. Whoever holds the end knows the circuit, so that its id is
-/// not kept with every payload.
+/// A payload at an end of its circuit. The owner of the end knows the circuit, so that the id of
+/// the circuit is not kept with every payload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Payload {
     /// Place in its direction, from 0.

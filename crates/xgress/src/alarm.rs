@@ -98,8 +98,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the deadline moves: nothing is missed, and what is under way beyond the one that
-        /// counts is only what was overtaken.
+        /// Whatever the moves of the deadline, no deadline is missed, and alarms beyond the present
+        /// one are only those that were overtaken.
         #[test]
         fn deadlines_are_met_and_do_not_pile_up(moves in prop::collection::vec(1_u64..50, 1..200)) {
             let start = Instant::now();

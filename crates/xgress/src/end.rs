@@ -146,7 +146,7 @@ impl End {
         }
     }
 
-    // Of the application.
+    // Calls of the application.
 
     /// True if the next data of the application can be taken. It cannot while the window and the
     /// send buffer are full, nor at the terminating end before the circuit has begun.
@@ -236,7 +236,7 @@ impl End {
         self.end(CloseReason::Aborted);
     }
 
-    // Of the connection.
+    // Calls of the connection.
 
     /// Takes a payload that arrived: true if it had come before. Refused ones are not acknowledged
     /// and come again.
@@ -298,13 +298,13 @@ impl End {
         self.receiver.ack(self.role.flag())
     }
 
-    /// True if [`poll_transmit`](Self::poll_transmit) has something to do.
+    /// True if [`poll_transmit`](Self::poll_transmit) has to be called.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
         if self.closed.is_some() { self.goodbye } else { self.started && self.sender.is_ready() }
     }
 
-    /// True if [`poll_ack`](Self::poll_ack) has something to give.
+    /// True if [`poll_ack`](Self::poll_ack) would return an ack.
     #[must_use]
     pub fn wants_ack(&self) -> bool {
         self.receiver.owes_ack()
@@ -495,7 +495,7 @@ impl End {
     }
 
     /// The payload that ends the circuit: the next in order, never repeated. An end that gave up
-    /// also refuses data, so that nobody takes it for the end of one direction.
+    /// also refuses data, so that its goodbye is not taken for the end of one direction.
     fn goodbye(&self) -> Payload {
         let gave_up = self.closed != Some(CloseReason::Finished);
         let refusal = if gave_up { Flags::WRITE_FAILED } else { Flags::NONE };

@@ -1,11 +1,11 @@
 //! The parts of a circuit at one place of its path, without I/O and without clocks.
 //!
-//! A circuit carries bytes between two ends over any number of routers. This crate has what each place
-//! on that path needs:
+//! A circuit carries bytes between two ends over any number of routers. This crate has the parts
+//! for each place on that path:
 //!
-//! * [`End`]: an end of a circuit as a state machine. The application's data goes in by
-//!   [`End::write`] and comes out as [`Payload`]s by [`End::poll_transmit`]; what arrives goes in
-//!   by [`End::on_payload`] and [`End::on_ack`] and comes out in order by [`End::read`]. It does
+//! * [`End`]: an end of a circuit as a state machine. The application's data enters by
+//!   [`End::write`] and leaves as [`Payload`]s by [`End::poll_transmit`]; received payloads enter
+//!   by [`End::on_payload`] and [`End::on_ack`] and leave in order by [`End::read`]. It does
 //!   windows, retransmission, ordering, half-close and close (docs/protocol/data-plane.md 7).
 //! * [`TransitQueue`]: frames that pass through, bounded in bytes.
 //! * [`Scheduler`]: which flow a connection serves next, so that circuits share it fairly.

@@ -15,7 +15,7 @@ const MAX_AHEAD: usize = 65_536;
 /// Most bytes of bookkeeping of small payloads; beyond that they are refused.
 const BOOKKEEPING: u64 = (MAX_AHEAD * ITEM_COST) as u64;
 
-/// What an empty slot counts: a peer that leaves gaps pays for them.
+/// The cost of an empty slot in bytes: a peer that leaves gaps pays for them.
 const SLOT_COST: u64 = size_of::<Option<Payload>>() as u64;
 
 /// Most sequence numbers in one ack.

@@ -1,10 +1,10 @@
 //! The order in which a connection serves its flows.
 //!
-//! Flows that have something are in a ready list. Payload flows are served round robin, a [`QUANTUM`] of
+//! Flows with messages are in a ready list. Payload flows are served round robin, a [`QUANTUM`] of
 //! bytes each; a flow that overdraws its quantum pays in its next turn, so that in the long run all
 //! flows get the same, whatever the size of their payloads. A flow that was served little of late
-//! (`SPARSE`) goes before these, so that a ping does not wait while fifty transfers have their turn.
-//! Acks go first, but while payloads wait they get at most a quarter of the bytes.
+//! (`SPARSE`) goes before these, so that a ping does not wait while fifty transfers have their
+//! turn. Acks go first, but while payloads wait they get at most a quarter of the bytes.
 //!
 //! The scheduler belongs to the writer of one connection. Other threads tell the writer that a flow has
 //! become ready; the writer lists the flow here by [`Scheduler::list`].

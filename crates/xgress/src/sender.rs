@@ -81,7 +81,7 @@ pub(crate) struct Sender {
     reported: u32,
     pub(crate) window: Window,
     rtt: Rtt,
-    /// The time before which nothing may be sent, although something waits.
+    /// The time before which nothing may be sent, although payloads wait.
     paced_until: Option<Instant>,
     /// The start of the time-out: the last progress, or the last time-out.
     timer_from: Instant,
@@ -95,8 +95,8 @@ pub(crate) struct Sender {
     /// buffer is still full. The copy of a payload that arrived long ago is acknowledged and
     /// dropped, so that any number of them fills no buffer.
     knock: bool,
-    /// The time of the last ack that acknowledged something, or reported that a full buffer still
-    /// is full.
+    /// The time of the last ack that acknowledged payloads, or reported that a full buffer still is
+    /// full.
     progress: Instant,
     /// True once sequence numbers have run out.
     exhausted: bool,
@@ -211,12 +211,12 @@ impl Sender {
         }
     }
 
-    /// True if [`transmit`](Self::transmit) has something to do.
+    /// True if [`transmit`](Self::transmit) has to be called.
     pub(crate) fn is_ready(&self) -> bool {
         self.knock || self.probe || (self.paced_until.is_none() && self.may_send())
     }
 
-    /// True if the window and the peer let something be sent.
+    /// True if the window and the peer allow another payload.
     fn may_send(&self) -> bool {
         if let Some(sent) = self.lost.first().and_then(|sequence| self.sent(*sequence)) {
             return self.fits(sent.payload.cost());
@@ -229,7 +229,7 @@ impl Sender {
         })
     }
 
-    /// Takes an ack. True if it acknowledged something.
+    /// Takes an ack. True if it acknowledged any payload.
     pub(crate) fn on_ack(&mut self, ack: &Ack, now: Instant) -> bool {
         self.rtt.forget_reordering(now);
         let (mut payloads, mut bytes) = (0, 0);
@@ -276,7 +276,7 @@ impl Sender {
         true
     }
 
-    /// The time at which [`on_timeout`](Self::on_timeout) has something to do.
+    /// The time at which [`on_timeout`](Self::on_timeout) has to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let paced = self.paced_until.filter(|_| self.may_send());
         [paced, self.silent_at()].into_iter().flatten().min()

@@ -65,7 +65,7 @@ struct Side {
     fin: bool,
     closed: Option<CloseReason>,
     next_read: Instant,
-    /// True if there may be something to read.
+    /// True if there may be data to read.
     curious: bool,
     /// When the link towards the peer is free again.
     link_free: Instant,
@@ -380,7 +380,7 @@ fn a_slow_reader_slows_the_writer_and_bounds_memory() {
     let mut world = World::new(&options, LAN, plans, 3);
     world.run(Duration::from_secs(60));
     world.check();
-    // Its buffer, and what was on its way before it first said that it is slow.
+    // Its buffer, and the payloads on their way before it first reported that it is slow.
     let most = world.sides[1].most;
     assert!(most < (256 << 10) * 5 / 2, "the reader's side held {most}");
     // The window of a short path is larger than this buffer: what did not fit was sent again.

@@ -22,8 +22,9 @@ const ALWAYS: u64 = 64 << 10;
 /// payloads in flight bound their acks.
 const MAX_ACK_BYTES: u64 = 1 << 20;
 
-/// Bytes of acks and control messages that are accepted even if the link's budget has none left. More
-/// are dropped like payloads, so that many circuits together cannot hold what one circuit may not.
+/// Bytes of acks and control messages that are accepted even if the link's budget has none left.
+/// More acks are dropped like payloads, so that many circuits together cannot hold more than one
+/// circuit may.
 const SPARE_ACK_BYTES: u64 = 16 << 10;
 
 /// A queued message.

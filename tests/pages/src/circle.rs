@@ -1,8 +1,8 @@
 //! Circles of files: files of a crate that use each other, directly or through others.
 //!
-//! A file uses the file that defines what it names. Whoever takes something from where it is handed
-//! on (`pub use`) uses the file that defines it; who declares a module or hands on what the module
-//! has does not use it. What only tests have does not count.
+//! A file uses the files that define the items which it names. A re-export (`pub use`) is followed:
+//! the user of the item uses the file that defines it. A file that declares a module, or re-exports
+//! its items, does not use it for that. Code for tests does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,16 +30,16 @@ pub struct Crate {
     macros: BTreeMap<String, usize>,
 }
 
-/// Files that all use each other, and what each uses of the others.
+/// Files that all use each other, and the items that each uses of the others.
 #[derive(Debug)]
 pub struct Circle(pub BTreeMap<String, BTreeSet<String>>);
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     /// A module itself.
     Module(usize),
-    /// Something that a module defines.
+    /// An item that a module defines.
     Item(usize),
 }
 
@@ -134,7 +134,7 @@ impl Crate {
         }
     }
 
-    /// What a path in a module leads to, if it is in this crate.
+    /// The target of a path in a module, if it is in this crate.
     fn resolve(&self, from: usize, path: &[String], steps: usize) -> Option<Target> {
         let (head, mut rest) = path.split_first()?;
         let mut at = match head.as_str() {

@@ -19,7 +19,7 @@ const GAP: &str = r"(?:[ \t]|\n[ \t]*(?://[/!]?|#)?[ \t]*)+";
 #[derive(Default)]
 pub struct Pages(BTreeMap<String, BTreeSet<String>>);
 
-/// Something cited.
+/// A citation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Citation {
     /// The file that cites.
@@ -35,7 +35,7 @@ pub struct Citation {
 /// A citation that leads nowhere.
 #[derive(Debug)]
 pub struct Wrong {
-    /// What was cited.
+    /// The citation.
     pub citation: Citation,
     /// Why it leads nowhere.
     pub problem: String,
@@ -76,7 +76,7 @@ impl Grammar {
         })
     }
 
-    /// What the pages among these files have.
+    /// The sections of the pages among these files.
     pub fn pages(&self, files: &[File]) -> Pages {
         let sections = |text: &str| {
             self.heading.captures_iter(text).map(|found| found[1].to_owned()).collect()
@@ -88,7 +88,7 @@ impl Grammar {
         Pages(pages.collect())
     }
 
-    /// What a file cites.
+    /// The citations in a file.
     pub fn citations(&self, file: &File) -> Vec<Citation> {
         let mut found: Vec<Citation> = self
             .by_path
@@ -137,7 +137,7 @@ impl Pages {
         self.len() == 0
     }
 
-    /// What is wrong with a citation, if something is.
+    /// The mistake of a citation, if it has one.
     pub fn judge(&self, citation: Citation) -> Option<Wrong> {
         let problem = self.problem(&citation)?;
         Some(Wrong { citation, problem })

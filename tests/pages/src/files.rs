@@ -17,7 +17,7 @@ pub fn root() -> PathBuf {
 pub struct File {
     /// From the root, with `/`.
     pub path: String,
-    /// What it says.
+    /// Its contents.
     pub text: String,
 }
 

@@ -17,7 +17,7 @@ pub struct Link {
     pub heading: String,
 }
 
-/// The relative links of a document; what looks like one inside of code is none.
+/// The relative links of a document. Text inside of code is no link.
 ///
 /// # Errors
 /// When the expression is none.

@@ -1,8 +1,8 @@
-//! Rust source, cut down to the code that ships: what is left says which names a file uses.
+//! Rust source, reduced to the code that ships, from which the used names are read.
 
 use regex::Regex;
 
-/// What finds the parts of a source.
+/// The patterns that find the parts of a source.
 pub struct Reader {
     noise: Regex,
     only_tests: Regex,
@@ -18,7 +18,7 @@ pub type Path = Vec<String>;
 /// A path that a `use` brings in, under a name; the name of a glob is `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
-    /// What is brought in.
+    /// The imported path.
     pub path: Path,
     /// The name it has in the file.
     pub name: String,
@@ -26,12 +26,12 @@ pub struct Import {
     pub is_public: bool,
 }
 
-/// What a file declares and names.
+/// The declarations and names of a file.
 #[derive(Debug, Default)]
 pub struct Source {
     /// Modules that have a file of their own.
     pub modules: Vec<String>,
-    /// What it brings in.
+    /// Its imports.
     pub imports: Vec<Import>,
     /// Paths of two segments or more, outside of imports.
     pub paths: Vec<Path>,
@@ -103,7 +103,7 @@ impl Reader {
         self.noise.replace_all(text, blanked).into_owned()
     }
 
-    /// Blanks what only tests have.
+    /// Blanks the code for tests.
     fn without_tests(&self, code: &str) -> String {
         let mut kept = code.to_owned();
         for it in self.only_tests.find_iter(code) {

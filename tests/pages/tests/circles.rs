@@ -14,7 +14,8 @@ const MOST_FILES: usize = 2;
 /// circle that is untied or has become smaller has to be written here, too.
 const EXCEPTIONS: &[(&str, &[usize])] = &[("crates/router", &[7])];
 
-/// What is wrong with circles of these sizes where others are excepted, both the largest first.
+/// The problem with circles of these sizes, given the excepted ones; both are sorted, the largest
+/// first.
 fn problem(sizes: &[usize], excepted: &[usize]) -> Option<String> {
     let over = |(size, most): (&usize, &usize)| size > most;
     if sizes.len() > excepted.len() || sizes.iter().zip(excepted).any(over) {

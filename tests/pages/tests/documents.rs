@@ -14,7 +14,7 @@ fn file(path: &str, text: &str) -> File {
     File { path: path.to_owned(), text: text.to_owned() }
 }
 
-/// What is wrong with the citations of the first file.
+/// The mistakes in citations of the first file.
 fn wrong(files: &[File]) -> Vec<String> {
     let grammar = Grammar::new().unwrap();
     let pages = grammar.pages(files);

@@ -1,4 +1,4 @@
-//! What threads agree on without waiting for each other, in every order in which they can meet.
+//! Agreements between threads that do not wait for each other, in every order of their steps.
 //!
 //! This package compiles files of `crates/circuit` and `crates/channel` with the locks and atomics of
 //! `loom` in place of the usual ones: each of those files takes them from `crate::sync`. The tests run

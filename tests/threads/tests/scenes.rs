@@ -60,7 +60,7 @@ fn a_thread_that_has_done_enough_is_told_that_something_may_be_left() {
         let ask = |scene: &(Turn, AtomicUsize, Alone), mut enough: bool| {
             let (turn, asked, done) = scene;
             asked.fetch_add(1, Ordering::Relaxed);
-            // The one who was told comes back later, as ends do by their clock.
+            // A thread that was refused the turn tries again later, as ends do by their clock.
             while !turn.take(|| {
                 if std::mem::take(&mut enough) {
                     return false;
@@ -79,8 +79,8 @@ fn a_thread_that_has_done_enough_is_told_that_something_may_be_left() {
     });
 }
 
-/// What two threads at once are not to change: the number of threads inside, and the result. Nothing here
-/// orders threads: the turn has to.
+/// State that two threads must not change at the same time: the number of threads inside, and the
+/// result. No lock orders the threads: the turn has to.
 #[derive(Default)]
 struct Alone {
     inside: AtomicUsize,
@@ -232,7 +232,7 @@ fn listings(hop: &Arc<Hop<Listed>>) -> usize {
     Arc::strong_count(hop) - 1
 }
 
-/// Serves a connection once: the sequence numbers of what it would write.
+/// Serves a connection once; returns the sequence numbers of the messages to write.
 fn served(outbox: &mut DataOutbox<Listed>) -> Vec<i32> {
     outbox.notice();
     let messages = std::iter::from_fn(|| outbox.pull(Instant::now()));

@@ -1,4 +1,4 @@
-//! The bodies of files: a piece at a time, as fast as the client takes them.
+//! Bodies from files: read piece by piece, as fast as the client accepts them.
 
 use std::fs::File;
 use std::io::{self, Take};
@@ -13,21 +13,21 @@ use crate::encoder::{CHUNK, Stream};
 use weft_web::Place;
 use weft_web::Sending;
 
-/// Bytes given away at once. HTTP/2 keeps what it was given until the peer lets it through, and the
-/// body knows nothing of that any more.
+/// Bytes handed to the connection at a time. HTTP/2 queues them until the peer's window has room,
+/// beyond the control of this body.
 const FRAME: usize = 16 * 1024;
 
-/// Where the pieces come from.
+/// The source of the pieces.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// A file, or a part of it: so many bytes from where it stands.
+    /// A file or a part of it, from its present position.
     Plain(Take<File>),
-    /// A file of so many bytes that is compressed meanwhile.
+    /// A file that is compressed while it is sent, and its length in bytes.
     Compressed(Box<Stream<Take<File>>>, u64),
 }
 
 impl Source {
-    /// Bytes that come out, at most.
+    /// Most bytes that the source can give.
     pub(super) fn length(&self) -> u64 {
         match self {
             Self::Plain(file) => file.limit(),
@@ -50,10 +50,10 @@ impl Source {
     }
 }
 
-/// The body of a file. It counts as a request of its peer until it is sent.
+/// The body of an answer from a file. It counts among the requests of its peer until it is sent.
 #[derive(Debug)]
 pub(crate) struct FileBody {
-    /// What is there and was not asked for yet.
+    /// Bytes that are read and not sent yet.
     ready: Bytes,
     rest: Rest,
     _kept: Option<(Place, Sending)>,
@@ -66,7 +66,7 @@ enum Rest {
     Over,
 }
 
-/// A source and its next piece.
+/// The source, and its next piece.
 type Read = (Source, io::Result<Option<Bytes>>);
 
 impl FileBody {

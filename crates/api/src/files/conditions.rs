@@ -1,4 +1,4 @@
-//! Conditions and ranges of a request for a file (RFC 9110 13, 14).
+//! Conditions and ranges in requests for files (RFC 9110 13, 14).
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
@@ -9,22 +9,22 @@ use hyper::header::{
     IF_UNMODIFIED_SINCE, RANGE,
 };
 
-/// What a client is told about the version that it is given.
+/// The validators of a version of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Validators {
-    /// With its quotes.
+    /// The entity tag, with its quotes.
     pub(super) tag: String,
     pub(super) modified: Option<SystemTime>,
 }
 
-/// What the conditions of a request come to.
+/// The result of the conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The file is sent.
     Send,
-    /// The client has it: 304.
+    /// The client has this version: 304.
     Unchanged,
-    /// It is not what the client wants: 412.
+    /// The file is not the version that the client requires: 412.
     Failed,
 }
 
@@ -50,7 +50,7 @@ impl Validators {
         }
     }
 
-    /// Whether the tag is one of a header's; none without the header.
+    /// Whether a header lists the tag; none without the header.
     fn is_among(&self, headers: &HeaderMap, name: impl AsHeaderName) -> Option<bool> {
         let mut values = headers.get_all(name).iter().peekable();
         values.peek()?;
@@ -59,7 +59,7 @@ impl Validators {
         Some(tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.tag))
     }
 
-    /// Whether the part that is asked for is of this version.
+    /// Whether the requested range is of this version.
     fn is_part_of_this(&self, headers: &HeaderMap) -> bool {
         let Some(value) = headers.get(IF_RANGE) else { return true };
         let is_tag = value.to_str().is_ok_and(|text| text.trim() == self.tag);
@@ -67,8 +67,8 @@ impl Validators {
         is_tag || modified.is_some_and(|modified| time(headers, IF_RANGE) == Some(modified))
     }
 
-    /// The part of a file that a request asks for: none = all of it, which is also the answer to
-    /// several parts at once. An error if it has no such part: 416.
+    /// The range of a file that a request asks for; none means the whole file, also for a request
+    /// of several ranges. An error if the file has no such range: 416.
     pub(super) fn part(
         &self,
         headers: &HeaderMap,
@@ -89,7 +89,7 @@ impl Validators {
     }
 }
 
-/// A file has no such part.
+/// The file has no such range.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoSuchPart;
 
@@ -97,7 +97,7 @@ fn time(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// Dates of HTTP have no fractions.
+/// HTTP dates have no fractions of seconds.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(judge(&[("if-modified-since", THEN)]), Verdict::Unchanged);
         assert_eq!(judge(&[("if-modified-since", BEFORE)]), Verdict::Send);
         assert_eq!(judge(&[("if-modified-since", "nonsense")]), Verdict::Send);
-        // The tag decides, whatever the time says.
+        // The tag has priority over the time.
         let both = [("if-none-match", "\"x\""), ("if-modified-since", THEN)];
         assert_eq!(judge(&both), Verdict::Send);
         assert_eq!(judge(&[("if-match", "\"x\"")]), Verdict::Failed);

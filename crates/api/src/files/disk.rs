@@ -1,4 +1,4 @@
-//! Opening files below a location and nowhere else.
+//! Opens files below a location, and nothing outside of it.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -11,38 +11,39 @@ use cap_std::fs::Dir;
 
 use crate::encodings::{Encoding, Encodings};
 
-/// Files beside a file that hold it in another form.
+/// Suffixes of files that hold another file in compressed form.
 const SIBLINGS: [(Encoding, &str); 2] = [(Encoding::Brotli, ".br"), (Encoding::Gzip, ".gz")];
 
-/// A file that is open.
+/// An open file.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) length: u64,
     pub(super) modified: Option<SystemTime>,
-    /// Another one whenever the file has changed.
+    /// The version of the file; it differs after every change.
     pub(super) version: String,
 }
 
-/// What was found for a request.
+/// The files found for a request.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Its place below the location.
+    /// Its path below the location.
     pub(super) place: PathBuf,
     pub(super) plain: Opened,
-    /// Forms of it that somebody has put beside it and that the client takes.
+    /// Compressed forms of it beside it that the client accepts.
     pub(super) siblings: Vec<(Encoding, Opened)>,
 }
 
-/// Opens the file at a place; what is not there, or is no file, is the index. The kernel sees to
-/// it that no link leads out of the location (`openat2`; elsewhere every step is looked at).
+/// Opens the file at a path; a path without a regular file leads to the index. No symbolic link can
+/// lead out of the location: the kernel checks it (`openat2`; on other systems each step is
+/// checked).
 pub(super) fn find(
     location: &Path,
     place: Option<PathBuf>,
     index: &Path,
     encodings: &Encodings,
 ) -> io::Result<Found> {
-    // Opened anew, because an update may put another directory in its place.
+    // The directory is opened for each request, because an update may replace it.
     let location = Dir::open_ambient_dir(location, ambient_authority())?;
     let asked = match place {
         Some(place) if !place.as_os_str().is_empty() => {
@@ -65,7 +66,7 @@ pub(super) fn find(
         let mut beside = OsString::from(&place);
         beside.push(suffix);
         if let Ok(Some(sibling)) = open(&location, Path::new(&beside)) {
-            // One that stayed behind when the file was replaced is another version.
+            // A compressed form that is older than the file is of another version.
             if sibling.modified >= plain.modified {
                 siblings.push((encoding, sibling));
             }
@@ -74,9 +75,9 @@ pub(super) fn find(
     Ok(Found { place, plain, siblings })
 }
 
-/// Opens a file; none if nothing is there, or if it is no file.
+/// Opens a file; none if the path leads to nothing, or to no regular file.
 fn open(location: &Dir, place: &Path) -> io::Result<Option<Opened>> {
-    // Looked at before it is opened: opening a pipe would wait for who writes into it.
+    // Checked before opening, because opening a pipe waits for its writer.
     match location.metadata(place) {
         Ok(found) if found.is_file() => {}
         Ok(_) => return Ok(None),
@@ -99,20 +100,21 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 impl Opened {
-    /// Whether the file is still what it was when it was opened.
+    /// Whether a file is still unchanged since it was opened.
     pub(super) fn is_unchanged(file: &File, version_then: &str) -> bool {
         file.metadata().is_ok_and(|now| version(&now) == version_then)
     }
 
-    /// When it was changed, as far as that is known: packages give all their files the time zero.
+    /// The time of its last change; none if it is unknown: packages give all their files the time
+    /// zero.
     pub(super) fn last_modified(&self) -> Option<SystemTime> {
         let earliest = UNIX_EPOCH + Duration::from_secs(24 * 3600);
         self.modified.filter(|time| (earliest..=SystemTime::now()).contains(time))
     }
 }
 
-/// Length and times. The time of the last change of the entry is among them because packages give
-/// all their versions of a file the same time of modification.
+/// The version of a file, from its length and times. The change time of the inode is included,
+/// because packages give all versions of a file the same modification time.
 fn version(metadata: &Metadata) -> String {
     let modified = metadata.modified().ok();
     let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Single page applications, served from the disk
 //! (docs/protocol/config.md 3.6; docs/protocol/operations.md 9.2).
 //!
-//! What is not there is answered with the application's index, because the paths below it are its
-//! own. A file is never in memory whole: it is read while it is sent. What is kept is the compressed
-//! form of files that everybody loads.
+//! A path without a file is answered with the application's index, because the application handles
+//! the paths below its root itself. A file is read while it is sent, and never held in memory as a
+//! whole. Compressed forms of files that every client loads are kept.
 
 mod body;
 mod conditions;
@@ -24,7 +24,7 @@ use crate::paths::unescape;
 use crate::site::Site;
 use crate::urls::served;
 
-/// Where an application's files are asked for at the root, too.
+/// Files in this folder are also served at the root.
 const ASSETS: &str = "assets";
 
 /// An application.
@@ -40,9 +40,9 @@ pub(crate) struct Files {
 #[derive(Debug)]
 pub(crate) struct Mount {
     pub(crate) files: Files,
-    /// So many APIs are asked before it.
+    /// The number of APIs that are asked before it.
     after: usize,
-    /// Whether it takes what nobody claims.
+    /// Whether it answers paths that no API or application claims.
     is_default: bool,
 }
 
@@ -65,7 +65,7 @@ impl Files {
         segment == self.root || unescape(segment).is_some_and(|name| name == self.root)
     }
 
-    /// Whether a request path is this application's to answer.
+    /// Whether the application answers a request path.
     fn claims(&self, path: &str) -> bool {
         let first = segments(path).next();
         first.is_some_and(|first| self.is_root(first) || self.assets_at_root && first == ASSETS)
@@ -83,10 +83,10 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|segment| !segment.is_empty())
 }
 
-/// The applications of a server, which answers these APIs.
+/// The applications of a server with these APIs.
 pub(crate) fn mounts(bindings: &[WebApi], apis: &[Api]) -> Arc<[Mount]> {
     let bound = bindings.iter().filter_map(served).count();
-    // weft's own API comes first and is no binding.
+    // weft's own API comes first, and has no binding.
     let mut after = apis.len().saturating_sub(bound);
     let mut mounts = Vec::new();
     for (index, binding) in bindings.iter().enumerate() {
@@ -102,8 +102,8 @@ pub(crate) fn mounts(bindings: &[WebApi], apis: &[Api]) -> Arc<[Mount]> {
 }
 
 impl Site {
-    /// The application that answers a path, if it is one's: the first in the configuration that
-    /// claims it, unless an API before it does.
+    /// The application that answers a path: the first one in the configuration that claims it,
+    /// unless an API before it does.
     pub(crate) fn application(&self, path: &str) -> Option<&Files> {
         let plain = crate::paths::normal(path);
         let nobody = |apis: &[Api]| !apis.iter().any(|api| api.claims(&plain));

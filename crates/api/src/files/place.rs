@@ -1,4 +1,4 @@
-//! From the path of a request to a place among the files.
+//! Translates the path of a request to a path below a location.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,12 @@ use weft_controller::Failure;
 
 use crate::paths::unescape;
 
-/// Hidden names are not served, with one exception (RFC 8615).
+/// Hidden files are not served, with this exception (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
-/// The place below a location that a path means; none if nothing can be there for anybody.
+/// The path below a location that a request means; none if no file can be there.
 ///
-/// Whatever could lead elsewhere is refused, and nothing is made harmless silently: no browser
-/// sends it.
+/// A path that could lead elsewhere is refused and not corrected: no browser sends one.
 pub(super) fn of<'p>(segments: impl Iterator<Item = &'p str>) -> Result<Option<PathBuf>, Failure> {
     let (mut place, mut is_hidden) = (PathBuf::new(), false);
     for segment in segments {

@@ -1,4 +1,4 @@
-//! From a file to its answer: the form in which it goes out, and the headers.
+//! Makes the answer for a file: its encoding, and its headers.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -25,13 +25,14 @@ use crate::compress::{Compressor, MADE, WORTH_IT, is_compressible};
 use crate::encodings::{Encoding, Encodings};
 use crate::kept::Key;
 
-/// Larger files are compressed while they are sent, and nothing of them is kept.
+/// Files above this size, in bytes, are compressed while they are sent, and their compressed form
+/// is not kept.
 const MOST_KEPT: u64 = 16 * 1024 * 1024;
-/// How long a client waits until its file is compressed.
+/// How long a client waits for the compressed form of its file.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Names of files say nothing of their version, so a browser asks each time whether what it has is
-/// still right. Only pages of the same origin may show the application in a frame.
+/// File names do not contain versions, so that browsers have to check each time whether their copy
+/// is current. Only pages of the same origin may show the application in a frame.
 const ALWAYS: [(HeaderName, HeaderValue); 6] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     (VARY, HeaderValue::from_static("accept-encoding")),
@@ -41,30 +42,30 @@ const ALWAYS: [(HeaderName, HeaderValue); 6] = [
     (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
 ];
 
-/// An answer without the places that it takes up.
+/// An answer, before it takes places among requests and files.
 pub(super) struct Prepared {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) contents: Contents,
 }
 
-/// What goes out.
+/// The contents of the body.
 pub(super) enum Contents {
     None,
     Bytes(Bytes),
     Stream(Source),
 }
 
-/// A form in which a file can go out.
+/// The form in which a file is sent.
 enum Form {
     Plain,
-    /// What lies beside it.
+    /// A compressed file beside it.
     Beside(Encoding, Opened),
     Made(Encoding),
 }
 
 impl Form {
-    /// The one that the client likes best.
+    /// Chooses the form that the client prefers.
     fn choose(found: &mut Found, media: &HeaderValue, encodings: &Encodings) -> Self {
         let is_smaller = media.to_str().is_ok_and(is_compressible);
         let is_worth_it = found.plain.length >= WORTH_IT && is_smaller;
@@ -85,7 +86,7 @@ impl Form {
         }
     }
 
-    /// The tag of this form of a file.
+    /// The entity tag of this form.
     fn tag(&self, plain: &Opened) -> String {
         let version = match self {
             Self::Beside(_, beside) => &beside.version,
@@ -126,10 +127,10 @@ pub(super) async fn prepare(
     let name = files.location.join(&found.place).to_string_lossy().into_owned();
     let sent = send(form, found.plain, part.as_ref(), (compressor, name)).await;
     let Sent { contents, length, encoding, tag } = sent.map_err(|error| {
-        tracing::warn!(location = %files.location.display(), %error, "a file cannot be read");
+        tracing::warn!(location = %files.location.display(), %error, "a file of an application cannot be read; its client gets an error");
         Failure::unhandled("the file cannot be read; the controller's log says more")
     })?;
-    // It may have become another form than the one that was chosen.
+    // The form that could be made may differ from the chosen one.
     let mut headers = common(&Validators { tag, ..validators });
     headers.insert(CONTENT_TYPE, media);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -146,16 +147,16 @@ pub(super) async fn prepare(
     Ok(Prepared { status: StatusCode::PARTIAL_CONTENT, headers, contents })
 }
 
-/// What goes out, and what it is.
+/// The chosen body with its description.
 struct Sent {
     contents: Contents,
-    /// Not known while it is being compressed.
+    /// The length; none while the file is being compressed.
     length: Option<u64>,
     encoding: Option<Encoding>,
     tag: String,
 }
 
-/// A file in the form that was chosen, or as it is when that form cannot be made now.
+/// Opens the chosen form; if it cannot be made now, the file as it is.
 async fn send(
     form: Form,
     mut plain: Opened,
@@ -175,7 +176,7 @@ async fn send(
             let version = plain.version.clone();
             let source = Steady { file: plain.file.try_clone()?, version: version.clone() };
             let key = Key { name, version, encoding };
-            // It goes on when nobody waits any more; who comes next finds it.
+            // Compressing goes on after the time is over; later requests use the result.
             let kept = tokio::time::timeout(PATIENCE, compressor.kept(key, source)).await;
             if let Some(bytes) = kept.ok().flatten() {
                 let length = bytes.len() as u64;
@@ -200,7 +201,7 @@ async fn send(
     Ok(Sent { contents, length: Some(length), encoding: None, tag })
 }
 
-/// A file that must not change while it is read: what is made of it is kept.
+/// A file that must not change while it is read, because its compressed form is kept.
 struct Steady {
     file: File,
     version: String,
@@ -216,7 +217,7 @@ impl Read for Steady {
     }
 }
 
-/// The headers that every answer about a version has, that there is nothing new included.
+/// The headers of every answer for a version, 304 included.
 fn common(validators: &Validators) -> HeaderMap {
     let mut headers: HeaderMap = ALWAYS.into_iter().collect();
     if let Ok(tag) = HeaderValue::from_str(&validators.tag) {
@@ -239,7 +240,7 @@ fn range(part: &str, length: u64) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("bytes */*"))
 }
 
-/// The media type of a file, by its name.
+/// The media type of a file, by its suffix.
 fn media_type(place: &Path) -> HeaderValue {
     const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
     let Some(media) = mime_guess::from_path(place).first_raw() else { return UNKNOWN };

@@ -1,4 +1,4 @@
-//! One request for a file: who may have it when, and for how long.
+//! Serves one request for a file, within the limits on files.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::site::Site;
 use weft_web::Peer;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
-/// Bytes a second that a client must take in the long run.
+/// Bytes per second that a client must accept on average.
 const LEAST_RATE: u64 = 16 * 1024;
 
 impl Site {
@@ -64,7 +64,7 @@ impl Site {
         let taken = self.shared.files.take(peer.remote.ip());
         let taken = taken.ok_or(ErrorCode::ServerTooManyRequests)?;
         let work = async {
-            // Parts are parts of the file as it is.
+            // Ranges are of the unencoded file.
             let is_part = head.headers.contains_key(RANGE);
             let encodings =
                 if is_part { Encodings::default() } else { Encodings::of(&head.headers) };
@@ -100,8 +100,8 @@ impl Site {
     }
 }
 
-/// The index has one address: that of its directory. The address is relative, because the
-/// application may be behind a proxy that gives it another path.
+/// The index has one URL: that of its directory. The redirect is relative, because a proxy may give
+/// the application another path.
 fn to_directory(query: Option<&str>) -> Response<FileBody> {
     let mut answer = Response::new(FileBody::empty());
     *answer.status_mut() = StatusCode::MOVED_PERMANENTLY;
@@ -111,20 +111,20 @@ fn to_directory(query: Option<&str>) -> Response<FileBody> {
     answer
 }
 
-/// A file that cannot be had: what is wrong with it is the operator's business.
+/// The answer for a file that cannot be read; the cause is only logged.
 fn unreadable(error: &io::Error, files: &Files, path: &str) -> Failure {
     let location = files.location.display();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            tracing::warn!(%location, index = %files.index.display(), "the index is not there");
+            tracing::warn!(%location, index = %files.index.display(), "the index of an application is missing; its clients get an error");
             ErrorCode::NotFound.into()
         }
         io::ErrorKind::PermissionDenied => {
-            tracing::warn!(%location, path, %error, "the file may not be read, or lies elsewhere");
+            tracing::warn!(%location, path, %error, "the file must not be read by this user, or is outside of the location; its client gets an error");
             ErrorCode::NotFound.into()
         }
         _ => {
-            tracing::warn!(%location, path, %error, "the file cannot be read");
+            tracing::warn!(%location, path, %error, "a file of an application cannot be read; its client gets an error");
             Failure::unhandled("the file cannot be read; the controller's log says more")
         }
     }

@@ -44,7 +44,7 @@ async fn a_network_goes_there_and_back() {
     let read = admin.get(&format!("{WEFT}/network?sections=services,identities")).await;
     assert_eq!(read.data()["network"]["services"], network["services"]);
     assert_eq!(read.data()["network"]["identities"], network["identities"]);
-    // It is done already: nothing is left to expect.
+    // The change is done already, so the expected fingerprint does not matter.
     let again = admin.call(Method::POST, &format!("{WEFT}/apply"), &body).await;
     assert_eq!((again.status, &again.data()["changes"]), (200, &json!([])), "{again:?}");
     let other = json!({"network": {"services": [{"name": "db"}]}, "expectPlan": planned["plan"]});
@@ -63,7 +63,7 @@ async fn a_network_goes_there_and_back() {
     admin.get(&format!("{WEFT}/nothing")).await.is_error(404, "NOT_FOUND");
 }
 
-/// Logs somebody in who has these permissions.
+/// Logs in an identity with these permissions.
 async fn somebody<'b>(bed: &'b Bed, name: &str, permissions: &[&str]) -> Session<'b> {
     let admin = bed.admin().await;
     let body = json!({"name": name, "type": "User", "isAdmin": false, "permissions": permissions});
@@ -108,7 +108,7 @@ async fn large_documents_are_taken_from_those_who_may_change_something() {
     let too_large = "x".repeat(MAX_DOCUMENT + 1);
     let request = bed.request(Method::POST, &path).header("zt-session", &admin.token);
     send(request.body(too_large)).await.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
-    // Whatever takes no document is held to the usual, whoever asks.
+    // Operations without documents keep the usual limits, for every caller.
     for (method, path) in
         [(Method::POST, "/edge/management/v1/services"), (Method::GET, "/weft/v1/network")]
     {
@@ -127,7 +127,7 @@ async fn documents_have_more_time_than_others() {
     let body = json!({"name": "web", "encryptionRequired": true});
     let usual = admin.call(Method::POST, &format!("{MANAGEMENT}/services"), &body).await;
     usual.is_error(503, "TIMEOUT");
-    // Longer than that, and not too long.
+    // The plan takes longer than the usual time limit, and less than that of documents.
     let seen = admin.call(Method::POST, &format!("{WEFT}/plan"), &services(1000, 10)).await;
     assert_eq!((seen.status, &seen.data()["created"]), (200, &json!(1000)));
 }
@@ -142,7 +142,7 @@ async fn what_is_applied_too_late_is_applied_whole() {
     admin.call(Method::POST, &path, &services(1000, 10)).await.is_error(503, "TIMEOUT");
     let deadline = Instant::now() + LONG;
     loop {
-        // Nothing of it is there, or all of it.
+        // The apply happened as a whole or not at all.
         let seen = admin.get(&format!("{MANAGEMENT}/services?limit=1")).await;
         match seen.json()["meta"]["pagination"]["totalCount"].as_u64() {
             Some(0) => assert!(Instant::now() < deadline),

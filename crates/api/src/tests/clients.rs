@@ -1,4 +1,5 @@
-//! What SDKs, the CLI and routers do first: version, trust, enrollment, login, their own things.
+//! The first requests of SDKs, the CLI and routers: version, trust, enrollment, login, their own
+//! entities.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -155,7 +156,7 @@ async fn a_ticket_becomes_a_certificate_that_logs_in() {
         let token = seen.header("zt-session").unwrap().to_owned();
         let get = |path: &str| send(http.get(bed.url(path)).header("zt-session", &token));
         assert_eq!(get("/current-identity").await.data()["id"], id.as_str());
-        // The token is of no use over another connection.
+        // The token is refused on a connection with another certificate.
         let stranger = bed.session(&token);
         stranger.get("/current-identity").await.is_error(401, "UNAUTHORIZED");
         for path in
@@ -180,7 +181,7 @@ async fn a_ticket_becomes_a_certificate_that_logs_in() {
 async fn a_token_of_a_signer_becomes_an_identity() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    // The session key of the controller serves as that of a provider.
+    // The session key of the controller stands in for the key of a provider.
     let provider = bed.controller.keys().session.clone();
     let signer = json!({"name": "idp", "issuer": "https://idp.example", "audience": "weft",
         "enabled": true, "certPem": provider.leaf().to_pem(), "enrollToCertEnabled": true});
@@ -192,7 +193,7 @@ async fn a_token_of_a_signer_becomes_an_identity() {
     };
     let enroll = || bed.request(Method::POST, &format!("{CLIENT}/enroll/token"));
     let (key, request) = csr("x");
-    // The one that holds may stand in any of the header's lines.
+    // The valid token may be in any of the header's lines.
     let seen = send(
         enroll()
             .header("authorization", "Bearer abc")

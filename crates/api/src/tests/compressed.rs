@@ -32,7 +32,7 @@ async fn long_answers_are_compressed_for_who_takes_them_so() {
         let name = format!("service {n:03}");
         admin.create("services", json!({"name": name, "encryptionRequired": false})).await;
     }
-    // Below and above what is compressed on the spot.
+    // One body below and one above the size that is compressed on the task of the connection.
     for (limit, most) in [(10, 32 * 1024), (200, usize::MAX)] {
         let path = format!("{MANAGEMENT}/services?limit={limit}");
         let plain = get(&bed, &admin.token, &path, "identity").await;

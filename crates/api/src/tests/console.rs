@@ -1,5 +1,5 @@
-//! What the original's console (4.5.2) sends when its forms are saved: members of other kinds of
-//! the same form, empty ids, whole answers sent back. Each is a body as seen in a browser.
+//! Requests of the original's console (4.5.2) when its forms are saved: members of other kinds of
+//! the same form, empty ids, whole answers sent back. Each body was seen in a browser.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,8 @@ use weft_identity::{Authority, AuthoritySpec};
 
 use super::{Bed, MANAGEMENT, Session};
 
-/// A form: how it saves something new, how it saves a change, and what is shown afterwards.
+/// A form: the request that creates an entity, the request that changes it, and what is shown
+/// afterwards.
 struct Form {
     collection: &'static str,
     create: Value,
@@ -49,7 +50,7 @@ fn patch(
     Form { collection, create, method: Method::PATCH, change, shown }
 }
 
-/// The certificate of a CA of somebody else, PEM.
+/// The certificate of a CA outside of the network, in PEM.
 fn certificate(name: &str) -> String {
     let spec = AuthoritySpec::new(name);
     Authority::make_root(&spec, SystemTime::now()).unwrap().certificate().to_pem()

@@ -5,7 +5,7 @@ use weft_contract::{Api, resource};
 
 use super::{Bed, send};
 
-/// Operations as they are documented: id, method, path, needs a session, statuses.
+/// The documented operations: id, method, path, whether a session is needed, statuses.
 const LISTS: [(Api, &str); 3] = [
     (Api::Management, include_str!("../../../contract/testdata/management-operations.csv")),
     (Api::Client, include_str!("../../../contract/testdata/client-operations.csv")),
@@ -20,7 +20,7 @@ async fn every_documented_operation_answers() {
         for line in text.lines().skip(1) {
             let [id, method, path, needs_session, _] =
                 line.split(',').collect::<Vec<_>>().try_into().unwrap();
-            // What the tables do not offer is the business of their own test.
+            // Another test checks that the tables have every operation.
             if resource::operation(api, id).is_none() {
                 continue;
             }
@@ -32,7 +32,7 @@ async fn every_documented_operation_answers() {
                 seen.is_error(401, "UNAUTHORIZED");
                 continue;
             }
-            // A path that nothing answers is refused without a cause.
+            // An unknown path is refused without a cause; an unknown id with one.
             if seen.status == 404 {
                 assert!(seen.json()["error"]["cause"].is_object(), "{method} {path}: {seen:?}");
             }

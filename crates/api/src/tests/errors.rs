@@ -1,4 +1,4 @@
-//! The documented shapes of refusals, and paths that are nobody's.
+//! The documented form of refusals, and paths that no API has.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ async fn media_types_that_do_not_fit_are_refused() {
         let seen = get(path, accept).await;
         assert_eq!((seen.status, seen.header("content-type")), (200, Some(media)), "{path}");
     }
-    // What nobody serves is no matter of media types.
+    // An unknown path is 404, whatever media types the client accepts.
     get("/edge/management/v1/nothing", "text/html").await.is_error(404, "NOT_FOUND");
 }
 

@@ -102,7 +102,7 @@ async fn services_routers_and_terminators_live_their_lives() {
         assert_eq!(shown[check.0], check.1, "{method} {path}");
     }
 
-    // The edge does not know the service, shows the router, and changes neither.
+    // The edge does not know the service. It shows the router, and changes neither.
     admin.get(&format!("{MANAGEMENT}/services/{service}")).await.is_error(404, "NOT_FOUND");
     let at = format!("{MANAGEMENT}/routers/r1");
     assert_eq!(admin.get(&at).await.data()["name"], "uno");
@@ -309,7 +309,7 @@ async fn operators_and_auditors_see_what_is_theirs() {
         let seen = bed.request(method.clone(), &at).send().await.unwrap();
         assert_eq!(seen.status().as_u16(), 401, "nobody {method} {path}");
     }
-    // Tokens of sessions are for administrators.
+    // Tokens of sessions are shown to administrators only.
     let (_, reader) = who.iter().find(|(name, _)| *name == "reader").unwrap();
     let all = listed(reader, &format!("{MANAGEMENT}/api-sessions?limit=-1")).await;
     assert!(all.len() > who.len() && all.iter().all(|it| it["token"] == ""), "{all:?}");
@@ -332,7 +332,7 @@ async fn a_controller_alone_has_no_cluster_and_a_network_that_is_not_up_says_so(
         let at = format!("{FABRIC}/cluster/{path}");
         admin.call(method, &at, &body).await.is_error(400, "SERVER_NOT_RUNNING_IN_HA_MODE");
     }
-    // There is no network behind these tests.
+    // No network runs behind these tests.
     assert!(listed(&admin, &format!("{FABRIC}/links")).await.is_empty());
     assert!(listed(&admin, &format!("{FABRIC}/circuits")).await.is_empty());
     let at = format!("{FABRIC}/circuits/x");
@@ -360,7 +360,7 @@ async fn databases_are_checked_over_both_apis() {
                 break;
             }
         }
-        // Nothing here lies in a file.
+        // This store is in memory, without a file.
         let snapshot = format!("{base}/database/snapshot");
         let seen = admin.call(Method::POST, &snapshot, &NONE).await;
         assert_eq!(seen.is_error(400, "COULD_NOT_VALIDATE")["cause"]["field"], "path");

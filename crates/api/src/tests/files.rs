@@ -25,7 +25,7 @@ struct Served {
 }
 
 impl Served {
-    /// As `zac`, with files of every kind.
+    /// An application `zac` with files of every kind.
     async fn new() -> Self {
         Self::with(Limits::default(), WebOptions::default()).await
     }
@@ -67,7 +67,7 @@ impl Served {
             .await
     }
 
-    /// Asks for a target as it is; clients would make it harmless. Answers status and body.
+    /// Sends a request target unchanged; HTTP clients would normalise it. Returns status and body.
     async fn raw(&self, target: &str) -> (u16, String) {
         let mut stream = self.bed.connect(&[b"http/1.1"]).await;
         let request = format!("GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -95,7 +95,7 @@ fn zac(location: &Path) -> FileOptions {
     }
 }
 
-/// The usual APIs with more behind them.
+/// The usual APIs, and these bindings after them.
 fn web(more: &[WebApi]) -> WebServer {
     let mut web = section();
     web.apis.extend_from_slice(more);
@@ -120,9 +120,9 @@ async fn an_application_is_served_beside_the_apis() {
         ("/zac/assets/data.json", "application/json", "{}"),
         ("/zac/no-ending", "application/octet-stream", "?"),
         ("/zac/.well-known/security.txt", "text/plain; charset=utf-8", "Contact: x"),
-        // Where a console asks that was built without a base path.
+        // The paths of a console that was built without a base path.
         ("/assets/data.json", "application/json", "{}"),
-        // What is not there, and what is no file, is the application's own path.
+        // A path without a regular file leads to the index.
         ("/zac/dashboard", "text/html; charset=utf-8", "<html>INDEX</html>"),
         ("/zac/identities/x/y?z=1", "text/html; charset=utf-8", "<html>INDEX</html>"),
         ("/zac/assets", "text/html; charset=utf-8", "<html>INDEX</html>"),
@@ -159,7 +159,7 @@ async fn browsers_are_told_what_to_do_with_it() {
         ("referrer-policy", Some("same-origin")),
         ("accept-ranges", Some("bytes")),
         ("vary", Some("accept-encoding")),
-        // Pages of others have no business with it.
+        // Pages of other origins may not read it.
         ("access-control-allow-origin", None),
     ] {
         assert_eq!(seen.header(name), value, "{name}");
@@ -202,7 +202,7 @@ async fn nothing_outside_of_the_location_is_served() {
         assert_eq!(status, 400, "{target}: {answer}");
         assert!(answer.contains("COULD_NOT_VALIDATE") && !answer.contains("SECRET"), "{answer}");
     }
-    // Escaped twice it is a strange name, and nothing else.
+    // Escaped twice, the path is an ordinary strange name.
     let (status, answer) = served.raw("/zac/%252e%252e%252fsecret.txt").await;
     assert!(status == 200 && answer.ends_with("INDEX</html>"), "{answer}");
     let (_, answer) = served.raw("/zac/.env").await;
@@ -231,7 +231,7 @@ async fn links_lead_to_files_of_the_location_only() {
     assert!(served.get("/zac/circle.js", &[]).await.status >= 400);
     let seen = served.get("/zac/main.js", &[("accept-encoding", "gzip")]).await;
     assert_eq!(gunzip(&seen.bytes), SCRIPT.repeat(1000));
-    // Opening one of these would wait for somebody at the other end.
+    // Opening one of these would wait for a process at the other end.
     let _socket = UnixListener::bind(served.path("socket")).unwrap();
     assert_eq!(served.get("/zac/socket", &[]).await.text, "<html>INDEX</html>");
 }
@@ -282,7 +282,7 @@ async fn what_a_browser_has_is_not_sent_again() {
         let seen = served.get(path, &[("if-none-match", tag), ("accept-encoding", encoding)]).await;
         assert_eq!((seen.status, seen.text.as_str()), (200, "changed"));
     }
-    // A package that gives all its files the same time does not keep the old version alive.
+    // A package that gives all its files the same time replaces the old version nevertheless.
     let file = fs::File::options().write(true).open(served.path("main.js")).unwrap();
     let epoch = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     file.set_modified(epoch).unwrap();
@@ -322,7 +322,7 @@ async fn parts_of_a_file() {
         let headers = [("range", "bytes=0-5"), ("if-range", condition)];
         assert_eq!(served.get(path, &headers).await.status, status, "{condition}");
     }
-    // A part is a part of the file as it is.
+    // A range is of the unencoded file.
     let headers = [("range", "bytes=0-5"), ("accept-encoding", "gzip")];
     let seen = served.get("/zac/main.js", &headers).await;
     assert_eq!((seen.status, seen.text.as_str()), (206, "export"));
@@ -351,7 +351,7 @@ async fn files_are_compressed_for_who_takes_them_so() {
     }
     let head = served.ask(Method::HEAD, "/zac/main.js", &[("accept-encoding", "gzip")]).await;
     assert_eq!((head.header("content-encoding"), head.text.as_str()), (Some("gzip"), ""));
-    // Not for who does not take it, and not what would not become smaller.
+    // Not compressed: for clients that do not accept it, and bodies that would not get smaller.
     for (path, encodings) in [
         ("/zac/main.js", "identity"),
         ("/zac/main.js", "gzip;q=0"),
@@ -387,7 +387,7 @@ async fn what_somebody_has_compressed_before_is_sent() {
         (seen.header("content-type"), seen.text.as_str()),
         (Some("application/gzip"), "GZIP")
     );
-    // What stayed behind when the file was replaced is not the file any more.
+    // A compressed form that is older than the file is not used.
     let old = SystemTime::now() - Duration::from_secs(3600);
     for name in ["main.js.br", "main.js.gz"] {
         fs::File::options().write(true).open(served.path(name)).unwrap().set_modified(old).unwrap();
@@ -416,7 +416,7 @@ async fn large_files_are_compressed_while_they_are_sent() {
     assert!(seen.text == text);
 }
 
-/// A file that takes up no room and more than any socket holds.
+/// A sparse file that is larger than any socket buffer.
 fn huge(served: &Served) {
     fs::File::create(served.path("huge.bin")).unwrap().set_len(8 << 30).unwrap();
 }

@@ -1,4 +1,4 @@
-//! One client asks for more than there is room for; the others do not notice.
+//! One client floods the server; other clients do not notice.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::limits::patient;
 use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, section};
 use crate::Limits;
 
-/// Clients of the flood, and requests of those who behave.
+/// Clients of the flood, and requests of honest clients.
 const FLOODING: usize = 48;
 const ASKED: usize = 40;
-/// Longest answer to somebody who behaves while the flood goes on. Without it an answer takes some
+/// Longest answer to an honest client during the flood. Without it an answer takes some
 /// milliseconds; a machine may be slow.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Before somebody who was turned away comes again.
+/// Pause before a refused client tries again.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A client that comes from an address of the loopback network.
+/// A client with this address of the loopback network.
 fn from(bed: &Bed, last: u8) -> reqwest::Client {
     let alpn: &[&[u8]] = &[b"http/1.1"];
     let config = client_config(&ClientTls::anonymous(bed.bundle().clone(), alpn)).unwrap();
@@ -41,12 +41,12 @@ fn from(bed: &Bed, last: u8) -> reqwest::Client {
         .unwrap()
 }
 
-/// A connection from such an address, with nothing on it.
+/// A connection from such an address, without a request.
 async fn connect(bed: &Bed, last: u8) -> TlsStream<TcpStream> {
     connect_as(bed, last, b"http/1.1").await
 }
 
-/// The same for a protocol.
+/// A connection from such an address for a protocol.
 async fn connect_as(bed: &Bed, last: u8, alpn: &[u8]) -> TlsStream<TcpStream> {
     let config = client_config(&ClientTls::anonymous(bed.bundle().clone(), &[alpn])).unwrap();
     let socket = TcpSocket::new_v4().unwrap();
@@ -56,7 +56,7 @@ async fn connect_as(bed: &Bed, last: u8, alpn: &[u8]) -> TlsStream<TcpStream> {
     TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap()
 }
 
-/// What became of the requests of a flood.
+/// The results of the requests of a flood.
 #[derive(Default)]
 struct Seen {
     answered: AtomicUsize,
@@ -64,7 +64,7 @@ struct Seen {
     over: AtomicBool,
 }
 
-// On one worker, which one core would have, requests hardly ever meet.
+// With one worker, as on one core, requests would hardly ever run at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_flood_from_one_address_drowns_nobody_else() {
     let limits = Limits { requests: 64, requests_per_source: 4, ..Limits::default() };
@@ -77,7 +77,7 @@ async fn a_flood_from_one_address_drowns_nobody_else() {
     let seen = Arc::new(Seen::default());
     let mut flood = JoinSet::new();
     for at in 0..FLOODING {
-        // Lists that scan everything, and logins, which cost the most.
+        // The most expensive requests: lists that scan everything, and logins.
         let scan = "filter=name%20contains%20%22service%22%20sort%20by%20name%20limit%20none";
         let (method, path) = match at % 2 {
             0 => (Method::GET, format!("{MANAGEMENT}/services?{scan}")),
@@ -135,7 +135,7 @@ async fn a_flood_from_one_address_drowns_nobody_else() {
     while flood.join_next().await.is_some() {}
     assert!(seen.answered.load(Ordering::Relaxed) > 0, "who floods is served too, in his turn");
 
-    // Nothing of it stays behind: whoever was turned away has room again.
+    // No place stays taken: a refused client succeeds now.
     let again = from(&bed, 2).get(bed.url("/version")).send().await.unwrap();
     assert_eq!(again.status(), 200);
 }
@@ -184,7 +184,7 @@ async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
         ..Limits::default()
     };
     let bed = Bed::with(patient(), limits).await;
-    // Together more than there is in all; each one lacks its last byte.
+    // Together they exceed the budget of all bodies; each lacks its last byte.
     let path = "/authenticate?method=password";
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
@@ -195,7 +195,7 @@ async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
     for _ in 0..9 {
         let mut stream = connect(&bed, 2).await;
         stream.write_all(head.as_bytes()).await.unwrap();
-        // Whoever is turned away may be cut while he still sends.
+        // A refused client may be disconnected while it is sending.
         let _ = stream.write_all(&[b' '; PART]).await;
         stalled.push(stream);
     }
@@ -233,7 +233,7 @@ async fn idle_http2_connections_from_everywhere_lock_nobody_out() {
         let client = from(&bed, last);
         assert_eq!(client.get(bed.url("/version")).send().await.unwrap().status(), 200);
     }
-    // Somebody else behind an address that holds all that it may.
+    // Another client at an address that holds all that it may.
     assert_eq!(from(&bed, 2).get(bed.url("/version")).send().await.unwrap().status(), 200);
 }
 
@@ -242,7 +242,7 @@ async fn an_idle_http2_connection_gives_its_place_back_and_is_cut() {
     let mut section = patient();
     section.options.idle_timeout = 2 * LONG;
     section.options.write_timeout = 2 * LONG;
-    // It is not cut because somebody else wants its place.
+    // A file is not cut off for the sake of another request.
     let limits = Limits {
         pending: 1,
         pending_per_source: 1,
@@ -252,14 +252,14 @@ async fn an_idle_http2_connection_gives_its_place_back_and_is_cut() {
     };
     let bed = Bed::with(section, limits).await;
     let mut idle = connect_as(&bed, 2, b"h2").await;
-    // Farewells are not answered.
+    // Closing messages are not answered.
     let mut seen = Vec::new();
     let cut = tokio::time::timeout(LONG, idle.read_to_end(&mut seen)).await;
     assert!(cut.is_ok());
     assert_eq!(from(&bed, 3).get(bed.url("/version")).send().await.unwrap().status(), 200);
 }
 
-/// Requests whose bodies do not end: some say nothing more, some a byte now and then.
+/// Requests with incomplete bodies: some stop, some send a byte from time to time.
 async fn open_bodies(bed: &Bed, last: u8, count: usize, begun: usize) -> Vec<TlsStream<TcpStream>> {
     let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
                 content-type: application/json\r\ncontent-length: 1000000\r\n\r\n";
@@ -267,7 +267,7 @@ async fn open_bodies(bed: &Bed, last: u8, count: usize, begun: usize) -> Vec<Tls
     for _ in 0..count {
         let mut stream = connect(bed, last).await;
         stream.write_all(head.as_bytes()).await.unwrap();
-        // Whoever has made room may be cut.
+        // A request that made room may be disconnected.
         let _ = stream.write_all(&vec![b' '; begun]).await;
         open.push(stream);
     }

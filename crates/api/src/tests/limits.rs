@@ -1,4 +1,4 @@
-//! What nobody may take up: time, bytes, connections, requests; and how the server stops.
+//! The limits on time, bytes, connections and requests; and how the server stops.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, listeners, section, send}
 use crate::{ApiServer, Limits, Setup, StartError};
 
 fn hurried() -> WebServer {
-    // Yet long enough for a busy machine to read a head.
+    // Still long enough for a busy machine to read a head.
     let short = Duration::from_secs(2);
     let options = WebOptions {
         read_timeout: short,
@@ -53,7 +53,7 @@ async fn large_bodies_are_refused_before_they_are_read_or_anybody_is_asked() {
     assert!(text.starts_with("HTTP/1.1 413"), "{text}");
     assert!(text.contains("REQUEST_ENTITY_TOO_LARGE") && text.contains("\"data\":{}"), "{text}");
 
-    // No length stated: refused while it comes.
+    // Without a stated length, the body is refused while it arrives.
     let mut stream = bed.connect(&[b"http/1.1"]).await;
     let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -95,7 +95,7 @@ async fn slow_heads_bodies_and_handshakes_are_cut() {
     let mut half_open = TcpStream::connect(bed.address).await.unwrap();
     assert_eq!(end_of(&mut half_open).await, "");
 
-    // Real handshakes take their time.
+    // Real handshakes take longer than the test's limit.
     let bed = Bed::with(hurried(), Limits::default()).await;
     for begun in ["", "GET /ver", "GET /version HTTP/1.1\r\nhost: x\r\n"] {
         let mut stream = bed.connect(&[b"http/1.1"]).await;
@@ -170,7 +170,7 @@ async fn connections_of_one_source_are_bounded() {
 async fn a_slow_operation_is_answered_in_time() {
     let limits = Limits { handler_timeout: Duration::from_secs(2), ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
-    // A login would be held to the same limit.
+    // A login would have to keep the same limit.
     let token = bed.controller.open_operator_session().unwrap();
     let admin = bed.session(&token);
     bed.store.push(Fault::Hangs);

@@ -1,4 +1,4 @@
-//! Who reads metrics, and health checks of the store.
+//! Access to metrics, and health checks of the store.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

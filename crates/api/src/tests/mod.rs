@@ -1,4 +1,4 @@
-//! A controller behind real loopback TLS, and what clients see of it.
+//! A controller behind TLS on loopback, as clients see it.
 
 mod change;
 mod clients;
@@ -113,7 +113,7 @@ fn keys() -> (Keys, Identity) {
     (keys, identity)
 }
 
-/// The `web` section of a test: the edge APIs, the fabric and health checks at a free port.
+/// A `web` section with the edge APIs, the fabric API and health checks at a free port.
 pub(crate) fn section() -> WebServer {
     let at = |port| HostPort { host: "127.0.0.1".into(), port };
     WebServer {
@@ -135,7 +135,7 @@ pub(crate) fn section() -> WebServer {
 }
 
 impl Bed {
-    /// With everything as it is by default.
+    /// A network with default settings.
     pub(crate) async fn new() -> Self {
         Self::with(section(), Limits::default()).await
     }
@@ -213,7 +213,7 @@ impl Bed {
         Session { bed: self, token: token.to_owned() }
     }
 
-    /// A TLS connection without anything on it.
+    /// A TLS connection without a request.
     pub(crate) async fn connect(&self, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
         let config = client_config(&ClientTls::anonymous(self.bundle.clone(), alpn)).unwrap();
         let socket = TcpStream::connect(self.address).await.unwrap();
@@ -246,7 +246,7 @@ pub(crate) async fn send(request: RequestBuilder) -> Seen {
     Seen { status, headers, text: String::from_utf8_lossy(&bytes).into_owned(), bytes }
 }
 
-/// Somebody who is logged in.
+/// A client that is logged in.
 pub(crate) struct Session<'b> {
     bed: &'b Bed,
     pub(crate) token: String,
@@ -262,7 +262,7 @@ impl Session<'_> {
         self.call(Method::GET, path, &Value::Null).await
     }
 
-    /// Creates something and answers its id.
+    /// Creates an entity and returns its id.
     #[track_caller]
     pub(crate) fn create(
         &self,

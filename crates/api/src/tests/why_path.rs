@@ -29,7 +29,7 @@ async fn a_path_is_explained_by_names_and_ids() {
         "address": "tcp:localhost:80"});
     make("terminators", body).await;
 
-    // While the network is not there nothing can be said of it.
+    // Without a running network the request fails.
     let path = format!("{WHY}/laptop/a%2Fb%20c");
     assert_eq!(admin.get(&path).await.status, 503);
     let network = bed.controller.start_network(NetworkOptions::default());

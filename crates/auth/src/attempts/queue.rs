@@ -1,5 +1,5 @@
-//! The codes of one identity that wait to be looked at, and what is remembered of wrong ones. Pure:
-//! the time is an argument.
+//! The waiting codes of one identity, and the counts of its wrong codes. Pure: the time is an
+//! argument.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,44 +13,45 @@ use weft_model::Id;
 
 use super::Guesser;
 
-/// Pause after the first wrong code; it doubles with every other one.
+/// Pause after the first wrong code; each further wrong code doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The shortest wait that is asked of somebody.
+/// Shortest wait that a refused sender is told.
 pub(super) const LEAST_WAIT: Duration = Duration::from_secs(1);
-/// How long after the last wrong code the pauses are forgotten.
+/// Time after the last wrong code after which the pauses are forgotten.
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// Codes of an identity that may wait, one of each session.
+/// Waiting codes of an identity, at most one of each session.
 const WAITING: usize = 4;
-/// Sessions and addresses of which wrong codes are counted.
+/// Sessions and addresses whose wrong codes are counted.
 const PARTIES: usize = 64;
-/// Wrong codes that do not count against a session that had given a right one before.
+/// Wrong codes that do not count against a session that has sent a right one before.
 const CREDIT: u32 = 3;
-/// Wrong codes after which one right code is not believed, and how fast they are forgotten.
+/// Wrong codes after which a single right code is not accepted, and the rate at which they are
+/// forgotten.
 const DOUBTED_AFTER: u32 = 30;
 const FORGIVEN_EVERY: Duration = Duration::from_secs(3600);
-/// How soon the second right code must follow the first.
+/// Longest time between two right codes that confirm each other.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(120);
 
-/// What somebody who waits has to do.
+/// The state of a waiting code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is his turn.
+    /// It may be checked now.
     Go,
-    /// It is his turn at this time, unless something changes.
+    /// It may be checked at this time, unless the queue changes.
     At(Instant),
-    /// Others come before him.
+    /// Other codes come first.
     Behind,
-    /// His place was given to somebody else.
+    /// Another code took its place.
     Displaced,
 }
 
-/// There is no place in the queue.
+/// The queue has no place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// Whose wrong codes are counted.
+/// A party whose wrong codes are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Party {
     Session(Id),
@@ -66,14 +67,15 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The lowest comes first: wrong codes, then the age of the session, of which the id tells. Who
-    /// opens a session for every guess thus comes behind the sessions that were there before.
+    /// The rank of a waiting code; the lowest comes first. It counts wrong codes, then the age of
+    /// the session (ids of sessions sort by age). A guesser that opens a session for each guess
+    /// thus comes behind older sessions.
     fn rank(&self) -> (u32, &Id) {
         (self.wrong, &self.session)
     }
 }
 
-/// A right code that was not believed yet.
+/// A right code that still needs a second one.
 #[derive(Debug)]
 struct Half {
     session: Id,
@@ -84,14 +86,14 @@ struct Half {
 #[derive(Debug)]
 pub(super) struct Queue {
     waiting: Vec<Waiting>,
-    /// A code is being looked at.
+    /// Whether a code is being checked.
     busy: bool,
-    /// When the next may be.
+    /// The earliest time of the next check.
     next: Instant,
     in_a_row: u32,
     last_wrong: Instant,
     by_party: HashMap<Party, u32>,
-    /// Trust that wrong codes use up.
+    /// Tokens of trust, which wrong codes use up.
     trust: TokenBucket,
     half: Option<Half>,
     changed: Arc<Notify>,
@@ -112,34 +114,34 @@ impl Queue {
         }
     }
 
-    /// What those who wait are woken with.
+    /// Wakes all waiting codes.
     pub(super) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
 
-    /// Whether forgetting it changes nothing.
+    /// Whether the queue holds nothing worth keeping.
     pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
         let is_quiet = self.in_a_row == 0 || now >= self.last_wrong + REMEMBERED;
         !self.is_used() && is_quiet && self.trust.is_full(now.into_std())
     }
 
-    /// Whether somebody waits in it or has his turn.
+    /// Whether a code waits or is being checked.
     pub(super) fn is_used(&self) -> bool {
         self.busy || !self.waiting.is_empty()
     }
 
-    /// Whether a code would be looked at as soon as it comes.
+    /// Whether a new code would be checked at once.
     pub(super) fn is_free(&self, now: Instant) -> bool {
         !self.is_used() && now >= self.next
     }
 
-    /// When to try again if there is no place now.
+    /// The time after which to try again if the queue has no place.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         self.next.saturating_duration_since(now).max(LEAST_WAIT)
     }
 
-    /// The wrong codes that count against somebody; a session that has only shown the first factor
-    /// has those of its address too.
+    /// The wrong codes that count against a sender. A session that has shown only the first factor
+    /// also has those of its address.
     fn wrong_of(&self, guesser: &Guesser) -> u32 {
         let count = |party: &Party| self.by_party.get(party).copied().unwrap_or_default();
         let own = count(&Party::Session(guesser.session.clone()));
@@ -150,7 +152,7 @@ impl Queue {
         own.saturating_add(source).saturating_add(1)
     }
 
-    /// Takes a place; true if somebody lost his for it.
+    /// Takes a place; true if another code was displaced for it.
     pub(super) fn join(&mut self, guesser: &Guesser, ticket: u64) -> Result<bool, Full> {
         if self.waiting.iter().any(|other| other.session == guesser.session) {
             return Err(Full);
@@ -170,7 +172,7 @@ impl Queue {
         Ok(is_full)
     }
 
-    /// What the holder of a place has to do now.
+    /// The state of a waiting code.
     pub(super) fn step(&mut self, ticket: u64, now: Instant) -> Step {
         if !self.waiting.iter().any(|it| it.ticket == ticket) {
             return Step::Displaced;
@@ -188,7 +190,7 @@ impl Queue {
         Step::Go
     }
 
-    /// Gives a place or a turn up; true if it was a place.
+    /// Gives up a place or a turn; true if it was a place.
     pub(super) fn leave(&mut self, ticket: u64) -> bool {
         let own = self.waiting.iter().position(|it| it.ticket == ticket);
         if let Some(own) = own {
@@ -198,12 +200,12 @@ impl Queue {
         own.is_some()
     }
 
-    /// The turn is over.
+    /// Ends a turn.
     pub(super) fn end(&mut self) {
         self.busy = false;
     }
 
-    /// Counts a wrong code. True if from now on a right one is not believed at once.
+    /// Counts a wrong code. True if from now on a single right code is not accepted.
     pub(super) fn wrong(&mut self, guesser: &Guesser, now: Instant) -> bool {
         if now >= self.last_wrong + REMEMBERED {
             self.in_a_row = 0;
@@ -231,14 +233,14 @@ impl Queue {
         *count = count.saturating_add(1);
     }
 
-    /// Forgets the pauses after a right code, and what was wrong of who sent it.
+    /// Forgets the pauses after a right code, and the wrong codes of its sender.
     pub(super) fn right(&mut self, guesser: &Guesser) {
         self.in_a_row = 0;
         self.by_party.remove(&Party::Session(guesser.session.clone()));
         self.half = None;
     }
 
-    /// Whether a right code is believed; if not, it is remembered for the next one.
+    /// Whether a right code is accepted; if not, it is remembered to confirm the next one.
     pub(super) fn believes(&mut self, session: &Id, code: &str, now: Instant) -> bool {
         if self.trust.available(now.into_std()) > 0 {
             return true;

@@ -9,7 +9,7 @@ use super::{ALL_WAITING, Attempts, CodeKind, Guesser, Turn};
 
 const FIVE: Duration = Duration::from_secs(5);
 
-/// Somebody at an address who has only shown the first factor.
+/// A sender at an address that has shown only the first factor.
 fn at(address: u8, session: &str) -> Guesser {
     Guesser {
         identity: Id::new("anna"),
@@ -29,7 +29,7 @@ async fn wrong(attempts: &Attempts, guesser: &Guesser, times: usize) {
     }
 }
 
-/// Lets tasks do what they can without time going by.
+/// Lets tasks run without advancing the clock.
 async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -56,7 +56,7 @@ async fn answers_after_wrong_codes_get_slower_up_to_a_bound() {
     }
     assert_eq!(pauses, [0, 250, 500, 1000, 2000, 4000, 5000, 5000, 5000]);
 
-    // Who comes late enough does not wait.
+    // A code that comes after the pause does not wait.
     tokio::time::advance(FIVE).await;
     let asked = Instant::now();
     turn(&attempts, &guesser).await.unwrap().neither();
@@ -108,7 +108,7 @@ async fn codes_sent_together_are_looked_at_one_by_one() {
 async fn who_guesses_waits_behind_the_owner() {
     let attempts = Attempts::default();
     wrong(&attempts, &at(1, "bad"), 8).await;
-    // Many sessions of a guesser, and the owner after them: he displaces one and comes first.
+    // Many sessions of a guesser, and then the owner, who displaces one of them and comes first.
     let guesses: Vec<_> = (0..4)
         .map(|guess| {
             let attempts = attempts.clone();
@@ -126,8 +126,8 @@ async fn who_guesses_waits_behind_the_owner() {
     let displaced = answers.into_iter().filter(|answer| !*answer.as_ref().unwrap());
     assert_eq!(displaced.count(), 1);
 
-    // Of those that have sent none the oldest session comes first: a new one for every guess is of
-    // no use against those that were there before.
+    // Among sessions without wrong codes the oldest comes first: a new session for each guess gains
+    // nothing.
     wrong(&attempts, &at(1, "bad"), 8).await;
     let fresh: Vec<_> = (0..4)
         .map(|guess| {
@@ -141,7 +141,7 @@ async fn who_guesses_waits_behind_the_owner() {
     assert!(asked.elapsed() <= FIVE, "{:?}", asked.elapsed());
     futures::future::join_all(fresh).await;
 
-    // A session that has given a right code before comes first from the same address too.
+    // A session with an earlier right code comes first, even from the guesser's address.
     wrong(&attempts, &at(1, "bad"), 8).await;
     let guess = tokio::spawn({
         let attempts = attempts.clone();

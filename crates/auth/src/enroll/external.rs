@@ -1,6 +1,6 @@
-//! Enrollment with a token of an external signer, which makes a new identity
-//! (docs/protocol/auth.md 13.6). With a signing request it gets a certificate; without one it goes
-//! on logging in with such tokens.
+//! Enrollment with a token of an external signer, which makes a new identity (docs/protocol/auth.md
+//! 13.6). With a signing request the new identity gets a certificate; without one it logs in with
+//! tokens of the signer.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn not_allowed(reason: &str) -> Failure {
     Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason)
 }
 
-/// The first of the tokens of a request that holds.
+/// The first valid token of a request.
 fn find(auth: &Auth, call: &Call) -> Result<External, Failure> {
     let snapshot = auth.snapshot();
     let named = call.header(headers::TOKEN_ISSUER).filter(|id| !id.is_empty());
@@ -38,7 +38,7 @@ fn find(auth: &Auth, call: &Call) -> Result<External, Failure> {
     Err(refused(reason))
 }
 
-/// The attributes that a token gives: none, one, or a list.
+/// The role attributes in a token: none, one, or a list.
 fn attributes(token: &External) -> Result<Vec<Arc<str>>, Failure> {
     let selector = &token.signer.enroll_attribute_claims_selector;
     let claim = if selector.is_empty() { None } else { token.claim(selector) };
@@ -55,7 +55,7 @@ fn attributes(token: &External) -> Result<Vec<Arc<str>>, Failure> {
     convert::attributes(&texts)
 }
 
-/// Whether a signer and the policy of its identities allow the way.
+/// Checks that a signer, and the auth policy of its identities, allow this way of enrolling.
 fn check_allowed(
     signer: Option<&Arc<ExtJwtSigner>>,
     policy: Option<&Arc<AuthPolicy>>,
@@ -76,7 +76,7 @@ fn check_allowed(
     Ok(())
 }
 
-/// A new identity out of a token.
+/// Makes an identity for a token.
 pub(super) async fn by_token(
     auth: &Auth,
     caller: &Caller,
@@ -122,7 +122,7 @@ pub(super) async fn by_token(
     })
 }
 
-/// Whether the identity may be made, now and when it is decided.
+/// Checks that the identity may be made; called in prepare and in decide.
 fn check_new(
     snapshot: &Snapshot,
     identity: &Identity,

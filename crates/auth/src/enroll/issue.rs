@@ -1,4 +1,5 @@
-//! What all ways to enroll have in common: tickets are taken, requests are read, certificates issued.
+//! Steps that all ways of enrolling share: tickets are used up, requests are read, certificates
+//! issued.
 
 use std::time::SystemTime;
 
@@ -15,8 +16,8 @@ use crate::handle::Auth;
 use crate::router_certificate;
 use crate::signing::aside;
 
-/// The ticket, if nobody used or changed it since it was looked at, and if whom it enrolls is not
-/// disabled.
+/// Uses up a ticket; refused if it was used or changed since it was read, or if its identity or
+/// router is disabled.
 pub(crate) fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
     let current = decision.tip().get::<Enrollment>(&enrollment.base.id);
     if current.is_none_or(|current| current.token != enrollment.token) {
@@ -31,13 +32,13 @@ pub(crate) fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Resu
     decision.delete(Kind::Enrollment, &enrollment.base.id)
 }
 
-/// The request for a certificate.
+/// Parses a certificate signing request.
 pub fn parse_csr(text: &str) -> Result<CertificateRequest, Failure> {
     CertificateRequest::from_pem(text)
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
 }
 
-/// A certificate of the edge signer, with its chain in PEM.
+/// Issues a certificate of the edge signer, with its chain in PEM.
 pub fn issue(auth: &Auth, leaf: &Leaf) -> Result<(Certificate, String), Failure> {
     let keys = auth.keys();
     let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(leaf))
@@ -46,7 +47,7 @@ pub fn issue(auth: &Auth, leaf: &Leaf) -> Result<(Certificate, String), Failure>
     Ok((issued, chain))
 }
 
-/// A certificate of the network for an identity, with its chain in PEM.
+/// Issues a certificate of the network for an identity, with its chain in PEM.
 pub(crate) fn certificate(
     auth: &Auth,
     identity: &Id,
@@ -65,8 +66,8 @@ pub(crate) fn certificate(
     Ok((authenticator, chain))
 }
 
-/// The client certificate of a router. An edge router asks for its id as common name; one without
-/// edge need not know its id, and is given it (docs/protocol/auth.md 2.4).
+/// The client certificate of a router. An edge router requests its id as common name. A router
+/// without edge may not know its id, and gets it in any case (docs/protocol/auth.md 2.4).
 pub fn client_leaf(
     auth: &Auth,
     request: &CertificateRequest,
@@ -82,7 +83,7 @@ pub fn client_leaf(
     router_certificate::leaf(auth, request, id.as_str(), Purpose::Client, now)
 }
 
-/// A router that is disabled gets no certificate.
+/// Refuses a disabled router.
 pub fn check_enabled(router: &Router) -> Result<(), Failure> {
     if router.disabled {
         let reason = "the router is disabled";

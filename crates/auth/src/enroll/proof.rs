@@ -1,5 +1,5 @@
-//! How a client makes sure that it enrolls at the right place: the keys that sign tickets, and
-//! a proof that the controller holds them.
+//! Lets a client check that it talks to the right controller before it enrolls: the keys that sign
+//! tickets, and a proof that the controller holds them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +21,7 @@ fn failed(error: weft_identity::Error) -> Failure {
     Failure::unhandled(error.to_string())
 }
 
-/// A body without envelope: key sets are read by programs that know nothing of it.
+/// A body without envelope, because readers of key sets do not know the envelope.
 fn bare(value: &impl Serialize) -> Result<Reply, Failure> {
     let text = serde_json::to_vec(value).map_err(|error| Failure::unhandled(error.to_string()))?;
     Ok(Reply::raw(headers::JSON, text))
@@ -36,14 +36,15 @@ fn key_set(auth: Auth, _caller: Caller, _call: Call) -> Answer {
     .boxed()
 }
 
-/// Signs what a client made up, with the key that it names.
+/// Signs a nonce of the client with the key that the client names.
 fn challenge(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
-        // Anybody may ask.
+        // The operation needs no login.
         let _place = auth.admission().enter(|| false)?;
         let body: ChallengeBody = call.decode(Verb::Create)?;
         let nonce = body.nonce.unwrap_or_default();
-        // Only what can be nothing else is signed: a UUID is no ticket and no token.
+        // The nonce must be a UUID, so that the signature can never pass as one of a ticket or a
+        // token.
         if nonce.len() != 36 || uuid::Uuid::try_parse(&nonce).is_err() {
             let failure =
                 Failure::coded_field(ErrorCode::InvalidUuid, "nonce", "must be a UUID", nonce);

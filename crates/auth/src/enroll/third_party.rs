@@ -19,11 +19,12 @@ use crate::enroll::issue::take;
 use crate::handle::Auth;
 use crate::{external_id, this_controller};
 
-/// Names that are tried for a new identity when the first one is taken.
+/// Numbers that are tried for the name of a new identity when the name is taken.
 const MAX_TRIES: u32 = 999_999;
 
-/// Verifies that the client's certificate leads to a CA, and answers the chain to it. No way leads
-/// over an authority of the network: what it issued is for somebody else.
+/// Verifies that the client's certificate leads to a CA, and returns the chain. A chain over an
+/// authority of the network is refused, because that authority issues certificates to all
+/// identities.
 fn chain_to(ca: &Ca, chain: &[Certificate], auth: &Auth) -> Option<Vec<Certificate>> {
     let issuer = Certificate::from_pem(ca.cert_pem.as_bytes()).ok()?.into_iter().next()?;
     let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
@@ -52,7 +53,7 @@ fn authenticator(
     })
 }
 
-/// A certificate serves one authenticator.
+/// Checks that no other authenticator has the certificate.
 fn check_unused(decision: &Decision<'_>, authenticator: &Authenticator) -> Result<(), Failure> {
     let fingerprint = authenticator.cert.as_ref().map(|cert| &cert.fingerprint);
     let Some(fingerprint) = fingerprint else { return Ok(()) };
@@ -65,7 +66,7 @@ fn check_unused(decision: &Decision<'_>, authenticator: &Authenticator) -> Resul
     }))
 }
 
-/// An announced identity shows a certificate of the CA that its ticket names.
+/// Enrolls an existing identity that shows a certificate of the CA in its ticket.
 pub(super) async fn by_ticket(
     auth: &Auth,
     caller: &Caller,
@@ -109,7 +110,7 @@ pub(super) async fn by_ticket(
     })
 }
 
-/// A new identity out of a certificate of a CA that allows it.
+/// Makes an identity for a certificate of a CA that allows it.
 pub(super) async fn by_certificate(
     auth: &Auth,
     caller: &Caller,
@@ -136,7 +137,7 @@ pub(super) async fn by_certificate(
     let external_id = claim
         .transpose()
         .map_err(|error| Failure::because(ErrorCode::MissingCertClaim, error.to_string()))?;
-    // Whoever is known by a claim logs in with any certificate that has it.
+    // An identity with an external id logs in with any certificate that claims it.
     let authenticator = match external_id {
         Some(_) => None,
         None => authenticator(auth, &id, &ca, &chain),
@@ -183,7 +184,7 @@ fn may_enroll(ca: &Arc<Ca>) -> bool {
     ca.is_auto_ca_enrollment_enabled && ca.is_verified
 }
 
-/// What the name of a new identity is made of.
+/// Values for the name of a new identity.
 struct Name<'a> {
     ca_name: &'a str,
     ca_id: &'a str,
@@ -193,7 +194,8 @@ struct Name<'a> {
 }
 
 impl Name<'_> {
-    /// The format of a CA with its symbols replaced, each once: names may look like symbols.
+    /// The name format of a CA with each symbol replaced once: a replaced value may itself look
+    /// like a symbol.
     fn formatted(&self, format: &str) -> String {
         let format = if format.is_empty() { DEFAULT_NAME_FORMAT } else { format };
         let requested = self.requested.filter(|name| !name.trim().is_empty());
@@ -219,7 +221,7 @@ impl Name<'_> {
     }
 }
 
-/// The name, or the first of it with six digits behind that nobody has.
+/// The name if it is free; otherwise the name with the first free six-digit number.
 fn free_name(snapshot: &Snapshot, name: &str) -> Result<String, Failure> {
     let is_free = |name: &str| snapshot.by_name::<Identity>(name).is_none();
     if is_free(name) {
@@ -230,8 +232,9 @@ fn free_name(snapshot: &Snapshot, name: &str) -> Result<String, Failure> {
     number.map(numbered).ok_or_else(|| Failure::field("name", "name must be unique", name))
 }
 
-/// A number that is free, looked for in steps that double and then halve: of many devices with one
-/// name the last is named as quickly as the first. Numbers given out in order come back in order.
+/// A free number, searched in steps that double and then halve: with many devices of one name the
+/// last is named as fast as the first. If numbers were given out in order, the result is the next
+/// one.
 fn free_number(is_free: impl Fn(u32) -> bool) -> Option<u32> {
     let mut taken = 0;
     let mut free = 1;

@@ -1,4 +1,4 @@
-//! What somebody has left.
+//! The number of wrong passwords that are left for a name or an address.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use weft_limits::TokenBucket;
 
 use crate::guesses::verdict::Verdict;
 
-/// Wrong passwords that somebody has left, and passwords of his that are being looked at.
+/// The wrong passwords that are left, and the passwords that are being checked.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// None if there is no limit.
+    /// The tokens; none if there is no limit.
     tokens: Option<TokenBucket>,
-    /// From one to the next.
+    /// The time until one token comes back.
     interval: Duration,
     pub(super) pending: u32,
 }
 
 impl Left {
-    /// As many in any minute: some at once, and the others one by one.
+    /// Allows `per_minute` wrong passwords: some at once, and the rest spread over the minute.
     pub(super) fn new(per_minute: u32, now: Instant) -> Self {
         let burst = (per_minute.saturating_mul(2) / 5).max(1);
         let rate = f64::from(per_minute.saturating_sub(burst) + 1) / 60.0;
@@ -30,12 +30,12 @@ impl Left {
         self.tokens.as_mut().map_or(u32::MAX, |tokens| tokens.available(now.into_std()))
     }
 
-    /// Whether one more may be looked at; all that are might be wrong.
+    /// Whether one more password may be checked; those being checked count as wrong.
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
         self.available(now) > self.pending
     }
 
-    /// When there is something left again; zero if there is.
+    /// The time until a token is left; zero if there is one.
     pub(super) fn wait(&mut self, now: Instant) -> Duration {
         let wait = self.tokens.as_mut().and_then(|tokens| tokens.wait_for(1, now.into_std()));
         wait.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Who waits for a name, and who comes first.
+//! The waiting passwords of a name, and their order.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -13,45 +13,45 @@ use crate::guesses::source::Source;
 
 /// Addresses of a name that are told apart.
 const SOURCES: usize = 64;
-/// Addresses from which a name was right, and that come first.
+/// Addresses remembered for a right password, which come first.
 const KNOWN: usize = 8;
-/// How long after the last wrong password of a name it is forgotten who guessed.
+/// Time after the last wrong password of a name after which its counts are forgotten.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// Wrong passwords that make somebody's chance smaller; more count as so many.
+/// Wrong passwords that reduce the chance of an address; more count as this many.
 const MOST_WRONG: u32 = 8;
 
-/// Who waits, and what he draws on.
+/// The lane of a waiting password, which decides the tokens that it draws on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Addresses from which the name was right before.
+    /// For addresses that have sent a right password for the name before.
     Known,
     Strangers,
 }
 
-/// A place in the line of a name.
+/// A waiting password of a name.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) ticket: u64,
     pub(super) source: Option<Source>,
-    /// What its source has drawn: the lowest comes first.
+    /// The draw of its source; the lowest draw comes first.
     draw: f64,
-    /// Others of its source that asked since it was drawn.
+    /// Other passwords of its source that asked since the draw.
     pub(super) rivals: u32,
 }
 
 impl Place {
-    /// Whether it comes before another one. Those of one source have the same draw.
+    /// Whether it comes before another one. Passwords of one source have the same draw.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.draw.total_cmp(&other.draw).then(self.ticket.cmp(&other.ticket)).is_lt()
     }
 }
 
-/// What those of one lane have, and who waits for it.
+/// The tokens of a lane, and its waiting passwords.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) left: Left,
     pub(super) places: Vec<Place>,
-    /// Counts the draws: there is a new one when somebody had his turn.
+    /// The number of the draw; there is a new draw after each turn.
     round: u64,
 }
 
@@ -60,7 +60,7 @@ impl Queue {
         Self { left: Left::new(per_minute, now), places: Vec::new(), round: 0 }
     }
 
-    /// Takes a place out.
+    /// Removes a waiting password.
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Place> {
         let at = self.places.iter().position(|place| place.ticket == ticket)?;
         Some(self.places.swap_remove(at))
@@ -73,7 +73,7 @@ impl Queue {
 
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Makes the draws of names differ.
+    /// Number of the name, which makes the draws of names differ.
     number: u64,
     known_queue: Queue,
     strangers: Queue,
@@ -84,8 +84,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The line of a name that may be guessed so often a minute. A fifth of it, at least one, is for
-    /// known addresses alone: strangers cannot use it up.
+    /// A line for a name with `per_minute` wrong passwords a minute. A fifth of them, and one at
+    /// least, is reserved for known addresses, so that strangers cannot use it up.
     pub(super) fn new(number: u64, per_minute: u32, now: Instant) -> Self {
         let (known, strangers) = match per_minute {
             0 => (0, 0),
@@ -119,7 +119,7 @@ impl Line {
         }
     }
 
-    /// Where a ticket waits.
+    /// The lane of a ticket.
     pub(super) fn lane_of(&self, ticket: u64) -> Option<Lane> {
         let is_in = |queue: &Queue| queue.places.iter().any(|place| place.ticket == ticket);
         match (is_in(&self.known_queue), is_in(&self.strangers)) {
@@ -129,7 +129,8 @@ impl Line {
         }
     }
 
-    /// On what one more may draw: known addresses keep their own for when there is nothing else.
+    /// The lane whose tokens one more password may draw on: known addresses use their own lane
+    /// last.
     pub(super) fn room(&mut self, lane: Lane, now: Instant) -> Option<Lane> {
         if self.strangers.left.has_room(now) {
             return Some(Lane::Strangers);
@@ -138,7 +139,7 @@ impl Line {
         is_known.then_some(Lane::Known)
     }
 
-    /// When there is something left again; zero if there is.
+    /// The time until a lane has a token; zero if it has one.
     pub(super) fn wait(&mut self, lane: Lane, now: Instant) -> Duration {
         let strangers = self.strangers.left.wait(now);
         match lane {
@@ -147,7 +148,7 @@ impl Line {
         }
     }
 
-    /// When something comes of what is used up; none if there is something of everything.
+    /// The time until an empty lane gets a token; none if no lane is empty.
     pub(super) fn next(&mut self, lane: Lane, now: Instant) -> Option<Duration> {
         let strangers = self.strangers.left.wait(now);
         let known = match lane {
@@ -157,12 +158,12 @@ impl Line {
         [strangers, known].into_iter().filter(|wait| !wait.is_zero()).min()
     }
 
-    /// How long it takes from one turn to the next when there is nothing left.
+    /// The time between two turns when no tokens are left.
     pub(super) fn interval(&self) -> Duration {
         self.strangers.left.interval()
     }
 
-    /// A place, not in the line yet.
+    /// A waiting password that is not in the line yet.
     pub(super) fn place(&self, seed: &RandomState, ticket: u64, source: Option<Source>) -> Place {
         let round = match self.lane(source) {
             Lane::Known => self.known_queue.round,
@@ -172,9 +173,8 @@ impl Line {
         Place { ticket, source, draw, rivals: 0 }
     }
 
-    /// A draw that belongs to the source for as long as the round lasts, so that nobody gets a
-    /// better one by asking again. Each wrong password makes a source four times less likely to
-    /// come before another one.
+    /// The draw of a source. It stays the same for a round, so that asking again gives no better
+    /// one. Each wrong password makes a source four times less likely to come first.
     fn draw(&self, seed: &RandomState, round: u64, (ticket, source): (u64, Option<Source>)) -> f64 {
         let hash = match source {
             Some(source) => seed.hash_one((self.number, round, source)),
@@ -182,11 +182,12 @@ impl Line {
         };
         let even = (hash as f64 + 1.0) / (u64::MAX as f64 + 2.0);
         let wrong = source.and_then(|source| self.wrong.get(&source)).copied().unwrap_or_default();
-        // The least of such values is of each with a probability in proportion to its weight.
+        // With exponentially distributed draws, the chance of each to be the lowest is proportional
+        // to its weight.
         -even.ln() * f64::from(4_u32.pow(wrong.min(MOST_WRONG)))
     }
 
-    /// Draws anew for all that wait in a lane: one of them had his turn.
+    /// Makes a new draw for a lane, after one of its passwords had a turn.
     pub(super) fn draw_again(&mut self, seed: &RandomState, lane: Lane) {
         let round = self.queue(lane).round + 1;
         let mut places = std::mem::take(&mut self.queue(lane).places);
@@ -225,14 +226,14 @@ impl Line {
         is_used(&self.known_queue) || is_used(&self.strangers)
     }
 
-    /// Whether forgetting it changes nothing.
+    /// Whether the line holds nothing worth keeping.
     pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
         let is_full =
             self.known_queue.left.is_like_new(now) && self.strangers.left.is_like_new(now);
         is_full && self.known.is_empty()
     }
 
-    /// Whether somebody was right.
+    /// Whether a right password was sent for the name before.
     pub(super) fn is_somebodys(&self) -> bool {
         !self.known.is_empty()
     }

@@ -1,14 +1,14 @@
-//! How fast somebody may guess passwords. Class Memory, bounded.
+//! Limits how fast passwords may be guessed. The counts are kept in memory only, and are bounded.
 //!
-//! Wrong passwords use up what a name and an address have (by default 10 and 100 a minute); right
-//! ones cost nothing. When nothing is left the next password waits until there is something again,
-//! 8 s at most; who would wait for longer is told to come back shortly before.
+//! Each name and each address has a number of wrong passwords a minute (10 and 100 by default);
+//! right passwords cost nothing. When none are left, the next password waits, for 8 s at most. A
+//! sender that would have to wait longer is told to come back shortly before its turn.
 //!
-//! A fifth of what a name has is for addresses alone that gave a right password before: strangers
-//! cannot use it up, so that an owner who comes from one waits for nobody. Strangers draw lots for
-//! each turn, one for an address: beside N addresses that guess, an owner at a new address has a
-//! turn after N + 1 intervals on average at most (of 10 s by default), and sooner as the wrong
-//! passwords of the others make their lots worse.
+//! A fifth of a name's passwords is reserved for addresses that sent a right password before.
+//! Strangers cannot use it up, so that an owner at a known address is not delayed. Strangers draw
+//! lots for each turn, one lot for each address. Beside N guessing addresses, an owner at a new
+//! address has a turn after N + 1 intervals (of 10 s by default) on average at most, and sooner
+//! because wrong passwords make the lots of the others worse.
 
 mod left;
 mod line;
@@ -32,17 +32,18 @@ use crate::guesses::verdict::Verdict;
 use line::Lane;
 use table::{Again, PATIENCE, Step, Table};
 
-/// What was guessed by whom. Clones are the same.
+/// The counts of wrong passwords, by name and by address. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Guesses(Arc<Mutex<Table>>);
 
 impl Guesses {
-    /// Nobody has guessed yet.
+    /// Empty counts.
     pub fn new(limits: GuessLimits) -> Self {
         Self(Arc::new(Mutex::new(Table::new(limits))))
     }
 
-    /// Waits until a password for a name may be looked at; or says when to try again.
+    /// Waits until a password for a name may be checked; the error is the time after which to try
+    /// again.
     pub async fn turn(&self, name: &str, from: Option<IpAddr>) -> Result<Turn, Duration> {
         let source = from.map(Source::of);
         let (ticket, changed) = self.0.lock().join(name, source, Instant::now())?;
@@ -52,8 +53,8 @@ impl Guesses {
             source,
             ticket,
             from: None,
-            // Nobody learns what became of a request that was given up while it was looked at, and
-            // nobody gets it for nothing.
+            // A request that is cancelled during its check counts as wrong, so that guessing by
+            // cancelled requests is not free.
             verdict: Verdict::Wrong,
         };
         let why = match tokio::time::timeout(PATIENCE, turn.called(&changed)).await {
@@ -68,7 +69,8 @@ impl Guesses {
     }
 }
 
-/// The turn of a password. Unless said otherwise it was wrong.
+/// The turn to check a password. Dropping it counts the password as wrong, unless
+/// [`right`](Self::right) or [`neither`](Self::neither) was called.
 #[derive(Debug)]
 #[must_use]
 pub struct Turn {
@@ -76,13 +78,14 @@ pub struct Turn {
     name: Arc<str>,
     source: Option<Source>,
     ticket: u64,
-    /// What it draws on; none before it is called.
+    /// The lane whose tokens it draws on; none before its turn.
     from: Option<Lane>,
     verdict: Verdict,
 }
 
 impl Turn {
-    /// Waits for it, and answers what it draws on; none if somebody else got the place.
+    /// Waits for the turn, and returns the lane to draw on; none if another password took the
+    /// place.
     async fn called(&self, changed: &Notify) -> Option<Lane> {
         loop {
             let mut again = std::pin::pin!(changed.notified());
@@ -102,12 +105,12 @@ impl Turn {
         }
     }
 
-    /// The password was right.
+    /// Notes that the password was right.
     pub fn right(mut self) {
         self.verdict = Verdict::Right;
     }
 
-    /// The password was not looked at.
+    /// Notes that the password was not checked.
     pub fn neither(mut self) {
         self.verdict = Verdict::Neither;
     }

@@ -1,8 +1,8 @@
-//! Where passwords come from.
+//! The source address of a password.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where a password came from: an IPv4 address, or the first half of an IPv6 one.
+/// The source of a password: an IPv4 address, or the first half of an IPv6 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Source(IpAddr);
 

@@ -1,5 +1,5 @@
-//! Names and addresses with what they have left, and who waits for which name. Pure: the time is an
-//! argument.
+//! Names and addresses with the wrong passwords that are left, and the waiting passwords of each
+//! name. Pure: the time is an argument.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -19,38 +19,38 @@ use crate::guesses::verdict::Verdict;
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 /// Names, and addresses, that are kept.
 const KEPT: usize = 100_000;
-/// Passwords of a name that may wait for others that are being looked at, in each lane.
+/// Passwords of a name that may wait, in each lane, for others that are being checked.
 const IN_LINE: usize = 256;
-/// Passwords of a name that may wait when it has nothing left, one of each address.
+/// Passwords of a name that may wait when none are left, one of each address.
 const LATE: usize = 8;
-/// Passwords of all names that may wait: strangers' and as many of known addresses.
+/// Waiting passwords of all names: this many of strangers, and as many of known addresses.
 const ALL_WAITING: usize = 1024;
-/// The shortest wait that is asked of somebody.
+/// Shortest wait that a refused sender is told.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
-/// Whoever comes back when he was told to is there so long before the next turn.
+/// A sender that is told to come back is told a time this long before its turn.
 const AHEAD: Duration = Duration::from_secs(4);
-/// How soon it is looked again whether an address that is busy has something left.
+/// The interval at which a busy address is checked for tokens.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What somebody who waits has to do.
+/// The state of a waiting password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is his turn, and this is what he draws on.
+    /// It may be checked now, with a token of this lane.
     Go(Lane),
-    /// It may be his turn at this time, unless something changes.
+    /// It may be checked at this time, unless the table changes.
     At(Instant),
-    /// Others come before him.
+    /// Other passwords come first.
     Behind,
-    /// His place was given to somebody else.
+    /// Another password took its place.
     Displaced,
 }
 
-/// Why somebody has to come back.
+/// Why a sender has to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// There was no turn while he waited, or there will be none.
+    /// It had no turn while it waited, or will have none.
     Later,
-    /// Others have drawn better for the next turn.
+    /// Other passwords drew better for the next turn.
     Lost,
 }
 
@@ -61,11 +61,11 @@ pub(super) struct Table {
     sources: HashMap<Source, Left>,
     waiting: Waiting,
     tickets: u64,
-    /// Nobody knows what an address draws.
+    /// A secret, so that nobody can predict draws.
     seed: RandomState,
 }
 
-/// How many wait.
+/// Number of waiting passwords.
 #[derive(Debug, Default)]
 struct Waiting {
     known: usize,
@@ -93,8 +93,8 @@ impl Table {
         }
     }
 
-    /// Takes a place in the line of a name: its number, and what is told when something changes;
-    /// or says when to try again.
+    /// Takes a place in the line of a name. Returns the number of the place and the notification
+    /// that wakes it; the error is the time after which to try again.
     pub(super) fn join(
         &mut self,
         name: &str,
@@ -119,7 +119,7 @@ impl Table {
         let of_source = |it: &&mut super::line::Place| source.is_some() && it.source == source;
         let rival = queue.places.iter_mut().find(of_source).filter(|_| is_late);
         let goes = match rival {
-            // Of those that one address sends each has the same chance.
+            // Each password of one address has the same chance.
             Some(rival) => {
                 rival.rivals = rival.rivals.saturating_add(1);
                 place.rivals = rival.rivals;
@@ -153,7 +153,7 @@ impl Table {
         self.sources.entry(source).or_insert_with(|| Left::new(limit, now))
     }
 
-    /// What the holder of a place has to do now.
+    /// The state of a waiting password.
     pub(super) fn step(&mut self, name: &str, ticket: u64, now: Instant) -> Step {
         let Some(line) = self.names.get_mut(name) else { return Step::Displaced };
         let Some(lane) = line.lane_of(ticket) else { return Step::Displaced };
@@ -203,7 +203,7 @@ impl Table {
         line.changed.notify_waiters();
     }
 
-    /// A password was looked at.
+    /// Ends the check of a password.
     pub(super) fn end(
         &mut self,
         name: &str,
@@ -225,8 +225,8 @@ impl Table {
         }
     }
 
-    /// When to try again: so that whoever does waits when there is a turn the next time, which is
-    /// after this one for who has lost it.
+    /// The time after which to come back, so that the sender waits in line at a later turn: the
+    /// next one, or the one after it if the next is lost.
     pub(super) fn again(
         &mut self,
         name: &str,
@@ -248,8 +248,8 @@ impl Table {
         wait.max(LEAST_WAIT)
     }
 
-    /// Forgets those of whom there is nothing to remember, and if that is not enough those whom
-    /// nobody waits for: first those that were never right.
+    /// Forgets entries without anything worth keeping; if that is not enough, entries without
+    /// waiting passwords, names without a right password first.
     fn make_room(&mut self, now: Instant) {
         if self.names.len() >= KEPT {
             self.names.retain(|_, it| it.is_used() || !it.is_like_new(now));

@@ -17,13 +17,13 @@ fn ip(last: u8) -> Option<IpAddr> {
     Some(IpAddr::from([192, 0, 2, last]))
 }
 
-/// Guesses for so long, as fast as it is let, and answers how many passwords were looked at.
+/// Guesses for this long as fast as possible, and returns the number of checked passwords.
 async fn guess(all: &Guesses, name: impl Fn(usize) -> String, from: Option<IpAddr>) -> usize {
     let begin = Instant::now();
     let mut looked_at = 0;
     while begin.elapsed() < MINUTE {
         match all.turn(&name(looked_at), from).await {
-            // It was looked at, and was wrong.
+            // The password was checked, and was wrong.
             Ok(turn) if begin.elapsed() < MINUTE => {
                 looked_at += 1;
                 drop(turn);
@@ -49,7 +49,7 @@ async fn a_hundred_wrong_passwords_a_minute_from_an_address_for_whomever() {
     let all = guesses();
     let looked_at = guess(&all, |at| format!("name{at}"), ip(1)).await;
     assert!((90..=100).contains(&looked_at), "{looked_at}");
-    // Others are not held up by it.
+    // Other addresses are not delayed.
     all.turn("anna", ip(2)).await.unwrap().right();
 }
 
@@ -94,7 +94,7 @@ async fn as_many_wrong_passwords_at_once_as_one_by_one() {
     assert!(looked_at <= 6, "{looked_at}");
 }
 
-/// Somebody who guesses from each address: asks again 100 ms after every refusal.
+/// A guesser at each address, which asks again 100 ms after each refusal.
 fn guess_from(
     all: &Guesses,
     addresses: impl IntoIterator<Item = IpAddr>,
@@ -113,8 +113,8 @@ fn guess_from(
     guessers
 }
 
-/// Logs in as an honest client does that is told when to try again, in whole seconds. Answers how
-/// long it took.
+/// Logs in like an honest client that waits for the time it is told, in whole seconds. Returns the
+/// time until the login.
 async fn log_in(all: &Guesses, from: Option<IpAddr>, deadline: Duration) -> Duration {
     let begin = Instant::now();
     loop {
@@ -139,11 +139,12 @@ fn strangers(count: u8) -> impl Iterator<Item = IpAddr> {
 async fn the_owner_comes_before_who_guesses() {
     for per_name in [1, 2, 5, 10, 30, 100] {
         let all = Guesses::new(GuessLimits { per_name, per_address: 100 });
-        // He logged in from here before, and somebody guesses from everywhere else all the time.
+        // The owner logged in from this address before, while all other addresses guess all the
+        // time.
         all.turn("anna", ip(1)).await.unwrap().right();
         let _guessers = guess_from(&all, strangers(200));
         for _ in 0..5 {
-            // At no particular moment between two turns.
+            // A moment between two turns.
             tokio::time::sleep(Duration::from_millis(61_300)).await;
             let took = log_in(&all, ip(1), MINUTE).await;
             assert!(took < Duration::from_secs(1), "{per_name} a minute: {took:?}");
@@ -170,7 +171,7 @@ async fn an_owner_at_a_new_address_gets_in_beside_forty_who_guess() {
     let _guessers = guess_from(&all, strangers(40));
     tokio::time::sleep(MINUTE).await;
     for address in 1..=4 {
-        // 41 intervals of 10 s are to be expected at most.
+        // 41 intervals of 10 s are the most to be expected.
         log_in(&all, ip(address), 60 * MINUTE).await;
     }
 }

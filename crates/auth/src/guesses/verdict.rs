@@ -1,6 +1,6 @@
-//! What becomes of a password.
+//! The result of checking a password.
 
-/// What became of a password.
+/// The result of checking a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Right,

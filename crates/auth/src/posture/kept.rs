@@ -1,5 +1,5 @@
-//! What is kept of the devices of identities: so much of each in any case, and so much of all
-//! together. It is the clients' word, and there may be many clients.
+//! Bounds the posture data in memory: a fixed amount for each device, and a shared amount for all.
+//! Clients choose this data, and there may be many of them.
 
 use hashbrown::HashMap;
 use weft_limits::{Budget, Grant};
@@ -7,10 +7,10 @@ use weft_model::{Id, Timestamp};
 
 use super::{Device, Report, Told, size_of_process};
 
-/// Bytes of what is kept of all devices beyond what each has for itself.
+/// Bytes for all devices, beyond the fixed amount of each.
 const BYTES_OF_ALL: u64 = 64 << 20;
-/// Bytes that each device has for itself: what an ordinary one has to say, so that nobody's many
-/// words keep others from passing their checks.
+/// Bytes reserved for each device. An ordinary device needs no more, so that long reports of others
+/// cannot keep it from passing its checks.
 const BYTES_OF_ONE: u64 = 4 << 10;
 
 /// The devices of identities.
@@ -18,7 +18,7 @@ const BYTES_OF_ONE: u64 = 4 << 10;
 pub(super) struct Devices {
     of: HashMap<Id, (Device, Grant)>,
     budget: Budget,
-    /// The log knows that there is no room.
+    /// Whether the lack of room was logged.
     is_full: bool,
 }
 
@@ -29,7 +29,7 @@ impl Default for Devices {
 }
 
 impl Devices {
-    /// Takes a report in. True if it says anything new; what has no room is not kept.
+    /// Keeps a report. True if it changed anything; a report without room is dropped.
     pub(super) fn put(
         &mut self,
         identity: &Id,
@@ -46,7 +46,7 @@ impl Devices {
             if !std::mem::replace(&mut self.is_full, true) {
                 tracing::warn!(
                     identity = %identity,
-                    "what clients say of their devices takes {} MiB: what goes beyond {} KiB of \
+                    "posture data of all clients takes {} MiB: data beyond {} KiB of \
                      one device is not kept until there is room",
                     BYTES_OF_ALL >> 20,
                     BYTES_OF_ONE >> 10
@@ -61,23 +61,23 @@ impl Devices {
         is_new
     }
 
-    /// What is known of the device of an identity.
+    /// The posture data of an identity.
     pub(super) fn of(&self, identity: &Id) -> Option<&Device> {
         self.of.get(identity).map(|(device, _)| device)
     }
 
-    /// Whose devices are known.
+    /// The identities with posture data.
     pub(super) fn identities(&self) -> impl Iterator<Item = &Id> {
         self.of.keys()
     }
 
-    /// Forgets the device of an identity.
+    /// Forgets the posture data of an identity.
     pub(super) fn forget(&mut self, identity: &Id) {
         self.of.remove(identity);
     }
 }
 
-/// Bytes of something said for a check.
+/// Bytes of a report for a check.
 fn size(check: &str, report: &Report) -> usize {
     let value = match report {
         Report::Os(os) => os.os_type.len() + os.version.len() + os.build.len(),
@@ -89,7 +89,7 @@ fn size(check: &str, report: &Report) -> usize {
     ITEM + check.len() + value
 }
 
-/// About what a text or an entry costs beside its bytes.
+/// Estimated bytes of a text or an entry beside its contents.
 const ITEM: usize = 64;
 
 impl Device {
@@ -107,7 +107,7 @@ impl Device {
             + processes.sum::<usize>()
     }
 
-    /// Bytes of what a report takes the place of.
+    /// Bytes of the data that a report replaces.
     fn bytes_replaced_by(&self, report: &Report) -> usize {
         let mut without = Self::default();
         match report {
@@ -142,7 +142,7 @@ mod tests {
         }
         assert!((800..1200).contains(&kept), "{kept}");
         assert!(devices.budget.used() <= BYTES_OF_ALL);
-        // Who says little is heard all the same.
+        // A device with a short report is heard although the shared amount is used up.
         let (honest, domain) = (Id::new("honest"), Report::Domain("corp.example".into()));
         assert!(devices.put(&honest, "check".into(), domain, at));
         assert!(!devices.put(&honest, "check".into(), macs(128), at));

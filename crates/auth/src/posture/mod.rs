@@ -1,15 +1,15 @@
-//! What clients say of their devices, and what follows for their access
-//! (docs/protocol/auth.md 18; docs/protocol/management-api.md 7.6).
+//! Posture data that clients report, and its effect on access (docs/protocol/auth.md 18;
+//! docs/protocol/management-api.md 7.6).
 //!
-//! Clients with opaque sessions tell the controller; the others tell the routers, which judge
-//! them by themselves. Class Memory: what is known of a device is kept as long as somebody is
-//! logged in with it, and gone with the process; so are the refusals. Operating system, domain, hardware addresses and
-//! processes belong to the identity; waking, unlocking and the second factor to the API session.
+//! Clients with opaque sessions report to the controller; others report to routers, which judge it
+//! themselves. Posture data and refusals are kept in memory while a session uses the device, and
+//! lost when the process ends. Operating system, domain, hardware addresses and processes belong to
+//! the identity; waking, unlocking and the code of the second factor belong to the API session.
 //!
-//! - [`Postures`]: the facts; [`viewer`]: those that count for one look at the model;
-//! - `responses`: how they come in; `queries`: what is asked of clients; `refusals`: what was
-//!   refused and why; `refused`: how much of that is remembered; `kept`: how much of the facts is;
-//!   [`Ending`]: when what was granted ends by itself.
+//! - [`Postures`]: the posture data; [`viewer`]: the part of it that counts for one decision;
+//! - `responses`: reports of clients; `queries`: the checks that clients are asked; `refusals`:
+//!   refused services with reasons; `refused`, `kept`: bounds on memory; [`Ending`]: the times at
+//!   which grants end.
 
 mod kept;
 pub mod queries;
@@ -31,25 +31,25 @@ use weft_model::{Id, Timestamp};
 
 use super::ending::Ending;
 
-/// Processes that are remembered of one identity.
+/// Most processes of one identity.
 const PROCESSES: usize = 256;
-/// Bytes of what processes are like that are remembered of one identity.
+/// Most bytes of the processes of one identity.
 const PROCESS_BYTES: usize = 256 * 1024;
 
-/// Something a client said, for which check, and when.
+/// A reported value, with its check and times.
 #[derive(Debug, Clone)]
 pub struct Told<T> {
-    /// The posture check it answered.
+    /// The posture check of the report.
     pub check: String,
-    /// When it was last said.
+    /// The time of the last report.
     pub at: Timestamp,
-    /// Since when it has been the same.
+    /// The time since which the value is unchanged.
     since: Timestamp,
-    /// What.
+    /// The value.
     pub value: T,
 }
 
-/// One thing a client said.
+/// A report of a client.
 #[derive(Debug, Clone)]
 pub enum Report {
     /// Its operating system.
@@ -60,16 +60,16 @@ pub enum Report {
     Domain(String),
     /// A process, by its path.
     Process(String, ProcessReport),
-    /// It woke, or was unlocked.
+    /// Whether the device woke, or was unlocked.
     EndpointState {
-        /// It woke.
+        /// Whether it woke.
         woken: bool,
-        /// It was unlocked.
+        /// Whether it was unlocked.
         unlocked: bool,
     },
 }
 
-/// What is known of the device of an identity.
+/// The posture data of an identity.
 #[derive(Debug, Clone, Default)]
 pub struct Device {
     /// Its operating system.
@@ -78,7 +78,7 @@ pub struct Device {
     pub mac: Option<Told<Vec<String>>>,
     /// Its domain.
     pub domain: Option<Told<String>>,
-    /// By path.
+    /// Its processes, by path.
     pub processes: BTreeMap<String, Told<ProcessReport>>,
 }
 
@@ -91,7 +91,7 @@ pub struct EndpointState {
     pub unlocked_at: Option<Timestamp>,
 }
 
-/// The facts. Clones are the same facts.
+/// The posture data of all clients. Clones share it.
 #[derive(Clone, Default)]
 pub struct Postures(Arc<RwLock<Tables>>);
 
@@ -109,7 +109,7 @@ fn size_of_process(path: &str, report: &ProcessReport) -> usize {
 }
 
 impl<T: PartialEq> Told<T> {
-    /// Something said, after what was said before; and whether it is anything new.
+    /// The value after a report, and whether it is new.
     fn after(before: Option<&Self>, check: String, at: Timestamp, value: T) -> (Self, bool) {
         let same = before.filter(|before| before.value == value);
         let since = same.map_or(at, |same| same.since);
@@ -119,7 +119,7 @@ impl<T: PartialEq> Told<T> {
 }
 
 impl Device {
-    /// Takes a report in. True if it says anything new.
+    /// Keeps a report. True if it changed anything.
     fn put(&mut self, check: String, report: Report, at: Timestamp) -> bool {
         fn say<T: PartialEq>(
             slot: &mut Option<Told<T>>,
@@ -151,7 +151,7 @@ impl Device {
         }
     }
 
-    /// When anything of it last changed.
+    /// The time of the last change.
     pub(super) fn changed_at(&self) -> Option<Timestamp> {
         let single = [
             self.os.as_ref().map(|told| told.since),
@@ -164,7 +164,7 @@ impl Device {
 }
 
 impl Postures {
-    /// Remembers what a client said. True if any of it is new.
+    /// Keeps reports of a client. True if any of them changed anything.
     pub(super) fn record(
         &self,
         session: &ApiSession,
@@ -186,7 +186,7 @@ impl Postures {
         is_new
     }
 
-    /// What is known of the device of an identity.
+    /// The posture data of an identity.
     pub fn device(&self, identity: &Id) -> Device {
         self.0.read().devices.of(identity).cloned().unwrap_or_default()
     }
@@ -196,7 +196,7 @@ impl Postures {
         self.0.read().endpoints.get(session).copied().unwrap_or_default()
     }
 
-    /// The refusals of an identity, the last one first.
+    /// The refusals of an identity, the latest first.
     pub fn refusals(&self, identity: &Id) -> Vec<Arc<FailedServiceRequest>> {
         self.0.read().refusals.of(identity)
     }
@@ -206,19 +206,19 @@ impl Postures {
         self.0.write().refusals.put(identity, refused);
     }
 
-    /// The grant of a service session ends then, if nothing is heard of the client.
+    /// Notes the time at which the grant of a service session ends unless the client reports
+    /// before.
     pub(super) fn ends(&self, session: &Id, at: Timestamp) {
         self.0.write().ending.put(session, at);
     }
 
-    /// The service sessions whose grants have ended.
+    /// Takes out the service sessions whose grants have ended.
     pub(super) fn take_ended(&self, now: Timestamp) -> Vec<Id> {
         self.0.write().ending.take(now)
     }
 
-    /// Forgets the devices and refusals of who is not logged in any more, and what belongs to API
-    /// sessions and service sessions that have ended. Reports wait for what is to be forgotten, not
-    /// for the search.
+    /// Forgets posture data and refusals of identities without a session, and data of sessions that
+    /// have ended. The search runs without the lock, so that reports wait only for the removal.
     pub(super) fn retain(
         &self,
         is_identity: impl Fn(&Id) -> bool,
@@ -238,7 +238,7 @@ impl Postures {
             return;
         }
         let mut tables = self.0.write();
-        // Somebody may have logged in again meanwhile and told what counts now.
+        // An identity may have logged in and reported again since the search.
         for identity in identities.iter().filter(|identity| !is_identity(identity)) {
             tables.devices.forget(identity);
             tables.refusals.forget(identity);
@@ -249,7 +249,7 @@ impl Postures {
         services.iter().for_each(|session| tables.ending.remove(session));
     }
 
-    /// Forgets an identity.
+    /// Forgets the posture data of an identity.
     pub fn forget(&self, identity: &Id) {
         let mut tables = self.0.write();
         tables.devices.forget(identity);

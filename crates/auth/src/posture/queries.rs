@@ -1,4 +1,4 @@
-//! What the posture checks of a service ask of a client, and how it stands with each of them
+//! The posture checks of a service, as a client is asked them, with the result of each
 //! (docs/protocol/auth.md 17.6; docs/protocol/management-api.md 7.2).
 
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(crate) fn checks_of(
     checks.into_iter().filter_map(|check| snapshot.at::<PostureCheck>(check))
 }
 
-/// One entry for each policy that links viewer and service. Where there are no posture checks at
-/// all, one that passes for each thing the viewer may do.
+/// One entry for each policy that links the viewer with the service. Without any posture check, one
+/// passing entry for each permission of the viewer.
 pub fn of_service(
     snapshot: &Snapshot,
     viewer: &Viewer,

@@ -1,4 +1,4 @@
-//! What an identity was refused for its posture, and what each failed check found and wanted
+//! Refusals for posture: the service, and what each failed check found and expected
 //! (docs/protocol/management-api.md 6, 7.1).
 
 use serde::Serialize;
@@ -22,8 +22,8 @@ use crate::handle::Auth;
 use crate::posture::viewer::Viewer;
 
 impl Auth {
-    /// Remembers a refusal and makes the answer that tells of it: by policy, the checks that
-    /// failed (docs/protocol/auth.md 17.7).
+    /// Remembers a refusal, and makes the failure that lists it: the failed checks of each policy
+    /// (docs/protocol/auth.md 17.7).
     pub fn refuse_for_posture(
         &self,
         snapshot: &Snapshot,

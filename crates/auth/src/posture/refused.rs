@@ -1,5 +1,5 @@
-//! The refusals that are remembered: so many of an identity, and so many bytes. What they found on
-//! a device is the client's word, and may be long.
+//! Bounds the remembered refusals, by number and by bytes. They contain values from reports of
+//! clients, which may be long.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,23 +10,24 @@ use serde_json::Value;
 use weft_contract::resource::posture_data::FailedServiceRequest;
 use weft_model::Id;
 
-/// Refusals of one identity (docs/protocol/management-api.md 7.1).
+/// Refusals kept for one identity (docs/protocol/management-api.md 7.1).
 const COUNT: usize = 100;
-/// Bytes of them; older ones go first.
+/// Bytes of refusals kept for one identity; the oldest are dropped first.
 const BYTES: usize = 64 * 1024;
-/// Bytes of one. A longer one loses its values, and then policies.
+/// Bytes of one refusal. A longer one loses its values first, and then policies.
 const BYTES_OF_ONE: usize = 16 * 1024;
-/// Bytes of those of all identities. Those of others make no room.
+/// Bytes of the refusals of all identities. A new refusal never displaces those of other
+/// identities.
 const BYTES_OF_ALL: usize = 64 * 1024 * 1024;
 
-/// A refusal, and how long it is.
+/// A refusal and its length.
 #[derive(Debug)]
 pub(super) struct Refused {
     refusal: Arc<FailedServiceRequest>,
     bytes: usize,
 }
 
-/// The refusals of identities, the last one first.
+/// The refusals of identities, the latest first.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     of: HashMap<Id, VecDeque<Refused>>,
@@ -34,7 +35,7 @@ pub(super) struct Refusals {
 }
 
 impl Refused {
-    /// What is remembered of a refusal.
+    /// A refusal, shortened to the limit.
     pub(super) fn new(mut refusal: FailedServiceRequest) -> Self {
         let mut bytes = length(&refusal);
         if bytes > BYTES_OF_ONE {
@@ -52,13 +53,13 @@ impl Refused {
 }
 
 impl Refusals {
-    /// Those of an identity, the last one first.
+    /// The refusals of an identity, the latest first.
     pub(super) fn of(&self, identity: &Id) -> Vec<Arc<FailedServiceRequest>> {
         let of = self.of.get(identity).into_iter().flatten();
         of.map(|refused| Arc::clone(&refused.refusal)).collect()
     }
 
-    /// Remembers another one.
+    /// Remembers a refusal.
     pub(super) fn put(&mut self, identity: &Id, refused: Refused) {
         let of = self.of.entry(identity.clone()).or_default();
         let mut own: usize = of.iter().map(|refused| refused.bytes).sum();
@@ -73,19 +74,19 @@ impl Refusals {
         self.bytes = others + own;
     }
 
-    /// Who has any.
+    /// The identities with refusals.
     pub(super) fn identities(&self) -> impl Iterator<Item = &Id> {
         self.of.keys()
     }
 
-    /// Forgets those of an identity.
+    /// Forgets the refusals of an identity.
     pub(super) fn forget(&mut self, identity: &Id) {
         let gone = self.of.remove(identity).into_iter().flatten();
         self.bytes -= gone.map(|refused| refused.bytes).sum::<usize>();
     }
 }
 
-/// How long a refusal is when it is shown.
+/// The length of a refusal as JSON.
 fn length(refusal: &FailedServiceRequest) -> usize {
     struct Counted(usize);
     impl io::Write for Counted {
@@ -99,7 +100,7 @@ fn length(refusal: &FailedServiceRequest) -> usize {
         }
     }
     let mut counted = Counted(0);
-    // What is counted cannot fail, and a fault in the encoding leaves what was counted so far.
+    // Writing to a counter cannot fail; if the encoding fails, the bytes so far count.
     let _ = serde_json::to_writer(&mut counted, refusal);
     counted.0
 }

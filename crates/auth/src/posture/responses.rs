@@ -1,4 +1,4 @@
-//! How clients say what their devices are like: `POST /posture-response`, one or many at once
+//! Reports of clients about their devices: `POST /posture-response`, one or many at once
 //! (docs/protocol/auth.md 18).
 
 use std::collections::BTreeSet;
@@ -24,13 +24,13 @@ pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
     (Api::Client, "createPostureResponseBulk", many),
 ];
 
-/// Things that may be said at once.
+/// Most reports in one request.
 const MAX_RESPONSES: usize = 1000;
-/// Longest name, version, domain, address, hash or fingerprint.
+/// Longest name, version, domain, address, hash or fingerprint, in bytes.
 const MAX_WORD: usize = 512;
-/// Longest path.
+/// Longest path, in bytes.
 const MAX_PATH: usize = 4096;
-/// Most hardware addresses, and signers of a file.
+/// Most hardware addresses of a device, and most signers of a file.
 const MAX_ITEMS: usize = 128;
 
 fn one(auth: Auth, caller: Caller, call: Call) -> Answer {
@@ -70,7 +70,7 @@ fn many(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// What a body says; nothing, if it is about a process that no check asks for.
+/// The report in a body; none if it is about a process that no check names.
 fn report(
     snapshot: &Snapshot,
     body: &PostureResponseBody,
@@ -136,7 +136,7 @@ fn report(
     }))
 }
 
-/// Addresses or fingerprints in the spelling that is kept, without those that have none.
+/// Addresses or fingerprints in the spelling of the model; texts that are none are left out.
 fn plain(texts: Vec<String>) -> Vec<String> {
     texts.iter().map(|text| plain_hex(text)).filter(|text| !text.is_empty()).collect()
 }
@@ -154,8 +154,8 @@ fn short(field: &str, text: &str, most: usize) -> Result<(), Failure> {
     Err(Failure::field(field, reason, text.len().to_string()))
 }
 
-/// The path that a report of a process is about. Old clients name only the check; what no check
-/// asks for is not kept.
+/// The path of the process that a report is about. Old clients name only the check. A process that
+/// no check names is not kept.
 fn path(snapshot: &Snapshot, check: &Id, said: String) -> Option<String> {
     let answered = snapshot.get::<PostureCheck>(check);
     if said.is_empty() {
@@ -168,7 +168,8 @@ fn path(snapshot: &Snapshot, check: &Id, said: String) -> Option<String> {
     is_asked.then_some(said)
 }
 
-/// Keeps what was said, acts upon it, and answers which services ask for a code after it.
+/// Keeps reports, applies their effects, and returns the services that ask for a code because of
+/// them.
 fn take(
     auth: &Auth,
     snapshot: &Snapshot,
@@ -181,7 +182,7 @@ fn take(
         _ => None,
     });
     let (woken, unlocked) = states.fold((false, false), |all, it| (all.0 | it.0, all.1 | it.1));
-    // Clients say the same again and again; that concerns nobody.
+    // Clients repeat themselves; a repeated report has no effects.
     if auth.postures().record(session, reports, now) {
         auth.posture_changed(&session.identity_id);
     }
@@ -231,7 +232,8 @@ fn asking(
     services
 }
 
-/// Seconds left to give a code, and seconds that one lasts, for a check that passes so far.
+/// For a check that passes: the seconds left to give a code, and the seconds for which a code
+/// lasts.
 fn left(
     viewer: &crate::posture::viewer::Viewer,
     check: &PostureCheck,

@@ -1,4 +1,4 @@
-//! Whose access is judged, and what that means for who uses a service.
+//! Judges the access of an identity to services, with its posture data.
 
 use std::sync::Arc;
 
@@ -9,25 +9,26 @@ use weft_model::{Id, Snapshot, Timestamp};
 
 use crate::handle::Auth;
 
-/// The C SDK and its first version that can ask for codes (docs/protocol/management-api.md 7.6).
+/// The name of the C SDK, and its first version that can ask for codes
+/// (docs/protocol/management-api.md 7.6).
 const ASKING_SDK: (&str, [u64; 3]) = ("ziti-sdk-c", [0, 25, 0]);
 
-/// Whose access is judged, and what is known of the device.
+/// An identity whose access is judged, with its posture data.
 #[derive(Debug, Clone)]
 pub struct Viewer {
     /// The identity.
     pub identity: Id,
     pub(super) data: PostureData,
-    /// When something of it last changed.
+    /// The time of the last change of its posture data.
     pub(super) changed_at: Option<Timestamp>,
-    /// The client cannot ask for codes.
+    /// Whether the client is too old to ask for codes.
     pub(super) is_old: bool,
-    /// Posture checks take part at all.
+    /// Whether posture checks are judged at all.
     pub(super) is_judged: bool,
 }
 
 impl Viewer {
-    /// An identity in one of its sessions; without one it has given no code.
+    /// An identity in one of its sessions. Without a session it has given no code.
     pub fn new(auth: &Auth, identity: &Id, session: Option<&ApiSession>) -> Self {
         let is_judged = auth.settings().posture_checks;
         let has_checks = !auth.snapshot().table(weft_model::Kind::PostureCheck).is_empty();
@@ -61,12 +62,12 @@ impl Viewer {
         Self { identity: identity.clone(), data, changed_at, is_old, is_judged }
     }
 
-    /// What is known of the device.
+    /// The posture data.
     pub fn data(&self) -> &PostureData {
         &self.data
     }
 
-    /// A check as it counts for this client.
+    /// A check, adapted to this client.
     pub(super) fn check<'c>(&self, check: &'c PostureCheck) -> Check<'c> {
         let mut ready = check.check();
         if let Check::Mfa { timeout, .. } = &mut ready
@@ -78,7 +79,7 @@ impl Viewer {
         ready
     }
 
-    /// Whether it may dial or host a service, and why not.
+    /// The decision whether the identity may dial or host a service.
     pub fn decide(
         &self,
         snapshot: &Snapshot,
@@ -108,7 +109,7 @@ fn can_ask(sdk: &SdkInfo) -> bool {
     found >= least
 }
 
-/// A snapshot with the checks as they count for one client.
+/// A snapshot whose checks are adapted to one client.
 struct Seen<'a> {
     snapshot: &'a Snapshot,
     viewer: &'a Viewer,
@@ -136,12 +137,12 @@ impl Facts for Seen<'_> {
 }
 
 impl Auth {
-    /// Whoever is logged in with a session.
+    /// The viewer of a session.
     pub fn viewer(&self, session: &ApiSession) -> Viewer {
         Viewer::new(self, &session.identity_id, Some(session))
     }
 
-    /// Whether a login may go on using a service; remembers when that ends by itself.
+    /// Whether a login may go on using a service. Schedules the time at which that ends by itself.
     fn is_still_granted(
         &self,
         snapshot: &Snapshot,
@@ -155,14 +156,14 @@ impl Auth {
         decision.is_granted()
     }
 
-    /// Remembers when the grant of a service session ends by itself.
+    /// Schedules the time at which the grant of a service session ends by itself.
     pub fn remember_end(&self, session: &Id, decision: &Decision) {
         if let Decision::Granted { until: Some(until), .. } = decision {
             self.postures().ends(session, *until);
         }
     }
 
-    /// Ends the service sessions among these that are granted no more. Routers leave those of
+    /// Ends those of these service sessions that are no longer granted. Routers leave sessions of
     /// opaque logins to the controller (docs/protocol/edge-control-plane.md 12.1).
     pub fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<Session>]) {
         let now = self.now();
@@ -174,7 +175,7 @@ impl Auth {
         self.sessions().remove_services(&ended);
     }
 
-    /// What is known of the devices of an identity has changed.
+    /// Handles a change of an identity's posture data.
     pub(crate) fn posture_changed(&self, identity: &Id) {
         let snapshot = self.snapshot();
         if snapshot.table(weft_model::Kind::PostureCheck).is_empty() {
@@ -186,7 +187,7 @@ impl Auth {
         self.end_ungranted(&snapshot, &self.sessions().services_of_identity(identity));
     }
 
-    /// Ends what has timed out, and forgets the devices of who is gone.
+    /// Ends grants that have timed out, and forgets posture data of identities without a session.
     pub fn sweep_postures(&self) {
         let now = self.now();
         let ended = self.postures().take_ended(now);

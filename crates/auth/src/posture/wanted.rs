@@ -1,4 +1,4 @@
-//! What posture checks ask for, as the APIs show it.
+//! The expectations of posture checks, as the APIs show them.
 
 use weft_contract::resource::posture_check::{
     OperatingSystemDetail, ProcessDetail, ProcessMultiDetail,
@@ -14,7 +14,7 @@ pub fn systems(specs: &[OsSpec]) -> Vec<OperatingSystemDetail> {
     specs.iter().map(shown).collect()
 }
 
-/// The process of a check of one.
+/// The process of a check for one process.
 pub fn process(spec: &ProcessSpec) -> ProcessDetail {
     ProcessDetail {
         hashes: spec.hashes.clone(),
@@ -24,7 +24,7 @@ pub fn process(spec: &ProcessSpec) -> ProcessDetail {
     }
 }
 
-/// A process of a check of several.
+/// A process of a check for several.
 pub fn process_of_many(spec: &ProcessSpec) -> ProcessMultiDetail {
     ProcessMultiDetail {
         hashes: spec.hashes.clone(),

@@ -1,12 +1,12 @@
-//! When sessions were last used. It is stored now and then, apart from the sessions: a time is
-//! written for each that was used, not all that is known of it.
+//! The times when sessions were last used. They are stored at intervals, apart from the sessions:
+//! only the time of each used session is written.
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 use weft_model::{Id, Timestamp};
 use weft_store::{Live, ReadError, Space};
 
-/// Last activity, by session.
+/// The space of notes with the last activity, by session.
 pub(super) const ACTIVITY: Space = Space(2);
 
 /// The last activity of one session.
@@ -16,7 +16,7 @@ pub(super) struct Activity {
     pub(super) is_stored: bool,
 }
 
-/// What an earlier run stored.
+/// Loads the times that an earlier run stored.
 pub(super) fn load(live: &dyn Live) -> Result<HashMap<Id, Activity>, ReadError> {
     let read = |(id, note): (String, Bytes)| {
         let at = Timestamp(i64::from_be_bytes(note[..].try_into().ok()?));

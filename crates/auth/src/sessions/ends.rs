@@ -1,5 +1,5 @@
-//! When sessions end by themselves: nobody uses them, they have lasted as long as a session may, or
-//! the certificate they rest on has expired.
+//! Ends sessions by time: when they are idle, have reached their longest life, or their certificate
+//! has expired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use super::{SWEEP_BATCH, Sessions, Tables, stands};
 const STEP: Duration = Duration::from_millis(1);
 
 impl Sessions {
-    /// When a session ends if nobody uses it any more.
+    /// The end of a session if it is not used again.
     pub(super) fn end_of(&self, tables: &Tables, session: &ApiSession) -> Timestamp {
         let idle = tables.last_activity(session).plus(self.0.timeout);
         let longest = self.0.longest.map(|longest| session.base.created_at.plus(longest));
         longest.map_or(idle, |longest| longest.min(idle))
     }
 
-    /// The same, by the tables of this moment.
+    /// The end of a session if it is not used again, by the present tables.
     pub fn expires_at(&self, session: &ApiSession) -> Timestamp {
         self.end_of(&self.0.tables.read(), session)
     }
 
-    /// When a session is to be looked at next: when it ends, or one of its certificates does.
+    /// The next time to check a session: its end, or that of one of its certificates.
     pub(super) fn look_at(
         &self,
         tables: &Tables,
@@ -38,7 +38,7 @@ impl Sessions {
         next.map_or(end, |next| next.min(end))
     }
 
-    /// Looks at all of them in time, and drops those that have ended already.
+    /// Schedules the checks of all sessions, and drops those that have ended already.
     pub(super) fn expect_ends(&self, now: Timestamp) {
         let ended: Vec<Id> = {
             let mut tables = self.0.tables.write();
@@ -54,7 +54,7 @@ impl Sessions {
         self.end(&ended);
     }
 
-    /// Ends the sessions whose time is over, and those whose certificate may not be used any more.
+    /// Ends sessions whose time is over or whose certificate may not be used any more.
     pub fn end_due(&self, snapshot: &Snapshot, now: Timestamp) {
         let due = self.0.tables.write().ending.take(now.plus(STEP));
         for due in due.chunks(SWEEP_BATCH) {
@@ -77,7 +77,7 @@ impl Sessions {
                 }
             }
             self.end(&ended);
-            // With a certificate less.
+            // Sessions that lost one of their certificates.
             stay.into_iter().for_each(|id| self.updated(id));
         }
     }

@@ -1,4 +1,4 @@
-//! What a change of the model means for sessions.
+//! Applies changes of the model to sessions.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::handle::WeakAuth;
 use crate::resolve::is_complete;
 use crate::sessions::stands::VIRTUAL;
 
-/// Ends sessions when the model says so: identities deleted or disabled, authenticators or CAs
-/// that logins rest on deleted or changed, methods forbidden, services deleted; and tells of
-/// certificates that came or went.
+/// Ends sessions after changes of the model: identities deleted or disabled; authenticators or CAs
+/// of logins deleted or changed; methods forbidden; services deleted. Sends notices about
+/// certificates that were added or removed.
 pub(crate) async fn follow_model(weak: WeakAuth) {
     let Some((_, mut subscription)) = weak.upgrade().map(|auth| auth.subscribe()) else {
         return;
@@ -126,16 +126,16 @@ fn follow(
 }
 
 impl Sessions {
-    /// Something changed that the sessions of an identity show to routers, and not in themselves:
-    /// certificates of the identity, or what is asked of it.
+    /// Sends notices about the sessions of an identity after a change outside of the sessions: the
+    /// identity's certificates, or the factors that it needs.
     pub(crate) fn changed_around(&self, identity: &Id) {
         let tables = self.0.tables.read();
         let sessions = tables.of_identity(identity).into_iter();
         sessions.for_each(|session| self.tell(SessionNotice::Updated(session)));
     }
 
-    /// More or less than before is asked of sessions: routers learn of those that are complete
-    /// now, and lose those that are not.
+    /// Handles a change of required factors: routers are told of sessions that are complete now,
+    /// and of those that are not any more.
     fn asked_anew(&self, before: &Snapshot, after: &Snapshot, sessions: &[Arc<ApiSession>]) {
         for session in sessions {
             match (is_complete(before, session), is_complete(after, session)) {

@@ -1,4 +1,4 @@
-//! Sessions as routers know them (docs/protocol/edge-control-plane.md 10).
+//! Sessions in the form for routers (docs/protocol/edge-control-plane.md 10).
 
 use std::sync::Arc;
 
@@ -9,37 +9,37 @@ use super::stands;
 use crate::handle::Auth;
 use crate::resolve::is_complete;
 
-/// A session as routers know it (docs/protocol/edge-control-plane.md 10.1).
+/// A session in the form for routers (docs/protocol/edge-control-plane.md 10.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacySession {
-    /// Its id; ids sort by creation.
+    /// Its id; ids sort by time of creation.
     pub id: Id,
     /// The opaque token.
     pub token: Arc<str>,
-    /// Whose it is.
+    /// The id of its identity.
     pub identity: Id,
-    /// Certificates that prove possession: those of the identity, and those of the session. Never
-    /// empty: every router asks for one of them.
+    /// Certificates that the client may show with the token: those of the identity, and those of
+    /// the session. Never empty, because every router asks for one of them.
     pub fingerprints: Vec<String>,
 }
 
 impl Auth {
-    /// Every session that some router may be told of, ordered by id
-    /// (docs/protocol/edge-control-plane.md 10.2).
+    /// All sessions that some router may know, ordered by id (docs/protocol/edge-control-plane.md
+    /// 10.2).
     pub fn legacy_sessions(&self) -> Vec<LegacySession> {
         let (snapshot, now) = (self.snapshot(), self.now());
         let sessions = self.sessions().all().into_iter();
         sessions.filter_map(|session| self.for_routers(&snapshot, &session, now)).collect()
     }
 
-    /// A session as routers know it, with its certificates of this moment; none if no router may
-    /// know it.
+    /// A session in the form for routers, with its present certificates; none if no router may know
+    /// it.
     pub fn legacy_session(&self, session: &ApiSession) -> Option<LegacySession> {
         self.for_routers(&self.snapshot(), session, self.now())
     }
 
-    /// A login of the client API of which nothing more is asked, and whose client has a certificate
-    /// to show: no other can be used at a router.
+    /// The form for routers; only for complete sessions of the client API whose client has a
+    /// certificate, because others cannot be used at a router.
     fn for_routers(
         &self,
         snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! Service sessions, which live in the same tables as the logins they belong to.
+//! Service sessions, which are in the same tables as their logins.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use weft_model::{Entity, Id, Kind, Table, Timestamp};
 
 use super::{SessionNotice, Sessions, Tables, touched};
 
-/// Places among the links of a service session.
+/// Indexes of the links of a service session.
 const LOGIN: usize = 0;
 pub(super) const IDENTITY: usize = 1;
 pub(super) const SERVICE: usize = 2;
 
-/// The sessions of a table that refer to something, ordered by id.
+/// The sessions of a table with a reference to `id`, ordered by id.
 pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<Session>> {
     let found = table.referring(link, id);
     let mut found: Vec<_> = found.filter_map(|it| it.get::<Session>().cloned()).collect();
@@ -22,7 +22,7 @@ pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<Session>
 }
 
 impl Sessions {
-    /// Service sessions whose API session is gone, as after a kill between two writes.
+    /// Drops service sessions whose API session is missing, as after a kill between two writes.
     pub(super) fn drop_strays(&self) {
         let strays: Vec<Id> = {
             let tables = self.0.tables.read();
@@ -56,7 +56,7 @@ impl Sessions {
         referring(&self.0.tables.read().service, SERVICE, service)
     }
 
-    /// The sessions that a change of the model can take the grant from.
+    /// The sessions whose grant a change of the model can end.
     pub(super) fn services_touched(&self, published: &Published) -> Vec<Arc<Session>> {
         touched::by(&self.0.tables.read().service, published)
     }
@@ -67,15 +67,15 @@ impl Sessions {
         tables.service.iter().filter_map(|entity| entity.get::<Session>().cloned()).collect()
     }
 
-    /// When the oldest service session was made that there is.
+    /// The time at which the oldest existing service session was made.
     pub(crate) fn oldest_service(&self) -> Option<Timestamp> {
         let tables = self.0.tables.read();
         let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
         all.map(|session| session.base.created_at).min()
     }
 
-    /// The session for the same login, type and service if there is one, else the new one. None
-    /// once the login has ended.
+    /// The existing session of the same login, type and service, or else the new one. None once the
+    /// login has ended.
     pub fn service_or(&self, new: Session) -> Option<Arc<Session>> {
         let mut tables = self.0.tables.write();
         tables.api.ordinal(&new.api_session_id)?;
@@ -91,14 +91,13 @@ impl Sessions {
         let session = Arc::new(session);
         let entity = Entity::from(Arc::clone(&session));
         if let Err(error) = tables.service.put(entity.clone()) {
-            tracing::error!(%error, "a service session could not be kept");
+            tracing::error!(%error, "a new service session contradicts another one and cannot be used");
         }
         self.0.store.live().put(entity);
         session
     }
 
-    /// Keeps a service session of a login that need not be there: a fault, for tests of what finds
-    /// it.
+    /// Adds a service session whose login may be missing: a fault for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn plant_service(&self, session: Session) {
         self.keep_service(&mut self.0.tables.write(), session);
@@ -114,7 +113,7 @@ impl Sessions {
         }
     }
 
-    /// Takes the service sessions of a login out, and answers which they were.
+    /// Takes the service sessions of a login out of the tables, and returns them.
     pub(super) fn take_services_of(&self, tables: &mut Tables, login: &Id) -> Vec<Arc<Session>> {
         let inside = referring(&tables.service, LOGIN, login);
         inside.iter().filter_map(|it| self.take_service(tables, &it.base.id)).collect()

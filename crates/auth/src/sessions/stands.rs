@@ -1,4 +1,4 @@
-//! What a login rests on, and whether that is still so.
+//! Judges whether the credentials and rules that a login depends on still hold.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use sha2::{Digest as _, Sha256};
 use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, UpdbCredential};
 use weft_model::{Id, Snapshot, Timestamp};
 
-/// Id of the authenticator of who is known by a claim alone (docs/protocol/auth.md 7.1).
+/// Id of the authenticator of a login by external id (docs/protocol/auth.md 7.1).
 pub(crate) const VIRTUAL: &str = "internal";
-/// What was shown at a login.
+/// The credential of a login.
 enum Proof<'s> {
     Password(&'s UpdbCredential),
     Certificate,
@@ -31,7 +31,8 @@ impl<'s> Proof<'s> {
         }
     }
 
-    /// What a session keeps to know it again; it says nothing of a password.
+    /// A fingerprint by which the session recognises the credential; a password cannot be found
+    /// from it.
     fn print(&self) -> Arc<str> {
         match self {
             Self::Password(updb) => password_print(&updb.password, &updb.salt),
@@ -41,11 +42,11 @@ impl<'s> Proof<'s> {
     }
 }
 
-/// What [`ApiSession::credential`] is of a login by certificate. It is the same for all: an authenticator gets another one by being extended, which ends
-/// nothing.
+/// The value of [`ApiSession::credential`] of logins by certificate. It is the same for all of
+/// them: an authenticator gets another certificate by extension, which ends no session.
 pub const CERTIFICATE: &str = "certificate";
 
-/// The print of a password, from what is stored of it.
+/// The fingerprint of a password, from its stored hash.
 pub(crate) fn password_print(hash: &str, salt: &str) -> Arc<str> {
     print(&["password", hash, salt])
 }
@@ -59,15 +60,15 @@ fn print(parts: &[&str]) -> Arc<str> {
     hex::encode(&digest.finalize()[..16]).into()
 }
 
-/// The print of what an identity shows now with an authenticator.
+/// The fingerprint of the present credential of an authenticator.
 pub fn print_of(snapshot: &Snapshot, identity: &Id, authenticator: &Id) -> Option<Arc<str>> {
     let identity = snapshot.get::<Identity>(identity)?;
     Proof::of(snapshot, identity, authenticator).map(|proof| proof.print())
 }
 
-/// Whether what a login rests on is still so: its identity is there and enabled, the authenticator
-/// has what was shown, the policy allows the method and the certificate's age, and the CA that
-/// vouched for the certificate still may. Deleting an authenticator is how a certificate is revoked
+/// Whether a login still holds: the identity exists and is enabled, the authenticator has the
+/// credential, the policy allows the method and the age of the certificate, and the CA that issued
+/// the certificate may do so. Deleting an authenticator revokes its certificate
 /// (docs/protocol/auth.md 16).
 pub(crate) fn stands(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> bool {
     let identity = snapshot.get::<Identity>(&session.identity_id);
@@ -77,7 +78,7 @@ pub(crate) fn stands(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) 
     let Some(proof) = Proof::of(snapshot, identity, &session.authenticator_id) else {
         return false;
     };
-    // Nothing was shown by the program around the controller.
+    // A session of the program around the controller has no credential.
     if session.credential.is_empty() {
         return true;
     }
@@ -101,7 +102,7 @@ fn is_allowed(
     proof: &Proof<'_>,
     now: Timestamp,
 ) -> bool {
-    // As at a login: without a policy nothing is allowed.
+    // As at a login, nothing is allowed without a policy.
     let Some(policy) = snapshot.get::<AuthPolicy>(&identity.auth_policy_id) else { return false };
     match proof {
         Proof::Password(_) => policy.updb.allowed,
@@ -112,7 +113,7 @@ fn is_allowed(
     }
 }
 
-/// Whether the certificate of a login has expired, and none that took its place is there.
+/// Whether the certificate of a login has expired without a successor.
 fn has_expired(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> bool {
     let authenticator = snapshot.get::<Authenticator>(&session.authenticator_id);
     let current = authenticator.and_then(|it| Some(&it.cert.as_ref()?.fingerprint));

@@ -1,5 +1,5 @@
-//! How the tokens of sessions are kept: as a hash, by which they are found, and sealed where routers
-//! have to be told of them. Nobody who reads the database has one.
+//! Stores the tokens of sessions: as a hash, by which they are found, and sealed if routers have to
+//! be told of them. A reader of the database gets no token.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use weft_model::{Id, Snapshot};
 use super::Sessions;
 use crate::sessions::stands::print_of;
 
-/// What the store keeps of a token, whoever has to know it.
+/// The hash of a token in the store.
 pub(super) fn hash(token: &str) -> Arc<str> {
     BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(token)).into()
 }
 
-/// Puts a token into a session, as the store keeps it: sealed if routers have to be told of it.
+/// Sets the token of a session in its stored form: sealed if routers have to be told of it.
 pub fn lock_in(session: &mut ApiSession, key: &SealKey, token: &str) {
     session.former_token = "".into();
     session.token_hash = hash(token);
@@ -37,15 +37,14 @@ fn seal(key: &SealKey, id: &Id, token: &str) -> Bytes {
 }
 
 impl Sessions {
-    /// The token of a session that routers may be told of; none of others.
+    /// The token of a session that routers may know; none for others.
     pub(crate) fn token_of(&self, session: &ApiSession) -> Option<Arc<str>> {
         let opened = self.0.key.open(session.base.id.as_str(), &session.sealed_token)?;
         String::from_utf8(opened).ok().map(Arc::from)
     }
 
-    /// Brings sessions up to date that an earlier release kept with their tokens in clear. It did
-    /// not say where they were opened, nor what they rest on: those with a certificate are an
-    /// SDK's.
+    /// Upgrades sessions that an earlier release stored with their tokens in clear. It stored
+    /// neither the API nor the credential: sessions with a certificate count as an SDK's.
     pub(crate) fn upgrade(&self, snapshot: &Snapshot) {
         let mut tables = self.0.tables.write();
         let old = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
@@ -63,13 +62,13 @@ impl Sessions {
         if !old.is_empty() {
             tracing::info!(
                 count = old.len(),
-                "the tokens of stored sessions are not in clear any more"
+                "stored sessions of an earlier release were upgraded: their tokens are not in clear any more"
             );
         }
     }
 
-    /// Ends the sessions whose tokens were sealed with another key: no router could be told of
-    /// them. Their clients log in anew.
+    /// Ends sessions whose tokens were sealed with another key, because routers cannot be told of
+    /// them. Their clients log in again.
     pub(crate) fn drop_locked_out(&self) {
         let is_locked = |session: &ApiSession| {
             !session.sealed_token.is_empty() && self.token_of(session).is_none()
@@ -79,7 +78,7 @@ impl Sessions {
         if !locked.is_empty() {
             tracing::warn!(
                 count = locked.len(),
-                "sessions end: their tokens were sealed with another key than that of now"
+                "sessions end, because their tokens were sealed with another key; their clients log in again"
             );
             self.end(&locked);
         }

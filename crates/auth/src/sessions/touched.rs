@@ -1,8 +1,8 @@
-//! Which service sessions a change of the model can take the grant from.
+//! Finds the service sessions whose grant a change of the model can end.
 //!
-//! A grant hangs on the identity, the service, and the service policies that hold both with their
-//! posture checks. Whoever is named by none of these need not be judged anew, however many sessions
-//! there are: those of a new identity, above all, which is what most changes are about.
+//! A grant depends on the identity, the service, and the service policies with both, with their
+//! posture checks. Sessions without a changed one among these are not judged, however many there
+//! are. Most changes concern new identities, which have no sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use weft_model::{Entity, Id, Kind, Snapshot, Table};
 
 use super::services::{IDENTITY, SERVICE, referring};
 
-/// The sessions that a batch can take the grant from, and not many more.
+/// The sessions whose grant a batch can end, and few others.
 pub(super) fn by(sessions: &Table, published: &Published) -> Vec<Arc<Session>> {
     if sessions.is_empty() {
         return Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn by(sessions: &Table, published: &Published) -> Vec<Arc<Session>> {
     found.0.into_values().collect()
 }
 
-/// By id, each once.
+/// Found sessions by id.
 #[derive(Default)]
 struct Found(BTreeMap<Id, Arc<Session>>);
 
@@ -60,7 +60,7 @@ fn session(entity: &Entity) -> Option<Arc<Session>> {
     entity.get::<Session>().cloned()
 }
 
-/// The sessions whose identity and whose service are held by some of the policies.
+/// Adds the sessions whose identity and service are in one of the policies.
 fn under(sessions: &Table, snapshot: &Snapshot, policies: &BTreeSet<&Id>, found: &mut Found) {
     let policies = policies.iter().filter_map(|id| snapshot.ordinal_of::<ServicePolicy>(id));
     let policies: RoaringBitmap = policies.collect();
@@ -72,7 +72,7 @@ fn under(sessions: &Table, snapshot: &Snapshot, policies: &BTreeSet<&Id>, found:
         identity.is_some_and(|ordinal| identities.contains(ordinal))
             && service.is_some_and(|ordinal| services.contains(ordinal))
     };
-    // From where there is least to look at.
+    // Starts with the smaller set.
     let all = sessions.len() as u64;
     if services.len().min(all) <= identities.len() && services.len() < all {
         let ids = services.iter().filter_map(|at| Some(&snapshot.at::<Service>(at)?.base.id));
@@ -214,7 +214,7 @@ mod tests {
         table
     }
 
-    /// The sessions that are granted; with checks that nobody passes.
+    /// The granted sessions; no posture check passes.
     fn granted(sessions: &Table, snapshot: &Snapshot) -> BTreeSet<Id> {
         let is_granted = |session: &Arc<Session>| {
             let (identity, service) = (session.identity_id.as_str(), session.service_id.as_str());
@@ -255,7 +255,7 @@ mod tests {
             };
             let touched = by(&sessions, &published);
             let touched: BTreeSet<Id> = touched.iter().map(|it| it.base.id.clone()).collect();
-            // Judging those that are touched ends the same sessions as judging all of them.
+            // Judging only these sessions ends the same ones as judging all of them.
             let lost: BTreeSet<Id> = had.difference(&has).cloned().collect();
             prop_assert!(lost.is_subset(&touched), "{lost:?} but only {touched:?}");
         }

@@ -1,4 +1,4 @@
-//! When sessions were last used, and how that is stored.
+//! Notes the use of sessions, and stores the times.
 
 use bytes::Bytes;
 use weft_model::entity::ApiSession;
@@ -14,7 +14,7 @@ impl Tables {
         known.map_or(session.last_activity_at, |it| it.at.max(session.last_activity_at))
     }
 
-    /// A session is gone.
+    /// Forgets the activity of a session that has ended.
     pub(crate) fn forget_activity(&mut self, live: &dyn Live, id: &Id) {
         if self.active.remove(id).is_some_and(|it| it.is_stored) {
             live.put_note(ACTIVITY, id.as_str(), None);
@@ -23,12 +23,12 @@ impl Tables {
 }
 
 impl Sessions {
-    /// Marks activity of a session.
+    /// Notes that a session was used.
     pub fn touch(&self, id: &Id, now: Timestamp) {
         self.touch_all(std::slice::from_ref(id), now);
     }
 
-    /// Marks activity of sessions.
+    /// Notes that sessions were used.
     pub fn touch_all(&self, ids: &[Id], now: Timestamp) {
         let mut tables = self.0.tables.write();
         for id in ids {
@@ -37,18 +37,18 @@ impl Sessions {
             }
             let fresh = Activity { at: now, is_stored: false };
             let known = tables.active.entry(id.clone()).or_insert(fresh);
-            // A note that is stored is taken out again with the session.
+            // The flag that a note is stored stays, so that the note is deleted with the session.
             *known = Activity { at: now, ..*known };
             tables.used.insert(id.clone());
         }
     }
 
-    /// When a session was last active.
+    /// The last activity of a session.
     pub fn last_activity(&self, session: &ApiSession) -> Timestamp {
         self.0.tables.read().last_activity(session)
     }
 
-    /// Now and then stores the activity of the sessions.
+    /// Stores the activity of sessions; called at intervals.
     pub fn sweep(&self, now: Timestamp) {
         let used: Vec<Id> = {
             let mut tables = self.0.tables.write();
@@ -61,7 +61,7 @@ impl Sessions {
         for ids in used.chunks(SWEEP_BATCH) {
             let mut tables = self.0.tables.write();
             for id in ids {
-                // Not of one that has ended meanwhile.
+                // The session may have ended meanwhile.
                 let Some(activity) = tables.active.get_mut(id) else { continue };
                 activity.is_stored = true;
                 let note = Bytes::copy_from_slice(&activity.at.0.to_be_bytes());
@@ -70,7 +70,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets the activity of sessions that are gone, as after a kill between two writes.
+    /// Forgets the activity of sessions that do not exist, as after a kill between two writes.
     pub(crate) fn drop_stray_activity(&self) {
         let mut tables = self.0.tables.write();
         let strays = tables.active.keys().filter(|id| tables.api.ordinal(id).is_none());

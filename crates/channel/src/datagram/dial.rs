@@ -61,7 +61,7 @@ async fn read(socket: Arc<UdpSocket>, inbox: Arc<Inbox>) {
                 inbox.push(buffer.get(..length).unwrap_or_default());
             }
             Ok(_) => {}
-            // Nobody listens there, or did not for a moment: heartbeats decide.
+            // An ICMP error: no socket listened, perhaps only for a moment. Heartbeats decide.
             Err(error) => {
                 tracing::trace!(%error, "a UDP socket failed");
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;

@@ -6,7 +6,7 @@ use weft_wire::{
     payload::{is_frame, read_compact, write_compact},
 };
 
-/// Longest message in a datagram, in bytes; a longer one is dropped by whoever receives it.
+/// Longest message in a datagram, in bytes; receivers drop a longer one.
 pub const MAX_MESSAGE: usize = 2000;
 
 /// The frame in the data of a datagram; `None` if it is none, or not whole.

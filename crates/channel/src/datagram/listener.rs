@@ -1,7 +1,8 @@
 //! A listening socket of DTLS, shared by its peers.
 //!
-//! An address without a connection is answered with a cookie, for which nothing is kept. Who returns
-//! it gets a place at the door, as at a TLS listener, until its hello is accepted.
+//! An address without a connection is answered with a cookie, for which nothing is kept. A peer
+//! that returns the cookie gets a place at the door, as at a TLS listener, until its hello is
+//! accepted.
 
 use std::{collections::HashMap, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,7 +25,7 @@ use crate::{
 /// The settings for the next handshake; `None` refuses it.
 type SettingsSource = Arc<dyn Fn() -> Option<Settings> + Send + Sync>;
 
-/// What a listener needs.
+/// The parts that a listener needs.
 #[derive(Clone)]
 pub struct DatagramListen {
     /// Limits for peers that are not authenticated.
@@ -57,7 +58,7 @@ impl Drop for DatagramRegistration {
     }
 }
 
-/// What the reader and the connections share.
+/// The state that the reader and the connections share.
 struct Shared {
     peers: Mutex<Peers>,
     reading: Mutex<Option<tokio::task::AbortHandle>>,

@@ -6,8 +6,8 @@
 //!             └ strangers: cookie, then a place at the door, then a handshake
 //! ```
 //!
-//! A listening socket is shared by its peers; a dialer has a socket for each connection. What is lost
-//! is not repeated here: the ends of circuits do that.
+//! A listening socket is shared by its peers; a dialer has a socket for each connection. Lost
+//! datagrams are not repeated here: the ends of circuits repeat payloads.
 
 mod dial;
 mod flow;

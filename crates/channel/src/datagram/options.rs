@@ -16,7 +16,8 @@ pub struct DatagramOptions {
     pub max_bytes_per_second: Option<NonZeroU64>,
     /// Bytes that the system keeps for sending. The system may give less.
     pub write_buffer: u32,
-    /// Bytes that the system keeps of what has arrived. The system may give less.
+    /// Bytes of received datagrams that the system keeps until they are read. The system may give
+    /// less.
     pub read_buffer: u32,
     /// True if payloads are sent in their compact form where they have one.
     pub compact: bool,
@@ -33,7 +34,7 @@ impl Default for DatagramOptions {
     }
 }
 
-/// What a dial over DTLS needs.
+/// The parts that a dial over DTLS needs.
 #[derive(Debug, Clone)]
 pub struct DatagramDial {
     /// The certificates of this side and the judge of the listener's, for a listener of this name.

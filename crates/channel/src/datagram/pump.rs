@@ -50,7 +50,7 @@ impl DatagramPump {
             too_long: 0,
             warned: None,
         };
-        // What came with the hello.
+        // Messages that arrived together with the hello.
         pump.take_data();
         pump
     }
@@ -62,7 +62,7 @@ impl DatagramPump {
 
     fn take_data(&mut self) {
         while let Some(data) = self.flow.connection.take_data() {
-            // What is no message is dropped as if it were lost.
+            // A datagram without a valid message is dropped as if it were lost.
             self.frames.extend(unpack(data));
         }
     }
@@ -89,7 +89,7 @@ impl DatagramPump {
     /// Takes one datagram.
     pub(crate) fn receive(&mut self) -> Received {
         let Some(datagram) = self.flow.path.inbox.pop() else { return Received::Blocked };
-        // Nothing in a datagram fails an established connection.
+        // No datagram can fail an established connection.
         let _ = self.flow.connection.input(&datagram, Instant::now().into_std());
         while let Some(answer) = self.flow.connection.datagram() {
             self.outgoing.push_back(answer);

@@ -141,7 +141,7 @@ async fn a_listener_of_another_authority_is_refused() {
     let refused = soon(dial(options)).await.unwrap_err().to_string();
     assert!(refused.contains("of another authority"), "{refused}");
     assert!(listening.channels.try_recv().is_err());
-    // Nobody there.
+    // A socket that never answers.
     let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let settings = listening.authority.dtls();
     let mut options = listening.dial_options(settings, DatagramOptions::default());

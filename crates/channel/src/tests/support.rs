@@ -64,7 +64,7 @@ impl Authority {
         (vec![der], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
     }
 
-    /// What a side of DTLS brings, which trusts everybody.
+    /// Settings of a side of DTLS that trusts every certificate.
     pub(crate) fn dtls(&self) -> weft_dtls::Settings {
         let (chain, key) = self.certificate();
         let key = self.provider.key_provider.load_private_key(key).unwrap();

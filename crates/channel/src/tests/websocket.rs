@@ -176,7 +176,7 @@ async fn the_client_is_asked_whether_it_is_there() {
 async fn frames_that_break_the_rules_are_named() {
     let server = usual().await;
     let large = vec![7; 64 * 1024 + 1];
-    // Of a frame that is too large only its head is needed.
+    // The head of a frame that is too large is enough.
     let head = frame(0x80 | BINARY, &large)[..14].to_vec();
     assert_eq!(closed_for(&server, &head).await, 1009);
     let half = vec![7; 40_000];

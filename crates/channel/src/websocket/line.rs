@@ -117,7 +117,7 @@ impl WebSocketLine {
         });
     }
 
-    /// Reads what is there, up to a turn's share.
+    /// Reads the bytes that have arrived, up to a turn's share.
     pub(crate) fn receive(&mut self) -> io::Result<Arrived> {
         if !self.rest.is_empty() {
             return Ok(Arrived::Data(std::mem::take(&mut self.rest), 0));

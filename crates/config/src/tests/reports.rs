@@ -114,8 +114,8 @@ fn keys_that_stand_twice_and_variables_that_are_not_set_are_named() {
     assert_eq!(
         said,
         [
-            "line 6: reportInterval: the key stands twice; this one counts, not that of line 5",
-            "line 7: the variable `NOBODY` is not set; nothing stands in its place"
+            "line 6: reportInterval: the key is in the file twice; this one counts, and the one in line 5 is ignored",
+            "line 7: the variable `NOBODY` is not set; it is replaced by an empty text"
         ]
     );
     assert_eq!(examined.config.metrics.report_interval.as_secs(), 7);

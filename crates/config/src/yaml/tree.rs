@@ -175,7 +175,7 @@ impl Builder {
             }
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).cloned().ok_or_else(|| {
-                    at(span, "an alias to something that is not complete".to_owned())
+                    at(span, "an alias to an anchor that is not complete".to_owned())
                 })?;
                 self.nodes += size(&node);
                 self.add(node, 0, span)

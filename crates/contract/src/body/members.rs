@@ -1,11 +1,10 @@
 //! How the members of a body are found: in an object, under their names in any case.
 //!
 //! Go reads the members of a struct without regard to case, and clients written in Go rely on it
-//! (`Type` for `type` in the original's own commands). A name that is one of the body's as it
-//! stands is that member; else the member with the same letters, ASCII case aside. Whoever writes
-//! a member twice, in whichever spelling, is refused: nobody could know which one was meant.
-//! Members of free objects (tags, data of configs, schemas) are keys and not names, and are left
-//! as they are.
+//! (`Type` for `type` in the original's own commands). A name that equals one of the body's is that
+//! member; otherwise the member whose name differs in ASCII case only. A body with one member
+//! twice, in whichever spelling, is refused, because its meaning is unclear. Members of free
+//! objects (tags, data of configs, schemas) are keys and not names, and are left as they are.
 
 use std::fmt;
 
@@ -16,7 +15,7 @@ use serde::de::{DeserializeSeed, MapAccess, Visitor};
 type Names = &'static [&'static str];
 
 /// Reads a struct out of an object alone, its members under names in any case. Derived readers
-/// take an array too, member by member: nobody means that.
+/// would also accept an array, member by member, which no client intends.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Members<D>(pub D);
@@ -93,8 +92,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<A> {
     }
 }
 
-/// What stands between a key and the one who reads it: around the seed, around the deserializer,
-/// and around the visitor, which is where the name is exchanged.
+/// A wrapper around the seed, the deserializer and the visitor of a key, in which the name is
+/// exchanged.
 struct Key<T> {
     inner: T,
     names: Names,
@@ -201,7 +200,7 @@ mod tests {
         assert_eq!(systems[0].versions.as_ref().unwrap(), &[">=10"]);
         let info: SdkInfo = serde_json::from_value(json!({"AppID": "x", "Version": "1"})).unwrap();
         assert_eq!((info.app_id.as_str(), info.version.as_str()), ("x", "1"));
-        // Not only out of text.
+        // The same works for values that were parsed already.
         let body: IdentityBody = serde_json::from_value(json!({"isadmin": true})).unwrap();
         assert_eq!(body.is_admin, Some(true));
     }
@@ -241,7 +240,7 @@ mod tests {
         })
     }
 
-    /// The same with the names of its members in other cases, and only those.
+    /// The object with its member names in another case, and nothing else changed.
     fn respelled(object: &Value, cases: &mut impl Iterator<Item = bool>) -> Value {
         let Value::Object(members) = object else { return object.clone() };
         let mut spelled = Map::new();
@@ -272,7 +271,7 @@ mod tests {
             cases in prop::collection::vec(any::<bool>(), 1..64),
         ) {
             let plain: Whole = read(&body.to_string());
-            // What is free comes back as it was sent.
+            // Members with free keys come back unchanged.
             prop_assert_eq!(&serde_json::to_value(&plain).unwrap(), &body);
             let other = respelled(&body, &mut cases.into_iter().cycle());
             prop_assert_eq!(read::<Whole>(&other.to_string()), plain);

@@ -1,15 +1,15 @@
-//! The codes of errors, with what they are sent with.
+//! The codes of errors, with the HTTP status and the message of each.
 
 use crate::entity::words;
 
 words! {
-    /// What went wrong, in one word.
+    /// The kind of an error, in one word.
     pub enum ErrorCode {
         /// The resource is not there, or not for this caller.
         NotFound = "NOT_FOUND",
-        /// Anything nobody foresaw; the text is in the cause.
+        /// An unexpected error; its text is in the cause.
         Unhandled = "UNHANDLED",
-        /// The body, a parameter or a field does not hold what it must.
+        /// The body, a parameter or a field has an invalid value.
         CouldNotValidate = "COULD_NOT_VALIDATE",
         /// The body is not JSON, or not of a known shape.
         CouldNotParseBody = "COULD_NOT_PARSE_BODY",
@@ -35,23 +35,24 @@ words! {
         InvalidSortIdentifier = "INVALID_SORT_IDENTIFIER",
         /// Limit or offset is not a number.
         InvalidPagination = "INVALID_PAGINATION",
-        /// No session, or a session that may not do this.
+        /// The request has no session, or its session lacks a permission.
         Unauthorized = "UNAUTHORIZED",
         /// A login failed.
         InvalidAuth = "INVALID_AUTH",
         /// The login method is unknown.
         InvalidAuthMethod = "INVALID_AUTH_METHOD",
-        /// Entities that must stay: the default admin, what belongs to a router, system entities.
+        /// An entity that must stay: the default administrator, an entity that belongs to a router, a
+        /// system entity.
         EntityCanNotBeDeleted = "ENTITY_CAN_NOT_BE_DELETED",
-        /// System entities.
+        /// A system entity was to be changed.
         EntityCanNotBeUpdated = "ENTITY_CAN_NOT_BE_UPDATED",
-        /// Others still name the entity.
+        /// Other entities still name the entity.
         CanNotDeleteReferencedEntity = "CAN_NOT_DELETE_REFERENCED_ENTITY",
         /// A body names an entity that does not exist.
         ReferencedEntityNotFound = "REFERENCED_ENTITY_NOT_FOUND",
         /// An enrollment of that method is outstanding.
         EnrollmentExists = "ENROLLMENT_EXISTS",
-        /// Too late.
+        /// The enrollment has expired.
         EnrollmentExpired = "ENROLLMENT_EXPIRED",
         /// The identity of that certificate has been enrolled.
         EnrollmentIdentityAlreadyEnrolled = "ENROLLMENT_IDENTITY_ALREADY_ENROLLED",
@@ -59,7 +60,7 @@ words! {
         EnrollmentCaNotValid = "ENROLLMENT_CA_NOT_VALID",
         /// No CA may be used to enroll.
         EnrollmentNoValidCas = "ENROLLMENT_NO_VALID_CAS",
-        /// No such enrollment.
+        /// The enrollment does not exist.
         InvalidEnrollmentToken = "INVALID_ENROLLMENT_TOKEN",
         /// The enrollment is of another method.
         InvalidEnrollMethod = "INVALID_ENROLL_METHOD",
@@ -67,25 +68,25 @@ words! {
         MissingOrInvalidCsr = "MISSING_OR_INVALID_CSR",
         /// The signer does not allow this enrollment.
         InvalidEnrollmentNotAllowed = "INVALID_ENROLLMENT_NOT_ALLOWED",
-        /// It was done before.
+        /// The enrollment was completed before.
         InvalidEnrollmentAlreadyEnrolled = "INVALID_ENROLLMENT_ALREADY_ENROLLED",
         /// A certificate signing request is refused.
         CouldNotProcessCsr = "COULD_NOT_PROCESS_CSR",
         /// The common name of a router's request is not the id of the router.
         EdgeRouterEnrollCommonNameInvalid = "EDGE_ROUTER_ENROLL_COMMON_NAME_INVALID",
-        /// Not a certificate.
+        /// The bytes are not a certificate.
         CouldNotParseX509FromDer = "COULD_NOT_PARSE_x509_FROM_DER",
         /// No CA vouches for the certificate.
         CertFailedValidation = "CERT_FAILED_VALIDATION",
         /// Another authenticator has the certificate.
         CertInUse = "CERT_IN_USE",
-        /// A CA is verified once.
+        /// The CA has been verified before.
         CaAlreadyVerified = "CA_ALREADY_VERIFIED",
-        /// A PEM block of another type.
+        /// A PEM block of another type than a certificate.
         ExpectedPemCertificate = "EXPECTED_PEM_CERTIFICATE",
         /// A PEM block holds no DER.
         CouldNotParseDerBlock = "COULD_NOT_PARSE_DER_BLOCK",
-        /// Not PEM.
+        /// The text is not PEM.
         CouldNotParsePemBlock = "COULD_NOT_PARSE_PEM_BLOCK",
         /// The common name is not the verification token.
         InvalidCommonName = "INVALID_COMMON_NAME",
@@ -95,49 +96,49 @@ words! {
         CertificateIsNotCa = "CERTIFICATE_IS_NOT_CA",
         /// Exactly one certificate was expected.
         InvalidCertPem = "INVALID_CERT_PEM",
-        /// Not the certificate that was issued.
+        /// The certificate is not the one that was issued.
         InvalidClientCert = "INVALID_CLIENT_CERT",
         /// Members of an authenticator do not fit its method.
         InvalidAuthenticatorProperties = "INVALID_AUTHENTICATOR_PROPERTIES",
-        /// An authenticator of another kind.
+        /// The authenticator is of another kind than the request is for.
         CanNotUpdateAuthenticator = "CAN_NOT_UPDATE_AUTHENTICATOR",
-        /// A router of another kind.
+        /// The router is of another kind than the request is for.
         CanNotUpdateRouter = "CAN_NOT_UPDATE_ROUTER",
-        /// One authenticator per method and identity.
+        /// The identity has an authenticator of the method already, and may have one.
         MaxAuthenticatorMethodsReached = "MAX_AUTHENTICATOR_METHODS_REACHED",
         /// Re-enrolling a router failed.
         FailedErReenrollment = "FAILED_ER_REENROLLMENT",
         /// The certificate lacks the claim that names its identity.
         MissingCertClaim = "MISSING_CERT_CLAIM",
-        /// MFA is there already.
+        /// The identity has MFA already.
         MfaExists = "MFA_EXISTS",
-        /// MFA was not begun.
+        /// The enrollment in MFA was not begun.
         MfaEnrollmentNotStarted = "MFA_ENROLLMENT_NOT_STARTED",
-        /// No MFA.
+        /// The identity has no MFA.
         MfaNotEnrolled = "MFA_NOT_ENROLLED",
-        /// A wrong code.
+        /// The code of a second factor is wrong.
         MfaInvalidToken = "MFA_INVALID_TOKEN",
-        /// Needs a bearer session.
+        /// The operation needs a bearer session.
         InvalidBackingTokenType = "INVALID_BACKING_TOKEN_TYPE",
-        /// Posture checks fail.
+        /// The client fails posture checks.
         InvalidPosture = "INVALID_POSTURE",
         /// No router is assigned to both the caller and the service.
         NoEdgeRoutersAvailable = "NO_EDGE_ROUTERS_AVAILABLE",
-        /// A document would change something else than what was looked at.
+        /// The plan of a document differs from the one that the caller expects.
         PlanHasChanged = "PLAN_HAS_CHANGED",
         /// Once a minute, one at a time.
         RateLimited = "RATE_LIMITED",
-        /// Queues are full.
+        /// The queues of the controller are full.
         ServerTooManyRequests = "SERVER_TOO_MANY_REQUESTS",
         /// A write was given up on: it may have been made, or be made yet.
         OutcomeUnknown = "OUTCOME_UNKNOWN",
-        /// It took too long.
+        /// The operation took too long.
         Timeout = "TIMEOUT",
-        /// Nobody can write now.
+        /// The controller cannot write now.
         ClusterNoLeader = "CLUSTER_NO_LEADER",
         /// A cluster operation on a single controller.
         ServerNotRunningInHaMode = "SERVER_NOT_RUNNING_IN_HA_MODE",
-        /// Leadership stayed where it was.
+        /// The leadership was not transferred.
         TransferLeadershipError = "TRANSFER_LEADERSHIP_ERROR",
     }
 }

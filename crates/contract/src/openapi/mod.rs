@@ -6,9 +6,9 @@
 //! Members of answers (detail!)  ─┘                        └──> yaml
 //! ```
 //!
-//! Nothing is written by hand per operation: what a row does not say in words is said by its path
-//! and method ([`words`]). A document is the same for every controller of a version; the copies in
-//! `docs/api` are compared with it by a test.
+//! No operation is described by hand: words that a row lacks are made from its path and method
+//! ([`words`]). A document is the same for every controller of a version; the copies in `docs/api`
+//! are compared with it by a test.
 
 mod document;
 mod parameters;
@@ -51,7 +51,7 @@ const fn spec(id: &'static str, api: Api, format: Format) -> Spec {
     Spec { id, api, format, json: OnceLock::new(), yaml: OnceLock::new() }
 }
 
-/// Every description, by id. Those named like a binding are Swagger, as tools expect there.
+/// Every description, by id. Names of bindings stand for Swagger, as tools expect.
 pub static SPECS: [Spec; 7] = [
     spec("edge-client", Api::Client, Format::Swagger),
     spec("edge-management", Api::Management, Format::Swagger),
@@ -91,7 +91,7 @@ impl Spec {
         self.json.get_or_init(|| self.document().to_string())
     }
 
-    /// The same in YAML.
+    /// The description in YAML.
     #[must_use]
     pub fn yaml(&'static self) -> &'static str {
         self.yaml.get_or_init(|| yaml::write(&self.document()))

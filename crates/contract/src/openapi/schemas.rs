@@ -96,7 +96,7 @@ impl Schemas {
         known.map_or_else(|| json!({}), |(_, schema)| self.schema(schema))
     }
 
-    /// What the answer of this name holds.
+    /// The schema of the answer with this name.
     fn answer(&mut self, name: &str) -> Value {
         match ANSWERS.iter().find(|(own, _)| *own == name) {
             Some((_, Schema::Object(object))) => self.put(name, |schemas| schemas.object(object)),
@@ -154,7 +154,7 @@ fn name_of(object: &'static Object) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-/// A schema with what it means.
+/// A schema with its description.
 fn described(schema: Value, about: &str) -> Value {
     let about = about.trim();
     match schema {
@@ -231,7 +231,7 @@ fn shape(shape: &FieldType, verb: Option<Verb>) -> Value {
     }
 }
 
-/// A body. What is not required may be null, which is the same as absent.
+/// A body. A member that is not required may be null, which means the same as absent.
 pub(super) fn object(fields: &[Field], verb: Verb) -> Value {
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for field in fields {

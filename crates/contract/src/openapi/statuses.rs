@@ -1,4 +1,4 @@
-//! Which statuses an operation can answer with, and what each means.
+//! The statuses of an operation's answers, with their meanings.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! The same description in OpenAPI 2.0, made of the one in 3.1.
+//! A description in OpenAPI 2.0, made of the one in 3.1.
 //!
 //! Generators that existing tools use read only 2.0. It has no media types per body, no shared
-//! parameters with schemas, no null; each is put into what 2.0 has for it.
+//! parameters with schemas, no null; each is translated to the nearest form of 2.0.
 
 use serde_json::{Map, Value, json};
 
@@ -78,7 +78,7 @@ fn body(body: &Value) -> Value {
     json!({"name": "body", "in": "body", "required": body["required"], "schema": schema})
 }
 
-/// A parameter says itself what its schema says.
+/// Moves the members of a parameter's schema into the parameter itself.
 fn parameter(parameter: &Value) -> Value {
     let Value::Object(mut own) = rewrite(parameter.clone()) else { return Value::Null };
     let is_repeated = own.remove("explode").is_some();

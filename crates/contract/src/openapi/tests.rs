@@ -1,4 +1,4 @@
-//! The documents hold what the rows say, and the copies are up to date.
+//! The documents agree with the rows, and the copies are up to date.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What an operation does, in words made of its path and method.
+//! Descriptions of operations, made of path and method.
 
 use crate::operation::{Access, Method, Operation, Response};
 use crate::permission::{ADMIN_READ_ONLY, Action};
@@ -27,7 +27,7 @@ pub(super) fn summary(row: &Operation) -> String {
     text
 }
 
-/// Who may run an operation, in a sentence.
+/// The callers that may run an operation, as a sentence.
 pub(super) fn access(access: Access) -> String {
     match access {
         Access::Public => "Open to everybody.".into(),
@@ -50,7 +50,7 @@ pub(super) fn access(access: Access) -> String {
     }
 }
 
-/// The same as one word for programs.
+/// The callers that may run an operation, as one word for programs.
 pub(super) fn access_word(access: Access) -> String {
     match access {
         Access::Public => "public".into(),
@@ -72,7 +72,7 @@ pub(super) fn tag(row: &Operation) -> &'static str {
     }
 }
 
-/// What is under a heading.
+/// The description of a heading.
 pub(super) fn about_tag(tag: &str) -> String {
     match KINDS.iter().find(|kind| kind.plural == tag) {
         Some(kind) => format!("{}: {}.", capital(&one_of(tag)), kind.about),

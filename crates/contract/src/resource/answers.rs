@@ -1,4 +1,4 @@
-//! What the names of answers in the rows of operations stand for.
+//! The types behind the names of answers in the rows of operations.
 //!
 //! The names are those of the definitions in the API descriptions, which programs made of them
 //! know. A test tells of a row whose name is not here.

@@ -1,5 +1,5 @@
-//! Authenticators: what identities log in with
-//! (docs/protocol/auth.md 7, 12; docs/protocol/management-api.md 7.7).
+//! Authenticators, with which identities log in (docs/protocol/auth.md 7, 12;
+//! docs/protocol/management-api.md 7.7).
 
 use crate::body::{Body, FieldType, body};
 use crate::entity::{EntityRef, detail};
@@ -99,9 +99,9 @@ pub mod method {
 }
 
 members! {
-    /// What can be said of an authenticator.
+    /// The members of an authenticator that callers set.
     body AuthenticatorBody;
-    /// An authenticator. What does not fit its method is left out.
+    /// An authenticator. Members of other methods are left out.
     detail AuthenticatorDetail with Base;
 
     /// The certificate, PEM; for the method `cert`, when it is made.
@@ -115,9 +115,9 @@ members! {
     /// SHA-1 of the certificate, hex.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown fingerprint: String;
-    /// Whose it is.
+    /// The identity that it belongs to.
     Shown identity: EntityRef;
-    /// Whose it is; when it is made.
+    /// The identity that it belongs to; set when it is created.
     Create identity_id: String => "identities", shown "Its id.";
     /// An extension was asked for.
     Shown is_extend_requested: bool;
@@ -143,7 +143,7 @@ members! {
 }
 
 body! {
-    /// What a caller can say of an authenticator of his own.
+    /// The members of an own authenticator that its identity sets.
     pub struct OwnAuthenticatorBody {
         /// The password as it is.
         Always current_password: Password,

@@ -60,7 +60,7 @@ pub const KIND: Kind = Kind {
 };
 
 words! {
-    /// Where in a certificate the external id stands.
+    /// The place of the external id in a certificate.
     pub enum ClaimLocation {
         /// The common name of the subject.
         CommonName = "COMMON_NAME",
@@ -86,7 +86,7 @@ words! {
 }
 
 words! {
-    /// What is taken out of a value.
+    /// The part of a value that is the external id.
     pub enum ClaimParser {
         /// All of it.
         None = "NONE",
@@ -96,7 +96,7 @@ words! {
 }
 
 members! {
-    /// What can be said of a CA.
+    /// The members of a CA that callers set.
     body CaBody;
     /// A CA.
     detail CaDetail with Base;
@@ -140,13 +140,13 @@ members! {
     /// Which of several results is meant, from 0.
     Optional index: i64 as FieldType::Integer { min: 0, max: u32::MAX as i64 },
         shown "Which of several results is meant.";
-    /// Where it stands.
+    /// The place of the external id in a certificate.
     Optional location: ClaimLocation, shown;
     /// Which values are meant.
     Optional matcher: ClaimMatcher, shown;
     /// Prefix, suffix or scheme.
     Optional matcher_criteria: String, shown;
-    /// What is taken out of a value.
+    /// The part of a value that is the external id.
     Optional parser: ClaimParser, shown;
     /// The separator.
     Optional parser_criteria: String, shown;

@@ -3,11 +3,11 @@
 //! A document has a list of entities for each *section*, which is called like the collection:
 //! `services`, `service-policies`, ... An entity has the members of the body that makes it, with
 //! names in place of ids: a member that names other entities drops its `Id` (`configType`,
-//! `authPolicy`), roles are `#attribute`, `@name` or `#all`. What an entity does not say has its
-//! default. Nothing that the controller makes itself is in a document.
+//! `authPolicy`), roles are `#attribute`, `@name` or `#all`. A member that an entity leaves out has
+//! its default. A document contains no entities that the controller makes itself.
 //!
-//! A plan tells what a document would change and who would gain or lose access to what; the same
-//! plan applied changes all of it or nothing.
+//! A plan lists the changes of a document, and the identities that would gain or lose access;
+//! applying the plan makes all of its changes, or none.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::operation::{Access, Operation, Response, action, detail as get};
 pub const MAX_PAGE: i64 = 5000;
 /// The most entities of one document.
 pub const MAX_ENTITIES: usize = 50_000;
-/// The largest document, in bytes; only who may change a network may send one.
+/// The largest document, in bytes; only callers that may change a network may send one.
 pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 /// The longest that anybody waits for a plan, or for a document to be applied.
 pub const MAX_TIME: Duration = Duration::from_secs(120);
@@ -35,8 +35,8 @@ pub const MAX_NAMES: usize = 50;
 /// The most mistakes of a document that are told at once.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// What an operation on a whole document needs is decided entity by entity, so these are open to
-/// everybody who is logged in.
+/// Permissions for documents are checked entity by entity, so these operations are open to every
+/// caller that is logged in.
 const AUTH: Access = Access::Authenticated;
 
 const STATUSES: &[u16] = &[200, 400, 401, 409, 413, 429, 503];
@@ -80,7 +80,7 @@ body! {
         Optional expect_revision: i64,
         /// The document: for each section a list of entities.
         Create network: JsonMap,
-        /// Delete what is in the sections of the document and not named there.
+        /// Delete entities in the document's sections that the document does not name.
         Optional prune: bool,
     }
 }
@@ -90,7 +90,7 @@ detail! {
     pub struct NetworkExport {
         /// The document, or the next part of it.
         pub network: JsonMap,
-        /// What to give as `after` for the next page; none on the last one.
+        /// The value of `after` for the next page; none on the last one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub next: Option<String>,
         /// The revision of the network that the page was read from.
@@ -99,11 +99,12 @@ detail! {
 }
 
 detail! {
-    /// What a document changes.
+    /// The changes of a document.
     pub struct ChangePlan {
-        /// Who gains and who loses access to what.
+        /// The access that identities gain and lose.
         pub access: AccessChange,
-        /// What goes besides, with what is deleted: authenticators, enrollments, terminators, ...
+        /// Numbers of entities that are deleted along with others: authenticators, enrollments,
+        /// terminators, ...
         pub along: Vec<AlongCount>,
         /// Whether it was applied.
         pub applied: bool,
@@ -113,7 +114,7 @@ detail! {
         pub created: i64,
         /// How many entities are deleted.
         pub deleted: i64,
-        /// What there is to know beside that.
+        /// Remarks.
         pub notes: Vec<String>,
         /// A fingerprint of everything that changes, for `expectPlan`.
         pub plan: String,
@@ -147,9 +148,9 @@ detail! {
 detail! {
     /// One member that changes.
     pub struct FieldChange {
-        /// What it will be; null if it will have its default.
+        /// The new value; null if it will have its default.
         pub after: Value,
-        /// What it was; null if it had its default.
+        /// The present value; null if it has its default.
         pub before: Value,
         /// The member, dotted.
         pub field: String,
@@ -161,13 +162,14 @@ detail! {
     pub struct AlongCount {
         /// How many.
         pub count: i64,
-        /// What they are: `authenticators`.
+        /// Their kind: `authenticators`.
         pub kind: String,
     }
 }
 
 detail! {
-    /// Who gains and who loses access to what, by the service policies; posture is not looked at.
+    /// The access that identities gain and lose, by the service policies; posture is not taken into
+    /// account.
     pub struct AccessChange {
         /// Pairs of identity and service that gain it, each for dialing and for hosting.
         pub gained: i64,
@@ -207,7 +209,7 @@ detail! {
         pub index: i64,
         /// The name of the entity.
         pub name: String,
-        /// What is wrong.
+        /// The problem.
         pub reason: String,
         /// The section.
         pub section: String,

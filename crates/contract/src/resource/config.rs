@@ -98,19 +98,19 @@ pub const CONFIG_TYPE_KIND: Kind = Kind {
 };
 
 words! {
-    /// What configs of a type are for.
+    /// The target of configs of a type.
     pub enum Target {
         /// Services.
         Service = "service",
         /// Routers.
         Router = "router",
-        /// Something else.
+        /// Another target.
         Other = "other",
     }
 }
 
 members! {
-    /// What can be said of a config.
+    /// The members of a config that callers set.
     body ConfigBody;
     /// A config.
     detail ConfigDetail with Base;
@@ -128,7 +128,7 @@ members! {
 }
 
 members! {
-    /// What can be said of a config type.
+    /// The members of a config type that callers set.
     body ConfigTypeBody;
     /// A config type.
     detail ConfigTypeDetail with Base;

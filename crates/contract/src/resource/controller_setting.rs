@@ -67,7 +67,7 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of the settings of controllers.
+    /// The members of controller settings that callers set.
     body ControllerSettingBody;
     /// Settings of a controller, or of all of them.
     detail ControllerSettingDetail with Base;
@@ -102,11 +102,12 @@ members! {
 }
 
 detail! {
-    /// What holds for a controller: its own settings, and the global ones where it has none.
+    /// The effective settings of a controller: its own settings, and the global ones where it has
+    /// none.
     pub struct ControllerSettingEffective with Base {
-        /// What holds.
+        /// The effective settings.
         pub effective: ControllerSettings,
-        /// What is said of this controller itself.
+        /// The settings of this controller itself.
         pub instance: ControllerSettings,
     }
 }

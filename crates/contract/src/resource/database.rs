@@ -48,8 +48,8 @@ body! {
     /// Where a snapshot goes.
     pub struct SnapshotBody {
         /// The file, on the controller's machine. `__DATE__`, `__TIME__`, `__DB_DIR__`,
-        /// `__DB_FILE__` and `__RAFT_INDEX__` stand for what they say. Without it the file lies
-        /// beside the database.
+        /// `__DB_FILE__` and `__RAFT_INDEX__` are replaced by their values. Without it the file
+        /// lies beside the database.
         Optional path: String,
     }
 }
@@ -63,17 +63,17 @@ detail! {
 }
 
 detail! {
-    /// The last check of the database, also while it runs. Null is what there is not yet.
+    /// The last check of the database, also while it runs. A member without a value yet is null.
     pub struct IntegrityDetail {
         /// When it ended.
         pub end_time: Option<Timestamp>,
         /// Why it did not come to its end.
         pub error: Option<String>,
-        /// Whether it repairs what it finds.
+        /// Whether it repairs the faults that it finds.
         pub fixing_errors: bool,
         /// Whether it runs.
         pub in_progress: bool,
-        /// What it found so far.
+        /// The faults found so far.
         pub results: Option<Vec<IntegrityResult>>,
         /// When it began.
         pub start_time: Option<Timestamp>,
@@ -85,7 +85,7 @@ detail! {
 detail! {
     /// A fault of the database.
     pub struct IntegrityResult {
-        /// What is wrong.
+        /// A description of the fault.
         pub description: String,
         /// Whether it was repaired.
         pub fixed: bool,

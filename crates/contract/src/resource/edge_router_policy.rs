@@ -75,20 +75,20 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of an edge router policy.
+    /// The members of an edge router policy that callers set.
     body EdgeRouterPolicyBody;
     /// An edge router policy.
     detail EdgeRouterPolicyDetail with Base;
 
     /// Which edge routers: `#attribute`, `@id` or `#all`.
     Optional edge_router_roles: Vec<String>, shown "Which edge routers.";
-    /// The same, by name.
+    /// The edge router roles, with names.
     Shown edge_router_roles_display: Vec<NamedRole>;
     /// Which identities: `#attribute`, `@id` or `#all`.
     Optional identity_roles: Vec<String>, shown "Which identities.";
-    /// The same, by name.
+    /// The identity roles, with names.
     Shown identity_roles_display: Vec<NamedRole>;
-    /// Made with a router and gone with it; nobody can change it.
+    /// Made and deleted together with a router; it cannot be changed.
     Shown is_system: bool;
     /// The name; unique among edge router policies.
     Both name: String, shown "The name.";

@@ -1,5 +1,5 @@
-//! Enrollments: how identities and routers get what they log in with
-//! (docs/protocol/auth.md 4, 5; docs/protocol/edge-control-plane.md 17.1).
+//! Enrollments, by which identities and routers get their first credentials (docs/protocol/auth.md
+//! 4, 5; docs/protocol/edge-control-plane.md 17.1).
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -36,7 +36,7 @@ pub const MANAGEMENT: &[Operation] = &[
         .statuses(&[200, 400, 401, 429, 503]),
 ];
 
-/// Operations of the client API. Nobody is logged in yet.
+/// Operations of the client API, whose callers are not logged in yet.
 pub const CLIENT: &[Operation] = &[
     action("enroll", "/enroll", Access::Public)
         .request(Request::Enrollment(EnrollBody::FIELDS))
@@ -112,11 +112,11 @@ pub mod method {
     pub const EDGE_ROUTER: &str = "erott";
     /// A router without edge, by one-time token.
     pub const ROUTER: &str = "trott";
-    /// An identity nobody announced, by a certificate of a known CA.
+    /// A new identity, by a certificate of a known CA.
     pub const CA: &str = "ca";
-    /// An identity nobody announced, by a JWT of an external signer.
+    /// A new identity, by a JWT of an external signer.
     pub const TOKEN: &str = "token";
-    /// Nobody: only trust in the network.
+    /// No enrollment: only trust in the network.
     pub const NETWORK: &str = "network";
 
     /// Methods a management client can ask for.
@@ -124,7 +124,7 @@ pub mod method {
 }
 
 members! {
-    /// What can be said of an enrollment.
+    /// The members of an enrollment that callers set.
     body EnrollmentBody;
     /// An enrollment. References that do not apply are null or left out.
     detail EnrollmentDetail with Base;
@@ -144,12 +144,12 @@ members! {
     /// The identity it enrolls.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown identity: Option<EntityRef>;
-    /// Whom it enrolls.
+    /// The identity to enroll.
     Create identity_id: String => "identities";
     /// Its id.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown identity_id: String;
-    /// What to give to the one who enrolls.
+    /// The signed token for the one who enrolls.
     Shown jwt: String;
     /// `ott`, `ottca` or `updb`.
     Create method: String as FieldType::Choice(method::FOR_IDENTITIES), shown "How it enrolls.";
@@ -174,7 +174,7 @@ body! {
 }
 
 body! {
-    /// What an enrolling client or router sends to `/enroll` as JSON.
+    /// The JSON body that an enrolling client or router sends to `/enroll`.
     pub struct EnrollBody {
         /// A name for the identity; for `ca`.
         Optional name: String,
@@ -182,7 +182,7 @@ body! {
         Optional client_csr: String,
         /// Certificate signing request of a router, PEM.
         Optional cert_csr: String,
-        /// The same for its server certificate.
+        /// The certificate signing request for the router's server certificate.
         Optional server_cert_csr: String,
         /// The login name; for `updb`.
         Optional username: Username,
@@ -192,7 +192,7 @@ body! {
 }
 
 body! {
-    /// What an enrolling client sends to `/enroll/ott`.
+    /// The body that an enrolling client sends to `/enroll/ott`.
     pub struct EnrollOttBody {
         /// Certificate signing request, PEM.
         Create client_csr: String,
@@ -202,11 +202,11 @@ body! {
 }
 
 body! {
-    /// What an enrolling router sends to `/enroll/erott`.
+    /// The body that an enrolling router sends to `/enroll/erott`.
     pub struct EnrollRouterBody {
         /// Certificate signing request, PEM.
         Create client_csr: String,
-        /// The same for its server certificate.
+        /// The certificate signing request for the router's server certificate.
         Create server_csr: String,
         /// The one-time token.
         Create token: String,
@@ -214,7 +214,7 @@ body! {
 }
 
 body! {
-    /// What a client with a certificate of a known CA sends to `/enroll/ottca`.
+    /// The body that a client with a certificate of a known CA sends to `/enroll/ottca`.
     pub struct EnrollOttCaBody {
         /// The one-time token.
         Create token: String,
@@ -222,7 +222,7 @@ body! {
 }
 
 body! {
-    /// What a person sends to `/enroll/updb`.
+    /// The body that a person sends to `/enroll/updb`.
     pub struct EnrollUpdbBody {
         /// The password.
         Create password: Password,
@@ -232,7 +232,7 @@ body! {
 }
 
 body! {
-    /// What a client with a JWT of an external signer sends to `/enroll/token`.
+    /// The body that a client with a JWT of an external signer sends to `/enroll/token`.
     pub struct EnrollTokenBody {
         /// Certificate signing request, PEM; without one the identity logs in with such JWTs.
         Optional client_csr: String,
@@ -240,11 +240,11 @@ body! {
 }
 
 body! {
-    /// What a router sends to have its certificates extended.
+    /// The body that a router sends to have its certificates extended.
     pub struct ExtendRouterBody {
         /// Certificate signing request, PEM.
         Create cert_csr: String,
-        /// The same for its server certificate.
+        /// The certificate signing request for the router's server certificate.
         Create server_cert_csr: String,
     }
 }
@@ -274,7 +274,7 @@ detail! {
 }
 
 detail! {
-    /// The answer to an enrollment; what does not fit the method is left out.
+    /// The answer to an enrollment; members of other methods are left out.
     pub struct EnrollmentCerts {
         /// The CA bundle, PEM.
         #[serde(skip_serializing_if = "String::is_empty")]
@@ -294,7 +294,7 @@ detail! {
     }
 }
 
-/// What an enrollment JWT says (docs/protocol/auth.md 4.1).
+/// The claims of an enrollment JWT (docs/protocol/auth.md 4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrollmentClaims {
     /// The controller: `https://host:port`.
@@ -315,7 +315,7 @@ pub struct EnrollmentClaims {
     /// Where routers find the controllers.
     #[serde(default)]
     pub ctrls: Option<Vec<String>>,
-    /// The same in older tokens, which knew one controller.
+    /// The address of the only controller, in older tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ctrl: Option<String>,
 }

@@ -66,7 +66,7 @@ words! {
 }
 
 members! {
-    /// What can be said of an external JWT signer.
+    /// The members of an external JWT signer that callers set.
     body SignerBody;
     /// An external JWT signer.
     detail SignerDetail with Base;

@@ -53,7 +53,7 @@ detail! {
     pub struct MfaDetail with Base {
         /// Whether the first code was given.
         pub is_verified: bool,
-        /// What an authenticator app is set up with; until the first code was given.
+        /// The address that provisions an authenticator app; until the first code was given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub provisioning_url: Option<String>,
         /// Codes that work once; until the first code was given.

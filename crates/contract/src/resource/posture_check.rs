@@ -1,9 +1,9 @@
-//! Posture checks, their types, and what clients say of their devices
+//! Posture checks, their types, and reports of clients about their devices
 //! (docs/protocol/management-api.md 7.6; docs/protocol/auth.md 18).
 //!
-//! The kind of a check is its `typeId`; one body holds the members of every kind, of which the
-//! kind of the check decides what counts. What does not count is not looked at: consoles send a
-//! form with everything in it, filled in or not.
+//! The kind of a check is its `typeId`. One body has the members of every kind; only those of the
+//! check's own kind count. The other members are ignored: consoles send a form with all members,
+//! filled in or empty.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ pub const TYPES: &[Operation] = &[
     ),
 ];
 
-/// Operations of the client API: what a client says of its device.
+/// Operations of the client API: reports of a client about its device.
 pub const CLIENT: &[Operation] = &[
     action("createPostureResponse", "/posture-response", Access::Authenticated)
         .takes::<PostureResponseBody>()
@@ -105,7 +105,7 @@ pub const TYPE_KIND: Kind = Kind {
 };
 
 words! {
-    /// What a posture check looks at.
+    /// The property of a device that a posture check judges.
     pub enum PostureCheckType {
         /// The operating system.
         Os = "OS",
@@ -166,9 +166,9 @@ impl Shape for TypeId {
 }
 
 members! {
-    /// What can be said of a posture check.
+    /// The members of a posture check that callers set.
     body PostureCheckBody;
-    /// A posture check. What does not belong to its type is left out.
+    /// A posture check. Members of other types are left out.
     detail PostureCheckDetail with Base;
 
     /// `DOMAIN`: Windows domains that pass.
@@ -227,7 +227,7 @@ members! {
     /// `MFA`: seconds that a code lasts; -1 is for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown timeout_seconds: Option<i64>;
-    /// What it looks at.
+    /// The type of the check.
     NotReplace type_id: TypeId, shown "What it looks at: a word of [`PostureCheckType`]." as String;
     /// How often it was changed, from 1.
     Shown version: i64;
@@ -310,7 +310,7 @@ detail! {
 }
 
 detail! {
-    /// What posture checks can look at, and on which systems.
+    /// The types of posture checks, and their systems.
     pub struct PostureCheckTypeDetail with Base {
         /// The name.
         pub name: String,
@@ -321,7 +321,7 @@ detail! {
     }
 }
 
-/// Values of `typeId` in what clients say of their devices.
+/// Values of `typeId` in reports of clients about their devices.
 pub mod response {
     /// The operating system.
     pub const OS: &str = "OS";
@@ -338,7 +338,7 @@ pub mod response {
 }
 
 body! {
-    /// What a client says of its device. One body holds the members of every `typeId`.
+    /// A report of a client about its device. One body holds the members of every `typeId`.
     pub struct PostureResponseBody {
         /// `OS`: the build.
         Optional build: String,
@@ -358,7 +358,7 @@ body! {
         Optional signer_fingerprints: Vec<String>,
         /// `OS`: which one.
         Optional "type" os_type: String,
-        /// What it is about: a word of [`response`].
+        /// The kind of the report: a word of [`response`].
         Always type_id: String as FieldType::Choice(response::ALL),
         /// `ENDPOINT_STATE`: the device was unlocked.
         Optional unlocked: bool,
@@ -370,7 +370,7 @@ body! {
 }
 
 detail! {
-    /// The services that ask for a code after what a client said.
+    /// The services that ask for a code after a report.
     pub struct PostureResponseDetail {
         /// They.
         pub services: Vec<PostureResponseService>,

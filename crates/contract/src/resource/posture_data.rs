@@ -1,4 +1,4 @@
-//! What is known of the devices of an identity, and what its posture refused
+//! The posture data of an identity, and its refused service requests
 //! (docs/protocol/management-api.md 6, 7.1).
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::resource::posture_check::OperatingSystemDetail;
 use crate::timestamp::Timestamp;
 
 detail! {
-    /// What is known of the devices of an identity. It is lost when the controller stops.
+    /// The posture data of an identity. It is lost when the controller stops.
     pub struct PostureDataDetail {
         /// By API session.
         pub api_session_posture_data: BTreeMap<String, ApiSessionPosture>,
@@ -27,7 +27,7 @@ detail! {
 }
 
 detail! {
-    /// What is known of the device of an API session.
+    /// The posture data of an API session.
     pub struct ApiSessionPosture {
         /// When it last woke and was unlocked.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,14 +161,14 @@ detail! {
 }
 
 detail! {
-    /// A check that failed: what was found and what was wanted, in the form of its type.
+    /// A failed check: the found and the expected value, in the form of its type.
     pub struct CheckFailure {
-        /// What was found.
+        /// The found value.
         pub actual_value: Value,
         /// `MFA`: the times it was judged by.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub criteria: Option<MfaCriteria>,
-        /// What was wanted.
+        /// The expected value.
         pub expected_value: Value,
         /// The check.
         pub posture_check_id: String,
@@ -199,13 +199,13 @@ detail! {
 }
 
 detail! {
-    /// What a second factor was, or should have been.
+    /// The state of a second factor, found or expected.
     pub struct MfaValues {
         /// A code was given.
         pub passed_mfa: bool,
-        /// And since the device was unlocked.
+        /// Whether a code was given since the device was unlocked.
         pub passed_on_unlock: bool,
-        /// And since the device woke.
+        /// Whether a code was given since the device woke.
         pub passed_on_wake: bool,
         /// It is too old.
         pub timed_out: bool,

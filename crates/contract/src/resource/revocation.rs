@@ -39,7 +39,7 @@ pub const KIND: Kind = Kind {
 };
 
 words! {
-    /// What the id of a revocation names.
+    /// The kind of thing that the id of a revocation names.
     pub enum RevocationType {
         /// One token, by its `jti`.
         Jti = "JTI",
@@ -51,19 +51,19 @@ words! {
 }
 
 members! {
-    /// What can be said of a revocation.
+    /// The members of a revocation that callers set.
     body RevocationBody;
     /// A revocation.
     detail RevocationDetail with Base;
 
     /// When every token it covers has expired.
     Shown expires_at: Timestamp;
-    /// What is revoked: the id of a token, of a session (UUIDs both) or of an identity.
+    /// The id of the revoked thing: a token, a session (both are UUIDs) or an identity.
     Create id: String;
     /// Labels.
     Optional tags: Tags;
     /// Which of them.
     Create "type" revocation_type: RevocationType;
-    /// What its id names.
+    /// The kind of thing that its id names.
     Shown r#type: RevocationType;
 }

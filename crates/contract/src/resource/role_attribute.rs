@@ -1,4 +1,4 @@
-//! Role attributes in use, and what uses them (docs/protocol/management-api.md 2.2, 6).
+//! Role attributes in use, and their uses (docs/protocol/management-api.md 2.2, 6).
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ const fn usage(id: &'static str, path: &'static str, subject: Subject) -> Operat
         .query(&["withIds"])
 }
 
-/// Operations of the management API that say what uses each attribute.
+/// Operations of the management API that list the uses of each attribute.
 pub const USAGE: &[Operation] = &[
     usage("listEdgeRouterRoleAttributeUsage", "/edge-router-role-attribute-usage", Subject::Router),
     usage("listIdentityRoleAttributeUsage", "/identity-role-attribute-usage", Subject::Identity),
@@ -52,17 +52,17 @@ pub const USAGE: &[Operation] = &[
 ];
 
 detail! {
-    /// A role attribute and what uses it.
+    /// A role attribute and its uses.
     pub struct RoleAttributeUsage {
         /// The attribute, without `#`.
         pub role_attribute: String,
-        /// What bears it and which policies name it, by kind.
+        /// The entities that bear it and the policies that name it, by kind.
         pub usage: BTreeMap<String, RoleAttributeUsers>,
     }
 }
 
 detail! {
-    /// What uses a role attribute, of one kind.
+    /// The uses of a role attribute in one kind.
     pub struct RoleAttributeUsers {
         /// How many.
         pub count: i64,

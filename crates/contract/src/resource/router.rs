@@ -1,8 +1,8 @@
-//! Routers of any kind (docs/protocol/management-api.md 7.5). The same operations are offered under
-//! two paths, `/routers` and the older `/transit-routers`, which is also how references name them.
+//! Routers of any kind (docs/protocol/management-api.md 7.5). The operations exist under two paths,
+//! `/routers` and the older `/transit-routers`, which references use.
 //!
-//! The collection holds every router. Those without edge are made here and are changed here; edge
-//! routers, and routers that the fabric API made, are only shown and removed.
+//! The collection holds every router. Routers without edge are made and changed here. Edge routers,
+//! and routers that the fabric API made, can only be read and deleted here.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub const TRANSIT: &[Operation] = &[
     delete("deleteTransitRouter", "/transit-routers/{id}", DELETE).statuses(DELETE_STATUSES),
 ];
 
-/// The same operations under the other path.
+/// The operations under the other path.
 pub const MANAGEMENT: &[Operation] = &[
     list("listRouters", "/routers", READ, "routerDetail"),
     create::<RouterBody>("createRouter", "/routers", CREATE),
@@ -67,7 +67,7 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of a router without edge.
+    /// The members of a router without edge that callers set.
     body RouterBody;
     /// A router of any kind.
     detail RouterDetail with Base;
@@ -86,7 +86,7 @@ members! {
     /// When the outstanding enrollment ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_expires_at: Option<Timestamp>;
-    /// What to give to the router to enroll.
+    /// The signed token for the router to enroll.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_jwt: Option<String>;
     /// The one-time token in it.

@@ -1,4 +1,4 @@
-//! What a controller says about itself, mostly to anybody: version, protocols, CA certificates,
+//! Facts about a controller, mostly for any caller: version, protocols, CA certificates,
 //! capabilities, the network's JWT, counts.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use crate::paths::{CA_CERTIFICATES, VERSION};
 
 /// The controller can log in by OpenID Connect. SDKs that see it use nothing else.
 pub const OIDC_AUTH: &str = "OIDC_AUTH";
-/// That login takes a certificate signing request too.
+/// A login also accepts a certificate signing request.
 pub const OIDC_AUTH_WITH_CSR: &str = "OIDC_AUTH_WITH_CSR";
 /// The controller is part of a cluster. SDKs that see it ask for the other members.
 pub const HA_CONTROLLER: &str = "HA_CONTROLLER";

@@ -20,7 +20,7 @@ pub const COLLECTION: &str = "services";
 pub const DEFAULT_STRATEGY: &str = "smartrouting";
 /// How terminators can be chosen.
 pub const STRATEGIES: &[&str] = &[DEFAULT_STRATEGY, "weighted", "random", "sticky"];
-/// The config type that stands for all of them.
+/// The word that means all config types.
 pub const ALL_CONFIG_TYPES: &str = "all";
 
 const READ: Access = Access::Permission(Subject::Service, Action::Read);
@@ -96,7 +96,7 @@ pub const CLIENT: &[Operation] = &[
     delete("deleteService", "/services/{id}", AUTH).statuses(DELETE_STATUSES),
 ];
 
-/// Operations of the client API that are described but that nobody ever built: they answer 501
+/// Operations of the client API that are described and were never implemented: they answer 501
 /// (docs/protocol/management-api.md 1).
 pub const NEVER_BUILT: &[&str] = &["updateService", "patchService", "deleteService"];
 
@@ -121,7 +121,7 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of a service.
+    /// The members of a service that callers set.
     body ServiceBody;
     /// A service.
     detail ServiceDetail with Base;
@@ -137,9 +137,9 @@ members! {
         shown "Circuits idle for longer are ended.";
     /// The name; unique among services.
     Both name: String, shown "The name.";
-    /// What the caller may do with it; never empty.
+    /// The caller's permissions for it; never empty.
     Shown permissions: Vec<DialBind>;
-    /// What the posture checks of each policy ask of the caller.
+    /// The posture checks of each policy, for the caller.
     Shown posture_queries: Vec<PostureQueries>;
     /// Attributes that policies select by.
     Optional role_attributes: Vec<String>, shown;
@@ -151,13 +151,13 @@ members! {
 }
 
 detail! {
-    /// What the posture checks of one policy ask.
+    /// The posture checks of one policy.
     pub struct PostureQueries {
         /// Whether all of them pass.
         pub is_passing: bool,
         /// The policy.
         pub policy_id: String,
-        /// What it allows.
+        /// The permission that the policy grants.
         pub policy_type: DialBind,
         /// One for each check.
         pub posture_queries: Vec<PostureQuery>,
@@ -165,7 +165,7 @@ detail! {
 }
 
 impl PostureQueries {
-    /// The set that stands for "no posture checks" (docs/protocol/management-api.md 7.2).
+    /// The entry that means "no posture checks" (docs/protocol/management-api.md 7.2).
     #[must_use]
     pub fn none(policy_type: DialBind) -> Self {
         let word = policy_type.as_str().to_lowercase();
@@ -179,7 +179,7 @@ impl PostureQueries {
 }
 
 detail! {
-    /// What one posture check asks.
+    /// One posture check.
     pub struct PostureQuery with Base {
         /// Whether it passes.
         pub is_passing: bool,

@@ -84,14 +84,14 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of a service edge router policy.
+    /// The members of a service edge router policy that callers set.
     body ServiceEdgeRouterPolicyBody;
     /// A service edge router policy.
     detail ServiceEdgeRouterPolicyDetail with Base;
 
     /// Which edge routers: `#attribute`, `@id` or `#all`.
     Optional edge_router_roles: Vec<String>, shown "Which edge routers.";
-    /// The same, by name.
+    /// The edge router roles, with names.
     Shown edge_router_roles_display: Vec<NamedRole>;
     /// The name; unique among service edge router policies.
     Both name: String, shown "The name.";
@@ -99,7 +99,7 @@ members! {
     Both semantic: Semantic, shown "How attributes are combined.";
     /// Which services: `#attribute`, `@id` or `#all`.
     Optional service_roles: Vec<String>, shown "Which services.";
-    /// The same, by name.
+    /// The service roles, with names.
     Shown service_roles_display: Vec<NamedRole>;
     /// Labels.
     Optional tags: Tags;

@@ -94,31 +94,31 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of a service policy.
+    /// The members of a service policy that callers set.
     body ServicePolicyBody;
     /// A service policy.
     detail ServicePolicyDetail with Base;
 
     /// Which identities: `#attribute`, `@id` or `#all`.
     Optional identity_roles: Vec<String>, shown "Which identities.";
-    /// The same, by name.
+    /// The identity roles, with names.
     Shown identity_roles_display: Vec<NamedRole>;
     /// The name; unique among service policies.
     Both name: String, shown "The name.";
     /// Which posture checks they must pass.
     Optional posture_check_roles: Vec<String>, shown;
-    /// The same, by name.
+    /// The posture check roles, with names.
     Shown posture_check_roles_display: Vec<NamedRole>;
     /// How attributes are combined: AllOf or AnyOf.
     Both semantic: Semantic, shown "How attributes are combined.";
     /// Which services: `#attribute`, `@id` or `#all`.
     Optional service_roles: Vec<String>, shown "Which services.";
-    /// The same, by name.
+    /// The service roles, with names.
     Shown service_roles_display: Vec<NamedRole>;
     /// Labels.
     Optional tags: Tags;
-    /// What is allowed: Dial or Bind.
+    /// The permission that it grants: Dial or Bind.
     Both "type" policy_type: DialBind as FieldType::Choice(DialBind::GRANTED);
-    /// What is allowed.
+    /// The permission that it grants.
     Shown r#type: DialBind;
 }

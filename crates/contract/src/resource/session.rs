@@ -125,7 +125,7 @@ pub const CLIENT: &[Operation] = &[
 ];
 
 body! {
-    /// What a client says when it logs in.
+    /// The description of a client at its login.
     pub struct AuthenticateBody {
         /// Config types, by id or name, whose configs the client wants with its services; or `all`.
         Optional config_types: Vec<String>,
@@ -143,7 +143,7 @@ body! {
 detail! {
     /// An API session: the answer to a login, and the current session.
     pub struct ApiSessionDetail with Base {
-        /// What is still asked of the client before it is fully authenticated.
+        /// The factors that the client still lacks.
         pub auth_queries: Vec<AuthQuery>,
         /// The authenticator that was used.
         pub authenticator_id: String,
@@ -151,7 +151,7 @@ detail! {
         pub cached_last_activity_at: Timestamp,
         /// Ids of the config types asked for.
         pub config_types: Vec<String>,
-        /// Whose session it is.
+        /// The identity of the session.
         pub identity: EntityRef,
         /// Its id.
         pub identity_id: String,
@@ -174,7 +174,7 @@ detail! {
         pub is_mfa_required: bool,
         /// Last activity.
         pub last_activity_at: Timestamp,
-        /// What the client sends from now on.
+        /// The token that the client sends from now on.
         pub token: String,
         /// Seconds until the session ends; on the caller's own session.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,7 +186,7 @@ detail! {
 }
 
 detail! {
-    /// Something asked of a client before it is fully authenticated.
+    /// A factor that the client still lacks.
     // docs/protocol/auth.md 9.5
     pub struct AuthQuery {
         /// Client id at the external provider.

@@ -11,7 +11,8 @@ pub const COLLECTION: &str = "specs";
 
 const PUBLIC: &[u16] = &[200];
 
-/// Operations that both APIs serve, to anybody. The last one answers YAML to those who accept it.
+/// Operations that both APIs serve, to anybody. The last one answers in YAML to clients that accept
+/// it.
 pub const SHARED: &[Operation] = &[
     list("listSpecs", "/specs", Access::Public, "specDetail").statuses(PUBLIC),
     get("detailSpec", "/specs/{id}", Access::Public, "specDetail").statuses(PUBLIC),

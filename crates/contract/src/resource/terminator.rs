@@ -53,7 +53,7 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of a terminator.
+    /// The members of a terminator that callers set.
     body TerminatorBody;
     /// A terminator.
     detail TerminatorDetail with Base;

@@ -50,7 +50,8 @@ fn rows_say_what_is_documented() {
     }
 }
 
-/// Documented operations that the tables do not offer yet. Take out what you add.
+/// Documented operations that the tables do not offer yet. Remove an operation from this list when
+/// you add it.
 const NOT_YET: &[(Api, &[&str])] = &[];
 
 #[test]
@@ -111,7 +112,7 @@ fn kinds_are_told_apart() {
     assert_eq!(service.delete().unwrap().method, Method::Delete);
 }
 
-/// Reads a sample, writes it again and compares, apart from what weft adds.
+/// Reads a sample, writes it again and compares, except for weft's additions.
 fn round_trip<T>(sample: Value) -> T
 where
     T: serde::de::DeserializeOwned + serde::Serialize,

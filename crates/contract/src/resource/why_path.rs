@@ -9,8 +9,8 @@ pub const MAX_ENTRIES: usize = 16;
 /// The most terminators that are explained for one router.
 pub const MAX_TERMINATORS: usize = 256;
 
-/// The operation. Who asks also has to be allowed to read what the answer names: identities,
-/// services, service policies, routers and terminators.
+/// The operation. The caller also needs the permission to read the entities in the answer:
+/// identities, services, service policies, routers and terminators.
 pub const OPERATIONS: &[Operation] = &[get(
     "explainPath",
     "/why-path/{id}/{serviceId}",
@@ -20,7 +20,7 @@ pub const OPERATIONS: &[Operation] = &[get(
 .query(&["instance"])];
 
 words! {
-    /// What becomes of a terminator when somebody dials.
+    /// The result for a terminator.
     pub enum Verdict {
         /// It is dialed.
         Chosen = "chosen",
@@ -80,7 +80,7 @@ detail! {
     pub struct PathEntry {
         /// Whether it is connected.
         pub is_online: bool,
-        /// Whether the dial can enter here; what is dialed is told only then.
+        /// Whether the dial can enter here; only then the terminators are listed.
         pub is_usable: bool,
         /// How many terminators there are besides.
         pub more_terminators: i64,
@@ -88,7 +88,7 @@ detail! {
         pub reason: String,
         /// The router.
         pub router: EntityRef,
-        /// The terminators of the service as they are seen from here, what is dialed first.
+        /// The terminators of the service as seen from here, the dialed one first.
         pub terminators: Vec<PathTerminator>,
     }
 }
@@ -102,11 +102,11 @@ detail! {
         pub blocked: Option<BlockedPath>,
         /// Circuits that it carries; each costs 2 where the strategy looks at experience.
         pub circuits: u32,
-        /// What it costs in all, with its path; null without a path.
+        /// Its cost with the cost of its path; null without a path.
         pub cost: Option<u64>,
-        /// What experience with it costs: circuits and failures.
+        /// Its dynamic cost, from circuits and failures.
         pub dynamic_cost: u16,
-        /// What failed dials cost it at this moment.
+        /// The present cost of its failed dials.
         pub failure_cost: u32,
         /// The identity that hosts; null if none does.
         pub host: Option<EntityRef>,
@@ -114,7 +114,7 @@ detail! {
         pub id: String,
         /// Terminators with the same one are one host.
         pub instance_id: String,
-        /// The paths to it, the one that is taken first, then others by what they cost.
+        /// The paths to it: first the path of a dial, then others by cost.
         pub paths: Vec<ExplainedPath>,
         /// Whether it comes first, as usual, or last.
         pub precedence: Precedence,
@@ -124,17 +124,17 @@ detail! {
         pub share: f64,
         /// Its own cost.
         pub static_cost: u16,
-        /// What becomes of it.
+        /// The result.
         pub verdict: Verdict,
-        /// The same in words.
+        /// The result in words.
         pub why: String,
     }
 }
 
 detail! {
-    /// A path, and what it costs.
+    /// A path, and its cost.
     pub struct ExplainedPath {
-        /// What it costs in all.
+        /// The whole cost.
         pub cost: u64,
         /// How much more that is than the cheapest path to the same terminator.
         pub more: u64,
@@ -146,9 +146,9 @@ detail! {
 detail! {
     /// A path that cannot be taken.
     pub struct BlockedPath {
-        /// What stands in its way, in words.
+        /// The obstacles on the path, in words.
         pub by: Vec<String>,
-        /// What it would cost.
+        /// The cost that it would have.
         pub cost: u64,
         /// The routers that it would enter.
         pub steps: Vec<PathStep>,
@@ -158,19 +158,19 @@ detail! {
 detail! {
     /// A step of a path: a link, and the router behind it.
     pub struct PathStep {
-        /// What the router that was dialed measured, in nanoseconds.
+        /// The latency measured by the router that was dialed, in nanoseconds.
         pub dest_latency: u64,
         /// Whether the link was taken out of use.
         pub down: bool,
         /// Id of the link.
         pub link: String,
-        /// What the link costs: its static cost and both latencies in milliseconds.
+        /// The cost of the link: its static cost and both latencies in milliseconds.
         pub link_cost: u64,
         /// The router.
         pub router: EntityRef,
-        /// What entering the router costs.
+        /// The cost of entering the router.
         pub router_cost: u32,
-        /// What the router that dialed measured, in nanoseconds.
+        /// The latency measured by the router that dialed, in nanoseconds.
         pub source_latency: u64,
         /// Part of the link's cost that does not depend on measurements.
         pub static_cost: i32,

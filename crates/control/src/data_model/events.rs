@@ -1,8 +1,8 @@
 //! Events of the data model as messages carry them (docs/protocol/edge-control-plane.md 4.3, 7).
 //!
-//! The model says what happened, and in which order; here it is put into the forms of the wire. A
-//! change that routers would not see in these forms gives no event: services of the fabric alone,
-//! and configs that are for routers, each of which is told its own beside the chain.
+//! The model gives the changes and their order; this module encodes them. A change that routers
+//! cannot see gives no event: services of the fabric alone, and configs for routers, which each
+//! router is sent beside the chain.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use weft_wire::edge_ctrl::data_model::{
 
 use super::project;
 
-/// Kinds that routers hear of.
+/// Kinds that concern routers.
 const KINDS: [Kind; 9] = [
     Kind::ConfigType,
     Kind::Config,
@@ -29,12 +29,12 @@ const KINDS: [Kind; 9] = [
     Kind::Revocation,
 ];
 
-/// Whether a change set may mean something for routers.
+/// Whether a change set may concern routers.
 pub(crate) fn concerns_routers(set: &ChangeSet) -> bool {
     set.changes.iter().any(|change| KINDS.contains(&change.kind()))
 }
 
-/// The events of a batch; none if it means nothing for routers.
+/// The events of a batch; none if it does not concern routers.
 pub(crate) fn of_changes(
     before: &Snapshot,
     after: &Snapshot,
@@ -52,8 +52,7 @@ pub(crate) fn of_changes(
     changes.into_iter().filter_map(|event| of(seen_in(&event), event, now)).collect()
 }
 
-/// Every entity of a snapshot as a creation; the keys, which hold the authorities too, come before
-/// the revocations.
+/// Every entity of a snapshot as a creation. Keys, authorities included, come before revocations.
 pub(crate) fn of_all(
     snapshot: &Snapshot,
     keys: Vec<PublicKey>,
@@ -64,7 +63,7 @@ pub(crate) fn of_all(
     entities.chain(of_keys(keys)).chain(rdm::revocations(snapshot, now).filter_map(told))
 }
 
-/// Creations of public keys. They are marked as the original marks them.
+/// Creations of public keys. They are marked as synthetic, as in the original.
 pub(crate) fn of_keys(keys: Vec<PublicKey>) -> impl Iterator<Item = Event> {
     keys.into_iter().map(|key| Event {
         is_synthetic: true,
@@ -72,14 +71,15 @@ pub(crate) fn of_keys(keys: Vec<PublicKey>) -> impl Iterator<Item = Event> {
     })
 }
 
-/// The configs of a router. Like keys they are outside of the chain, as the chain is the same for all.
+/// Events with the configs of a router. They are outside of the chain, like keys, because the chain
+/// is the same for all routers.
 pub(crate) fn of_managed(configs: &[ConfigForm]) -> impl Iterator<Item = Event> {
     configs
         .iter()
         .map(|config| Event { is_synthetic: true, ..Event::new(Action::Create, config.clone()) })
 }
 
-/// Whether a change set may mean that a router has other configs.
+/// Whether a change set may change the configs of a router.
 pub(crate) fn concerns_managed(set: &ChangeSet) -> bool {
     let kinds = [Kind::Router, Kind::Config, Kind::ConfigType];
     set.changes.iter().any(|change| kinds.contains(&change.kind()))

@@ -1,5 +1,4 @@
-//! What one router is sent of the data model, as it subscribed
-//! (docs/protocol/edge-control-plane.md 6).
+//! Sends one router the data model, as it subscribed (docs/protocol/edge-control-plane.md 6).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,30 +15,31 @@ use weft_wire::{Message, ProtoBody};
 use super::log::Replay;
 use super::{Model, NotEncoded, events};
 
-/// Shortest and longest subscription.
+/// Shortest and longest subscription, in seconds.
 const DURATION: std::ops::RangeInclusive<u32> = 10..=360;
-/// How often a router hears how far the model is.
+/// The interval at which a router is told the index of the model.
 const TELL_INDEX: Duration = Duration::from_secs(30);
-/// Pause after a message found no room.
+/// Pause after the channel had no room for a message.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Where a router is.
+/// The position of a router in the model.
 #[derive(Debug)]
 struct Position {
     subscription: String,
-    /// The router has everything up to this index; 0 is nothing.
+    /// The index up to which the router has everything; 0 means nothing.
     index: u64,
     timeline: String,
-    /// The epoch in which it was sent that; none if it only says so.
+    /// The epoch in which it was sent that; none if the router only claims it.
     sent: Option<u64>,
-    /// Its configs, as they were sent; none if they were not sent for this subscription.
+    /// The configs that it was sent; none if none were sent in this subscription.
     managed: Option<Vec<Config>>,
-    /// The public keys that it was sent; none if it was not sent any for this subscription.
+    /// The version of the public keys that it was sent; none if none were sent in this
+    /// subscription.
     keys: Option<u64>,
     until: Instant,
 }
 
-/// Why a router was not sent what it lacks. It keeps what it has until it is.
+/// Why missing changes were not sent to a router. The router keeps its model until they are.
 #[derive(Debug, thiserror::Error)]
 enum NotSent {
     #[error(transparent)]
@@ -83,7 +83,7 @@ pub(crate) async fn run(
                 Ok(()) => break,
                 Err(NotSent::Channel(SendError::Closed(_))) => return,
                 Err(problem) => {
-                    tracing::warn!(router = %channel, %problem, "data model not sent, trying again");
+                    tracing::warn!(router = %channel, %problem, "the data model was not sent to a router; it is tried again");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -91,8 +91,8 @@ pub(crate) async fn run(
     }
 }
 
-/// A renewal of the running subscription keeps what we know of the router; anything else begins
-/// with what the router says.
+/// Applies a subscription. A renewal of the running one keeps the known position; any other begins
+/// at the position that the router claims.
 fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelRequest) {
     let seconds = request.subscription_duration_seconds.clamp(*DURATION.start(), *DURATION.end());
     let until = Instant::now() + Duration::from_secs(seconds.into());
@@ -114,7 +114,7 @@ fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelReque
     }
 }
 
-/// Sends what is missing, unless the subscription has run out.
+/// Sends missing changes, unless the subscription has run out.
 async fn push(
     model: &Model,
     router: &Id,
@@ -145,7 +145,7 @@ async fn push(
                 }
                 break;
             }
-            // The state that is sent may be one of before: what follows is what has changed since.
+            // The full state may be a kept one that is older; the changes since follow.
             Replay::Full => {
                 in_step(false);
                 let full = model.full().await?;
@@ -158,13 +158,14 @@ async fn push(
             }
         }
     }
-    // Behind a full state, which replaces the keys too.
+    // After a full state, because it replaces the keys too.
     let keys = model.keys_told();
     if position.keys != Some(keys) {
         channel.send(model.key_set().to_message()).await?;
         position.keys = Some(keys);
     }
-    // Those that are gone are not named any more by the event of the router itself.
+    // Deleted configs are removed by the event of the router itself, which does not name them any
+    // more.
     let managed = model.managed(router);
     if position.managed.as_ref() != Some(&managed) {
         let told = position.managed.take().unwrap_or_default();

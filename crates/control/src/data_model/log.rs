@@ -1,10 +1,10 @@
-//! The last changes that routers were told of, so that one that comes back, also after a restart of
-//! the controller, is sent what it lacks instead of everything
-//! (docs/protocol/edge-control-plane.md 5, 6).
+//! The last change sets for routers. A router that comes back, also after a restart of the
+//! controller, is sent the missing ones instead of everything (docs/protocol/edge-control-plane.md
+//! 5, 6).
 //!
-//! Kept in memory, encoded once, and beside it as notes of the store, which are written behind.
-//! What a kill takes of them is noticed: a note says up to which revision they are complete, and
-//! the change sets after it are looked through.
+//! They are kept encoded in memory, and also as notes in the store, which are written shortly
+//! after. A kill may lose the last notes. A note holds the revision up to which they are complete,
+//! and the change sets after that revision are examined at the start.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use weft_store::{Live, ReadError, Space};
 use weft_wire::edge_ctrl::data_model::ChangeSet;
 use weft_wire::{Message, ProtoBody};
 
-/// Change sets by index.
+/// The space of notes with change sets, by index.
 const SETS: Space = Space(16);
-/// What is known of them.
+/// The space of notes about the log.
 const ABOUT: Space = Space(17);
-/// Note: the timeline they belong to.
+/// Name of the note with the timeline of the change sets.
 const TIMELINE: &str = "timeline";
-/// Note: index of the last one, the revision up to which none is missing, and up to which index
-/// nobody is believed.
+/// Name of the note with the position: the last index, the revision up to which the log is
+/// complete, and the index up to which claims of routers are not believed.
 const POSITION: &str = "position";
 
-/// So many bytes are kept however small the model is.
+/// Bytes that are kept even for a small model.
 const SMALL: usize = 4 * 1024 * 1024;
 
-/// How much is kept.
+/// Limits of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
-    /// Change sets.
+    /// Most change sets.
     pub entries: usize,
-    /// Their bytes.
+    /// Most bytes of all change sets.
     pub bytes: usize,
 }
 
@@ -43,7 +43,7 @@ impl Default for LogLimits {
     }
 }
 
-/// One change set, ready to be sent. Only its bytes are kept: decoded it takes many times as much.
+/// An encoded change set. Decoded it would take many times as much memory.
 #[derive(Debug)]
 pub struct Entry {
     index: u64,
@@ -61,8 +61,8 @@ impl Entry {
         self.index
     }
 
-    /// The message for a router that has everything up to `position`. One that comes from between
-    /// two indexes lacks nothing, but must not see a gap.
+    /// The message for a router that has everything up to `position`. For a router between two
+    /// indexes the message is adapted, so that it sees no gap.
     pub(crate) fn message_after(&self, position: u64) -> Message {
         let same = || Message::new(ChangeSet::CONTENT_TYPE, self.body.clone());
         if self.previous_index == position {
@@ -70,24 +70,24 @@ impl Entry {
         }
         match ChangeSet::from_body(&self.body) {
             Ok(set) => ChangeSet { previous_index: position, ..set }.to_message(),
-            // What was encoded here can be read here.
+            // A message that was encoded here can be decoded.
             Err(_) => same(),
         }
     }
 }
 
-/// What a router is to be sent.
+/// The messages that a router needs.
 #[derive(Debug)]
 pub enum Replay {
-    /// Nothing: it has everything.
+    /// None: it has everything.
     Nothing,
-    /// These, in order.
+    /// These change sets, in order.
     Entries(Vec<Arc<Entry>>),
-    /// Everything.
+    /// A full state.
     Full,
 }
 
-/// The log.
+/// The log of change sets.
 #[derive(Debug)]
 pub struct Log {
     limits: LogLimits,
@@ -95,35 +95,36 @@ pub struct Log {
     bytes: usize,
     /// Index of the last change set.
     index: u64,
-    /// With this index or a later one nothing is missing.
+    /// A router with this index or a later one can be served from the log.
     base: u64,
-    /// A router that says that it is no further than this has what was wrong.
+    /// Routers that claim this index or an earlier one are sent everything, because what they have
+    /// may be wrong.
     disbelieved: u64,
 }
 
-/// What was kept of an earlier run.
+/// The log of an earlier run.
 #[derive(Debug)]
 pub struct Kept {
     /// The log.
     pub log: Log,
-    /// The log is complete up to this revision.
+    /// The revision up to which the log is complete.
     pub complete: Revision,
 }
 
 impl Log {
-    /// A log without history.
+    /// An empty log at an index.
     pub fn at(index: u64, limits: LogLimits) -> Self {
         let entries = VecDeque::new();
         Self { limits, entries, bytes: 0, index, base: index, disbelieved: 0 }
     }
 
-    /// The log of a model that is taken anew, with the limits of this one: whatever routers were
-    /// sent until now may be wrong, also at the same index.
+    /// An empty log with the same limits, after the model was built anew: everything that routers
+    /// were sent so far may be wrong, even at the same index.
     pub fn anew(&self, index: u64) -> Self {
         Self { disbelieved: index, ..Self::at(index, self.limits) }
     }
 
-    /// What an earlier run kept, if it is of this timeline.
+    /// Loads the log of an earlier run, if it has this timeline.
     pub fn load(
         live: &dyn Live,
         timeline: &Timeline,
@@ -148,7 +149,7 @@ impl Log {
             }
             log.append(Entry { index: set.index, previous_index: set.previous_index, body: note });
         }
-        // The notes reach the disk in order, but the last ones may not have.
+        // Notes reach the disk in order, but the last ones may be missing.
         let complete = match log.index == index {
             true => complete,
             false if log.index < index => return Ok(None),
@@ -169,8 +170,9 @@ impl Log {
         self.index
     }
 
-    /// Adds a change set, in memory and in the notes; old ones make room, also when all of them are
-    /// more than `full`: a router that lacks so much is sent everything.
+    /// Adds a change set, in memory and in the notes. Old ones are dropped above the limits, and
+    /// when all together are larger than a full state (`full` bytes): a router that lacks so much
+    /// is sent everything.
     pub fn push(&mut self, mut set: ChangeSet, full: usize, live: &dyn Live) {
         set.previous_index = self.index;
         let entry = Entry::new(&set);
@@ -185,13 +187,13 @@ impl Log {
         }
     }
 
-    /// Notes that nothing is missing up to a revision.
+    /// Notes the revision up to which the log is complete.
     pub(crate) fn note_position(&self, complete: Revision, live: &dyn Live) {
         let position = format!("{} {complete} {}", self.index, self.disbelieved);
         live.put_note(ABOUT, POSITION, Some(position.into()));
     }
 
-    /// Notes the timeline, and forgets what is of another.
+    /// Notes the timeline, and drops change sets of others.
     pub fn begin(&self, timeline: &Timeline, live: &dyn Live) -> Result<(), ReadError> {
         for (key, _) in live.notes(SETS)? {
             let index: u64 = key.parse().unwrap_or(0);
@@ -203,18 +205,18 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes of the change sets after a position; none if not all of them are kept.
+    /// Bytes of the change sets after a position; none if some of them are missing.
     pub(crate) fn bytes_after(&self, position: u64) -> Option<usize> {
         let newer = self.entries.iter().rev().take_while(|entry| entry.index > position);
         (position >= self.base).then(|| newer.map(|entry| entry.body.len()).sum())
     }
 
-    /// What a router lacks that says that it has everything up to `position`.
+    /// The messages for a router that claims to have everything up to `position`.
     pub(crate) fn replay_claimed(&self, position: u64) -> Replay {
         if position <= self.disbelieved { Replay::Full } else { self.replay(position) }
     }
 
-    /// What a router lacks that has everything up to `position`.
+    /// The messages for a router that has everything up to `position`.
     pub(crate) fn replay(&self, position: u64) -> Replay {
         if position == self.index {
             return Replay::Nothing;
@@ -227,7 +229,7 @@ impl Log {
     }
 }
 
-/// Keys sort as their indexes do.
+/// The key of a note; keys sort by index.
 fn key(index: u64) -> String {
     format!("{index:020}")
 }
@@ -257,7 +259,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_replayed_and_nothing_is_lost_in_holes() {
-        // docs/protocol/edge-control-plane.md 21, with everything after the position.
+        // The example of docs/protocol/edge-control-plane.md 21, and the change sets after the
+        // position.
         let store = Memory::new();
         let log = log(LogLimits::default(), store.live(), &[1, 2, 5]);
         assert_eq!(replayed(&log, 1), Some(vec![2, 5]));

@@ -1,13 +1,13 @@
-//! The router data model at the controller: what routers must know, told once in full and then
-//! change by change (docs/protocol/edge-control-plane.md 4 to 7).
+//! The router data model in the controller: routers are sent it once in full, and then change by
+//! change (docs/protocol/edge-control-plane.md 4 to 7).
 //!
 //! ```text
 //! published batch -> events -> one change set, encoded once -> log -> feed of each router -> channel
 //! ```
 //!
-//! The index is the revision of the last change set with an effect on routers; a batch of the
-//! writer is one change set. A full state is encoded once, off the writer, and shared by all routers;
-//! those that come a little later are sent the same one, and then what has changed since.
+//! The index is the revision of the last change that concerns routers; a batch of the writer is one
+//! change set. A full state is encoded once, away from the writer, and shared by all routers.
+//! Routers that connect a little later are sent the same state, and then the changes since.
 
 pub mod events;
 pub(crate) mod feed;
@@ -29,28 +29,28 @@ use weft_wire::edge_ctrl::data_model::{ChangeSet, Config, DataState};
 
 use self::log::{Log, LogLimits, Replay};
 
-/// Revisions without meaning for routers after which the position is noted all the same.
+/// Revisions without effect on routers after which the position is noted in the store.
 const NOTE_EVERY: u64 = 500;
-/// A full state is kept until what has changed since makes this share of it, or nobody has come
-/// for it for a while: it may be large.
+/// A full state is dropped when the changes since exceed one part in this many of its size, or when
+/// it was not used for a while: it may be large.
 const FULL_SHARE: usize = 4;
 const KEEP_FULL: Duration = Duration::from_secs(60);
-/// About so many bytes does an entity take in a full state.
+/// Estimated bytes of an entity in a full state.
 const ENTITY_BYTES: usize = 100;
 
-/// The model that routers are told.
+/// The model for routers.
 pub struct Model {
     auth: Auth,
     timeline: String,
     state: RwLock<State>,
-    /// Makes one full state at a time.
+    /// Held while a full state is encoded.
     encoding: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
-    /// Counts changes after which routers may have other configs.
+    /// Counts changes that may give routers other configs.
     managed: watch::Sender<u64>,
-    /// Counts changes of the public keys, which are outside of the chain of indexes.
+    /// Counts changes of the public keys, which are outside of the chain.
     keys: watch::Receiver<u64>,
-    /// Lets encoding fail.
+    /// Makes encoding fail, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fails: Arc<std::sync::atomic::AtomicBool>,
 }
@@ -58,28 +58,28 @@ pub struct Model {
 struct State {
     snapshot: Arc<Snapshot>,
     log: Log,
-    /// The last full state that was encoded.
+    /// The last encoded full state.
     full: Option<Full>,
-    /// The last revision that was noted.
+    /// The last position in the notes.
     noted: Revision,
-    /// How often changes were missed or the model was mended: what was sent in an earlier epoch
-    /// does not count.
+    /// Counts restarts of the model, after missed changes or repairs: the position of a router that
+    /// was sent something in an earlier epoch is not believed.
     epoch: u64,
 }
 
-/// A full state, encoded.
+/// An encoded full state.
 struct Full {
     index: u64,
-    /// The keys in it are not older than this.
+    /// Its keys are of this version or newer.
     keys: u64,
     body: Bytes,
-    /// When a router was last sent it.
+    /// When it was last sent.
     asked: Timestamp,
 }
 
 impl Full {
-    /// Whether it and what has changed since is less work than a new one, and somebody may come
-    /// for it.
+    /// Whether sending it with the changes since is less work than a new one, and it was used
+    /// recently.
     fn is_useful(&self, log: &Log, keys: u64, now: Timestamp) -> bool {
         let since = log.bytes_after(self.index);
         let few = since.is_some_and(|bytes| bytes <= self.body.len() / FULL_SHARE);
@@ -88,7 +88,8 @@ impl Full {
 }
 
 impl Model {
-    /// The model of a controller, with the log of its last run, and what it will follow.
+    /// Loads the model of a controller with the log of its last run, and returns the subscription
+    /// to follow.
     pub async fn load(
         auth: Auth,
         limits: LogLimits,
@@ -106,7 +107,7 @@ impl Model {
             }
             _ => Log::at(head.0, limits),
         };
-        tracing::info!(index = log.index(), revision = %head, "router data model");
+        tracing::info!(index = log.index(), revision = %head, "the router data model is loaded");
         log.begin(&timeline, store.live())?;
         log.note_position(head, store.live());
         let (changed, _) = watch::channel(log.index());
@@ -125,7 +126,7 @@ impl Model {
         Ok((Arc::new(model), subscription))
     }
 
-    /// Follows what is published, until the controller stops.
+    /// Follows published batches until the controller stops.
     pub async fn follow(self: Arc<Self>, mut subscription: Subscription) {
         while let Some(notice) = subscription.next().await {
             match notice {
@@ -163,8 +164,8 @@ impl Model {
         }
     }
 
-    /// Changes were missed, or the indexes were made anew at the same revision: routers take
-    /// everything anew.
+    /// Restarts the model after changes were missed or indexes rebuilt: routers are sent
+    /// everything.
     pub fn restart(&self, snapshot: Arc<Snapshot>) {
         let index = snapshot.revision();
         {
@@ -176,7 +177,7 @@ impl Model {
             state.epoch += 1;
             let timeline = state.snapshot.timeline().clone();
             if let Err(problem) = state.log.begin(&timeline, live) {
-                tracing::warn!(%problem, "the log of the data model is not kept");
+                tracing::warn!(%problem, "the log of the data model could not be stored: after a restart, routers get the whole model");
             }
             state.log.note_position(index, live);
             state.noted = index;
@@ -185,22 +186,22 @@ impl Model {
         self.managed.send_modify(|count| *count += 1);
     }
 
-    /// The timeline that its indexes belong to.
+    /// The timeline of the indexes.
     pub fn timeline(&self) -> &str {
         &self.timeline
     }
 
-    /// The index.
+    /// The index of the last change for routers.
     pub fn index(&self) -> u64 {
         self.state.read().log.index()
     }
 
-    /// Changes with the index.
+    /// A receiver that changes with the index.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Changes after which routers may have other configs.
+    /// A receiver that changes when routers may have other configs.
     pub(crate) fn managed_changes(&self) -> watch::Receiver<u64> {
         self.managed.subscribe()
     }
@@ -211,25 +212,25 @@ impl Model {
         project::managed(&snapshot, router)
     }
 
-    /// Changes of the public keys.
+    /// A receiver that changes with the public keys.
     pub fn key_changes(&self) -> watch::Receiver<u64> {
         self.keys.clone()
     }
 
-    /// How often the public keys have changed.
+    /// The number of changes of the public keys.
     pub(crate) fn keys_told(&self) -> u64 {
         *self.keys.borrow()
     }
 
-    /// The public keys as they are now, and those that are to be forgotten.
+    /// The current public keys, and the names of keys to forget.
     pub fn key_set(&self) -> ChangeSet {
         let made = events::of_keys(self.auth.public_keys());
         let gone = events::without_keys(self.auth.forgotten_keys());
         ChangeSet::synthetic(made.chain(gone).collect())
     }
 
-    /// What a router lacks, with the epoch: it says itself that it has everything up to `position`,
-    /// or was sent it in an epoch.
+    /// The messages for a router that claims to have everything up to `position`, or was sent it in
+    /// the epoch `sent`; and the present epoch.
     fn replay(&self, position: u64, sent: Option<u64>) -> (Replay, u64) {
         let state = self.state.read();
         let replay = match sent {
@@ -240,11 +241,11 @@ impl Model {
         (replay, state.epoch)
     }
 
-    /// The whole model, encoded, with its epoch and index, from which the log leads on.
+    /// The whole model, encoded, with its epoch and the index after which the log continues.
     async fn full(&self) -> Result<Sent, NotEncoded> {
         let _one = self.encoding.lock().await;
         let now = self.auth.now();
-        // Before the keys are read: they may be newer, never older.
+        // Read before the keys, so that the keys may be newer than this version, and never older.
         let keys = self.keys_told();
         let (snapshot, index, epoch) = {
             let mut state = self.state.write();
@@ -267,14 +268,15 @@ impl Model {
             DataState::body_of(events, index, &timeline_id)
         };
         let begun = Instant::now();
-        // An empty state is one without rules, which a router would take for the truth.
+        // An empty state must never be sent: the router would take it for a network without
+        // entities.
         let body = tokio::task::spawn_blocking(encode).await.map_err(NotEncoded)?;
         tracing::debug!(index, bytes = body.len(), took = ?begun.elapsed(), "full data model encoded");
         self.keep(epoch, Full { index, keys, body: body.clone(), asked: now });
         Ok(Sent { epoch, index, keys, body })
     }
 
-    /// Keeps a full state for others, unless the model was taken anew while it was encoded.
+    /// Keeps a full state for other routers, unless the model was restarted while it was encoded.
     fn keep(&self, epoch: u64, full: Full) {
         let mut state = self.state.write();
         if state.epoch == epoch {
@@ -283,34 +285,34 @@ impl Model {
     }
 }
 
-/// A full state was not encoded: the task failed, or the runtime is going down.
+/// The full state was not encoded: the task panicked, or the runtime is stopping.
 #[derive(Debug, thiserror::Error)]
 #[error("the full data model was not encoded: {0}")]
 struct NotEncoded(tokio::task::JoinError);
 
-/// A full state as it is sent.
+/// A full state to be sent.
 struct Sent {
     epoch: u64,
     index: u64,
-    /// The keys in it are not older than this.
+    /// Its keys are of this version or newer.
     keys: u64,
     body: Bytes,
 }
 
-/// How many entities a full state holds, about.
+/// Estimated number of entities in a full state.
 fn entities_told(snapshot: &Snapshot) -> usize {
     let kinds = [Kind::Identity, Kind::Service, Kind::Config, Kind::Router, Kind::ServicePolicy];
     kinds.iter().map(|kind| snapshot.table(*kind).len()).sum()
 }
 
-/// Revision of the last change set of a batch that may mean something for routers.
+/// The revision of the last change set of a batch that may concern routers.
 fn last_concerning(published: &Published) -> Revision {
     let behind = published.changes.iter().rev().take_while(|set| !events::concerns_routers(set));
     Revision(published.revision.0.saturating_sub(behind.count() as u64))
 }
 
-/// Looks through the change sets that the log may lack: the last one that may have had an effect,
-/// `Some(None)` if there is none, `None` if they are not kept.
+/// Examines the change sets that the log may lack: the revision of the last one that may concern
+/// routers, `Some(None)` if there is none, `None` if the store does not have them any more.
 async fn last_effect(auth: &Auth, after: Revision, head: Revision) -> Option<Option<Revision>> {
     let mut effect = None;
     let mut sets = auth.settings().store.follow(after);
@@ -371,7 +373,7 @@ mod tests {
         assert!(matches!(model.replay(before.index, Some(before.epoch)).0, Replay::Nothing));
         assert!(matches!(model.replay(before.index, None).0, Replay::Nothing));
 
-        // The indexes were made anew: same revision, and a full state still being encoded.
+        // The model restarts at the same revision while a full state is being encoded.
         model.restart(auth.snapshot());
         assert_eq!(model.index(), before.index);
         let (index, body) = (before.index, before.body.clone());

@@ -1,7 +1,7 @@
-//! Entities as routers are told of them (docs/protocol/edge-control-plane.md 4.4).
+//! Entities in the form for routers (docs/protocol/edge-control-plane.md 4.4).
 //!
-//! A projection that is none is not sent: services of the fabric alone, and configs that are for
-//! routers, which only those hear of whose configs they are ([`managed`]).
+//! Some entities have no such form: services of the fabric alone, and configs for routers, which
+//! are sent to their own router only ([`managed`]).
 
 use bytes::Bytes;
 use weft_auth::public_keys::PublicKey;
@@ -18,7 +18,7 @@ use weft_wire::edge_ctrl::data_model::{
     revocation_type,
 };
 
-/// A timeout that never passes.
+/// A timeout that never ends.
 const FOR_EVER: i64 = -1;
 
 pub(crate) fn precedence(precedence: Precedence) -> TerminatorPrecedence {
@@ -54,7 +54,7 @@ pub(crate) fn managed(snapshot: &Snapshot, router: &Id) -> Vec<wire::Config> {
     own.map(|it| config_form(it)).collect()
 }
 
-/// Whether a config is for routers; none if its type is not known.
+/// Whether a config is for routers; none if its type is unknown.
 fn is_for_routers(snapshot: &Snapshot, it: &Config) -> Option<bool> {
     let config_type = snapshot.get::<ConfigType>(&it.config_type_id)?;
     Some(config_type.target == ConfigTarget::Router)
@@ -184,7 +184,8 @@ pub(crate) fn posture_check(it: &PostureCheck) -> wire::PostureCheck {
     }
 }
 
-/// Empty fingerprints would never match (docs/protocol/edge-control-plane.md 12.3).
+/// Empty fingerprints are left out, because they would never match
+/// (docs/protocol/edge-control-plane.md 12.3).
 fn process(it: &ProcessSpec) -> posture_check::Process {
     let filled = |texts: &[String]| texts.iter().filter(|text| !text.is_empty()).cloned().collect();
     posture_check::Process {
@@ -216,7 +217,7 @@ fn timestamp(at: Timestamp) -> wire::Timestamp {
 
 pub(crate) fn public_key(it: PublicKey) -> wire::PublicKey {
     use public_key::{Format, Usage};
-    // This order is that of the original.
+    // The original uses this order.
     let client = it.for_clients.then_some(Usage::ClientX509CertValidation);
     let token = it.for_tokens.then_some(Usage::JwtValidation);
     wire::PublicKey {
@@ -227,7 +228,7 @@ pub(crate) fn public_key(it: PublicKey) -> wire::PublicKey {
     }
 }
 
-/// A third-party authority, once it is verified: its first certificate.
+/// A third-party authority, if it is verified: its first certificate.
 pub(crate) fn authority(it: &Ca) -> Option<wire::PublicKey> {
     if !it.is_verified {
         return None;

@@ -1,4 +1,4 @@
-//! Logins of a controller without a network, for tests.
+//! The part for logins without a network, for tests.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use weft_kernel::{Addresses, Kernel, Keys, Settings};
 use weft_model::{Revision, Snapshot, Timeline};
 use weft_store::Memory;
 
-/// Logins over an empty model.
+/// The part for logins over an empty model.
 pub(super) fn auth() -> Auth {
     let now = SystemTime::now();
     let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();

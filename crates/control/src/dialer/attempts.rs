@@ -1,4 +1,5 @@
-//! When a router is dialed, and where (docs/protocol/control-plane.md 23). Pure: times are arguments.
+//! The times and addresses of dials to one router (docs/protocol/control-plane.md 23). Pure: times
+//! are arguments.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +8,25 @@ use weft_config::show_duration;
 use weft_model::Id;
 use weft_wire::Address;
 
-/// How long a router that was connected may take to come back by itself.
+/// How long a router that was connected may take to connect again by itself.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How dials follow each other.
+/// The pace of dials.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     pub(super) min: Duration,
     pub(super) max: Duration,
     pub(super) factor: f64,
-    /// A connection that ends within this time counts as a dial that failed.
+    /// A connection that ends within this time counts as a failed dial.
     pub(super) fast_failure: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Not connected; the next dial.
+    /// The router is not connected; the time of the next dial.
     Waiting(Instant),
     Dialing,
-    /// Connected, whoever dialed.
+    /// Connected since this time, whichever side dialed.
     Up(Instant),
 }
 
@@ -33,7 +34,7 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Attempts {
     addresses: Vec<Address>,
-    /// Which address is next.
+    /// Index of the next address.
     turn: usize,
     failures: u32,
     delay: Duration,
@@ -41,13 +42,13 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// A router at these addresses, of which there is at least one.
+    /// Attempts to reach a router at these addresses, of which there is at least one.
     pub(super) fn new(addresses: Vec<Address>, first: Instant) -> Self {
         let phase = Phase::Waiting(first);
         Self { addresses, turn: 0, failures: 0, delay: Duration::ZERO, phase }
     }
 
-    /// The router is elsewhere now.
+    /// Replaces the addresses of the router.
     pub(super) fn set_addresses(&mut self, addresses: Vec<Address>) {
         if self.addresses != addresses {
             self.turn = 0;
@@ -55,12 +56,12 @@ impl Attempts {
         }
     }
 
-    /// Failed dials in a row.
+    /// Number of failed dials in a row.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// What an inspection shows of it (docs/protocol/operations.md 3).
+    /// The attempts, as an inspection shows them (docs/protocol/operations.md 3).
     pub(super) fn shown(&self, router: &Id, now: Instant) -> Value {
         let (status, next) = match self.phase {
             Phase::Waiting(due) => ("NeedsDial", due.saturating_duration_since(now)),
@@ -79,8 +80,8 @@ impl Attempts {
         })
     }
 
-    /// Takes note of whether the router is connected; `chance` is between 0 and 1. Answers since when a
-    /// dial is due, if one is.
+    /// Notes whether the router is connected; `chance` is between 0 and 1. Returns the time since
+    /// which a dial is due, if one is.
     pub(super) fn look(
         &mut self,
         is_connected: bool,
@@ -107,25 +108,25 @@ impl Attempts {
         None
     }
 
-    /// A dial begins, to this address.
+    /// Begins a dial, and returns its address.
     pub(super) fn begin(&mut self) -> Option<Address> {
         let address = self.addresses.get(self.turn % self.addresses.len().max(1))?;
         self.phase = Phase::Dialing;
         Some(address.clone())
     }
 
-    /// The dial under way has connected the router.
+    /// Notes that the dial has connected the router.
     pub(super) fn connected(&mut self, now: Instant) {
         self.phase = Phase::Up(now);
     }
 
-    /// A dial that is due has to wait longer, because too many wait.
+    /// Delays a dial that is due, because too many wait.
     pub(super) fn put_off(&mut self, now: Instant, pace: &Pace, chance: f64) {
         let wait = self.delay.max(pace.min).mul_f64(1.0 + chance.clamp(0.0, 1.0));
         self.phase = Phase::Waiting(now + wait);
     }
 
-    /// The dial under way has failed. The next one goes to the next address.
+    /// Notes that the dial has failed. The next one goes to the next address.
     pub(super) fn failed(&mut self, now: Instant, pace: &Pace, chance: f64) {
         let factor = (pace.factor + chance.clamp(0.0, 1.0) - 0.5).max(1.0);
         let longest = pace.max.max(pace.min);
@@ -212,7 +213,7 @@ mod tests {
             router.failed(now, &pace, chance);
         }
         assert_eq!(router.delay, Duration::from_millis(1500));
-        // A longest wait below the shortest is as if it were that.
+        // A longest wait below the shortest one counts as the shortest.
         router.failed(now, &Pace { max: Duration::ZERO, ..pace }, 0.5);
         assert_eq!(router.delay, PACE.min);
     }
@@ -243,7 +244,7 @@ mod tests {
         let (mut router, now) = router();
         assert_eq!(router.look(true, now, &PACE, 0.5), None);
         assert_eq!(router.look(true, now + Duration::from_secs(99), &PACE, 0.5), None);
-        // Another list begins at its beginning.
+        // A new list of addresses starts with its first one.
         router.turn = 1;
         router.set_addresses(vec!["tls:c:3".parse().unwrap(), "tls:d:4".parse().unwrap()]);
         assert_eq!(host(&mut router), "c");

@@ -1,9 +1,9 @@
-//! Dialing routers that cannot dial this controller (docs/protocol/control-plane.md 23).
+//! Dials routers that cannot dial this controller (docs/protocol/control-plane.md 23).
 //!
-//! Where a router is, it says itself or an operator does, so an address proves nothing: whoever answers has
-//! to [prove](proof) that it is the router, before it is told anything but who calls. A router that is
-//! connected, whoever dialed, is left alone, and a channel that was dialed never takes the place of one that
-//! stands.
+//! The address comes from the router itself or from an operator, and proves nothing. The peer that
+//! answers has to [prove](proof) that it is the router; until then it learns only who calls. A
+//! connected router is not dialed, whichever side dialed it. A channel from a dial never replaces
+//! an open one.
 
 mod attempts;
 mod proof;
@@ -36,19 +36,19 @@ use crate::plane::Plane;
 use attempts::{Attempts, Pace};
 use proof::Proved;
 
-/// How often it is looked who has to be dialed.
+/// The interval at which due dials are looked for.
 const LOOK: Duration = Duration::from_millis(250);
-/// How far the first dials lie apart.
+/// Time between the first dials.
 const SPREAD: Duration = Duration::from_millis(50);
-/// Most characters that are shown of what a stranger calls himself.
+/// Longest part of a stranger's name that is logged, in characters.
 const MAX_SHOWN: usize = 64;
-/// One failure in so many of a row is worth a word in the log.
+/// One failure in this many in a row is logged.
 const COMPLAIN: u32 = 60;
 
-/// How routers are dialed.
+/// The options for dialing routers.
 #[derive(Debug, Clone)]
 pub struct DialerOptions {
-    /// Groups, one of which a router's listener must have.
+    /// Groups of listeners: a router's listener must be in one of them.
     pub groups: Vec<String>,
     /// Wait before the first dial.
     pub dial_delay: Duration,
@@ -56,13 +56,13 @@ pub struct DialerOptions {
     pub min_retry_interval: Duration,
     /// Longest wait after a failure.
     pub max_retry_interval: Duration,
-    /// What a wait is multiplied with, give or take a half.
+    /// The factor from one wait to the next, varied by up to a half.
     pub retry_backoff_factor: f64,
-    /// A connection that ends within this time counts as a dial that failed.
+    /// A connection that ends within this time counts as a failed dial.
     pub fast_failure_window: Duration,
-    /// Dials at once.
+    /// Most dials at once.
     pub max_workers: usize,
-    /// Dials that wait for one of these. Those beyond are put off, as after a failure.
+    /// Most dials that wait. Further ones are delayed, as after a failure.
     pub queue_size: usize,
 }
 
@@ -82,7 +82,7 @@ impl From<&ControlDialer> for DialerOptions {
 }
 
 impl DialerOptions {
-    /// What an inspection shows of them, and of the routers (docs/protocol/operations.md 3).
+    /// The options and the attempts, as an inspection shows them (docs/protocol/operations.md 3).
     fn shown(&self, routers: &HashMap<Id, Attempts>) -> Value {
         let now = Instant::now();
         let mut all: Vec<_> = routers.iter().collect();
@@ -106,7 +106,7 @@ impl DialerOptions {
 }
 
 impl ControlPlane {
-    /// Dials routers from now on, as whom the identity is.
+    /// Starts to dial routers, with this identity.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -136,17 +136,17 @@ impl ControlPlane {
     }
 }
 
-/// How a dial ended: whether the router is connected by it.
+/// The outcome of a dial: the router, and whether it is connected by it.
 type Outcome = (Id, bool);
 
-/// Who has to be dialed, and when.
+/// The task that dials routers.
 struct Dialer {
     outbound: Arc<Outbound>,
     options: DialerOptions,
     pace: Pace,
-    /// Shared with inspections.
+    /// The attempts, shared with inspections.
     routers: Arc<Mutex<HashMap<Id, Attempts>>>,
-    /// Dials under way.
+    /// Number of dials under way.
     busy: usize,
     outcomes: mpsc::Sender<Outcome>,
 }
@@ -199,7 +199,7 @@ impl Dialer {
         }
     }
 
-    /// Takes over all routers, with first dials one after the other.
+    /// Takes all routers of a snapshot, with first dials spread over time.
     fn take(&mut self, snapshot: &Snapshot) {
         let mut first = Instant::now();
         for router in snapshot.list::<Router>() {
@@ -209,14 +209,14 @@ impl Dialer {
         }
     }
 
-    /// True if the router is a new one that is to be dialed.
+    /// Considers a router; true if it is new and is to be dialed.
     fn consider(&self, router: &Router, first: Instant) -> bool {
         let id = &router.base.id;
         let is_there = !router.disabled && router.fingerprint.is_some();
         let addresses = ctrl_listeners::dialable(router, &self.options.groups);
         let mut routers = self.routers.lock();
         if !is_there || addresses.is_empty() {
-            // The outcome of a dial under way concerns nobody then.
+            // The outcome of a dial under way is ignored then.
             routers.remove(id);
             return false;
         }
@@ -228,8 +228,8 @@ impl Dialer {
         true
     }
 
-    /// Begins those dials that are due, the oldest first, as far as there is room. As many may wait as the
-    /// queue holds.
+    /// Begins due dials, the oldest first, as many as are allowed. As many as the queue holds may
+    /// wait.
     fn dial_due(&mut self) {
         let (now, live) = (Instant::now(), self.outbound.plane.network.routers());
         let mut due: Vec<(Instant, Id)> = Vec::new();
@@ -266,12 +266,12 @@ impl Dialer {
     }
 }
 
-/// The first failure of a row is worth a word, and then one now and then.
+/// Logs the first failure in a row, and then one from time to time.
 fn complain(router: &Id, problem: &Unreached, failures: u32) {
     if failures.is_multiple_of(COMPLAIN) {
-        tracing::warn!(%router, %problem, failures, "router not reached");
+        tracing::warn!(%router, %problem, failures, "a router could not be dialed; it is tried again");
     } else {
-        tracing::debug!(%router, %problem, failures, "router not reached");
+        tracing::debug!(%router, %problem, failures, "a router could not be dialed; it is tried again");
     }
 }
 
@@ -280,11 +280,11 @@ fn complain(router: &Id, problem: &Unreached, failures: u32) {
 enum Unreached {
     #[error(transparent)]
     Dial(#[from] DialError),
-    #[error("no router to be dialed any more")]
+    #[error("the router is not to be dialed any more")]
     Gone,
-    #[error("who answers at {0} calls himself {1:?} and not the router")]
+    #[error("the peer at {0} names itself {1:?}, which is not the router")]
     Other(Address, String),
-    #[error("who answers at {0} is not proved to be the router: {1}")]
+    #[error("the peer at {0} has not proved that it is the router: {1}")]
     Unproved(Address, String),
     #[error("the router at {0} does not say its version")]
     NoVersion(Address),
@@ -292,14 +292,14 @@ enum Unreached {
     Refused,
 }
 
-/// What a dial needs.
+/// The parts that a dial needs.
 struct Outbound {
     plane: Arc<Plane>,
     tls: Arc<rustls::ClientConfig>,
 }
 
 impl Outbound {
-    /// Dials a router, and serves it if it is the one.
+    /// Dials a router, and serves the channel if the peer proves that it is the router.
     async fn reach(&self, id: &Id, address: &Address) -> Result<(), Unreached> {
         let plane = &self.plane;
         let channel = dial(self.options(id, address)).await?;
@@ -336,7 +336,7 @@ impl Outbound {
             hello.headers.set(key, value);
         }
         let channel: ChannelOptions = plane.channel_options(format!("router [{id}] at {address}"));
-        // The router adds none: it is not the one that dials.
+        // The router opens no further connections, because it did not dial.
         let group = GroupPolicy { max_total: 1, ..GroupPolicy::control_listener() };
         let tls = Arc::clone(&self.tls);
         DialOptions {
@@ -347,7 +347,7 @@ impl Outbound {
     }
 }
 
-/// The router as its answer describes it; none if it does not say its version.
+/// The router, from its answer; none if the answer has no version.
 fn live(plane: &Plane, id: &Id, channel: &Established, proved: &Proved) -> Option<LiveRouter> {
     let headers = channel.peer().headers.clone();
     let answer = HelloResult { success: true, text: String::new(), headers };

@@ -1,20 +1,20 @@
-//! Whether the listener that answered is the router that was dialed.
+//! Checks that the peer that answered is the dialed router.
 //!
-//! TLS has proved a chain to the CA bundle, the name in the address and the key of the leaf; all of that
-//! every router of the network has for its own addresses. Enrollment made two certificates for one key: the
-//! leaf that counts for the router is that of clients, and what a listener shows is that of servers. So the
-//! leaf must be the enrolled one or have its key.
+//! TLS has proved a chain to the CA bundle, the name in the address, and the key of the leaf. Every
+//! router of the network can prove as much for its own addresses. At the enrollment a router gets
+//! two certificates for one key: the enrolled one is for clients, and its listener shows the one
+//! for servers. Therefore the leaf must be the enrolled certificate, or have its key.
 
 use rustls_pki_types::CertificateDer;
 use weft_identity::Certificate;
 use weft_model::entity::Router;
 
-/// Which of a router's certificates was proved.
+/// The certificate of a router that a chain proved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Proved {
-    /// The one in use.
+    /// The current one.
     Current(String),
-    /// The one that was issued and had not been seen yet.
+    /// The issued one that the router had not shown before.
     Waiting(Certificate),
 }
 
@@ -28,7 +28,7 @@ impl Proved {
     }
 }
 
-/// What a chain proves for a router; the reason if nothing.
+/// The proof in a chain for a router; the error is the reason why it is none.
 pub(super) fn prove(router: &Router, chain: &[CertificateDer<'static>]) -> Result<Proved, String> {
     let shown = chain.first().cloned().ok_or("no certificate was shown")?;
     let shown = Certificate::from_der(shown).map_err(|error| error.to_string())?;
@@ -51,9 +51,9 @@ fn leaf(pem: &str) -> Option<Certificate> {
     Certificate::from_pem(pem.as_bytes()).ok()?.into_iter().next()
 }
 
-/// Whether a leaf is the enrolled certificate, or has the same key as it.
+/// Whether a leaf is the enrolled certificate, or has its key.
 fn is_of(shown: &Certificate, fingerprint: &str, enrolled: &Option<Certificate>) -> bool {
-    // What is stored beside the fingerprint has to be what it is of.
+    // The stored certificate has to match the fingerprint.
     let enrolled = enrolled.as_ref().filter(|one| one.fingerprint() == fingerprint);
     let key = enrolled.and_then(|one| one.public_key().ok());
     shown.fingerprint() == fingerprint
@@ -106,12 +106,13 @@ mod tests {
         let server = pki.issue(&own, "r1", Purpose::Server);
         assert_eq!(shows(&router, &enrolled, &[]), current);
         assert_eq!(shows(&router, &server, &[]), current);
-        // The same name with another key, also with the router's own certificate behind it.
+        // The same name with another key proves nothing, even if the router's own certificate
+        // follows it.
         let stranger = pki.issue(&other, "r1", Purpose::Both);
         assert_eq!(shows(&router, &stranger, &[&enrolled, &server]), None);
         assert!(prove(&router, &[]).is_err());
 
-        // A key that was replaced proves nothing; one that waits does.
+        // A replaced key proves nothing; the key of an issued certificate does.
         let renewed = pki.issue(&new, "r1", Purpose::Server);
         assert_eq!(shows(&router, &renewed, &[]), None);
         router.unverified_fingerprint = Some(waiting.fingerprint().into());
@@ -122,7 +123,8 @@ mod tests {
         router.cert_pem = std::mem::take(&mut router.unverified_cert_pem);
         assert_eq!(shows(&router, &server, &[]), None);
 
-        // Of a router of which only the fingerprint is known, that certificate alone counts.
+        // If only the fingerprint of a router is known, its key is unknown: only that certificate
+        // counts.
         router.cert_pem = String::new();
         assert_eq!(shows(&router, &renewed, &[]), None);
         assert!(shows(&router, &waiting, &[]).is_some());

@@ -1,4 +1,4 @@
-//! Which router is told of which sessions.
+//! Decides which router is told of which sessions.
 //!
 //! ```text
 //! notices of sessions --+                      +--> queue of a router --> its feed
@@ -6,10 +6,10 @@
 //! changes of the model -+
 //! ```
 //!
-//! A router hears of a session only while edge router policies let the session's identity use it.
-//! Each session is encoded once. What every router was told follows from three things that change
-//! together, under one lock: the sessions, the snapshot whose policies count, and the identities
-//! that each connected router serves under it.
+//! A router is told of a session only while edge router policies let the session's identity use the
+//! router. Each session is encoded once. The notices to each router depend on three things that
+//! change together, under one lock: the sessions, the snapshot with the policies, and the
+//! identities that each connected router serves in that snapshot.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ use weft_wire::edge_ctrl::{AddedSessions, ApiSession, EncodedApiSession};
 
 use super::shelves::{Row, Shelves};
 
-/// Notices that wait for a router; one that is further behind is told everything anew.
+/// Notices that wait for a router; a router that is further behind is told everything again.
 const QUEUE: usize = 1024;
-/// A change that concerns more sessions of a router is told by telling it everything anew.
+/// A change that concerns more sessions of a router than this is told by telling everything again.
 const BULK: usize = 4096;
-/// Identities looked at in one go while everything waits.
+/// Identities that are examined while the lock is held once.
 const SCAN: usize = 10_000;
 
-/// A session as routers are told of it.
+/// A session in the form for routers.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) id: Id,
@@ -55,82 +55,82 @@ impl From<LegacySession> for Told {
     }
 }
 
-/// What a router is to be told.
+/// A notice for a router.
 #[derive(Debug, Clone)]
 pub(super) enum Say {
-    /// It may be used with these sessions.
+    /// Clients may use the router with these sessions.
     Added(Arc<[Arc<Told>]>),
-    /// A session goes with other certificates.
+    /// A session has other certificates.
     Updated(Arc<Told>),
-    /// These have ended, or may not be used at this router any more.
+    /// These sessions have ended, or may not use this router any more.
     Removed(Arc<[Arc<Told>]>),
     /// Service sessions have ended.
     ServiceRemoved(Arc<[Arc<Session>]>),
 }
 
-/// Who is told what.
+/// Sessions, routers, and which router is told of which session.
 pub(crate) struct Book {
     controller: Auth,
     state: RwLock<State>,
 }
 
 struct State {
-    /// Its policies count.
+    /// The snapshot whose policies count.
     snapshot: Arc<Snapshot>,
     sessions: HashMap<Id, Known>,
     identities: HashMap<Id, Own>,
     shelves: Shelves,
-    /// Sessions that were ever put.
+    /// Number of sessions that were ever added.
     numbers: u64,
-    /// By the number of the router's connection.
+    /// Feeds by number of the router's connection.
     feeds: HashMap<u64, Feed>,
 }
 
 struct Known {
     number: u64,
     told: Arc<Told>,
-    /// That of the identity; none while the snapshot does not know it.
+    /// The ordinal of the identity; none while the snapshot does not have it.
     ordinal: Option<u32>,
 }
 
-/// What an identity has.
+/// The sessions of an identity.
 #[derive(Default)]
 struct Own {
     ordinal: Option<u32>,
     sessions: Vec<Id>,
 }
 
-/// One connected router.
+/// A connected router.
 struct Feed {
     router: Id,
     ordinal: Option<u32>,
-    /// Ordinals of the identities that may use it.
+    /// Ordinals of the identities that may use the router.
     allowed: RoaringBitmap,
     queue: mpsc::Sender<Say>,
 }
 
-/// What is said to one router over one connection; forgotten when this is dropped.
+/// The notices to a router over one connection; dropping it ends them.
 pub(super) struct Attached {
     book: Arc<Book>,
     connection: u64,
     queue: mpsc::Receiver<Say>,
-    /// Sessions from this number on came later, and come by the queue.
+    /// Sessions with this number or a higher one are newer, and come by the queue.
     later: u64,
 }
 
 impl Attached {
-    /// What comes next; none if the router is too far behind and has to be told everything anew.
+    /// The next notice; none if the router is too far behind and has to be told everything again.
     pub(super) async fn next(&mut self) -> Option<Say> {
         self.queue.recv().await
     }
 
-    /// What has come already.
+    /// The next notice that is already there.
     pub(super) fn already(&mut self) -> Option<Say> {
         self.queue.try_recv().ok()
     }
 
-    /// Writes sessions that the router may know and that were there when it was attached, from an
-    /// ordinal of an identity on, until a message is full or enough was looked at.
+    /// Writes sessions that the router may know and that existed when it was attached, from a place
+    /// on, until the message is full or enough was examined.
     pub(super) fn write(&self, from: Place, message: &mut AddedSessions, full: usize) -> Written {
         self.book.state.read().write(self, from, message, full)
     }
@@ -139,7 +139,7 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         self.queue.close();
-        // The router may be attached anew by now.
+        // The router may have been attached again meanwhile.
         let mut state = self.book.state.write();
         let is_own = |feed: &Feed| feed.queue.is_closed();
         if state.feeds.get(&self.connection).is_some_and(is_own) {
@@ -148,29 +148,29 @@ impl Drop for Attached {
     }
 }
 
-/// A place among the sessions of a router: an ordinal of an identity, and the number of the first of
-/// its sessions that was not written.
+/// A place among the sessions of a router: an ordinal of an identity, and the number of its first
+/// session that was not written.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Place {
     ordinal: u32,
     number: u64,
 }
 
-/// What became of it.
+/// The result of writing sessions.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// There may be more, from there on.
+    /// There may be more, from this place on.
     More(Place),
-    /// That is all.
+    /// All are written.
     All,
     /// The router is too far behind.
     Behind,
 }
 
 impl Book {
-    /// Everything as it is now, and what follows the changes from then on.
+    /// A book of the current sessions, and the task that follows the changes.
     pub(crate) fn open(controller: Auth) -> (Arc<Self>, impl Future<Output = ()> + Send) {
-        // Followed before anything is listed, so that nothing is missed in between.
+        // The subscription begins before the sessions are listed, so that none is missed.
         let notices = controller.sessions().subscribe();
         let (snapshot, changes) = controller.subscribe();
         let mut state = State {
@@ -210,7 +210,7 @@ impl Book {
                 let mut state = self.state.write();
                 match shown {
                     Some(shown) => state.put(shown.into()),
-                    // Something is asked of its client again: for routers it has ended.
+                    // The session lacks a factor now, so that for routers it has ended.
                     None => state.remove(std::slice::from_ref(&session.base.id)),
                 }
             }
@@ -220,7 +220,7 @@ impl Book {
         }
     }
 
-    /// Changes were missed: everybody is told everything anew.
+    /// Changes were missed: all routers are told everything again.
     fn start_over(&self, snapshot: Option<Arc<Snapshot>>) {
         let mut state = self.state.write();
         if let Some(snapshot) = snapshot {
@@ -233,8 +233,8 @@ impl Book {
         self.controller.legacy_sessions().into_iter().for_each(|it| state.put(it.into()));
     }
 
-    /// A connected router is told of changes from now on; what was said to it before over this
-    /// connection ends.
+    /// Attaches a connected router, so that it is told of changes from now on; an earlier
+    /// attachment of this connection ends.
     pub(super) fn attach(self: &Arc<Self>, router: &Id, connection: u64) -> Attached {
         let (sender, queue) = mpsc::channel(QUEUE);
         let mut state = self.state.write();
@@ -290,7 +290,8 @@ impl State {
         Written::All
     }
 
-    /// Tells the routers that an identity may use. One that does not keep up is let go.
+    /// Sends a notice to the routers that an identity may use. A router that does not keep up is
+    /// detached.
     fn tell(&mut self, ordinal: Option<u32>, say: &Say) {
         let Some(ordinal) = ordinal else { return };
         self.feeds.retain(|_, feed| {
@@ -341,8 +342,8 @@ impl State {
         }
     }
 
-    /// Service sessions end with what was made at the routers that their identities may use. Of an
-    /// identity that is gone nobody knows any more which these were.
+    /// Tells the routers that identities may use of the end of their service sessions. For a
+    /// deleted identity these routers are not known any more, so that all are told.
     fn services_ended(&mut self, ended: Vec<Arc<Session>>) {
         let mut by_identity: HashMap<Id, Vec<Arc<Session>>> = HashMap::new();
         for session in ended {
@@ -361,7 +362,7 @@ impl State {
         let changes = || published.changes.iter().flat_map(|set| &set.changes);
         let mut routers: HashSet<Id> = HashSet::new();
         let mut deleted: HashSet<&Id> = HashSet::new();
-        // Ordinals are given out again: those that are gone are let go first.
+        // Ordinals are used again: deleted identities are handled first.
         for change in changes() {
             match change {
                 Change::Delete(Kind::Identity, id) => {
@@ -402,8 +403,7 @@ impl State {
         touched.into_iter().for_each(|connection| self.router_changed(connection));
     }
 
-    /// The sessions end by themselves, but those that share its ordinal next must not be taken for
-    /// them.
+    /// The sessions end by themselves; the next identity with this ordinal must not get them.
     fn identity_deleted(&mut self, id: &Id) {
         let Some(ordinal) = self.snapshot.ordinal_of::<Identity>(id) else { return };
         let sessions = self.identities.get(id).map(|own| own.sessions.clone());
@@ -413,7 +413,7 @@ impl State {
         }
     }
 
-    /// An identity is new, or other policies hold it.
+    /// Handles an identity that is new or in other policies.
     fn identity_changed(&mut self, id: &Id) {
         let Some(ordinal) = self.snapshot.ordinal_of::<Identity>(id) else { return };
         let usable = self.snapshot.routers_of_identity(id);
@@ -445,7 +445,7 @@ impl State {
         });
     }
 
-    /// Others may use a router than before.
+    /// Handles a router that other identities may use now.
     fn router_changed(&mut self, connection: u64) {
         let Some(feed) = self.feeds.get_mut(&connection) else { return };
         feed.ordinal = self.snapshot.ordinal_of::<Router>(&feed.router);
@@ -466,7 +466,7 @@ impl State {
         }
     }
 
-    /// The sessions of identities; none if they are too many to be named.
+    /// The sessions of identities; none if they are too many for notices.
     fn sessions_of(&self, ordinals: &RoaringBitmap) -> Option<Arc<[Arc<Told>]>> {
         let mut found = Vec::new();
         for ordinal in ordinals {
@@ -479,7 +479,7 @@ impl State {
     }
 }
 
-/// The routers that a policy names or named.
+/// The routers that a policy selected before or selects now.
 fn routers_of(published: &Published, policy: &Id) -> Vec<Id> {
     let side = EdgeRouterPolicy::EDGE_ROUTERS;
     let snapshots = [&published.before, &published.after];

@@ -1,5 +1,5 @@
-//! Opaque API sessions, of which edge routers know only what they are told
-//! (docs/protocol/edge-control-plane.md 10): which ones, [`book`] says; here is how.
+//! Opaque API sessions, which edge routers know only if they are told
+//! (docs/protocol/edge-control-plane.md 10). [`book`] decides which ones; this module sends them.
 
 mod book;
 mod shelves;
@@ -26,24 +26,24 @@ pub(crate) use book::Book;
 
 /// Sessions in one message.
 const PART: usize = 200;
-/// Messages of all sessions that wait to be written at a time.
+/// Messages of a report of all sessions that wait to be written at a time.
 const AT_A_TIME: u64 = 3;
-/// How long a router may take to take one message of all sessions.
+/// How long a router may take to accept one message of such a report.
 const WRITTEN: Duration = Duration::from_secs(60);
 /// Ids of service sessions in one message.
 const IDS: usize = 1_000;
 /// Most ids of ended service sessions that wait for a router.
 const UNSAID: usize = 100_000;
-/// Most changes that wait until everything is told.
+/// Most notices that wait until everything is told.
 const BACKLOG: usize = 100_000;
-/// Most tokens that a message of a router may name.
+/// Most tokens in a message of a router.
 const MAX_NAMED: usize = 10_000;
-/// A router that was told everything drops what was not part of it, up to so long after: it looks
-/// once a second, and gives up after 20 s.
+/// A router that was told all sessions may drop others until this time has passed: it checks once a
+/// second, and gives up after 20 s.
 const SETTLING: Duration = Duration::from_secs(25);
 
-/// Tells a router of all sessions that it may be used with, and then of every change, until its
-/// channel closes. `asked` are service sessions that the router asked about and that have ended.
+/// Tells a router all sessions with which clients may use it, and then every change, until its
+/// channel closes. `asked` receives ended service sessions that the router asked about.
 pub(crate) async fn feed(session: &Arc<Session>, asked: mpsc::Receiver<Vec<String>>) {
     let attached = attach(session);
     let mut feed = Feed {
@@ -60,10 +60,10 @@ pub(crate) async fn feed(session: &Arc<Session>, asked: mpsc::Receiver<Vec<Strin
             Ok(()) => {}
             Err(SendError::Closed(_)) => return,
             Err(problem @ SendError::TooLarge { .. }) => {
-                tracing::error!(router = %session.router.id, %problem, "sessions cannot be sent");
+                tracing::error!(router = %session.router.id, %problem, "sessions cannot be sent to a router; clients with opaque sessions cannot use it");
             }
             Err(problem) => {
-                tracing::warn!(router = %session.router.id, %problem, "sessions not sent, all are sent again");
+                tracing::warn!(router = %session.router.id, %problem, "sessions were not sent to a router; all are sent again");
                 session.resync.notify_one();
             }
         }
@@ -82,20 +82,20 @@ enum Next {
     Settled,
 }
 
-/// What one router is told of sessions.
+/// The notices to one router.
 struct Feed<'a> {
     session: &'a Session,
     attached: Attached,
     asked: mpsc::Receiver<Vec<String>>,
-    /// What came while everything was told.
+    /// Notices that came while all sessions were told.
     backlog: VecDeque<Say>,
-    /// Service sessions that have ended and of which the router was not told yet.
+    /// Ended service sessions that the router was not told of yet.
     unsaid: Vec<String>,
     settling: Option<Settling>,
 }
 
-/// After everything was told: the router may yet drop sessions that it was told of later and that
-/// are older than the last of all. They are told again once it is done.
+/// After a report of all sessions, a router may drop sessions that it was told of later and that
+/// are older than the last one in the report. They are told again when it is done.
 struct Settling {
     until: Instant,
     last: Id,
@@ -175,12 +175,13 @@ impl Feed<'_> {
         controller.ids().ordered(controller.now())
     }
 
-    /// All sessions in parts. There is always a last one, also without any session: a router that
-    /// gets it drops what it still holds from before.
+    /// Sends all sessions in parts. A last one is always sent, even without any session: a router
+    /// then drops the sessions that it still has from before.
     ///
-    /// Routers of the original drop only what is not younger than the youngest of all, so that a
-    /// session that ended while they were away could stay. So the last of all is none that anybody
-    /// could use: of no identity, without certificates, with a token that nobody is told.
+    /// Routers of the original drop only sessions that are not younger than the youngest one in the
+    /// report, so that a session which ended while they were away could stay. Therefore the last
+    /// session in the report is one that nobody can use: without identity and certificates, with a
+    /// secret token.
     async fn say_everything(&mut self) -> Result<(), SendError> {
         self.attached = attach(self.session);
         self.backlog.clear();
@@ -194,11 +195,11 @@ impl Feed<'_> {
             match self.attached.write(from, &mut message, PART) {
                 Written::More(place) => from = place,
                 Written::All => break,
-                // Too far behind again: what comes next is everything.
+                // Too far behind again: the next thing is another report of everything.
                 Written::Behind => return Ok(()),
             }
             if message.sessions() >= PART {
-                // Sessions differ little in length: room for a few bytes more saves a copy of all.
+                // Sessions have similar lengths: some spare room avoids copying all of them.
                 let room = message.bytes() + message.bytes() / 16;
                 let next = AddedSessions::new(true, room);
                 let some = std::mem::replace(&mut message, next);
@@ -216,8 +217,8 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// One message of all sessions. Some at a time wait to be written: routers that come back
-    /// together would have everything wait in memory otherwise.
+    /// Sends one message of a report of all sessions. Only some of them wait to be written at a
+    /// time: otherwise many routers that connect together would have everything in memory.
     async fn say_some(
         &self,
         run: &str,
@@ -261,14 +262,14 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// Tells of the service sessions that have ended; what does not get through stays for later.
+    /// Sends the ends of service sessions; those that cannot be sent stay for later.
     async fn say_ended(&mut self) -> Result<(), SendError> {
         let over = self.unsaid.len().saturating_sub(UNSAID);
         self.unsaid.drain(..over);
         while !self.unsaid.is_empty() {
             let count = self.unsaid.len().min(IDS);
             let ids = self.unsaid[..count].to_vec();
-            // Both lists hold the ids: routers of each generation look at another one.
+            // Both lists have the ids, because routers of different releases read different ones.
             let removed = SessionRemoved { tokens: ids.clone(), ids };
             self.send(removed.to_message()).await?;
             self.unsaid.drain(..count);
@@ -277,8 +278,8 @@ impl Feed<'_> {
     }
 }
 
-/// A router names sessions in use: that is activity, and their identities are connected. It can
-/// only speak of sessions that it may know.
+/// Handles a router's list of sessions in use: they are active, and their identities are connected.
+/// Sessions that the router may not know are ignored.
 pub(crate) fn on_heartbeat(session: &Session, message: &Message) -> Result<(), WireError> {
     let tokens = ApiSessionHeartbeat::from_message(message)?.tokens;
     let controller = &session.plane.auth;
@@ -310,8 +311,9 @@ pub(crate) fn on_heartbeat(session: &Session, message: &Message) -> Result<(), W
     Ok(())
 }
 
-/// A router asks which service sessions have ended. The answer follows what it is told anyway; if
-/// too many answers wait it is told everything anew, upon which it asks again.
+/// Handles a router's question which service sessions have ended. The answer is queued after other
+/// notices. If too many answers wait, the router is told everything again, and then repeats the
+/// question.
 pub(crate) fn on_validate(session: &Session, message: &Message) -> Result<(), WireError> {
     let asked = ValidateSessionsRequest::from_message(message)?.session_tokens;
     let sessions = session.plane.auth.sessions();

@@ -1,8 +1,8 @@
 //! Sessions by the ordinal of their identity.
 //!
-//! Every router that comes back is told of the sessions of most identities, in the order of the
-//! ordinals: thousands of routers read 100,000 sessions each. What such a read needs of a session lies
-//! in one row, and the rows lie side by side.
+//! Every router that connects is told the sessions of most identities, in the order of the
+//! ordinals; thousands of routers may read 100,000 sessions each. The fields of a session that such
+//! a read needs are in one row, and the rows are side by side in memory.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::book::Told;
 /// One session.
 #[derive(Clone)]
 pub(super) struct Row {
-    /// The session's number among all that were ever put.
+    /// The session's number among all sessions that were ever added.
     pub(super) number: u64,
     pub(super) encoded: EncodedApiSession,
     pub(super) told: Arc<Told>,
@@ -27,7 +27,7 @@ impl Row {
     }
 }
 
-/// The sessions of one identity, in the order of their numbers. Most identities have one.
+/// The sessions of one identity, in the order of their numbers. Most identities have a single one.
 type Shelf = SmallVec<[Row; 1]>;
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Shelves {
         &self.filled
     }
 
-    /// Puts a session behind those that were put before, or in the place of the one with its number.
+    /// Adds a session behind the earlier ones, or replaces the one with its number.
     pub(super) fn put(&mut self, ordinal: u32, row: Row) {
         let at = ordinal as usize;
         if self.shelves.len() <= at {
@@ -62,7 +62,7 @@ impl Shelves {
         self.filled.insert(ordinal);
     }
 
-    /// Takes a session away.
+    /// Removes a session.
     pub(super) fn remove(&mut self, ordinal: u32, number: u64) {
         let Some(shelf) = self.shelves.get_mut(ordinal as usize) else { return };
         shelf.retain(|other| other.number != number);

@@ -1,7 +1,7 @@
-//! Lists of resources: filter, sort, paging, narrowing by role and by what the caller may see, in one place.
+//! Lists of entities: filter, sort, paging, roles, and visibility for the caller.
 //!
-//! Lists of what snapshots hold are searched by index ([`Selection::search`]); candidates of any
-//! other origin are looked at one by one.
+//! Lists of entities in snapshots are searched by index ([`Selection::search`]). Lists of other
+//! records (sessions, links, circuits) look at every record.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use super::context::Context;
 use super::resource::{self, Readable, Shown};
 use crate::Controller;
 
-/// Longest explanation, in characters.
+/// Longest explanation of a search, in characters.
 const MAX_EXPLAINED: usize = 1000;
 
 /// Finds the entities that belong to a parent, by ordinal.
 pub(crate) type Members<P> = fn(&Context, &P, &Query) -> Result<RoaringBitmap, Failure>;
 
-/// The list of all entities of a resource.
+/// The list of all entities of a resource that the caller sees.
 pub(crate) async fn collection<R: Readable>(
     controller: Controller,
     caller: Caller,
@@ -37,7 +37,7 @@ pub(crate) async fn collection<R: Readable>(
     search::<R, _>(context, caller, call, within, R::detail).await
 }
 
-/// A list below an entity: `members` names the entities of `Child` that belong to it.
+/// A list below an entity: `members` finds the entities of `Child` that belong to the parent.
 pub(crate) async fn nested<P: Readable, C: Readable>(
     controller: Controller,
     caller: Caller,
@@ -55,7 +55,8 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
     search::<C, _>(context, caller, call, Some(found), C::detail).await
 }
 
-/// A page of the entities of a resource, or of those within a set, found by index where one serves.
+/// A page of the entities of a resource, or of those in a set. Uses an index if the filter allows
+/// one.
 pub(crate) async fn search<R: Readable, D: Serialize>(
     context: Context,
     caller: Caller,
@@ -82,7 +83,7 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
     .await
 }
 
-/// What a list of a resource is made from.
+/// The records that the list of a resource selects from.
 fn source<'c, R: Readable>(
     context: &'c Context,
     caller: &'c Caller,
@@ -107,7 +108,7 @@ fn source<'c, R: Readable>(
     Source { table, within, all_have_rows: shown != Shown::Some, row }
 }
 
-/// A page of these candidates, which come in the order of their ids.
+/// A page of these candidates, which have to be sorted by id.
 pub(crate) fn page<'c, R: Readable>(
     context: &'c Context,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! What an operation looks at: a snapshot, and what is beside it in memory.
+//! The input of an operation: a snapshot, and the tables in memory.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,25 +13,25 @@ use weft_model::{ColdField, Id, Kind, Snapshot, Timestamp};
 
 use crate::Controller;
 
-/// What a read sees: one snapshot, one moment, one caller.
+/// The view of one read: a snapshot, a time and a caller.
 #[derive(Clone)]
 pub struct Context {
     controller: Controller,
     snapshot: Arc<Snapshot>,
     caller: Caller,
     now: Timestamp,
-    /// Whether tickets are signed for what is shown.
+    /// Whether details contain signed tickets.
     signs: bool,
     live: Arc<Live>,
 }
 
-/// What changes all the time, as it was when it was first looked at: a list that is filtered and
-/// sorted by it has to find the same each time.
+/// Values that change all the time, remembered at their first use: filter and sort of one list must
+/// see the same value twice.
 #[derive(Default)]
 struct Live {
     /// The routers that are connected.
     routers: OnceLock<HashSet<Id>>,
-    /// When API sessions were last used.
+    /// When each API session was last used.
     activity: Mutex<HashMap<Id, Timestamp>>,
 }
 
@@ -41,55 +41,55 @@ impl Context {
         Self::at(controller, caller, snapshot)
     }
 
-    /// The same at a snapshot that is not, or not yet, or not any more, what is published.
+    /// The view of any snapshot, such as the result of a plan, which may never be published.
     pub(crate) fn at(controller: Controller, caller: Caller, snapshot: Arc<Snapshot>) -> Self {
         let now = controller.now();
         Self { controller, snapshot, caller, now, signs: true, live: Arc::default() }
     }
 
-    /// The same for what shows no tickets: signing them would be most of the work.
+    /// A view whose details contain no tickets, because signing them would be most of the work.
     #[must_use]
     pub(crate) fn without_tickets(self) -> Self {
         Self { signs: false, ..self }
     }
 
-    /// The snapshot.
+    /// The snapshot, by reference.
     pub fn view(&self) -> View<'_> {
         View::of(&self.snapshot)
     }
 
-    /// The same, to be kept.
+    /// The snapshot, for keeping.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
 
-    /// Who asks.
+    /// The caller of the operation.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// When.
+    /// The time of the read.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Who is connected.
+    /// The table of connected identities and routers.
     pub fn online(&self) -> &Online {
         self.controller.online()
     }
 
-    /// Whether a router is connected, the same for as long as this look lasts.
+    /// Whether a router is connected; the answer stays the same for this view.
     pub fn is_online(&self, router: &Id) -> bool {
         let connected = || self.online().routers().into_iter().collect();
         self.live.routers.get_or_init(connected).contains(router)
     }
 
-    /// Who is logged in with an opaque token.
+    /// The API sessions with opaque tokens.
     pub fn sessions(&self) -> &Sessions {
         self.controller.sessions()
     }
 
-    /// When an API session was last used, the same for as long as this look lasts.
+    /// When an API session was last used; the answer stays the same for this view.
     pub(crate) fn last_activity(&self, session: &ApiSession) -> Timestamp {
         let mut known = self.live.activity.lock();
         let last = || self.sessions().last_activity(session);
@@ -101,19 +101,19 @@ impl Context {
         &self.controller
     }
 
-    /// A cold field of an entity as text; empty if there is none. Waits for the disk if it has to
-    /// be asked.
+    /// A cold field of an entity as text; empty if the entity has none. Waits for the disk, unless
+    /// the store has the field in memory.
     pub fn cold_text(&self, kind: Kind, id: &Id, field: ColdField) -> String {
         let read = self.controller.settings().store.cold(kind, id, field);
         let value = read.unwrap_or_else(|error| {
-            tracing::error!(%kind, %id, field = field.as_str(), %error, "a cold field is not there");
+            tracing::error!(%kind, %id, field = field.as_str(), %error, "a field of an entity cannot be read from the store and is shown empty");
             None
         });
         value.map(|value| String::from_utf8_lossy(&value).into_owned()).unwrap_or_default()
     }
 
-    /// The signed ticket of an enrollment, made when it is first looked at; nothing where tickets
-    /// are not shown.
+    /// The signed ticket of an enrollment, signed at its first use; empty if this view has no
+    /// tickets.
     pub fn jwt(&self, enrollment: &Enrollment) -> String {
         if self.signs { self.controller.enrollment_jwt(enrollment) } else { String::new() }
     }
@@ -126,7 +126,7 @@ impl std::fmt::Debug for Context {
 }
 
 impl Controller {
-    /// What a read of a caller sees now.
+    /// The view of a read that the caller starts now.
     pub(crate) fn context(&self, caller: &Caller) -> Context {
         Context::new(self.clone(), caller.clone())
     }

@@ -1,16 +1,17 @@
-//! Whether the database is in order: everything is looked at, and mended if that is wanted, while
-//! the controller goes on (docs/protocol/management-api.md 7.10).
+//! Checks the database while the controller runs, and mends faults if asked to
+//! (docs/protocol/management-api.md 7.10).
 //!
-//! Four things are compared with each other, each in a file of its own:
+//! The check compares four pairs, each in a file of its own:
 //!
-//! - [`stored`]: what lies on the disk with what is in memory, row by row, with its checksums,
-//!   counts, cold fields, log, sessions and notes;
-//! - [`model`]: the indexes in memory with the entities they are made of, and references with what
-//!   they name;
-//! - [`together`]: entities that are made, renamed and deleted together; what every network has;
-//! - [`sessions`]: sessions with what they hang on.
+//! - [`stored`]: rows on the disk with the model in memory: checksums, counts, cold fields, log,
+//!   sessions, notes;
+//! - [`model`]: indexes in memory with their entities, and references with the entities that they
+//!   name;
+//! - [`together`]: entities that are made, renamed and deleted together, and the entities that
+//!   every network has;
+//! - [`sessions`]: sessions with their identities, logins and services.
 //!
-//! One run at a time. What it has found can be read while it runs.
+//! Only one check runs at a time. Its findings can be read while it runs.
 
 mod model;
 pub(crate) mod run;
@@ -26,7 +27,7 @@ use crate::domain::integrity::run::Report;
 use crate::{Caller, Controller};
 
 impl Controller {
-    /// Begins to look at everything; refused while that goes on already.
+    /// Starts a check; refused while another one runs.
     pub(crate) fn check_integrity(&self, fixing: bool) -> Result<(), Failure> {
         let report = self.integrity().begin(fixing, self.now())?;
         let work = self.clone();
@@ -39,14 +40,15 @@ impl Controller {
                 Err(error) => Some(format!("the check ended in a fault: {error}")),
             };
             if let Some(error) = &error {
-                tracing::error!(error, "the database could not be checked");
+                tracing::error!(error, "the check of the database was stopped by an error");
             }
             controller.integrity().end(error, controller.now());
         });
         Ok(())
     }
 
-    /// Looks at everything. Faults are reported, what keeps it from looking is an error.
+    /// Runs all comparisons. Faults go into the report; an error is returned only if the comparison
+    /// itself failed.
     async fn examine(&self, fix: bool, report: &Report) -> Result<(), String> {
         self.examine_stored(fix, report).await?;
         self.examine_indexes(fix, report).await?;
@@ -56,7 +58,7 @@ impl Controller {
         self.examine_sessions(fix, report).await
     }
 
-    /// Has a change decided, and says whether it was done.
+    /// Submits a change that mends a fault, and returns whether it was made.
     async fn mends(
         &self,
         fix: bool,
@@ -71,7 +73,7 @@ impl Controller {
         match self.decide(&Caller::own("fix of the database"), decide).await {
             Ok(_) => true,
             Err(failure) => {
-                tracing::warn!(%failure, "a fault of the database was not mended");
+                tracing::warn!(%failure, "a fault of the database was not mended; the next fix tries again");
                 false
             }
         }

@@ -1,5 +1,5 @@
-//! Kinds that are not in snapshots: sessions, circuits, links. Tables in memory hold them; lists
-//! and details are the same as those of every other kind.
+//! Kinds that live in memory tables and not in snapshots: sessions, circuits, links. Their lists
+//! and details work like those of every other kind.
 
 use std::sync::Arc;
 
@@ -15,32 +15,32 @@ use crate::Controller;
 
 /// A kind that lives in memory.
 pub(crate) trait Live: Sized + 'static {
-    /// One of them.
+    /// The record of the table.
     type Record: Send + Sync + 'static;
-    /// The answer to read.
+    /// The answer to a read.
     type Detail: Serialize;
 
-    /// What messages call one of them.
+    /// The word for the kind in messages.
     const NAME: &'static str;
-    /// Its symbols in filters.
+    /// The symbols of the kind in filters.
     const SYMBOLS: &'static Table<Context, Self::Record>;
 
-    /// All of them, in any order.
+    /// All records, in any order.
     fn all(context: &Context) -> Vec<Arc<Self::Record>>;
 
-    /// One of them.
+    /// The record with this id.
     fn find(context: &Context, id: &str) -> Option<Arc<Self::Record>>;
 
-    /// How the API shows it.
+    /// The record as the API shows it.
     fn detail(context: &Context, record: &Self::Record) -> Result<Self::Detail, Failure>;
 }
 
-/// The one that a path names.
+/// The record that a path names; fails if there is none.
 pub(crate) fn require<L: Live>(context: &Context, id: &str) -> Result<Arc<L::Record>, Failure> {
     L::find(context, id).ok_or_else(|| Failure::not_found(L::NAME, id))
 }
 
-/// GET of all of them.
+/// Handles the GET of all records.
 pub(crate) fn list<L: Live>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
@@ -51,7 +51,7 @@ pub(crate) fn list<L: Live>(controller: Controller, caller: Caller, call: Call) 
     .boxed()
 }
 
-/// A page of these.
+/// A page of these records.
 pub(crate) fn page<L: Live>(
     context: &Context,
     query: &Query,
@@ -72,7 +72,7 @@ pub(crate) fn page<L: Live>(
     Reply::list(&details, pagination, names)
 }
 
-/// GET of one of them.
+/// Handles the GET of one record.
 pub(crate) fn detail<L: Live>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);

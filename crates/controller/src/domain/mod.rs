@@ -1,9 +1,11 @@
 //! Every operation on the model.
 //!
-//! - [`context`]: what a read sees; [`resource`], `collection`, `live`, `resources`: the machinery, and a
-//!   file per subject;
-//! - [`members`], `values`: the members of a kind, each said once, and what follows from that;
-//! - [`seeds`], `upgrade`: what a new network has, and what an old one lacks of it.
+//! - [`context`]: the view of a read; [`resource`], `collection`, `live`, `resources`: the generic
+//!   operations, and a file for each subject;
+//! - [`members`], `values`: the table of members of each kind, and everything that is generated
+//!   from it;
+//! - [`seeds`], `upgrade`: the entities of a new network, and changes to a network of an earlier
+//!   release.
 
 pub(crate) mod change;
 pub(crate) mod collection;

@@ -1,5 +1,5 @@
-//! Which function answers which operation: the generic ones of every resource, and the actions
-//! that each subject adds. A new resource is one line here.
+//! The table of handlers: the generic operations of every resource, and the actions that each
+//! subject adds. A new resource adds one line here.
 
 use weft_auth::Auth;
 use weft_contract::Api;
@@ -47,7 +47,7 @@ pub(crate) static RESOURCES: &[&dyn AnyResource] = &[
     &Of::<fabric::terminator::Terminators>::FABRIC,
 ];
 
-/// Operations of their own, by subject.
+/// Operations that a subject implements itself.
 pub(crate) const OWN: &[&[(Api, &str, Handler<Controller>)]] = &[
     nested::HANDLERS,
     advice::HANDLERS,
@@ -85,7 +85,7 @@ pub(crate) const OWN: &[&[(Api, &str, Handler<Controller>)]] = &[
     super::resources::router_extension::HANDLERS,
 ];
 
-/// Operations of logins and what they rest on.
+/// Operations of logins and authenticators, which `weft_auth` implements.
 pub(crate) const OF_AUTH: &[&[(Api, &str, Handler<Auth>)]] = &[
     weft_auth::login::HANDLERS,
     weft_auth::mfa::HANDLERS,

@@ -1,4 +1,4 @@
-//! The table of handlers, by operation.
+//! The handlers, by API and operation.
 
 use hashbrown::HashMap;
 use weft_auth::Auth;
@@ -8,17 +8,17 @@ use weft_kernel::{Call, Caller};
 
 use crate::Controller;
 
-/// A handler, by what it works on.
+/// A handler, by the part of the controller that it needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Answers {
-    /// On all of the controller.
+    /// A handler that needs the whole controller.
     Whole(Handler<Controller>),
-    /// On logins and what they rest on.
+    /// A handler that needs only the part for logins.
     Auth(Handler<Auth>),
 }
 
 impl Answers {
-    /// Has the operation answered.
+    /// Runs the handler.
     pub(crate) fn answer(self, controller: &Controller, caller: Caller, call: Call) -> Answer {
         match self {
             Self::Whole(handler) => handler(controller.clone(), caller, call),
@@ -32,7 +32,7 @@ impl Answers {
 pub(crate) struct Registry(pub(crate) HashMap<(Api, &'static str), Answers>);
 
 impl Registry {
-    /// The operations of resources, and those of logins.
+    /// Builds the table from the operations of resources and those of logins.
     pub(crate) fn of(
         whole: impl Iterator<Item = (Api, &'static str, Handler<Controller>)>,
         of_auth: impl Iterator<Item = (Api, &'static str, Handler<Auth>)>,
@@ -42,7 +42,7 @@ impl Registry {
         Self(whole.chain(of_auth).collect())
     }
 
-    /// What answers an operation.
+    /// The handler of an operation.
     pub(crate) fn handler(&self, api: Api, operation: &str) -> Option<Answers> {
         self.0.get(&(api, operation)).copied()
     }

@@ -1,9 +1,9 @@
-//! The resource machinery: what a kind of entity says about itself, and the generic operations
-//! made of it. A new resource is one file with the table of its members ([`super::members`]) and its
+//! The traits by which a kind of entity becomes a resource, and the generic operations made of
+//! them. A new resource is one file with the table of its members ([`super::members`]) and its
 //! [`Resource`], and one line in [`super::operations`].
 //!
-//! An operation has two halves. *Prepare* runs on the caller's task and does what is slow or
-//! random. *Decide* ([`Resource::merge`], [`Resource::validate`], [`Resource::on_delete`]) is pure
+//! An operation has two halves. *Prepare* runs on the caller's task and does the slow and random
+//! work. *Decide* ([`Resource::merge`], [`Resource::validate`], [`Resource::on_delete`]) is pure
 //! and repeatable: the writer runs it on the tip, perhaps more than once.
 
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::Controller;
 pub enum Shown {
     /// All of them.
     All,
-    /// Those that policies can mean.
+    /// The records that policies can select.
     Eligible,
-    /// Those of which [`Readable::belongs`] and [`Readable::is_visible`] say so: a list has to look
-    /// at each.
+    /// The records that [`Readable::belongs`] and [`Readable::is_visible`] accept: a list has to
+    /// look at each record.
     Some,
 }
 
 /// A kind of entity as the APIs show it.
 pub trait Readable: Members {
-    /// Its operations, names and links in the contract.
+    /// The contract of the kind: its operations, names and links.
     const KIND: &'static ContractKind;
 
     /// Whether an entity of the model's kind belongs to this resource at all.
@@ -45,38 +45,39 @@ pub trait Readable: Members {
         true
     }
 
-    /// Whether this caller sees the record; lists leave out what he does not, reads refuse.
+    /// Whether this caller sees the record. Lists leave out invisible records, and reads refuse
+    /// them.
     fn is_visible(_caller: &Caller, _view: View<'_>, _record: &Self::Record) -> bool {
         true
     }
 
-    /// Which records lists show to this caller, where it is known without looking at each.
+    /// Which records lists show to this caller, if that is known without a look at each record.
     fn shown(_caller: &Caller) -> Shown {
         Shown::Some
     }
 
-    /// The record as the API shows it.
+    /// The detail of a record, as the API shows it.
     fn detail(context: &Context, record: &Self::Record) -> Self::Detail {
         Self::show(context, record)
     }
 }
 
-/// A kind of entity that can be made and changed.
+/// A kind of entity that the API can create, change and delete.
 pub trait Resource: Readable {
-    /// What is made before an operation is decided; `()` if nothing is slow or random.
+    /// The result of prepare; `()` if the kind has no slow or random work.
     type Prepared: Default + Send + Sync + 'static;
 
-    /// Whether entities of the system cannot be changed.
+    /// Whether the API refuses to change entities of the system.
     const SYSTEM_IS_FIXED: bool = true;
-    /// Whether a create with an id that is taken makes the entity last longer.
+    /// Whether a create with the id of an existing entity extends the life of that entity.
     const CREATE_RENEWS: bool = false;
 
-    /// The id that the body of a create chooses, for kinds whose ids are not made here.
+    /// The id that the body of a create chooses; none for kinds whose ids the controller generates.
     fn chosen_id(_body: &Self::Body) -> Option<Result<Id, Failure>> {
         None
     }
 
-    /// Does what is slow or random for create, replace and patch.
+    /// Does the slow and random work of create, replace and patch.
     fn prepare<'a>(
         _controller: &'a Controller,
         _caller: &'a Caller,
@@ -87,12 +88,13 @@ pub trait Resource: Readable {
         async { Ok(Self::Prepared::default()) }.boxed()
     }
 
-    /// Whether who asks may touch this entity at all, beyond what the gate says.
+    /// Checks whether the caller may change this entity, beyond the permission that the gate asks
+    /// for.
     fn guard(_decision: &Decision<'_>, _current: &Self::Record) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Puts what the body says and what is prepared into the record.
+    /// Puts the members of the body and the prepared values into the record.
     fn merge(
         record: &mut Self::Record,
         body: &Self::Body,
@@ -102,7 +104,7 @@ pub trait Resource: Readable {
         Self::set(record, body, verb)
     }
 
-    /// Checks the merged record, and puts what comes with it into the decision.
+    /// Checks the merged record, and adds changes of dependent entities to the decision.
     fn validate(
         _decision: &mut Decision<'_>,
         _before: Option<&Self::Record>,
@@ -112,7 +114,8 @@ pub trait Resource: Readable {
         Ok(())
     }
 
-    /// Refuses a delete, or puts what goes with it (beyond what references say) into the decision.
+    /// Refuses a delete, or adds deletes of dependent entities to the decision (references are
+    /// followed without it).
     fn on_delete(_decision: &mut Decision<'_>, _record: &Self::Record) -> Result<(), Failure> {
         Ok(())
     }
@@ -123,7 +126,7 @@ pub(crate) fn find<'v, R: Readable>(view: View<'v>, id: &str) -> Option<&'v Arc<
     view.get::<R::Record>(id).filter(|record| R::belongs(record))
 }
 
-/// The same for an id in a path.
+/// The record whose id a path has; fails if there is none.
 pub(crate) fn require<'v, R: Readable>(
     view: View<'v>,
     id: &str,
@@ -131,12 +134,12 @@ pub(crate) fn require<'v, R: Readable>(
     find::<R>(view, id).ok_or_else(|| Failure::not_found(R::KIND.name, id))
 }
 
-/// The base of a detail of this resource.
+/// The base of a detail: id, times, tags and links.
 pub(crate) fn detail_base<R: Readable>(base: &Base) -> weft_contract::Base {
     convert::base(R::KIND.plural, base, R::KIND.links)
 }
 
-/// POST to the collection.
+/// Handles the POST to the collection.
 pub(crate) fn create<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: R::Body = call.decode(Verb::Create)?;
@@ -163,12 +166,12 @@ pub(crate) fn create<R: Resource>(controller: Controller, caller: Caller, call: 
     .boxed()
 }
 
-/// PUT to an entity.
+/// Handles the PUT to an entity.
 pub(crate) fn replace<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move { change::<R>(controller, caller, call, Verb::Replace).await }.boxed()
 }
 
-/// PATCH of an entity.
+/// Handles the PATCH of an entity.
 pub(crate) fn patch<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move { change::<R>(controller, caller, call, Verb::Patch).await }.boxed()
 }
@@ -209,7 +212,7 @@ async fn change<R: Resource>(
     Reply::empty()
 }
 
-/// The rules of every kind, then those of the resource, then the put.
+/// Applies the rules of all kinds, then the rules of the resource, and puts the record.
 fn finish<R: Resource>(
     decision: &mut Decision<'_>,
     before: Option<&R::Record>,
@@ -220,7 +223,7 @@ fn finish<R: Resource>(
     decision.put_checked(record)
 }
 
-/// DELETE of an entity.
+/// Handles the DELETE of an entity.
 pub(crate) fn delete<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let id = call.id(0).to_owned();
@@ -241,7 +244,7 @@ pub(crate) fn delete<R: Resource>(controller: Controller, caller: Caller, call: 
     .boxed()
 }
 
-/// GET of an entity.
+/// Handles the GET of an entity.
 pub(crate) fn detail<R: Readable>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
@@ -254,24 +257,24 @@ pub(crate) fn detail<R: Readable>(controller: Controller, caller: Caller, call: 
     .boxed()
 }
 
-/// GET of the collection.
+/// Handles the GET of the collection.
 pub(crate) fn list<R: Readable>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move { collection::collection::<R>(controller, caller, call).await }.boxed()
 }
 
-/// The operations of a resource, ready for the table of handlers.
+/// A resource of any kind, for the table of handlers.
 pub(crate) trait AnyResource: Send + Sync {
-    /// API, operation and handler of everything that is generic.
+    /// API, operation and handler of each generic operation.
     fn handlers(&self) -> Vec<(Api, &'static str, Handler<Controller>)>;
 }
 
-/// [`AnyResource`] out of a [`Resource`] of an API.
+/// An [`AnyResource`] made of a [`Resource`] and an API.
 pub(crate) struct Of<R>(Api, std::marker::PhantomData<fn() -> R>);
 
 impl<R> Of<R> {
-    /// Of the management API.
+    /// For the management API.
     pub(crate) const NEW: Self = Self(Api::Management, std::marker::PhantomData);
-    /// Of the fabric API.
+    /// For the fabric API.
     pub(crate) const FABRIC: Self = Self(Api::Fabric, std::marker::PhantomData);
 }
 

@@ -1,4 +1,4 @@
-//! The resources, a file per subject.
+//! The resources, one file for each subject.
 
 pub(crate) mod advice;
 pub(crate) mod api_session;

@@ -1,15 +1,16 @@
-//! Config types are JSON Schemas; config data is checked against them
+//! JSON Schemas of config types, and checks of config data against them
 //! (docs/protocol/management-api.md 7.3, 8).
 //!
-//! Schemas are read as draft 7. `idn-hostname` is only "not empty": addresses in configs are also
-//! IP addresses, CIDRs and wildcards. References to other documents are never fetched, and patterns
-//! know neither look-around nor back-references, so that matching takes time linear in the text.
+//! Schemas are read as draft 7. The format `idn-hostname` accepts every text that is not empty,
+//! because addresses in configs may also be IP addresses, CIDRs and wildcards. References to other
+//! documents are never fetched. Patterns have neither look-around nor back-references, so that
+//! matching takes time linear in the text.
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 use weft_kernel::Failure;
 
-/// Largest compiled pattern, bytes.
+/// Largest compiled pattern, in bytes.
 const MAX_PATTERN: usize = 10 << 20;
 
 /// A compiled schema.
@@ -17,7 +18,7 @@ const MAX_PATTERN: usize = 10 << 20;
 pub struct Schema(Validator);
 
 impl Schema {
-    /// Compiles a schema. Its root must say `"type": "object"`; `{}` and null allow any object.
+    /// Compiles a schema. Its root must have `"type": "object"`; `{}` and null accept any object.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
         let is_empty = schema.is_null() || schema.as_object().is_some_and(|map| map.is_empty());
@@ -99,8 +100,9 @@ mod tests {
         assert!(schema.check(&unknown).is_err());
     }
 
-    /// The data of a form that a console makes of a schema: what it knows for a list is there, and
-    /// empty unless it is filled in; everything else is there only if it is filled in.
+    /// The data that a console sends for the form of a schema. Lists that the console recognises
+    /// are always sent, empty if nothing was filled in; other members are sent only if they were
+    /// filled in.
     fn form(name: &str, filled: Value) -> Value {
         let seed = seeds::CONFIG_TYPES.iter().find(|seed| seed.name == name).unwrap();
         let schema: Value = serde_json::from_str(seed.schema).unwrap();
@@ -152,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Consoles know a list by its items, which they look for in the second part of `allOf`.
+    /// Consoles recognise a list by the schema of its items, in the second part of `allOf`.
     #[test]
     fn lists_that_need_an_item_are_made_of_what_lists_are_and_what_items_are() {
         let set = json!({"$ref": "#/definitions/inhabitedSet"});

@@ -15,7 +15,7 @@ async fn refusal(bed: &Bed, caller: &Caller, operation: &str, id: &str, body: Va
     }
 }
 
-/// What others can keep from being deleted is described so.
+/// The descriptions of operations list the references that can forbid a deletion.
 #[test]
 fn refusals_of_deletions_are_described() {
     let described = openapi::document(Api::Management);
@@ -94,7 +94,7 @@ async fn put_clears_and_patch_keeps() {
     assert_eq!(now["permissions"], json!(["Invalid"]));
 }
 
-/// The clock of a test stands still unless it is moved.
+/// The test clock stands still until the test moves it.
 #[tokio::test]
 async fn every_change_is_later_than_the_one_before() {
     let bed = Bed::new().await;
@@ -129,7 +129,7 @@ async fn every_change_is_later_than_the_one_before() {
         bed.manage(&admin, &format!("patch{kind}"), &[id], json!({})).await.unwrap();
         assert_eq!(read().await.1, bed.controller.now().to_string(), "the clock has overtaken it");
     }
-    // What a delete takes out of others changes them, too.
+    // A delete also changes the entities from which it removes a reference.
     let check =
         bed.create(&admin, "createPostureCheck", json!({"name": "m", "typeId": "MFA"})).await;
     let id = &made[1].2;
@@ -261,7 +261,7 @@ async fn a_router_with_a_tunneler_has_an_identity_and_a_policy() {
     assert!(!snapshot.contains(Kind::EdgeRouterPolicy, &id));
     let body = json!({"isTunnelerEnabled": true});
     bed.manage(&admin, "patchEdgeRouter", &[id.as_str()], body).await.unwrap();
-    // A policy that names both the router and its identity loses both.
+    // A policy that names a router and the router's identity loses both entries.
     let named = json!([format!("@{id}")]);
     let body = json!({"name": "both", "semantic": "AnyOf", "identityRoles": named,
         "edgeRouterRoles": named});

@@ -1,6 +1,6 @@
-//! What an earlier release left in a network otherwise than this one makes it. It is brought up to
-//! date at start, by the writer like every other change, and once: a step knows what is old by how
-//! it looks, and leaves nothing that looks so. What a user has changed looks otherwise, and stays.
+//! Changes of a network that an earlier release wrote. They are decided by the writer at the start.
+//! Each step recognises old entities by their contents and changes them, so that a second run finds
+//! none. Entities that a user has changed are not recognised, and stay.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -12,8 +12,8 @@ use weft_model::{Id, JsonMap};
 
 use super::seeds::{self, ConfigTypeSeed};
 
-/// Schemas that were seeded before lists were made of `allOf`, which consoles look for: the id of
-/// the config type, and the fingerprint of the schema.
+/// Seeded schemas of an earlier release, from before lists were described by `allOf` (which
+/// consoles need): the id of the config type, and the fingerprint of the schema.
 const SCHEMAS_WITHOUT_ALL_OF: &[(&str, &str)] = &[
     ("NH5p4FpGR", "a13dcd4791699d5576c799790efc1116b49fe96b58a8cf3739fc8786bc2d59cb"),
     ("host.v2", "7acaa56febe081bd950c5a7bf3676ece5499eb05b636f652257db99021b4a7ef"),
@@ -29,18 +29,18 @@ const SCHEMAS_WITHOUT_ALL_OF: &[(&str, &str)] = &[
         "74c974b5b3f856bd1bc295db394bd80b86ddef6238c6ddd40b3e7bfd9b72b787",
     ),
 ];
-/// Config types that came with the schemas that followed those.
+/// Config types that were first seeded together with the schemas that use `allOf`.
 const CAME_WITH_ALL_OF: &[&str] = &["l2.host.v1", "l2.intercept.v1"];
 
-/// Decides what changes; nothing in a network that this release has seen before.
+/// Decides the changes; none for a network that this release has already started.
 pub(crate) fn decide(decision: &mut Decision<'_>) -> Result<(), Failure> {
     config_types(decision);
     posture_checks(decision);
     Ok(())
 }
 
-/// The schemas that an earlier release seeded give way to those of today, and the types that came
-/// with them are added where no other has their id or name.
+/// Replaces seeded schemas of an earlier release by the current ones. Adds the config types of
+/// [`CAME_WITH_ALL_OF`], unless their id or name is taken.
 fn config_types(decision: &mut Decision<'_>) {
     let now = decision.now();
     let tip = decision.tip();
@@ -64,7 +64,7 @@ fn config_types(decision: &mut Decision<'_>) {
         let is_taken = tip.get::<ConfigType>(&added.base.id).is_some()
             || tip.by_name::<ConfigType>(&added.name).is_some();
         if is_taken {
-            tracing::warn!(name = %added.name, "a built-in config type is not added: its name is taken");
+            tracing::warn!(name = %added.name, "a built-in config type is not added: another type has its name");
             continue;
         }
         tracing::info!(name = %added.name, "a built-in config type is added");
@@ -72,8 +72,8 @@ fn config_types(decision: &mut Decision<'_>) {
     }
 }
 
-/// Posture checks keep one spelling of what they compare, and one word for codes that last for ever.
-/// They mean what they meant, and count as unchanged.
+/// Rewrites posture checks to the current spelling of hardware addresses and other values, and to
+/// the current word for codes without end. Their meaning stays, and their time of change too.
 fn posture_checks(decision: &mut Decision<'_>) {
     let checks = decision.tip().list::<PostureCheck>();
     let changed = checks.filter_map(|found| {
@@ -107,7 +107,7 @@ fn seed(id: &str) -> Option<&'static ConfigTypeSeed> {
     seeds::CONFIG_TYPES.iter().find(|seed| seed.id == id)
 }
 
-/// The same for every object with the same members, in whichever order.
+/// The fingerprint of a schema; the order of its members does not count.
 fn fingerprint_of(schema: &JsonMap) -> String {
     hex::encode(Sha256::digest(sorted(&schema.to_value()).to_string()))
 }
@@ -137,7 +137,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000);
 
-    /// The schema of `interfaces.v1` as it was seeded at first.
+    /// The first schema of `interfaces.v1` that was seeded.
     fn old_interfaces() -> Value {
         json!({
             "$schema": "http://json-schema.org/draft-07/schema#",
@@ -158,7 +158,7 @@ mod tests {
         seed(name).unwrap().make(Timestamp(1)).unwrap()
     }
 
-    /// What is put into a network that holds these.
+    /// The changes that an upgrade makes in a network with these entities.
     fn upgraded(found: Vec<Entity>) -> Vec<Entity> {
         let caller = Caller::system();
         let mut network = Snapshot::empty(weft_model::Timeline::default());
@@ -193,7 +193,7 @@ mod tests {
         let changed = put[0].get::<ConfigType>().unwrap();
         assert_eq!(changed.schema, config_type("interfaces.v1").schema);
         assert_eq!((changed.base.created_at, changed.base.updated_at), (Timestamp(1), NOW));
-        // The order of members is no difference.
+        // The order of members makes no difference.
         let mut turned = serde_json::Map::new();
         for (name, value) in old_interfaces().as_object().unwrap().iter().rev() {
             turned.insert(name.clone(), value.clone());
@@ -281,7 +281,7 @@ mod tests {
         as_before().await;
         let again = bed.restarted().await;
         assert_eq!(names(&again).await, today);
-        // Who deletes a type after that has deleted it.
+        // A type that a user deletes after the upgrade stays deleted.
         let admin = again.admin().await;
         again.manage(&admin, "deleteConfigType", &["l2.host.v1"], Value::Null).await.unwrap();
         let revision = again.controller.snapshot().revision();

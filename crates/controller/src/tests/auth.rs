@@ -129,7 +129,7 @@ async fn a_login_that_notes_its_chain_tells_routers_nothing_of_the_others() {
     bed.login_with(&chain[..1]).await.unwrap();
     let mut told = bed.controller.sessions().subscribe();
     bed.login_with(&chain).await.unwrap();
-    // What follows from this change comes after what follows from the login.
+    // The effects of this change come after those of the login.
     bed.manage(&admin, "deleteIdentity", &[&id], Value::Null).await.unwrap();
     loop {
         match told.next().await.unwrap() {
@@ -207,7 +207,7 @@ async fn certificates_of_others_and_disabled_identities_are_refused() {
     let (_, foreign) = stranger.enroll(&stranger.admin().await, "laptop").await;
     let failure = bed.login_with(&foreign).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth);
-    // A CA certificate filled in behind proves nothing, and neither does one in front.
+    // A CA certificate behind the leaf proves nothing, and neither does one before it.
     let mut swapped = chain.clone();
     swapped.swap(0, 1);
     assert!(bed.login_with(&swapped).await.is_err());
@@ -359,7 +359,7 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
     };
     assert_eq!(code(check(token, PolicyType::Bind)), RefusalCode::WrongSessionType);
     assert_eq!(code(check("eyJ", PolicyType::Dial)), RefusalCode::InvalidSession);
-    // What another network signed with the same key is not for this one.
+    // A token that another network signed with the same key is refused.
     let (_, claims): (_, Value) = weft_identity::token::peek(token).unwrap();
     let issued_by = |issuer: &str| {
         let mut claims = claims.clone();
@@ -381,7 +381,8 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
         bed.controller.check_service_session(&Id::new("other"), api_token, token, PolicyType::Dial);
     assert_eq!(code(elsewhere), RefusalCode::InvalidEdgeRouterForSession);
 
-    // Over all logins of the caller, and for an administrator over everybody's.
+    // The list has the sessions of all logins of the caller; for an administrator, those of all
+    // identities.
     let list = async |who: &Caller| {
         bed.client(who, "listSessions", &[], Value::Null).await.unwrap()[0]["id"].clone()
     };
@@ -455,7 +456,7 @@ async fn service_updates_stand_still_when_no_service_of_the_caller_changes() {
     bed.create(&admin, "createServicePolicy", body).await;
     let body = json!({"name": "notebook", "roleAttributes": ["staff"]});
     bed.manage(&admin, "patchIdentity", &[&id], body).await.unwrap();
-    // Changes are followed in their order: when the last is noticed, the others were.
+    // Changes are followed in order: when the last one shows, the others have been applied.
     let other = bed.enroll(&admin, "other").await.0;
     let body = json!({"name": "theirs", "type": "Dial", "semantic": "AnyOf",
         "identityRoles": [format!("@{other}")], "serviceRoles": ["#all"]});

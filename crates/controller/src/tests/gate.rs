@@ -1,6 +1,6 @@
-//! Who may run which operation, as it is documented (docs/protocol/management-api.md 4, 5;
-//! docs/protocol/auth.md 17; docs/protocol/operations.md 1.1), tried against every operation of the
-//! tables with every kind of caller.
+//! The callers that may run each operation, as documented (docs/protocol/management-api.md 4, 5;
+//! docs/protocol/auth.md 17; docs/protocol/operations.md 1.1), tried with every operation of the
+//! tables and every kind of caller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use weft_kernel::{Caller, Login, Origin, SessionRef, Who};
 use crate::testing::Bed;
 use crate::{Call, Failure};
 
-/// Operations of the management API by who may run them: `nobody` is everybody, `half` is who
-/// passed the first factor, `anybody` is who has a session, `reader` is who may read everything;
-/// else a permission.
+/// Operations of the management API and their callers: `nobody` means everybody, `half` callers
+/// that passed the first factor, `anybody` callers with a session, `reader` callers that may read
+/// everything; other words are permissions.
 const MANAGEMENT: &[(&str, &str)] = &[
     (
         "admin",
@@ -158,7 +158,7 @@ const MANAGEMENT: &[(&str, &str)] = &[
     ("terminator.update", "patchTerminator updateTerminator"),
 ];
 
-/// The same for the client API; what is not here needs a session.
+/// Operations of the client API and their callers; operations that are not listed need a session.
 const CLIENT: &[(&str, &str)] = &[
     (
         "nobody",
@@ -174,7 +174,8 @@ const CLIENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same for the fabric API; what is not here needs an administrator.
+/// Operations of the fabric API and their callers; operations that are not listed need an
+/// administrator.
 const FABRIC: &[(&str, &str)] = &[
     ("ops.read", "detailCircuit detailLink listCircuits listLinks"),
     ("ops.update", "patchLink"),
@@ -182,13 +183,13 @@ const FABRIC: &[(&str, &str)] = &[
     ("granted ops.read", "inspect"),
 ];
 
-/// The same for weft's own API. What documents need is decided entity by entity.
+/// Operations of weft's own API and their callers. Documents are judged entity by entity.
 const WEFT: &[(&str, &str)] = &[("ops.read", "explainPath")];
 
-/// Who may run which operations.
+/// Operations with their callers.
 type Table = &'static [(&'static str, &'static str)];
 
-/// The tables, and who may run what they do not name.
+/// The tables, and the callers of operations that they do not list.
 const APIS: [(Api, Table, Option<&str>); 4] = [
     (Api::Management, MANAGEMENT, None),
     (Api::Client, CLIENT, Some("anybody")),
@@ -196,7 +197,7 @@ const APIS: [(Api, Table, Option<&str>); 4] = [
     (Api::Weft, WEFT, Some("anybody")),
 ];
 
-/// Every operation with who may run it.
+/// Every operation with its callers.
 fn documented() -> Vec<(Api, &'static Operation, &'static str)> {
     let mut all = Vec::new();
     for (api, table, otherwise) in APIS {
@@ -214,11 +215,11 @@ fn documented() -> Vec<(Api, &'static Operation, &'static str)> {
     all
 }
 
-/// Somebody who calls.
+/// A kind of caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Somebody {
     Nobody,
-    /// Passed the first factor only; whoever it is.
+    /// A caller that passed the first factor only, whatever its rights.
     Half,
     Plain,
     With(Permission),
@@ -240,7 +241,7 @@ impl Somebody {
     fn caller(self) -> Caller {
         let permissions = match self {
             Self::With(permission) => vec![permission],
-            // What is granted counts for nothing until every factor was shown.
+            // Permissions count only after every factor was shown.
             Self::Half => vec![Permission::AdminReadOnly, Permission::All(Subject::Identity)],
             _ => Vec::new(),
         };
@@ -258,7 +259,7 @@ impl Somebody {
         }
     }
 
-    /// Whether the documents let him run what is for `who`.
+    /// Whether the documents let this caller run an operation for `who`.
     fn may(self, who: &str) -> bool {
         match (who, self) {
             ("nobody", _) => true,
@@ -291,7 +292,7 @@ fn the_gate_lets_in_whom_the_documents_let_in() {
     }
 }
 
-/// Whether it was the gate that refused, and not a rule of the operation.
+/// Whether a failure is a refusal of the gate, and not of the operation.
 fn is_refused_at_the_gate(failure: &Failure) -> bool {
     let text = failure.cause().and_then(|cause| cause.message.as_deref()).unwrap_or_default();
     failure.code() == ErrorCode::Unauthorized
@@ -299,7 +300,7 @@ fn is_refused_at_the_gate(failure: &Failure) -> bool {
             || ["no valid session", "the session needs a second factor"].contains(&text))
 }
 
-/// Tries an operation on things that are not there, and says whether the gate refused.
+/// Runs an operation on entities that do not exist, and returns whether the gate refused.
 async fn is_refused(bed: &Bed, api: Api, row: &'static Operation, caller: Caller) -> bool {
     let ids = vec!["nothing"; row.places()];
     let call = Call::new(api, row, &ids);

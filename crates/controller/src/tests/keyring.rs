@@ -15,7 +15,7 @@ use weft_store::Store as _;
 
 use crate::testing::{Bed, NOW};
 
-/// A root that makes the keys of controllers.
+/// A root authority that makes keys of controllers.
 struct Root(Authority);
 
 impl Root {
@@ -23,7 +23,7 @@ impl Root {
         Self(Authority::make_root(&AuthoritySpec::new("root"), system_time(NOW)).unwrap())
     }
 
-    /// Other keys each time.
+    /// New keys at each call.
     fn keys(&self) -> Keys {
         let now = system_time(NOW);
         let signer = self.0.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
@@ -63,7 +63,7 @@ fn session(bed: &Bed, login: &str, id: &str) -> Session {
     }
 }
 
-/// A login that lives on after a restart.
+/// A login that outlives a restart.
 async fn login(bed: &Bed) -> String {
     bed.admin().await.login().unwrap().session.id.clone()
 }
@@ -92,7 +92,7 @@ async fn tokens_of_before_an_exchange_are_good_until_their_sessions_end() {
     assert!(is_good(&bed, &before) && is_good(&bed, &after));
     assert_eq!(published(&bed)[..2], [kid(&new), old.clone()]);
 
-    // Neither time alone nor a restart ends them.
+    // Former keys end neither by time nor by a restart.
     bed.clock.advance(Duration::from_secs(20 * 60));
     bed.controller.sweep_keys();
     assert!(is_good(&bed, &before));
@@ -100,7 +100,7 @@ async fn tokens_of_before_an_exchange_are_good_until_their_sessions_end() {
     assert!(is_good(&bed, &before) && is_good(&bed, &after));
     bed.controller.sessions().plant_service(session(&bed, &login, "young"));
 
-    // The end of the last session that is as old does.
+    // They end with the last session of their time.
     let changes = bed.controller.key_changes();
     bed.controller.sessions().remove_services(&[Id::new("before"), Id::new("after")]);
     bed.controller.sweep_keys();
@@ -108,7 +108,7 @@ async fn tokens_of_before_an_exchange_are_good_until_their_sessions_end() {
     assert!(!is_good(&bed, &before) && is_good(&bed, &after));
     assert!(!published(&bed).contains(&old));
     assert!(bed.controller.forgotten_keys().contains(&old));
-    // A key that is in use again is not forgotten.
+    // A key that is used again is not forgotten.
     let mut back = root.keys();
     back.session = new.session;
     bed.controller.exchange_keys(back).unwrap();
@@ -123,7 +123,7 @@ async fn keys_that_were_exchanged_with_a_restart_are_the_same_as_without() {
     let bed = bed.restarted_on(root.keys(), |_| ()).await;
     assert!(is_good(&bed, &before));
     assert!(published(&bed).contains(&kid(&old)));
-    // The root of before is not believed any more.
+    // The former root is not trusted any more.
     let gone = old.bundle.roots().next().unwrap().fingerprint();
     assert!(!published(&bed).contains(&gone.to_owned()));
     assert!(bed.controller.forgotten_keys().contains(&gone.to_owned()));
@@ -210,7 +210,8 @@ async fn a_key_for_tokens_alone_signs_them_and_vouches_for_no_client() {
     let known = known.iter().find(|key| key.kid == print).unwrap();
     assert!(known.for_tokens && !known.for_clients);
 
-    // Without it the root identity signs again; what was signed is good until the session ends.
+    // Without that key the root identity signs again; earlier tokens are valid until their sessions
+    // end.
     let bed = bed.restarted().await;
     assert!(is_good(&bed, &after));
     bed.controller.exchange_keys(Keys { tokens: None, ..keys }).unwrap();

@@ -21,7 +21,7 @@ async fn whose_time_is_over_is_enabled_and_routers_hear_of_it() {
         bed.manage(&admin, "disableIdentity", &[&id], body).await.unwrap();
         ids.push(Id::new(&id));
     }
-    // Also of a controller that was not there at the time.
+    // The time may also end while no controller runs.
     let bed = bed.restarted().await;
     let mut changes = bed.controller.subscribe().1;
     let is_marked = |at: usize| {
@@ -36,7 +36,7 @@ async fn whose_time_is_over_is_enabled_and_routers_hear_of_it() {
     let put = |it: &Change| matches!(it, Change::Put(Entity::Identity(it)) if it.base.id == ids[0]);
     assert!(heard.changes.iter().flat_map(|set| &set.changes).any(put));
 
-    // Disabled anew, and for longer, while its time runs.
+    // Disabled again, for a longer time, before the first time is over.
     let admin = bed.admin().await;
     let body = json!({"durationMinutes": 30});
     bed.manage(&admin, "disableIdentity", &[ids[1].as_str()], body).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is seen of the parts only when all of them are there.
+//! Effects that need several parts of the controller.
 
 mod auth;
 mod control;

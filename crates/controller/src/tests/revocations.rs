@@ -1,4 +1,4 @@
-//! Revocations that cover nothing any more.
+//! Expired revocations.
 
 use std::time::Duration;
 

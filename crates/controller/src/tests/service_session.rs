@@ -1,4 +1,4 @@
-//! Service sessions and the routers that they are told.
+//! Service sessions, and the routers that they list.
 
 use serde_json::{Value, json};
 use weft_contract::ErrorCode;
@@ -39,7 +39,7 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
     };
     assert_eq!(make().await.unwrap_err().code(), ErrorCode::NoEdgeRoutersAvailable);
 
-    // Neither enrolled, nor ever connected.
+    // A router that was neither enrolled nor ever connected.
     bed.create(&admin, "createEdgeRouter", json!({"name": "new"})).await;
     assert_eq!(names(&make().await.unwrap()["edgeRouters"]), ["new"]);
     let mut made = Vec::new();
@@ -62,7 +62,7 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
         assert_eq!(routers[0]["isOnline"], json!(true));
         assert_eq!(routers[1]["isOnline"], json!(false));
     }
-    // What is shown of routers is kept, and follows them.
+    // The cached texts of routers follow changes of the routers.
     let id = session["id"].as_str().unwrap();
     let alone = bed.client(&client, "detailSession", &[id], Value::Null).await.unwrap();
     assert_eq!(session["edgeRouters"], alone["edgeRouters"]);

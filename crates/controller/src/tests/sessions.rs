@@ -44,7 +44,7 @@ async fn a_deleted_authenticator_ends_the_sessions_made_with_it() {
     let fingerprint = chain[0].fingerprint();
     assert!(told.iter().all(|session| session.fingerprints.iter().all(|it| it != fingerprint)));
 
-    // One that is made anew ends what the old one began, too.
+    // Re-enrolling an authenticator ends its sessions, too.
     let body = json!({"expiresAt": "2026-01-03T00:00:00Z"});
     bed.manage(&admin, "reEnrollAuthenticator", &[&updb], body).await.unwrap();
     until("the session of the password ends", || bed.with_token(other).login().is_none()).await;
@@ -151,7 +151,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
         let session = sessions.open(login(&bed), "one", true);
         let id = &session.base.id;
         std::thread::scope(|scope| {
-            // On a machine with one core the others must get a turn.
+            // With one core, the other tasks must get a turn.
             scope.spawn(|| {
                 while sessions.change(id, now, |_| {}).is_some() {
                     yield_now()

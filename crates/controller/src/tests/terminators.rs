@@ -10,7 +10,7 @@ use weft_network::terminators::{Owned, Refused, Reported, Terminators, Update};
 
 use crate::testing::Bed;
 
-/// A controller, and what a router of it hosts for a service of it.
+/// A controller, and the report of a terminator for one of its services on one of its routers.
 async fn hosting() -> (Bed, Reported) {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
@@ -50,7 +50,8 @@ async fn a_router_is_the_author_of_what_it_reports() {
     assert_eq!(&*change.cause.operation, "create terminator");
 }
 
-/// All are submitted before the writer decides the first: nothing is published in between.
+/// All requests are submitted before the writer decides the first one: nothing is published in
+/// between.
 #[tokio::test]
 async fn requests_see_what_was_asked_before_them() {
     let (bed, one) = hosting().await;

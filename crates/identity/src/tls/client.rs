@@ -98,8 +98,8 @@ pub fn client_config(tls: &ClientTls<'_>) -> Result<ClientConfig> {
 
 /// A client configuration that trusts any server and keeps its chain, for the first step of an
 /// enrollment: the signature of the enrollment token is then checked with the leaf's key. The
-/// handshake still proves that the server holds that key. Nothing but the chain may be taken from
-/// such a connection.
+/// handshake still proves that the server holds that key. Only the chain may be taken from such a
+/// connection.
 ///
 /// # Errors
 /// When the provider lacks what weft needs.

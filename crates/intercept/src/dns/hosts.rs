@@ -111,7 +111,7 @@ mod tests {
         assert_eq!((answers.len(), counting.0.load(Ordering::SeqCst)), (50, 1));
         assert!(ask("other", "a.example").await.is_some());
         assert_eq!(counting.0.load(Ordering::SeqCst), 2, "another service has another host");
-        // What waits is bounded, and over after a while.
+        // Waiting questions are bounded, and end after a while.
         hosts.patience = Duration::from_millis(300);
         let ask = |service: &str, name: &str| hosts.ask(service.into(), question(name));
         let waiting: Vec<_> = (0..MOST_QUESTIONS)

@@ -30,7 +30,7 @@ async fn fake(code: u8, delay: Duration) -> Fake {
             answer[3] = says.load(Ordering::SeqCst);
             if answer[3] != SILENT {
                 tokio::time::sleep(delay).await;
-                // A guess of somebody who does not know the id comes first.
+                // The guess of an attacker who does not know the id comes first.
                 let mut guess = answer.clone();
                 guess[0] ^= 1;
                 socket.send_to(&guess, from).await.unwrap();

@@ -135,7 +135,7 @@ mod tests {
         let options = read(&resolver, &["tcp://10.0.0.1:54", "udp://10.0.0.2"]).await;
         let options = options.unwrap().unwrap();
         assert_eq!(options.listen, ["127.0.0.1:53", "[::1]:5353"].map(|at| at.parse().unwrap()));
-        // Only there: the other address goes on answering whom it did.
+        // Only at this address: the other address goes on answering all of its clients.
         let clients = ["10.0.0.0/8", "::/0"].map(|net| net.parse().unwrap());
         assert_eq!(options.clients, BTreeMap::from([(options.listen[1], clients.to_vec())]));
         assert_eq!(options.unanswerable, Unanswerable::Servfail);

@@ -263,7 +263,8 @@ mod tests {
 
     fn program(folder: &Path, text: &str) -> PathBuf {
         let path = folder.join("divert");
-        // Written by another process: none that this one begins meanwhile has it open for writing.
+        // Another process writes the file: otherwise a process that this one starts meanwhile could
+        // have it open for writing.
         let script = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
         let mut writing = std::process::Command::new("sh");
         writing.args(["-c", script, "sh"]).arg(&path).arg(text);
@@ -356,7 +357,7 @@ mod tests {
         );
         lab.diverter.set(&wanted).await.unwrap();
         assert!(lab.calls().is_empty(), "nothing changed");
-        // Another service has it now.
+        // Another service has the network now.
         let others = Diversions::from([(sourced.clone(), Arc::from("s3"))]);
         lab.diverter.set(&others).await.unwrap();
         assert_eq!(
@@ -387,7 +388,7 @@ mod tests {
         lab.calls();
         lab.diverter.set(&wanted).await.unwrap();
         assert_eq!(lab.calls().len(), 1, "only what was missing");
-        // As after a kill.
+        // The record is left over, as after a kill.
         clean_up(&lab.record()).await;
         let calls = lab.calls();
         assert_eq!(calls.len(), 2);
@@ -395,7 +396,7 @@ mod tests {
         assert!(!lab.record().exists());
         clean_up(&lab.record()).await;
         assert!(lab.calls().is_empty());
-        // What others may have written is not done, nor is anything but taking out.
+        // Commands that other users may have written are not run; only removals are.
         let program = lab.diverter.program.display();
         let text = format!("{program}\n-I -c 10.0.0.0\n-D -c 10.0.0.1\n");
         let write = |mode| {

@@ -30,7 +30,7 @@ use crate::{options::FirewallKind, state::Changes};
 /// 10,000, and a second to add all of them again.
 const MOST_GONE: usize = 64;
 
-/// The range of names in what an interceptor noted.
+/// The range of names in the note of an interceptor.
 pub(crate) fn names_in(note: &str) -> Option<IpNet> {
     Note::find(note).map(|note| note.names)
 }

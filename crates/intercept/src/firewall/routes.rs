@@ -208,7 +208,7 @@ impl Routes {
         }
     }
 
-    /// Removes what exists of the rules, routes and addresses.
+    /// Removes the rules, routes and addresses that exist.
     pub(super) async fn remove(&self) {
         self.clear().await;
         let [_, marked, _, _] = self.numbers();

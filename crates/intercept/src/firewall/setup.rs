@@ -1,4 +1,4 @@
-//! What rules are made of, and what is noted of them.
+//! The input of rules, and the note about them.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ pub(crate) struct Listeners {
     pub(crate) v6: Option<(u16, u16)>,
 }
 
-/// What rules are made of.
+/// The input of rules.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) instance: String,
@@ -33,12 +33,12 @@ pub(crate) struct Setup {
     pub(crate) listeners: Listeners,
     /// This machine's own addresses of IPv6.
     pub(crate) own: BTreeSet<Ipv6Addr>,
-    /// A program that diverts packets, and where it is written down what it was told.
+    /// A program that diverts packets, and the file with the commands that it was given.
     pub(crate) diverter: Option<PathBuf>,
     pub(crate) record: PathBuf,
 }
 
-/// What a later start has to know.
+/// The facts that a later start has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Note {
     /// Which numbers of routing tables and rules are ours.

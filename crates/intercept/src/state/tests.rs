@@ -104,7 +104,7 @@ fn lists_of_sources_are_groups() {
     let first =
         add(&mut state, &service("a", &net, &[(80, 80)], &["192.168.1.0/24", "192.168.0.0/24"]));
     assert_eq!(first.new_groups.len(), 1);
-    // The same sources, written in another way.
+    // The same sources in another notation.
     let second = add(&mut state, &service("b", &net, &[(81, 81)], &["192.168.0.0/23"]));
     assert_eq!(second.new_groups, []);
     add(&mut state, &service("c", &net, &[(82, 82)], &[]));

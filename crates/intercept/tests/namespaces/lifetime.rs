@@ -37,7 +37,7 @@ fn after_a_kill_the_next_start_cleans_up(firewall: &str) {
     let mut third = lab.interceptor(json!({ "firewall": firewall }));
     third.set(&services());
     assert!(reaches(&lab));
-    // Also if another program has emptied the tables in between.
+    // The next start makes the tables anew even if another program has removed them in between.
     third.kill();
     let flush = "nft delete table inet weft_lab; for t in iptables ip6tables; do $t -t mangle -F; \
                  for c in P O PN ON PM OM D; do $t -t mangle -X WEFT-lab-$c; done; done";

@@ -13,7 +13,7 @@ fn writer(store: &Faulty<Memory>) -> Writer {
     Writer::start(Arc::new(store.clone()), Snapshot::empty(head.timeline), Deadlines::default())
 }
 
-/// A writer that waits for nobody long.
+/// A writer with short time limits.
 fn hasty(store: &Faulty<Memory>) -> Writer {
     let head = store.head().unwrap();
     let millis = Duration::from_millis;
@@ -108,7 +108,7 @@ async fn a_moved_head_is_followed_and_the_same_is_decided_again() {
     let store = store();
     let writer = writer(&store);
     let (_, mut follower) = writer.subscribe();
-    // Somebody else takes the name first.
+    // Another process takes the name first.
     let other = Arc::new(ChangeSet::of([weft_model::Change::Put(service("x", "web").into())]));
     store.commit(Revision(0), vec![other]).await.unwrap();
     let runs = Arc::new(AtomicU32::new(0));
@@ -153,11 +153,11 @@ async fn a_store_that_hangs_is_given_up_and_caught_up_with() {
         assert!(tokio::time::Instant::now() < deadline, "the store was never given up");
         tries += 1;
     }
-    // The batch that never answered had happened.
+    // The batch without an answer was written.
     assert!(writer.snapshot().by_name::<Service>("one").is_some());
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn until(what: &str, done: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     while !done() {
@@ -173,7 +173,7 @@ async fn a_write_that_lands_late_is_called_unknown_and_never_made_twice() {
     store.push(Fault::LandsLate);
     let failure = writer.submit(create("a", "one")).await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (503, ErrorCode::OutcomeUnknown));
-    // The batch is given up, and written again under another name.
+    // The batch is given up, and written again under another id.
     until("the batch is there", || writer.snapshot().by_name::<Service>("one").is_some()).await;
     let landed = store.let_land().await;
     assert!(matches!(landed[..], [Err(CommitError::Unavailable(_))]), "{landed:?}");
@@ -191,13 +191,13 @@ async fn an_unknown_outcome_is_found_out_before_the_next_write_and_without_one()
     assert_eq!((failure.status(), failure.code()), (503, ErrorCode::OutcomeUnknown));
     assert!(writer.snapshot().by_name::<Service>("one").is_none());
     until("it is known to be unknown", || matches!(writer.health(), Health::Failing(_))).await;
-    // Nothing is decided on a model that may be another.
+    // Nothing is decided while the model may be another.
     let refused = writer.submit(create("b", "two")).await.unwrap_err();
     assert_eq!((refused.status(), refused.code()), (503, ErrorCode::ClusterNoLeader));
     assert!(refused.to_string().contains("nothing was done"), "{refused}");
     let (_, mut follower) = writer.subscribe();
     store.set_dark(false);
-    // Nobody writes, and it is seen all the same.
+    // The subscriber sees the change although nothing else is written.
     let Some(Notice::Change(seen)) = follower.next().await else { panic!("a change") };
     assert_eq!((seen.before.revision(), seen.revision), (Revision(0), Revision(1)));
     assert!(writer.snapshot().by_name::<Service>("one").is_some());

@@ -1,4 +1,4 @@
-//! Identities, and what clients report of themselves.
+//! Identities, and their clients' reports of SDK and machine.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -45,7 +45,7 @@ row! {
 }
 
 row! {
-    /// What a client reports of its SDK.
+    /// A client's report of its SDK.
     pub struct SdkInfo {
         /// Id of the application.
         1 => pub app_id: String,
@@ -63,7 +63,7 @@ row! {
 }
 
 row! {
-    /// What a client reports of its machine.
+    /// A client's report of its machine.
     pub struct EnvInfo {
         /// Processor architecture.
         1 => pub arch: String,

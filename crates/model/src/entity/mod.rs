@@ -73,7 +73,7 @@ impl Base {
     }
 }
 
-/// What happens to an entity when an entity that it refers to is deleted.
+/// The effect on an entity when an entity that it refers to is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDelete {
     /// The deletion is refused.
@@ -91,7 +91,7 @@ pub struct Link {
     pub field: &'static str,
     /// The kind that it refers to.
     pub to: Kind,
-    /// What happens when the other entity is deleted.
+    /// The effect when the other entity is deleted.
     pub on_delete: OnDelete,
 }
 
@@ -153,8 +153,8 @@ pub trait Record: crate::row::Row + OfKind {
     }
 
     /// Passes the groups of the entity to `each`: sets of entities of one kind that are indexed
-    /// like those with the same link. The first value counts on behind the last link, the second is
-    /// the group's key.
+    /// like those with the same link. Group numbers begin at the number of links; the second value
+    /// is the group's key.
     fn groups(&self, _each: &mut dyn FnMut(usize, &Id)) {}
 
     /// Removes a reference with [`OnDelete::Unlink`].

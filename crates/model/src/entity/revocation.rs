@@ -7,7 +7,7 @@ use crate::{
 };
 
 choice! {
-    /// Type of a revocation: what its id names (docs/protocol/auth.md 16).
+    /// Type of a revocation: the kind of thing that its id names (docs/protocol/auth.md 16).
     pub enum RevocationType {
         /// One token, by its `jti`.
         Jti = 0 "JTI",
@@ -23,7 +23,7 @@ row! {
     pub struct Revocation {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// What the id names.
+        /// The kind of thing that the id names.
         2 => pub revocation_type: RevocationType,
         /// Time at which every revoked token has expired, so that the revocation can be deleted.
         3 => pub expires_at: Timestamp,

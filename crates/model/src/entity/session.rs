@@ -55,9 +55,9 @@ row! {
         11 => pub improper_client_cert_chain: bool,
         /// Time of the last use.
         12 => pub last_activity_at: Timestamp,
-        /// What the client reported of its SDK.
+        /// The client's report of its SDK.
         13 => pub sdk_info: Option<SdkInfo>,
-        /// What the client reported of its machine.
+        /// The client's report of its machine.
         14 => pub env_info: Option<EnvInfo>,
         /// Certificates that the bearer may show.
         15 => pub certificates: Vec<SessionCertificate>,

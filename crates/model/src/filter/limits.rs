@@ -1,4 +1,4 @@
-//! What filters may hold.
+//! Limits on filters.
 
 /// Longest filter or sort text that is parsed, in bytes.
 ///

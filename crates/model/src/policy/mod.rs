@@ -2,9 +2,8 @@
 //!
 //! The members of a side are computed at the first question, and carried from snapshot to snapshot
 //! until an input changes: the role list, the bearers of one of its attributes, or the existence of
-//! an entity. Pairs of identity and service are never stored: "who may use this" goes from a policy
-//! to its members, "what may this identity use" from the attributes and id of an entity to the
-//! policies that name one of them.
+//! an entity. Pairs of identity and service are never stored. The members of a policy are computed
+//! from its roles, and the policies of an entity from its attributes and id.
 
 mod access_change;
 mod queries;

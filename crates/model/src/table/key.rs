@@ -1,4 +1,4 @@
-//! Keys: what entities are found by.
+//! Keys by which entities are found.
 //!
 //! A change of an entity is the difference of two lists of keys. All removed keys go before new
 //! ones are added, so that two entities can swap names in one change.

@@ -1,4 +1,4 @@
-//! Circuits that are put together, and limits of what routers tell.
+//! Circuits put together from pieces, and limits on reports of routers.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn the_pieces_of_one_router_have_a_limit_in_bytes() {
     assert!(state.bytes.is_empty() && state.begun.is_empty() && state.circuits.is_empty());
 }
 
-/// A circuit of one router is whole at once.
+/// The route of a circuit over one router alone makes the circuit whole.
 #[test]
 fn whole_circuits_count_for_who_told_of_them_until_they_end() {
     let pieces = Pieces::default();

@@ -1,4 +1,4 @@
-//! Ids of circuits by something that they have.
+//! An index of circuits: their ids by a key such as the client or a link.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
 
-/// Ids of circuits by something that they have, in order.
+/// Ids of circuits by key, each list in order.
 #[derive(Debug)]
 pub(super) struct Index<K>(HashMap<K, Ids>);
 
-/// What a single circuit has, such as its client, takes no set.
+/// The ids of one key. A single id takes no set.
 #[derive(Debug)]
 enum Ids {
     One(Arc<str>),
@@ -53,12 +53,12 @@ impl<K: Eq + Hash + Clone> Index<K> {
         }
     }
 
-    /// What any circuit has.
+    /// All keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
         self.0.keys()
     }
 
-    /// How many circuits have it.
+    /// The number of circuits with a key.
     pub(super) fn count<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> usize {
         match self.0.get(key) {
             Some(Ids::One(_)) => 1,
@@ -67,7 +67,7 @@ impl<K: Eq + Hash + Clone> Index<K> {
         }
     }
 
-    /// The first circuits behind one that have it.
+    /// The first circuits with a key, after the id `after`.
     pub(super) fn some<Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         key: &Q,

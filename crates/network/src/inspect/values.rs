@@ -1,7 +1,6 @@
-//! What this controller says of itself (docs/protocol/operations.md 3).
+//! Values that this controller provides for inspections (docs/protocol/operations.md 3).
 //!
-//! Only what it knows is told: in place of call stacks, which it cannot see, it names its threads and
-//! what they have done.
+//! Call stacks are unknown to it; in their place it lists its threads with their processor time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,11 +14,11 @@ use weft_model::entity::{Router, Terminator};
 use super::super::routers::LiveRouter;
 use crate::network::Network;
 
-/// Threads that are named.
+/// Threads listed at most.
 const MAX_THREADS: usize = 1000;
 
 impl Network {
-    /// What this controller says of itself; none if it does not know the value.
+    /// The value of this name; none if it is unknown.
     pub(super) fn own_value(&self, name: &str) -> Option<Value> {
         Some(match name.to_lowercase().as_str() {
             "connected-routers" => self.connected_routers(),
@@ -78,7 +77,7 @@ impl Network {
         json!({"terminators": shown.collect::<Vec<_>>()})
     }
 
-    /// What routers reported that is not theirs, by router.
+    /// Refused reports of routers, by router.
     fn refused_reports(&self) -> Value {
         let routers = self.0.misreports.all().into_iter().map(|(router, reports)| {
             let reports = reports.into_iter().map(|(name, times)| (name.to_owned(), times.into()));
@@ -104,7 +103,7 @@ impl Network {
         json!({"connections": connections})
     }
 
-    /// What is counted, by name.
+    /// Counters, by name.
     pub(crate) fn counted(&self) -> Vec<(&'static str, u64)> {
         let snapshot = self.0.kernel.snapshot();
         let entities = |kind: Kind| snapshot.table(kind).len() as u64;
@@ -132,14 +131,14 @@ impl Network {
     }
 }
 
-/// The threads of this process, and how busy the runtime is that this runs on.
+/// The threads of this process, and how busy this runtime is.
 fn threads() -> String {
     let mut text =
         "Call stacks cannot be seen from inside this program; these are its threads.\n".to_owned();
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         let metrics = runtime.metrics();
         let (workers, tasks) = (metrics.num_workers(), metrics.num_alive_tasks());
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "runtime: {workers} workers, {tasks} tasks, {} waiting",
@@ -157,12 +156,12 @@ fn threads() -> String {
     text
 }
 
-/// A line about a thread: name, state (R runs, S sleeps), time spent in the program and in the
-/// system, in ticks of the clock.
+/// The line of one thread: name, state (R runs, S sleeps), time in user mode and in the kernel, in
+/// clock ticks.
 fn thread(folder: &Path) -> Option<String> {
     let id = folder.file_name()?.to_str()?;
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
-    // The name stands in brackets and may hold anything.
+    // The name is in parentheses and may contain any character.
     let (head, rest) = stat.rsplit_once(')')?;
     let name = head.split_once('(')?.1;
     let mut fields = rest.split_whitespace();
@@ -171,7 +170,7 @@ fn thread(folder: &Path) -> Option<String> {
     Some(format!("thread {id} {name}: {state}, user {user}, system {system}\n"))
 }
 
-/// How many connections of each type make up a channel.
+/// Number of connections of each type in a channel.
 fn underlays(live: &LiveRouter) -> BTreeMap<String, u32> {
     let mut count = BTreeMap::new();
     for underlay in live.channel.underlays() {

@@ -1,4 +1,4 @@
-//! One circuit moves to another path.
+//! Moves one circuit to another path.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use crate::network::Network;
 
 /// Tries at moving a circuit. The second goes around the router at which the first failed.
 const TRIES: u32 = 2;
-/// A circuit whose routers take longer is no active one: it only waits.
+/// A circuit whose routers take longer to answer does not count as active any more.
 const SLOW: Duration = Duration::from_millis(250);
 
 /// Why a circuit could not be moved.
@@ -50,23 +50,23 @@ impl NotMoved {
     }
 }
 
-/// A circuit on its way to another path.
+/// A circuit that is being moved.
 #[derive(Debug)]
 pub(super) struct Journey {
     id: Arc<str>,
     wish: Wish,
-    /// What the first try does, if that is known.
+    /// The plan of the first try, if it is made.
     planned: Option<Planned>,
     known: Known,
     /// The path that was tried last.
     tried: Path,
     /// Routers between the ends at which a try failed.
     avoided: Vec<Id>,
-    /// The last try failed because a router refused its route.
+    /// Whether the last try failed because a router refused its route.
     was_refused: bool,
-    /// Payloads may take another way by now than the table says.
+    /// Whether payloads may already take another path than the one in the table.
     has_changed: bool,
-    /// The version of the graph that was looked at last.
+    /// The version of the graph that the last plan used.
     version: u64,
     active: Option<Active>,
     _under_way: UnderWay,
@@ -89,8 +89,8 @@ impl Journey {
         }
     }
 
-    /// A try failed at a router: the next goes around it, or around the one behind the link that an
-    /// end does not know.
+    /// Notes the router at which a try failed: the next try avoids it. If an end does not know its
+    /// link, the next try avoids the router behind that link.
     fn learn(&mut self, router: &Id, answer: Answer) {
         self.was_refused = answer == Answer::Refused;
         let nodes = &self.tried.nodes;
@@ -105,7 +105,7 @@ impl Journey {
     }
 }
 
-/// What is to be done for a circuit to take a path.
+/// The path that a circuit will take, and the routes for it.
 #[derive(Debug)]
 struct Plan {
     path: Path,
@@ -113,11 +113,12 @@ struct Plan {
     slots: HashMap<Id, Slot>,
 }
 
-/// A circuit, and what is to be done for it; nothing if it stays.
+/// A circuit and its plan; none if the circuit stays.
 type Planned = (Arc<Circuit>, Result<Option<Plan>, NotMoved>);
 
 impl Network {
-    /// Moves circuits. All first steps are said before any answer is waited for.
+    /// Moves circuits together. The first routes of all of them are sent before any answer is
+    /// awaited.
     pub(super) async fn move_group(self, mut group: Vec<Journey>) {
         {
             let _turn = self.0.moves.searching.acquire().await;
@@ -136,7 +137,7 @@ impl Network {
         self.0.moves.left.lock().extend(left);
     }
 
-    /// Moves a circuit. Gives the routers that it has left.
+    /// Moves a circuit, in several tries. Returns the routers that the circuit has left.
     async fn travel(&self, journey: &mut Journey) -> Option<Left> {
         let mut problem = NotMoved::NoPath;
         for number in 0..TRIES {
@@ -145,7 +146,7 @@ impl Network {
                 Ok(None) => break,
                 Err(NotMoved::Full(router)) => {
                     self.0.moves.queue.lock().park(&journey.id, &router);
-                    // There may be room since it was looked for.
+                    // A slot may have become free since the check.
                     self.unpark(&router);
                     return None;
                 }
@@ -160,7 +161,7 @@ impl Network {
         None
     }
 
-    /// A circuit is where it shall be.
+    /// Handles a circuit that has arrived on its path.
     fn arrived(&self, now: &Circuit, journey: &Journey) -> Option<Left> {
         now.moving.end();
         self.0.moves.queue.lock().done(&journey.id);
@@ -172,31 +173,34 @@ impl Network {
         (!left.routers.is_empty()).then_some(left)
     }
 
-    /// A circuit could not be moved: it stays, waits for a path or a router, or is removed.
+    /// Handles a circuit that could not be moved: it stays, waits for a path or a router, or is
+    /// removed.
     fn not_moved(&self, journey: &Journey, problem: &NotMoved) {
         let id = &journey.id;
         let circuit = self.0.circuits.get(id);
-        // Routers of tries that failed are on no path that the table knows of.
+        // Routers of failed tries may be on no path in the table, so they are unrouted here.
         let path = circuit.as_ref().map(|it| it.path.clone()).unwrap_or_default();
         journey.known.beside(&path).iter().for_each(|router| self.unroute(router, id));
         let Some(circuit) = circuit else { return self.0.moves.forget(id) };
         if journey.wish.only_if_cheaper && !journey.has_changed {
-            tracing::debug!(circuit = %id, %problem, "circuit stays where it is");
+            tracing::debug!(circuit = %id, %problem, "a circuit could not be moved and keeps its path");
             circuit.moving.end();
             self.0.moves.queue.lock().done(id);
-            // In this order: what broke while the circuit was being moved was nobody's business.
+            // This order matters: a path that broke while the circuit was being moved started no
+            // other move.
             if circuit.is_whole && !self.is_usable(&path) {
                 self.move_or_end(&circuit, Why::Broken);
             }
         } else if self.waits(journey, problem) {
             self.0.moves.wake.notify_one();
         } else {
-            tracing::info!(circuit = %id, %problem, "circuit removed: it cannot be moved");
+            tracing::info!(circuit = %id, %problem, "a circuit is removed, because its path is broken and it could not be moved");
             self.remove_circuit(id, true);
         }
     }
 
-    /// Has a circuit wait for what it could not be moved for. False if there is nothing to wait for.
+    /// Makes a circuit wait for a path or a router, depending on the problem. False if the problem
+    /// does not pass by waiting.
     fn waits(&self, journey: &Journey, problem: &NotMoved) -> bool {
         let (id, version, now) = (&journey.id, journey.version, clock::now());
         let sends_again = journey.wish.sends_again || journey.has_changed;
@@ -213,7 +217,7 @@ impl Network {
             NotMoved::SilentEnd(router) => {
                 let waits = queue.rest(id, wish, router, now);
                 drop(queue);
-                // It may have answered since it was looked at.
+                // The router may have answered since the check.
                 self.end_rest(router);
                 return waits;
             }
@@ -222,7 +226,7 @@ impl Network {
         true
     }
 
-    /// Moves a circuit once, and gives it as it is then; none if there is none any more.
+    /// Tries once to move a circuit, and returns its new state; none if the circuit has ended.
     async fn reroute(
         &self,
         journey: &mut Journey,
@@ -232,7 +236,7 @@ impl Network {
             Some(planned) => planned,
             None => {
                 let _turn = self.0.moves.searching.acquire().await;
-                // It may have been put together from more pieces meanwhile.
+                // More pieces of an adopted circuit may have arrived meanwhile.
                 let Some(circuit) = self.0.circuits.get(&journey.id) else { return Ok(None) };
                 let plan = self.plan(&circuit, journey, is_first);
                 (circuit, plan)
@@ -241,20 +245,20 @@ impl Network {
         let Some(Plan { path, steps, mut slots }) = plan? else { return Ok(Some(circuit)) };
         let Steps { new, changing } = steps;
         self.tell_step(&circuit, journey, new, &mut slots).await?;
-        // Who hears nothing in the second step is done.
+        // A router without a route in the second step is done.
         slots.retain(|router, _| changing.iter().any(|(it, _)| it == router));
         journey.has_changed |= !changing.is_empty();
         self.tell_step(&circuit, journey, changing, &mut slots).await?;
         let moved = Arc::new(circuit.moved(path));
         let event = self.circuit_event(CircuitChange::PathUpdated, &moved, Duration::ZERO);
         if !self.0.circuits.put_with(Arc::clone(&moved), || self.tell_event(event)) {
-            // Removed while it was moved: the new routers have to hear of it too.
+            // The circuit was removed during the move: unroute it at the new routers too.
             moved.path.nodes.iter().for_each(|router| self.unroute(router, &moved.id));
         }
         Ok(Some(moved))
     }
 
-    /// Finds the path that a circuit is to take, and what has to be said for that; none if it stays.
+    /// Finds the new path of a circuit and the routes for it; none if the circuit stays.
     fn plan(
         &self,
         circuit: &Circuit,
@@ -271,7 +275,7 @@ impl Network {
         let now = self.cost_of(&circuit.path);
         let may_stay = now.is_some() && !journey.has_changed && !sends_again;
         if may_stay && !only_if_cheaper {
-            // What was gone is back.
+            // The path works again.
             return Ok(None);
         }
         let ways = self.ways(first);
@@ -280,7 +284,8 @@ impl Network {
             [] => ways.path(last),
             avoided => {
                 let around = ways.graph().path_around(first, last, avoided);
-                // Who refused may do so no more; who does not answer, or lacks a link, will again.
+                // A router that refused may accept now. A router that was silent, or lacks a link,
+                // would fail again.
                 let again = || ways.path(last).filter(|_| journey.was_refused);
                 around.or_else(again)
             }
@@ -289,7 +294,7 @@ impl Network {
         if may_stay && now.is_some_and(|now| now <= u64::from(path.cost)) {
             return Ok(None);
         }
-        // Who has connected since then may have begun anew.
+        // A router that connected after the routes were set up may have restarted and lost them.
         let is_certain = |router: &Id| {
             let live = self.0.routers.get(router.as_str());
             !sends_again && live.is_some_and(|live| live.since <= circuit.routed_at)
@@ -301,7 +306,7 @@ impl Network {
         Ok(Some(Plan { path, steps, slots }))
     }
 
-    /// Places at all routers that have to hear something, or none.
+    /// Takes a slot at each router of the plan; if one has none free, takes none.
     fn slots(
         &self,
         circuit: &Circuit,
@@ -315,7 +320,11 @@ impl Network {
                 if is_end(circuit, router) {
                     return Err(NotMoved::SilentEnd(router.clone()));
                 }
-                return Err(NotMoved::at(router, Answer::Gone, "it answered nothing lately"));
+                return Err(NotMoved::at(
+                    router,
+                    Answer::Gone,
+                    "it has not answered routes lately",
+                ));
             }
             let slot = match may_wait {
                 true => Slot::take(self, &live),
@@ -331,8 +340,9 @@ impl Network {
         live.ok_or_else(|| NotMoved::at(router, Answer::Gone, "not connected"))
     }
 
-    /// Tells routers at the same time, and waits for all. Each step has the whole time for itself: those
-    /// of the second are not to answer for those of the first.
+    /// Tells several routers their routes at the same time, and waits for all answers. Each step
+    /// has the whole time limit, so that slow routers of the first step take none of the time of
+    /// those in the second.
     async fn tell_step(
         &self,
         circuit: &Circuit,
@@ -366,7 +376,7 @@ impl Network {
             Ok(done) => done,
             Err(_) => {
                 journey.active = None;
-                // Those that wait for nobody else go on.
+                // Releases the slots, so that other circuits can use them.
                 slots.clear();
                 all.await
             }
@@ -396,7 +406,7 @@ impl Network {
             Err(problem @ RequestError::Timeout) => (Answer::Silence, problem.to_string()),
             Err(problem) => (Answer::Gone, problem.to_string()),
         };
-        // What an end refuses is about that end: the application may have gone.
+        // The refusal of an end concerns the end itself: the application may be gone.
         let is_end = is_end(circuit, &live.id);
         let counts = !is_end || matches!(answer, Answer::Done | Answer::Silence);
         if counts && let Some(until) = live.window.answered(answer, clock::now()) {
@@ -409,9 +419,10 @@ impl Network {
         }
     }
 
-    /// A router answers nothing, or refuses everything: no new path leads through it for a while.
+    /// Leaves a router that answers nothing, or refuses everything, alone: new paths avoid it for a
+    /// while.
     fn leave_alone(&self, live: &LiveRouter, until: Instant) {
-        tracing::warn!(router = %live.id, "router sets up no routes: paths do not lead through it for a while");
+        tracing::warn!(router = %live.id, "a router sets up no routes; new paths avoid it for a while");
         self.router_changed(&live.id);
         self.0.moves.resting.lock().push_back((until, live.id.clone()));
         self.unpark(&live.id);

@@ -1,8 +1,9 @@
-//! What routers have been told of a circuit, and what they have to hear so that it takes another
-//! path. Pure.
+//! Records the routes that routers were told for a circuit, and derives the routes that a new path
+//! needs. Pure.
 //!
-//! Routers add what a route names to what they know: what comes from an address goes to one place,
-//! the last that was named for it. Of a route that was not answered nobody knows whether it counts.
+//! Routers add a new route to those that they know: payloads from an address go to the last
+//! destination that was named for that address. A route that was not answered may or may not be in
+//! effect.
 
 use weft_model::Id;
 use weft_paths::path::Path;
@@ -11,7 +12,7 @@ use weft_wire::ctrl::route::Forward;
 use super::super::circuits::Circuit;
 use super::super::routes;
 
-/// Where something goes that comes from an address, as a router may have been told.
+/// A route that a router may have been told: payloads from one address go to another.
 #[derive(Debug, PartialEq)]
 struct Way {
     from: String,
@@ -19,11 +20,11 @@ struct Way {
     is_certain: bool,
 }
 
-/// What each router may have been told of a circuit. There are few of them.
+/// The routes that each router may have been told for a circuit. There are few routers.
 #[derive(Debug, Default)]
 pub(super) struct Known(Vec<(Id, Vec<Way>)>);
 
-/// What routers have to hear: new ways, and then those that take the place of others.
+/// The routes to send, in two steps: first the new ones, then those that replace others.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     pub(super) new: Vec<(Id, Vec<Forward>)>,
@@ -31,7 +32,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Every router that has to hear something.
+    /// All routers in the steps.
     pub(super) fn routers(&self) -> Vec<&Id> {
         let mut routers: Vec<&Id> =
             self.new.iter().chain(&self.changing).map(|(router, _)| router).collect();
@@ -46,7 +47,7 @@ impl Known {
         self.0.iter().find(|(it, _)| it == router).map(|(_, ways)| ways)
     }
 
-    /// Adds to what a router may have been told.
+    /// Changes the routes that a router may have been told.
     fn change(&mut self, router: &Id, change: impl FnOnce(&mut Vec<Way>)) {
         match self.0.iter_mut().find(|(it, _)| it == router) {
             Some((_, ways)) => change(ways),
@@ -58,7 +59,7 @@ impl Known {
         }
     }
 
-    /// What the path of a circuit says is known too: for certain by routers that have not lost it.
+    /// Adds the routes of the circuit's path: certain for routers that have not lost them.
     pub(super) fn add_path(&mut self, circuit: &Circuit, is_certain: impl Fn(&Id) -> bool) {
         for (router, hops) in routes::hops(&circuit.path, &circuit.ingress, &circuit.egress) {
             let is_certain = is_certain(router);
@@ -68,14 +69,14 @@ impl Known {
         }
     }
 
-    /// A router is told this now.
+    /// Notes that a router is being told these routes.
     pub(super) fn told(&mut self, router: &Id, forwards: &[Forward]) {
         self.change(router, |ways| {
             forwards.iter().for_each(|it| note(ways, &it.src_address, &it.dst_address, false));
         });
     }
 
-    /// A router has set this up.
+    /// Notes that a router has set these routes up.
     pub(super) fn confirmed(&mut self, router: &Id, forwards: &[Forward]) {
         self.change(router, |ways| {
             for forward in forwards {
@@ -85,13 +86,13 @@ impl Known {
         });
     }
 
-    /// The routers that are not on a path and may know of the circuit.
+    /// Routers that may have routes of the circuit and are not on a path.
     pub(super) fn beside(&self, path: &Path) -> Vec<Id> {
         let routers = self.0.iter().map(|(router, _)| router);
         routers.filter(|router| !path.nodes.contains(router)).cloned().collect()
     }
 
-    /// What routers have to hear for a circuit to take a path.
+    /// The steps by which a circuit takes a path.
     pub(super) fn steps(&self, circuit: &Circuit, path: &Path) -> Steps {
         let mut steps = Steps::default();
         for (router, hops) in routes::hops(path, &circuit.ingress, &circuit.egress) {
@@ -154,7 +155,7 @@ mod tests {
         let changing = vec![("b", vec![("ab", "bx")]), ("d", vec![("E", "xd")])];
         assert_eq!(said(&steps.changing), changing);
         assert_eq!(steps.routers(), [&Id::new("b"), &Id::new("d"), &Id::new("x")]);
-        // One of them has lost its part, nobody knows which.
+        // One of the routers has lost its routes, and it is not known which.
         let mut known = Known::default();
         known.add_path(&before, |_| false);
         let again = known.steps(&before, &before.path);
@@ -182,7 +183,7 @@ mod tests {
         let next = known.steps(&before, &after);
         assert_eq!(said(&next.new), [("b", vec![("l2", "E")])], "a has said that it knows");
         assert_eq!(said(&next.changing), [("a", vec![("I", "l2")]), ("b", vec![("E", "l2")])]);
-        // Back to where it was, which router a may have left.
+        // The circuit goes back to its former path, whose routes router a may have replaced.
         let back = known.steps(&before, &before.path);
         assert_eq!(said(&back.changing), [("a", vec![("I", "l1")])]);
         assert!(back.new.is_empty());

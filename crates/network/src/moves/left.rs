@@ -1,11 +1,11 @@
-//! Routers that circuits have left.
+//! Routers that a circuit has left.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use weft_model::Id;
 
-/// Routers that a circuit has left.
+/// Routers that a circuit has left, and when.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(super) at: Instant,

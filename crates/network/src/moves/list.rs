@@ -1,4 +1,4 @@
-//! Circuits that are to be moved.
+//! The circuits to be moved, and counts of the moves.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -11,25 +11,26 @@ use weft_paths::queue::Queue;
 
 use super::left::Left;
 
-/// Circuits that are to be moved.
+/// The circuits to be moved, and counts of the moves.
 #[derive(Debug)]
 pub(crate) struct Moves {
     pub(crate) queue: Mutex<Queue>,
     pub(crate) wake: Notify,
-    /// Circuits that are being moved and do not wait for a slow router.
+    /// Number of circuits that are being moved and do not wait for a slow router.
     pub(crate) active: AtomicUsize,
-    /// The same, with those that wait for a slow router.
+    /// Number of circuits that are being moved, those that wait for slow routers included.
     pub(crate) under_way: AtomicUsize,
     /// Routers that circuits have left since the mover last looked.
     pub(crate) left: Mutex<Vec<Left>>,
-    /// Looking for paths keeps processors busy: some of them are for dials.
+    /// Permits to look for paths. They are half of the processors, so that the others are left for
+    /// dials.
     pub(crate) searching: Semaphore,
-    /// Routers that are left alone, and until when.
+    /// Routers that are left alone, and the end of that time.
     pub(crate) resting: Mutex<VecDeque<(Instant, Id)>>,
 }
 
 impl Moves {
-    /// None yet. A circuit may have no path for so long.
+    /// An empty list. A circuit may be without a path for `without_path`.
     pub(crate) fn new(without_path: Duration) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -43,7 +44,7 @@ impl Moves {
         }
     }
 
-    /// A circuit was removed.
+    /// Removes a circuit from the list.
     pub(crate) fn forget(&self, circuit: &str) {
         self.queue.lock().forget(circuit);
     }

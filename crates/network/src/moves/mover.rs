@@ -1,4 +1,4 @@
-//! Works the queue off.
+//! The task that takes circuits from the queue and moves them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -11,31 +11,32 @@ use super::left::Left;
 use crate::clock;
 use crate::network::Network;
 
-/// Circuits that are moved at the same time, those that wait for slow routers not counted: in all,
-/// while somebody dials, and of those that are not urgent.
+/// Most active circuits (those that wait for slow routers do not count): at most, while dials are
+/// under way, and those that are not urgent.
 const AT_ONCE: usize = 256;
 const BESIDE_DIALS: usize = 32;
 const NOT_URGENT: usize = 16;
-/// The same, with those that wait for slow routers.
+/// Most circuits that are being moved, those that wait for slow routers included.
 const IN_ALL: usize = 4_096;
-/// Circuits that one task moves: what a router hears of several of them is one write. A task does not
-/// let others on while it looks for their paths, so they are fewer while somebody dials.
+/// Circuits that one task moves, so that a router's routes for several of them are one write. The
+/// task does not yield while it looks for their paths, so the number is smaller while dials are
+/// under way.
 const GROUP: usize = 16;
 const GROUP_BESIDE_DIALS: usize = 8;
-/// Circuits over a link that come into the queue at a time, sorted by their ends, if fewer than `FEW`
-/// are in it.
+/// Circuits over a broken link that enter the queue at a time, sorted by their ends, once the queue
+/// has fewer than `FEW`.
 const PART: usize = 4_096;
 const FEW: usize = 500;
-/// Circuits that are begun, looked at or removed before others get their turn.
+/// Circuits that are handled before the task yields.
 const TURN: usize = 64;
-/// How often circuits without a path are looked at, and how many at a time.
+/// The interval of looks at circuits without a path, and the number of circuits in each look.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOKED_AT: usize = 500;
-/// How long routers that a circuit has left keep their part of it, for what is on its way.
+/// How long routers that a circuit has left keep their routes for payloads on their way.
 const DRAIN: Duration = Duration::from_secs(2);
 
 impl Network {
-    /// Moves circuits as long as the network lives.
+    /// Moves circuits until the network stops.
     pub(crate) async fn move_circuits(self) {
         let mut under_way: JoinSet<()> = JoinSet::new();
         let mut left: VecDeque<Left> = VecDeque::new();
@@ -64,7 +65,7 @@ impl Network {
         }
     }
 
-    /// When there is something to do though nothing happens.
+    /// The time until the next look that no event triggers.
     fn next_look(&self, left: &VecDeque<Left>, looked: Instant) -> Option<Duration> {
         let drained = left.front().map(|it| DRAIN.saturating_sub(clock::since(it.at)));
         let look = (self.without_path() > 0).then(|| LOOK.saturating_sub(clock::since(looked)));
@@ -73,8 +74,8 @@ impl Network {
         drained.into_iter().chain(look).chain(rested).min()
     }
 
-    /// Some circuits over links that were lost come into the queue when few are in it: those that
-    /// end, or else begin, at the same router behind each other.
+    /// Takes circuits over broken links into the queue when it has few: circuits that end, or else
+    /// begin, at the same router follow each other.
     fn fill_queue(&self) {
         let next = self.0.moves.queue.lock().wants_more(FEW);
         let Some(source) = next else { return };
@@ -83,7 +84,7 @@ impl Network {
         self.0.moves.queue.lock().expand(&source, &circuits, behind);
     }
 
-    /// Begins to move circuits; true if more could be done at once.
+    /// Starts moves; true if more could be started at once.
     fn begin_moves(&self, under_way: &mut JoinSet<()>) -> bool {
         let (at_once, most) = match self.0.circuits.in_making() {
             0 => (AT_ONCE, GROUP),
@@ -107,21 +108,22 @@ impl Network {
         true
     }
 
-    /// The next circuits to be moved together, where so many are already.
+    /// The next circuits to be moved together, given the number of active ones.
     fn next_group(&self, active: usize, most: usize) -> Vec<Journey> {
         let mut queue = self.0.moves.queue.lock();
         let next = (active..active + most).map_while(|at| queue.pop(at >= NOT_URGENT));
         next.map(|(id, wish)| Journey::new(self, id, wish)).collect()
     }
 
-    /// Unroutes circuits at routers that they left a while ago and have not come back to.
+    /// Unroutes circuits at routers that they left some time ago and did not return to.
     fn leave_routers(&self, left: &mut VecDeque<Left>) {
         for _ in 0..left.len().min(TURN) {
             if left.front().is_none_or(|it| clock::since(it.at) < DRAIN) {
                 return;
             }
             let Some(gone) = left.pop_front() else { return };
-            // Nobody begins to move it meanwhile: who is told to forget it was not told of it anew.
+            // The lock on the queue keeps the circuit from moving meanwhile: otherwise the unroute
+            // could reach a router that was just told the circuit again.
             let queue = self.0.moves.queue.lock();
             if queue.is_under_way(&gone.circuit) {
                 left.push_back(Left { at: clock::now(), ..gone });
@@ -138,7 +140,7 @@ impl Network {
         }
     }
 
-    /// Routers that were left alone are tried again.
+    /// Ends the rest of routers whose time is over.
     fn end_rests(&self) {
         let mut resting = self.0.moves.resting.lock();
         while resting.front().is_some_and(|(until, _)| *until <= clock::now())
@@ -149,11 +151,11 @@ impl Network {
         }
     }
 
-    /// Moves circuits that have a path again, and removes those that had none for too long.
+    /// Moves circuits that have a path again, and removes those without a path for too long.
     async fn look_after(&self) {
         let expired = self.0.moves.queue.lock().expired(clock::now(), LOOKED_AT);
         for (at, id) in expired.iter().enumerate() {
-            tracing::info!(circuit = %id, "circuit removed: it has no path any more");
+            tracing::info!(circuit = %id, "a circuit is removed, because it had no path for too long");
             self.remove_circuit(id, true);
             self.0.moves.forget(id);
             yield_in_turn(at).await;

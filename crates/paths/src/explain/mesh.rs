@@ -1,8 +1,8 @@
-//! The mesh at one moment, with everything that paths could use, and the ways through it.
+//! The mesh with everything that paths could use, and searches for paths in it.
 //!
-//! The [`Graph`](crate::graph::Graph) of dials keeps only what a dial needs: the cheapest link
-//! between two routers, and no link that is down. Whoever asks for the second best way, or for what
-//! stands in the way, needs the rest too. Both find the same cheapest paths; a test compares them.
+//! The [`Graph`](crate::graph::Graph) of dials has only what a dial needs: the cheapest link
+//! between two routers, and no links that are down. The second best path, and the obstacles on a
+//! path, need the other links too. Both find the same cheapest paths; a test compares them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -12,17 +12,17 @@ use weft_model::Id;
 
 use super::super::path::Path;
 
-/// What one that is not reached costs; nothing that costs as much is a way.
+/// The cost of a router that is not reached; a path with this cost counts as none.
 const UNREACHED: u64 = i32::MAX as u64;
 
-/// A router that is connected.
+/// A connected router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeshRouter {
     /// Its id.
     pub id: Id,
-    /// What its entity says.
+    /// The cost in its entity.
     pub cost: u16,
-    /// Whether paths may only begin and end here.
+    /// Whether paths may only begin and end at it.
     pub no_traversal: bool,
 }
 
@@ -35,50 +35,50 @@ pub struct MeshLink {
     pub source: Id,
     /// The router at the other end.
     pub destination: Id,
-    /// Part of its cost that does not depend on measurements.
+    /// The part of its cost that does not depend on latency.
     pub static_cost: i32,
-    /// What the dialing side measured, in nanoseconds.
+    /// The latency measured by the dialing side, in nanoseconds.
     pub source_latency: u64,
-    /// What the other side measured, in nanoseconds.
+    /// The latency measured by the other side, in nanoseconds.
     pub destination_latency: u64,
-    /// What it costs to go over it.
+    /// Its cost.
     pub cost: u64,
-    /// Taken out of use by an operator.
+    /// Whether an operator has taken it out of use.
     pub down: bool,
 }
 
-/// A way from one router to another: the links that it takes, in order.
+/// A path from one router to another, as links in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// What it costs: links, and routers that are entered.
+    /// Its cost: links, and routers that are entered.
     pub cost: u64,
-    /// Places of its links.
+    /// Indexes of its links.
     links: Vec<usize>,
-    /// Places of its routers, one more.
+    /// Indexes of its routers, one more than links.
     routers: Vec<usize>,
 }
 
-/// One step of a way.
+/// One step of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step<'m> {
     /// The link.
     pub link: &'m MeshLink,
     /// The router that is entered.
     pub router: &'m MeshRouter,
-    /// What entering it costs.
+    /// The cost of entering the router.
     pub router_cost: u32,
 }
 
-/// What keeps a way from being taken.
+/// An obstacle on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle<'m> {
     /// An operator has taken the link out of use.
     Down(&'m MeshLink),
-    /// The router carries nothing for others.
+    /// The router carries no traffic of others.
     Closed(&'m MeshRouter),
 }
 
-/// How much may still be looked at, in links.
+/// The rest of a budget of work, in links that may be looked at.
 #[derive(Debug)]
 pub struct Work {
     left: usize,
@@ -86,17 +86,17 @@ pub struct Work {
 }
 
 impl Work {
-    /// As many looks at links.
+    /// A budget of this many links.
     pub fn new(links: usize) -> Self {
         Self { left: links, is_cut: false }
     }
 
-    /// Whether something was not looked for because it would have taken too long.
+    /// Whether a search was left out because the budget was used up.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Whether `links` more may be looked at.
+    /// Takes `links` from the budget; false if there are not as many.
     fn take(&mut self, links: usize) -> bool {
         self.is_cut |= links > self.left;
         self.left = self.left.saturating_sub(links);
@@ -104,23 +104,23 @@ impl Work {
     }
 }
 
-/// The cheapest ways from one router to all that can be reached.
+/// The cheapest paths from one router to all others that can be reached.
 #[derive(Debug)]
 pub struct Tree<'m> {
     mesh: &'m Mesh,
     from: usize,
-    /// For each router what it costs to get there, and the last link.
+    /// For each router, the cost to reach it and the last link.
     reached: Vec<Option<(u64, usize)>>,
 }
 
-/// What a search may use.
+/// The links and routers that a search may use.
 #[derive(Debug, Default)]
 struct Rules {
-    /// Also links that are down and routers that carry nothing for others.
+    /// Whether links that are down, and routers that carry no traffic of others, are used as well.
     everything: bool,
-    /// Not these links.
+    /// Links that are not used.
     without_links: HashSet<usize>,
-    /// Not these routers.
+    /// Routers that are not used.
     without_routers: HashSet<usize>,
 }
 
@@ -128,17 +128,17 @@ struct Rules {
 #[derive(Debug, Default)]
 pub struct Mesh {
     min_router_cost: u16,
-    /// By id.
+    /// The routers, ordered by id.
     routers: Vec<MeshRouter>,
     places: HashMap<Id, usize>,
     links: Vec<MeshLink>,
-    /// For each router its neighbours, and the links to them.
+    /// For each router, its neighbours and the links to them.
     edges: Vec<Vec<(usize, usize)>>,
 }
 
 impl Mesh {
-    /// A mesh in which entering a router costs at least this much. Links come as they were reported,
-    /// the last one last; those with an end that is not connected are left out.
+    /// A mesh with a least cost of entering a router. Links are in the order of their reports, the
+    /// last one last; links to routers that are not connected are left out.
     pub fn new(min_router_cost: u16, mut routers: Vec<MeshRouter>, links: Vec<MeshLink>) -> Self {
         routers.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         let places: HashMap<Id, usize> =
@@ -166,8 +166,8 @@ impl Mesh {
         self.places.contains_key(router)
     }
 
-    /// The cheapest ways from a router; none if it is not connected. With `everything` also over links
-    /// that are down and routers that carry nothing for others.
+    /// The cheapest paths from a router; none if it is not connected. With `everything`, also over
+    /// links that are down and routers that carry no traffic of others.
     pub fn tree(&self, from: &Id, everything: bool) -> Option<Tree<'_>> {
         let from = *self.places.get(from)?;
         let rules = Rules { everything, ..Rules::default() };
@@ -175,7 +175,7 @@ impl Mesh {
         Some(Tree { mesh: self, from, reached })
     }
 
-    /// A way as circuits have it.
+    /// A path in the form of circuits.
     pub fn path(&self, way: &Way) -> Path {
         Path {
             nodes: way.routers.iter().map(|at| self.routers[*at].id.clone()).collect(),
@@ -184,7 +184,7 @@ impl Mesh {
         }
     }
 
-    /// The steps of a way: none if it stays on its router.
+    /// The steps of a path; none if it stays on its router.
     pub fn steps<'m>(&'m self, way: &'m Way) -> impl Iterator<Item = Step<'m>> {
         let entered = way.routers.iter().skip(1);
         way.links.iter().zip(entered).map(|(link, router)| Step {
@@ -194,19 +194,20 @@ impl Mesh {
         })
     }
 
-    /// Up to `count` ways that cost more than `first`, which is the cheapest, or as much: the
-    /// cheapest of them first, none over a router twice.
+    /// Up to `count` paths other than `first`, the cheapest path, that use no router twice; the
+    /// cheapest of them first.
     pub fn others(&self, first: &Way, count: usize, work: &mut Work) -> Vec<Way> {
         let (Some(from), Some(to)) = (first.routers.first(), first.routers.last()) else {
             return Vec::new();
         };
         let (from, to) = (*from, *to);
         let mut found = vec![first.clone()];
-        // By cost, and then by what they take, so that the same mesh is always explained alike.
+        // Ordered by cost and then by links, so that the same mesh always gives the same
+        // explanation.
         let mut next: BTreeSet<(u64, Vec<usize>)> = BTreeSet::new();
         while found.len() <= count {
             let Some(last) = found.last() else { break };
-            // Every other way leaves this one, or one before it, at some router.
+            // Every other path leaves this one, or an earlier one, at some router.
             for at in 0..last.links.len() {
                 let (root, spur) = (&last.links[..at], last.routers[at]);
                 let alike = found.iter().filter(|way| way.links.get(..at) == Some(root));
@@ -227,7 +228,7 @@ impl Mesh {
         found.split_off(1)
     }
 
-    /// What keeps a way from being taken.
+    /// The obstacles on a path.
     pub fn obstacles(&self, way: &Way) -> Vec<Obstacle<'_>> {
         let over = way.links.iter().map(|link| &self.links[*link]).filter(|link| link.down);
         let inner = way.routers.get(1..way.routers.len().saturating_sub(1)).unwrap_or_default();
@@ -239,7 +240,7 @@ impl Mesh {
         self.routers[router].cost.max(self.min_router_cost).into()
     }
 
-    /// The way that takes these links.
+    /// The path over these links.
     fn along(&self, from: usize, links: Vec<usize>) -> Way {
         let (mut cost, mut at) = (0, from);
         let mut routers = vec![from];
@@ -254,9 +255,9 @@ impl Mesh {
         Way { cost, links, routers }
     }
 
-    /// What it costs by the rules to get to each router, up to `to` if there is one; none if it would
-    /// have taken too long. Of equal ways that over fewer links, and then, at each router, that over the
-    /// lowest id, as dials take it.
+    /// The cost to reach each router by the rules, or up to `to` if it is given; none if the budget
+    /// is used up. Of equal paths the one with fewer links is taken, and then, at each router, the
+    /// one over the lowest id, as for dials.
     fn search(
         &self,
         from: usize,
@@ -265,7 +266,7 @@ impl Mesh {
         work: &mut Work,
     ) -> Option<Vec<Option<(u64, usize)>>> {
         let mut reached: Vec<Option<(u64, usize)>> = vec![None; self.routers.len()];
-        // What the way to each costs, then how many links it has; and the router before it.
+        // For each router, the cost and the number of links of its path, and the router before it.
         let mut ranks = vec![((u64::MAX, usize::MAX), usize::MAX); self.routers.len()];
         let mut settled = vec![false; self.routers.len()];
         let mut next = BinaryHeap::from([Reverse(((0_u64, 0_usize), from))]);
@@ -292,7 +293,7 @@ impl Mesh {
                     continue;
                 }
                 let (rank, known) = ((cost, length + 1), &mut ranks[*neighbour]);
-                // Of equal links between two routers the last counts.
+                // Of equal links between two routers, the one that was reported last is taken.
                 if (rank, router) <= *known {
                     if rank < known.0 {
                         next.push(Reverse((rank, *neighbour)));
@@ -327,7 +328,7 @@ impl Mesh {
 }
 
 impl Tree<'_> {
-    /// The cheapest way to a router; none if it cannot be reached.
+    /// The cheapest path to a router; none if it cannot be reached.
     pub fn way(&self, to: &Id) -> Option<Way> {
         let to = *self.mesh.places.get(to)?;
         let links = self.mesh.walk_back(&self.reached, self.from, to)?;

@@ -1,4 +1,4 @@
-//! Small networks, and what is said of them.
+//! Small meshes, and the explanations in them.
 
 use proptest::prelude::*;
 use weft_model::{Base, Timestamp};
@@ -12,14 +12,14 @@ fn id(name: &str) -> Id {
     Id::new(name)
 }
 
-/// `a` is a router; `a:5` costs 5; `a!` carries nothing for others.
+/// Parses a router: `a`; `a:5` has cost 5; `a!` carries no traffic of others.
 fn router(text: &str) -> MeshRouter {
     let no_traversal = text.ends_with('!');
     let (name, cost) = text.trim_end_matches('!').split_once(':').unwrap_or((text, "0"));
     MeshRouter { id: id(name.trim_end_matches('!')), cost: cost.parse().unwrap(), no_traversal }
 }
 
-/// `ab5` is a link from a to b that costs 5; `ab5-` is down.
+/// Parses a link: `ab5` leads from a to b with cost 5; `ab5-` is down.
 fn link(at: usize, text: &str) -> MeshLink {
     let cost: u64 = text[2..].trim_end_matches('-').parse().unwrap();
     MeshLink {
@@ -39,8 +39,8 @@ fn mesh(routers: &str, links: &str) -> Mesh {
     Mesh::new(MIN, routers.split_whitespace().map(router).collect(), links.collect())
 }
 
-/// `t@b` is a terminator at b; `t@b+5` costs 5, `t@b~20` has failed, `t@b^` is required, `t@b_` has the
-/// precedence failed, `t@b#x` is the instance x.
+/// Parses a terminator: `t@b` is at b; `t@b+5` has cost 5, `t@b~20` failures, `t@b^` is required,
+/// `t@b_` has the precedence failed, `t@b#x` is the instance x.
 fn offer(text: &str) -> Offer {
     let mut terminator = Terminator::default();
     let (name, rest) = text.split_once('@').unwrap();
@@ -63,13 +63,13 @@ fn offer(text: &str) -> Offer {
     Offer { terminator: Arc::new(terminator), costs }
 }
 
-/// A way as `a b c 42`.
+/// Formats a path as `a b c 42`.
 fn shown(mesh: &Mesh, way: &Way) -> String {
     let names: Vec<String> = mesh.path(way).nodes.iter().map(ToString::to_string).collect();
     format!("{} {}", names.join(" "), way.cost)
 }
 
-/// What is said of each terminator, in one line.
+/// The explanation of each terminator in one line.
 fn said(mesh: &Mesh, offers: &str, strategy: TerminatorStrategy, instance: &str) -> Vec<String> {
     let offers: Vec<Offer> = offers.split_whitespace().map(offer).collect();
     let entry = id("a");
@@ -96,15 +96,15 @@ fn said(mesh: &Mesh, offers: &str, strategy: TerminatorStrategy, instance: &str)
 #[test]
 fn networks_are_explained() {
     use TerminatorStrategy::{Random, SmartRouting, Sticky, Weighted};
-    // Routers, links, terminators, strategy, what is said.
+    // Routers, links, terminators, strategy, expected explanations.
     let table: [(&str, &str, &str, TerminatorStrategy, &[&str]); 14] = [
         // A terminator on the router where the circuit begins.
         ("a", "", "t@a", SmartRouting, &["t Chosen | a 0"]),
-        // Two ways: the dearer one is shown with what it costs.
+        // Two paths: the dearer one is shown with its cost.
         ("a b c", "ab5 ac5 cb9", "t@b", SmartRouting, &["t Chosen | a b 15 | a c b 34"]),
-        // Parallel links are ways of their own, the cheapest first.
+        // Parallel links give paths of their own, the cheapest first.
         ("a b", "ab5 ab7 ab6", "t@b", SmartRouting, &["t Chosen | a b 15 | a b 16 | a b 17"]),
-        // At most three others.
+        // At most three other paths.
         (
             "a b",
             "ab1 ab2 ab3 ab4 ab5",
@@ -132,7 +132,7 @@ fn networks_are_explained() {
                 "v Precedence(Required) | a b 11",
             ],
         ),
-        // Not connected, not linked, another instance.
+        // A router that is not connected, one without link, and another instance.
         (
             "a b c",
             "ab1",
@@ -140,7 +140,7 @@ fn networks_are_explained() {
             SmartRouting,
             &["t Chosen | a b 11", "u NoPath", "v Offline", "w OtherInstance"],
         ),
-        // What stands in the way of the only path, or of a cheaper one, is named.
+        // Obstacles on the only path, or on a cheaper one, are named.
         ("a b", "ab1-", "t@b", SmartRouting, &["t NoPath | but a b 11 l0"]),
         (
             "a b! c",
@@ -150,7 +150,7 @@ fn networks_are_explained() {
             &["u Chosen | a b 11", "t NoPath | but a b c 22 b"],
         ),
         ("a b c", "ab1- ac5 cb5", "t@b", SmartRouting, &["t Chosen | a c b 30 | but a b 11 l0"]),
-        // A router is entered at its cost, at the least cost if it has less.
+        // The cost of entering a router, at least the least cost.
         (
             "a b:50 c:3",
             "ab1 ac1",
@@ -158,7 +158,7 @@ fn networks_are_explained() {
             SmartRouting,
             &["u Chosen | a c 11", "t Dearer(40) | a b 51"],
         ),
-        // Chance: evenly and without experience, or by weight.
+        // Random choice: evenly and without dynamic costs, or weighted.
         ("a b", "ab5", "t@b u@b~20", Random, &["t Chance(0.5) | a b 15", "u Chance(0.5) | a b 15"]),
         (
             "a b",
@@ -171,7 +171,7 @@ fn networks_are_explained() {
                 "v Precedence(Default) | a b 15",
             ],
         ),
-        // Who dials for the first time gets the cheapest.
+        // A client without an earlier terminator gets the cheapest one.
         ("a b", "ab5", "t@b+1 u@b", Sticky, &["u Chosen | a b 15", "t Dearer(1) | a b 15"]),
     ];
     for (routers, links, offers, strategy, wanted) in table {
@@ -212,7 +212,7 @@ fn a_search_that_takes_too_long_is_cut_and_says_so() {
     assert!(work.is_cut());
 }
 
-/// A mesh of six routers, and the same as dials see it.
+/// A random mesh of six routers, and the graph of the same routers for dials.
 fn any_mesh() -> impl Strategy<Value = (Mesh, Graph)> {
     let routers = prop::collection::vec((0u16..50, prop::bool::weighted(0.2)), 6);
     let links = prop::collection::vec((0usize..6, 0usize..6, 0u64..200, any::<bool>()), 0..20);
@@ -242,7 +242,7 @@ fn any_mesh() -> impl Strategy<Value = (Mesh, Graph)> {
 }
 
 proptest! {
-    /// What is explained is what a dial finds.
+    /// The explained path is the one that a dial takes.
     #[test]
     fn the_cheapest_path_is_that_of_a_dial((mesh, graph) in any_mesh()) {
         let tree = mesh.tree(&id("r0"), false).unwrap();
@@ -253,8 +253,8 @@ proptest! {
         }
     }
 
-    /// Other paths are in order, all different, over no router twice, over nothing that is closed, and
-    /// they cost what their parts cost.
+    /// Other paths are sorted, distinct, use no router twice and nothing closed, and their cost is
+    /// the sum of their parts.
     #[test]
     fn other_paths_are_paths((mesh, _) in any_mesh()) {
         let tree = mesh.tree(&id("r0"), false).unwrap();
@@ -278,7 +278,7 @@ proptest! {
         }
     }
 
-    /// The share of each is how often it is taken.
+    /// The probabilities are the frequencies of the choices of dials.
     #[test]
     fn chances_are_those_of_a_dial(costs in prop::collection::vec(0u16..200, 2..6)) {
         let mesh = mesh("a b", "ab5");

@@ -1,4 +1,4 @@
-//! What operators changed of links, kept while a link is away: whoever dials it again does not undo it.
+//! Changes of links by operators, kept while a link is away, so that a new dial does not undo them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use weft_model::Id;
 
 use super::{Link, STATIC_COST};
 
-/// Most links that are remembered; of more the last changed.
+/// Most changes that are remembered; above that the oldest is forgotten.
 const MOST: usize = 10_000;
 
-/// What an operator said of a link.
+/// The change of a link by an operator.
 #[derive(Debug)]
 struct Override {
     number: u64,
@@ -21,7 +21,7 @@ struct Override {
     down: bool,
 }
 
-/// What operators changed, by link.
+/// Changes by operators, by link.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
     links: HashMap<Arc<str>, Override>,
@@ -30,7 +30,7 @@ pub(super) struct Overrides {
 }
 
 impl Overrides {
-    /// An operator changed a link; one that is as all links are is not remembered.
+    /// Notes the change of a link; a link with default values is forgotten.
     pub(super) fn note(&mut self, link: &Link) {
         self.remove(&link.id);
         if link.static_cost == STATIC_COST && !link.down {
@@ -50,7 +50,7 @@ impl Overrides {
         }
     }
 
-    /// Applies what was said of a link between the same routers.
+    /// Applies the change of a link with this id between the same routers.
     pub(super) fn apply(&self, link: &mut Link) {
         let noted = self.links.get(link.id.as_str());
         let is_same =
@@ -60,7 +60,7 @@ impl Overrides {
         }
     }
 
-    /// A router was deleted.
+    /// Forgets the changes of a deleted router's links.
     pub(super) fn forget(&mut self, router: &Id) {
         let is_gone = |it: &Override| it.source == *router || it.destination == *router;
         let gone = self.links.iter().filter(|(_, it)| is_gone(it));

@@ -1,4 +1,4 @@
-//! Reports of links and what becomes of them.
+//! Reports of links and their results.
 
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn two_routers_have_a_limit_of_links_between_them() {
         links.report(from, &reported(&format!("l{id}"), to, 1), INITIAL, Timestamp(1))
     };
     for id in 0..MAX_PARALLEL {
-        // Whoever dials them.
+        // Either router dials.
         let (from, to) = if id % 2 == 0 { (&r1, "r2") } else { (&r2, "r1") };
         assert!(is_new(report(from, id, to)));
     }
@@ -147,7 +147,7 @@ fn small_changes_of_latency_do_not_count_for_paths() {
     assert_eq!(counted(410), 801, "some percent are noise");
     assert_eq!(counted(420), 801);
     assert_eq!(counted(430), 861, "but it adds up");
-    // What an operator says counts as it is.
+    // A change by an operator counts exactly.
     assert_eq!(links.change("l1", Some(2), None).unwrap().counted, 862);
 }
 
@@ -170,7 +170,7 @@ fn the_best_link_is_the_cheapest_usable_and_then_the_last() {
 }
 
 proptest! {
-    /// The indexes say what the table says, whatever happened.
+    /// The indexes agree with the table after any changes.
     #[test]
     fn indexes_follow_the_table(
         steps in prop::collection::vec((0u8..4, 0usize..4, 0usize..4, 0usize..6), 0..60),

@@ -205,7 +205,7 @@ mod tests {
         let controller = issued(&pki.servers, &SpiffeId::controller("t", "ctrl1"));
         let authorities = [&public.root, &public.servers].map(|one| one.certificate().clone());
         let bundle = TrustBundle::new([root, servers].into_iter().chain(authorities.clone()));
-        // What a controller shows beside its own chain proves nothing.
+        // Certificates that a controller shows beside its own chain prove nothing.
         let shown = chain(&[&controller, pki.servers.certificate(), &authorities[0]]);
         let now = SystemTime::now();
         let learned = FirstParty::default().learn(&bundle, &shown, now);

@@ -1,7 +1,8 @@
 //! Messages of controllers that wait for the worker.
 //!
 //! The queue is bounded by number and by bytes. A message without room goes back to its connection,
-//! which is not read until there is room. Nothing is lost, and the controller's own queues slow it down.
+//! which is not read until there is room. No message is lost, and the controller's own queues slow
+//! it down.
 
 use std::{collections::VecDeque, sync::Arc};
 

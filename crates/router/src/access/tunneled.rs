@@ -181,7 +181,7 @@ mod tests {
     }
 
     impl Lab {
-        /// Applies a change, and checks that what followed is what there is from the beginning.
+        /// Applies a change, and checks that the result equals one computed from the beginning.
         fn change(&mut self, changes: Vec<Event>) -> bool {
             let touched = self.model.apply(ChangeSet { changes, ..ChangeSet::default() });
             let changed = self.tunneled.follow(&self.model, &touched);

@@ -229,7 +229,7 @@ impl Inner {
         self.refresh_online();
     }
 
-    /// Does what follows from a change of the model.
+    /// Applies the effects of a change of the model.
     fn after(&self, touched: &Touched) {
         if touched.keys {
             self.keys.store(Arc::new(Keys::of(&self.model.read())));

@@ -42,7 +42,7 @@ impl Answer {
             true => ending::host_key(&self.own),
             false => Bytes::copy_from_slice(self.own.as_bytes()),
         };
-        // What the dialer sends shows whether it understood the host's answer.
+        // The dialer's first data shows whether it understood the host's answer.
         let seals = Seals { own_end: seals_end, peers_end: false };
         (Crypto::new(self.session, seals), PeerData::from([(PUBLIC_KEY, told)]))
     }

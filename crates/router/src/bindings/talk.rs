@@ -1,4 +1,4 @@
-//! Sockets of listeners for datagrams, UDP or in the file system, and who talks to them.
+//! Sockets of listeners for datagrams, UDP or in the file system, and their clients.
 
 use std::{
     fmt, io,
@@ -11,7 +11,7 @@ use tokio::net::UdpSocket;
 #[cfg(unix)]
 use tokio::net::UnixDatagram;
 
-/// Who sends datagrams to a listener.
+/// A sender of datagrams to a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Talker {
     /// An address.
@@ -30,7 +30,7 @@ impl Talker {
         }
     }
 
-    /// What limits for each source count as one. All programs of this machine are one source.
+    /// The source for limits by source. All programs of this machine are one source.
     pub(crate) fn source(&self) -> IpAddr {
         match self {
             Self::Ip(address) => weft_limits::source_of(address.ip()),
@@ -93,8 +93,8 @@ impl Drop for SocketFile {
 }
 
 impl TalkSocket {
-    /// Listens at a path. A socket that nobody reads any more, as a program leaves it that was killed,
-    /// makes room; anything else that is there does not.
+    /// Listens at a path. A socket without a reader, left by a killed program, is replaced; any
+    /// other file is not.
     #[cfg(unix)]
     pub(crate) fn at(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::FileTypeExt as _;

@@ -95,7 +95,7 @@ impl HelloGate for Gate {
         }
         let said = ControllerHello::from_hello(&peer.hello);
         if said.version.is_none() {
-            return Err(no("it does not say its version".to_owned()));
+            return Err(no("its hello has no version".to_owned()));
         }
         if !said.capabilities.has(controller_capability::JWT_LEGACY_SESSIONS) {
             return Err(no(

@@ -1,4 +1,5 @@
-//! What controllers are told of this router: its hello, its listeners, and that it is about to stop.
+//! The announcements of this router to controllers: its hello, its listeners, and that it is about
+//! to stop.
 
 use weft_channel::Lane;
 use weft_wire::{

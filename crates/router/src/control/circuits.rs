@@ -140,7 +140,7 @@ fn begin(core: &Core, service: &str, binding: &str) -> Span {
     span
 }
 
-/// Says in the span of a dial what became of it.
+/// Records the outcome of a dial in its span.
 fn end(span: &mut Span, made: &Result<MadeCircuit, Refusal>) {
     match made {
         Ok(circuit) => {

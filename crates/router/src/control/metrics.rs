@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(message.timers["pool.route.handler.work_timer"].mean, 7.0);
         assert_eq!((message.link_latency("l1"), message.link_latency("l2")), (Some(8), Some(7)));
         assert_eq!(message.link_latency("new"), Some(8));
-        // What is charted stays what was measured.
+        // The distribution for charts keeps the measured values.
         let charted = &message.histograms["link.l1.latency"];
         assert_eq!((charted.count, charted.p50, charted.max), (4, 6.0, 9));
     }

@@ -268,7 +268,7 @@ async fn look_at_identity(core: &Arc<Core>, complaint: &mut String) {
             *complaint = problem.to_string();
             tracing::warn!(
                 %problem,
-                "the changed identity files cannot be used; the certificates of before stay in \
+                "the changed identity files cannot be used; the former certificates stay in \
                  use"
             );
         }

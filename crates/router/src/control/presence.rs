@@ -1,5 +1,5 @@
-//! Reports of what is in use: identities with open connections, opaque API sessions, and service
-//! sessions.
+//! Reports of identities with open connections, of opaque API sessions in use, and of service
+//! sessions in use.
 //!
 //! Changes are collected and sent to every controller. At intervals, after a reconnect and after a
 //! report that could not be sent, a controller is sent all of them

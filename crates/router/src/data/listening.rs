@@ -185,7 +185,7 @@ impl DataHalf {
                         tracing::warn!(
                             %problem,
                             "the changed files of transport.wss.identity cannot be used; the \
-                             certificates of before stay in use"
+                             former certificates stay in use"
                         );
                     }
                     _ => {}

@@ -66,7 +66,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Counts for this book.
+    /// Makes a counter whose bytes are written into this book.
     pub(crate) fn of(book: &Arc<Book>) -> Self {
         Self { book: Some(Arc::clone(book)), ..Self::default() }
     }

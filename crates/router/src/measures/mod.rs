@@ -42,9 +42,9 @@ pub(crate) struct Measures {
 /// Both directions of one kind of traffic.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Both {
-    /// What comes.
+    /// Received messages.
     pub(crate) rx: Arc<MessageCounter>,
-    /// What goes.
+    /// Sent messages.
     pub(crate) tx: Arc<MessageCounter>,
 }
 

@@ -1,4 +1,4 @@
-//! What bindings ask access: who a peer is, and what it may do.
+//! The questions of bindings to access: the identity of a peer, and its rights.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -132,8 +132,8 @@ pub trait Access: Send + Sync + 'static {
         certificates: Vec<Bytes>,
     ) -> BoxFuture<'static, Result<Arc<ApiSession>, Refusal>>;
 
-    /// Whether a session that was found good still stands: neither has it ended, nor is its
-    /// identity gone. For whoever may have missed an event.
+    /// Whether an accepted session is still valid: it has not ended, and its identity still exists.
+    /// For callers that may have missed an event.
     fn stands(&self, session: &ApiSession) -> bool;
 
     /// Judges a service token of a connect or a bind.

@@ -1,4 +1,4 @@
-//! What bindings ask controllers: circuits, terminators, and reports.
+//! The requests of bindings to controllers: circuits, terminators, and reports.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,9 +15,9 @@ use super::{
 /// The request of an SDK for a circuit.
 #[derive(Clone, Debug)]
 pub struct CircuitRequest {
-    /// Who asks.
+    /// The session of the SDK.
     pub session: Arc<ApiSession>,
-    /// What for.
+    /// The grant of the dial.
     pub grant: Grant,
     /// The instance of the service; empty for any.
     pub instance: String,
@@ -69,7 +69,7 @@ pub struct MadeCircuit {
     pub controller: ControllerId,
 }
 
-/// Who hosts behind a terminator.
+/// The host of a terminator.
 #[derive(Clone, Debug)]
 pub enum Host {
     /// An SDK.

@@ -1,4 +1,4 @@
-//! What controllers ask the data half: routes, reports, and inspections.
+//! The requests of controllers to the data half: routes, reports, and inspections.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -82,7 +82,7 @@ pub(crate) fn taken_down() -> RouteError {
     }
 }
 
-/// What control asks of the data half.
+/// The interface of the data half for the control half.
 pub trait Data: Send + Sync + 'static {
     /// Sets a route up, dialing the egress if it names one. Applied whole or undone whole: of one
     /// that failed nothing is left.

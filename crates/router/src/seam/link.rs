@@ -1,4 +1,4 @@
-//! What links and controllers tell each other about other routers.
+//! Messages between links and controllers about other routers.
 
 use futures::future::BoxFuture;
 

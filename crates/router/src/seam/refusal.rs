@@ -1,4 +1,4 @@
-//! Refusals, and the ids of those who refuse.
+//! Refusals, and the ids of their senders.
 
 use std::{fmt, sync::Arc};
 
@@ -7,14 +7,14 @@ use weft_wire::edge::RetryHint;
 /// The id of a controller, as it gave it in its hello.
 pub type ControllerId = Arc<str>;
 
-/// Why something was not done, in the words and numbers an SDK is told (docs/protocol/sdk.md 6).
+/// A refusal, in the texts and numbers that an SDK is sent (docs/protocol/sdk.md 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Error code of the edge protocol, 0 to 15.
     pub code: u32,
-    /// What the client should do.
+    /// The client's next step.
     pub hint: RetryHint,
-    /// What was wrong; never empty, because an SDK reads an empty text as "log in again".
+    /// The reason; never empty, because an SDK reads an empty text as "log in again".
     pub message: String,
     /// Ids of the posture checks that failed, sorted.
     pub failing_checks: Vec<String>,

@@ -1,4 +1,4 @@
-//! TLS for those who connect to the edge listeners, and the names that its certificates need.
+//! TLS of the edge listeners, and the names that their certificates need.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub fn check_advertised(
     }
 }
 
-/// TLS for SDKs: they have to show a certificate that leads to an authority of the data model. That
-/// it is the certificate of their session is checked later.
+/// TLS for SDKs: they have to show a certificate that leads to an authority of the data model.
+/// Whether it is the certificate of the session is checked later.
 pub(super) fn edge_tls(
     identity: &Arc<LiveIdentity>,
     access: &AccessHalf,

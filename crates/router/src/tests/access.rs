@@ -38,8 +38,7 @@ async fn network() -> (Network, String, AccessHalf) {
     network_waiting(LONG).await
 }
 
-/// Such a network, whose router waits for `lookup_timeout` for keys and sessions that it does not
-/// know.
+/// A network whose router waits for `lookup_timeout` for unknown keys and sessions.
 async fn network_waiting(lookup_timeout: Duration) -> (Network, String, AccessHalf) {
     let mut network = Network::waiting(lookup_timeout).await;
     let mut all = vec![

@@ -36,7 +36,7 @@ async fn start(config: &RouterConfig) -> Router {
     soon(Router::start(config, Runtimes::own().unwrap())).await.unwrap()
 }
 
-/// That configuration with other contents in its section `ctrl`.
+/// The usual configuration with these contents in its section `ctrl`.
 fn with_ctrl(pki: &Pki, home: &Path, port: u16, ctrl: &str) -> RouterConfig {
     let config = config_with(pki, home, port, None, "");
     let text = format!(

@@ -193,7 +193,7 @@ async fn an_unroute_does_not_overtake_its_route() {
     let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
     let error = RouteResult::from_message(&result).unwrap().result.unwrap_err();
     assert!(error.text.contains("taken down"), "{}", error.text);
-    // Nothing of the route is kept, and a later circuit with its id is set up.
+    // No part of the route is kept, and a later circuit with its id is set up.
     let asked =
         InspectRequest { requested_values: vec!["router-circuits".into(), "router-drops".into()] };
     let timeout = Duration::from_secs(10);

@@ -202,7 +202,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The controller's end of a channel, with what the router said of itself.
+    /// The controller's end of a channel, with the hello of the router.
     pub(crate) fn start(established: Established, hello: RouterHello) -> Self {
         let (behaviour, inbox) = inbox(InboxLimits::default());
         let channel = established.start(behaviour);
@@ -373,12 +373,12 @@ impl TestRouter {
         Self::start_waiting(LONG, pki, home, controller)
     }
 
-    /// Such a router with more sections in its file.
+    /// A router with more sections in its file.
     pub(crate) fn start_with(pki: &Pki, home: &Path, controller: SocketAddr, more: &str) -> Self {
         Self::start_file(LONG, pki, home, controller, more)
     }
 
-    /// Such a router that waits this long for keys and sessions that it does not know.
+    /// A router that waits this long for unknown keys and sessions.
     fn start_waiting(
         lookup_timeout: Duration,
         pki: &Pki,

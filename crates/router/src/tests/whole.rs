@@ -34,7 +34,7 @@ pub(super) fn config(pki: &Pki, home: &Path, port: u16, valid: Option<Duration>)
     config_with(pki, home, port, valid, more)
 }
 
-/// Such a configuration with further sections.
+/// The usual configuration with further sections.
 pub(super) fn config_with(
     pki: &Pki,
     home: &Path,
@@ -113,8 +113,9 @@ async fn stays(pki: &Pki, port: u16, client: &KeyedChain, wait: Duration) -> boo
     let socket = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
     let Ok(mut stream) = connector.connect(name, socket).await else { return false };
-    // In TLS 1.3 the server refuses after the client's handshake is done: then the read fails.
-    // Nothing is sent, so that an accepted connection stays silent until the hello is overdue.
+    // In TLS 1.3 the server refuses after the client's handshake is done: then the read fails. The
+    // client sends nothing, so that the accepted connection stays silent until the hello is
+    // overdue.
     let read = tokio::time::timeout(wait, stream.read_u8()).await;
     read.is_err()
 }

@@ -251,7 +251,7 @@ impl Behaviour for RouterChannel {
     }
 
     fn closed(&self, reason: &CloseReason) {
-        tracing::debug!(channel = %self.handle, %reason, "a router is gone");
+        tracing::debug!(channel = %self.handle, %reason, "the channel to a router has closed");
         let entries: Vec<Entry> = {
             let mut conns = self.conns.lock();
             conns.closed = true;
@@ -286,7 +286,7 @@ impl Handler for RouterHandler {
     fn on_message(&mut self, message: Message, handle: &ChannelHandle) -> Reading {
         let Some(channel) = self.channel.upgrade() else { return Reading::Continue };
         if let Err(problem) = channel.on_message(message) {
-            tracing::debug!(channel = %handle, %problem, "dropped a message of a router");
+            tracing::debug!(channel = %handle, %problem, "a message of a router cannot be decoded and is dropped");
         }
         Self::flow(&channel)
     }

@@ -90,7 +90,7 @@ async fn dropping_a_connection_ends_it_for_the_peer_behind_its_data() {
         let mut read = Vec::new();
         soon(accepted.read_to_end(&mut read)).await.unwrap();
         assert!(read == pattern(70_000, 3));
-        // Nobody reads this data; a write fails once that is known, and none hangs.
+        // The peer does not read this data; a write fails once that is known, and none hangs.
         let filler = vec![0; 1 << 16];
         soon(async { while accepted.write_all(&filler).await.is_ok() {} }).await;
     }

@@ -263,7 +263,8 @@ pub(super) fn write_head(
     Ok(())
 }
 
-/// Creates all tables of a new file.
+/// Opens a file again that this process has checked and held since, so that no other process has
+/// changed it.
 fn initialise(database: &Database, head: &Head) -> Result<(), Failure> {
     let transaction = begin(database)?;
     fill(&transaction, head, |_| Ok(()))?;

@@ -12,7 +12,7 @@ use redb::{StorageBackend as _, backends::FileBackend};
 use super::failure::Failure;
 use crate::OpenError;
 
-/// While a hold is kept, nobody opens the database.
+/// Keeps every process from opening the database.
 #[derive(Debug)]
 pub struct Hold {
     /// The file, locked until it is closed.

@@ -63,7 +63,7 @@ impl Batch {
 }
 
 const MAGIC: &[u8; 8] = b"weftlive";
-/// Bytes of a record before its body, and what follows the last record.
+/// Length of the prefix of a record in bytes, and the prefix that ends the records.
 const PREFIX: usize = 8;
 const END: [u8; PREFIX] = [0; PREFIX];
 /// Longest body, and the length of the file from which its values are brought into the database.
@@ -75,7 +75,7 @@ const STEP: u64 = 1 << 20;
 const KEPT: u64 = 8 * STEP;
 const REMOVED: u32 = u32::MAX;
 
-/// What a start found wrong with a journal.
+/// A fault of a journal, found at a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalFault {
     /// It is new or belongs to another database.
@@ -235,15 +235,15 @@ impl Journal {
         if self.len > KEPT {
             match self.file.set_len(KEPT) {
                 Ok(()) => self.len = KEPT,
-                Err(error) => tracing::debug!(%error, "the journal cannot be cut"),
+                Err(error) => tracing::debug!(%error, "the journal cannot be cut and stays long"),
             }
         }
     }
 
-    /// Cuts a journal whose records have been folded, which nobody writes any more.
+    /// Cuts a journal whose records are all in the database, and that is not written any more.
     pub(super) fn cut(&self) {
         if let Err(error) = self.file.set_len(header_of(&self.timeline).len() as u64) {
-            tracing::debug!(%error, "the journal cannot be cut");
+            tracing::debug!(%error, "the journal cannot be cut and stays long");
         }
     }
 

@@ -95,12 +95,12 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
-    /// What was wrong with the journal when the store was opened.
+    /// The fault of the journal that was found when the store was opened.
     #[cfg(test)]
     pub(super) fault: Option<JournalFault>,
 }
 
-/// What the database says of the journal.
+/// The state of the journal, as the database has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Folded {
     generation: u64,
@@ -125,9 +125,9 @@ enum Step {
     Append,
     /// Bring everything into the database.
     Fold,
-    /// The same; the journal is not used any more.
+    /// Bring everything into the database; the journal is not used any more.
     Close,
-    /// The same; the thread ends.
+    /// Bring everything into the database, and end the thread.
     Stop,
 }
 
@@ -293,7 +293,7 @@ fn open_journal(shared: &Shared) -> Result<Found, OpenError> {
                 Some(JournalFault::Cut) => tracing::warn!(
                     %file,
                     "the journal's last record is not whole: its write was cut off, or the file is \
-                     damaged; what it held is left out"
+                     damaged; its contents are left out"
                 ),
                 None => {}
             }
@@ -327,7 +327,7 @@ impl Folded {
     }
 }
 
-/// When the thread has to do something.
+/// The times at which the thread has to act.
 #[derive(Debug, Default)]
 struct Times {
     /// Latest time of the next fold, while values are only in the journal.
@@ -377,7 +377,7 @@ impl Queue {
         }
     }
 
-    /// Waits for something to do, and takes the values that are there.
+    /// Waits for the next step, and takes the values that are there.
     fn next(&self, times: &Times, can_append: bool) -> (Step, u64, Batch) {
         let mut pending = self.pending.lock();
         let mut gathered = None;
@@ -428,7 +428,7 @@ impl Queue {
     /// Appends values to the journal, and is true if they are on the disk.
     fn append(&self, journal: &mut Journal, put: u64, values: &Batch) -> bool {
         if let Err(error) = journal.append(values) {
-            tracing::warn!(%error, "the journal of live state cannot be written");
+            tracing::warn!(%error, "the journal of sessions cannot be written");
             return false;
         }
         {
@@ -482,7 +482,7 @@ impl Queue {
             match &outcome {
                 Ok(()) => taken.journaled = Batch::default(),
                 Err(error) => {
-                    tracing::warn!(%error, "live state is not in the database yet");
+                    tracing::warn!(%error, "sessions could not be written to the database; it is tried again");
                     pending.values.extend_older(written);
                 }
             }

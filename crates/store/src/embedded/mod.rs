@@ -105,7 +105,7 @@ impl Embedded {
         self.writer.fold().await
     }
 
-    /// What was wrong with the journal when the store was opened.
+    /// The fault of the journal that was found when the store was opened.
     #[cfg(test)]
     pub(crate) fn journal_fault(&self) -> Option<JournalFault> {
         self.writer.fault

@@ -13,10 +13,10 @@
 //! Both cases have one rule: **the newer commit counts if it is whole**. To find out, the file is
 //! opened as if the bit were set, with every page verified and every write kept in memory. The
 //! commit that the bit selects must be whole too; otherwise it may be its number that is damaged. A
-//! commit that was not acknowledged may count or not, as long as everybody sees the same; whoever
-//! settles it asks the opened file. If the newer commit is not whole, it depends on the file: one
-//! that was in use may have been cut off while writing that commit, and goes back; one that was
-//! closed properly has always set its bit to the newer commit, and is damaged.
+//! commit that was not acknowledged may count or not, if all readers see the same; settling it asks
+//! the opened file. If the newer commit is not whole, it depends on the file: one that was in use
+//! may have been cut off while writing that commit, and goes back; one that was closed properly has
+//! always set its bit to the newer commit, and is damaged.
 
 use std::{fmt, fs::OpenOptions, io, ops::Bound, path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What the file holds, and how it is opened.
+//! The tables of the file, and how it is opened.
 
 use redb::TableDefinition;
 

@@ -1,5 +1,5 @@
 //! Damaged files: each is refused, or its damage lies where nothing is stored. Every read returns
-//! what was written, or an error that says what to do.
+//! the written data, or an error with a remedy.
 
 use std::{
     fs,
@@ -102,7 +102,7 @@ async fn log(store: &Embedded) -> Result<Vec<Arc<ChangeSet>>, FollowError> {
     Ok(sets)
 }
 
-/// Checks that a read returned what was written, or was refused in plain words.
+/// Checks that a read returned the written data, or was refused with a clear text.
 fn right_or_refused<T: PartialEq>(read: Result<T, Damage>, written: &T, what: &str) {
     match read {
         Ok(read) => assert!(read == *written, "wrong {what} was believed"),
@@ -169,7 +169,7 @@ impl Sample {
         }
     }
 
-    /// Writes to a damaged file: what is acknowledged is there later, or the file is refused.
+    /// Writes to a damaged file: acknowledged data is there later, or the file is refused.
     async fn write(&self, store: Embedded, path: &Path) {
         let (backup, restored) = (path.with_extension("backup"), path.with_extension("restored"));
         for made in [&backup, &restored] {

@@ -86,7 +86,7 @@ async fn rows_are_looked_at_one_by_one() {
     *flipped.last_mut().unwrap() ^= 1;
     planted(|it| it.shared.plant(&Into::Rows, &key, Some(&flipped)), place.clone(), mend.clone())
         .await;
-    // The checksum itself is what flipped: the tally is wrong with it.
+    // The checksum itself is flipped: the tally is wrong with it.
     let mut flipped = codec::seal_row(&key, &service("s1", "name 1"));
     flipped[0] ^= 1;
     planted(|it| it.shared.plant(&Into::Rows, &key, Some(&flipped)), place.clone(), mend.clone())

@@ -115,7 +115,8 @@ async fn live_state_reaches_the_disk_without_being_asked() {
     tokio::time::timeout(Duration::from_secs(60), found).await.unwrap();
 }
 
-/// A copy of the file at any moment between commits is what a killed controller leaves behind.
+/// A copy of the file between two commits is the file of a controller that is killed at that
+/// moment.
 #[tokio::test]
 async fn what_was_acknowledged_is_in_the_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -223,7 +223,7 @@ async fn a_full_disk_under_a_file_of_1_gib_is_left_alone_and_read_meanwhile() {
         let error = store.commit(Revision(1), sets).await.unwrap_err();
         assert_eq!(error, CommitError::Full);
         store.live().put_note(Space(1), "late", Some(Bytes::from_static(b"it waits")));
-        // Reads of the file go on, and see what waits to be written.
+        // Reads of the file go on, and see data that waits to be written.
         assert_eq!(head(&store), Revision(1));
         assert!(store.cold(Kind::Service, &Id::new("a"), ColdField::Tags).unwrap().is_none());
         assert!(store.live().note(Space(1), "late").unwrap().is_some());

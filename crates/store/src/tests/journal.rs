@@ -1,4 +1,4 @@
-//! The journal of live state: what was acknowledged outlives a kill at any moment.
+//! The journal of live state: acknowledged values outlive a kill at any moment.
 
 use std::{
     fs::{self, OpenOptions},
@@ -31,7 +31,7 @@ fn journal(path: &Path) -> PathBuf {
 
 /// The files as a kill would leave them now, under another name.
 fn killed(path: &Path, to: &Path) {
-    // Not while the database is being written.
+    // A moment at which the database is not being written.
     let (database, records) = loop {
         let (before, records) = (fs::read(path).unwrap(), fs::read(journal(path)).unwrap());
         if fs::read(path).unwrap() == before {
@@ -106,7 +106,7 @@ async fn a_fold_brings_everything_and_nothing_old_comes_back() {
     store.live().flush().await.unwrap();
     let unfolded = fs::read(journal(&path)).unwrap();
     folded(&path, folder.path(), 5).await;
-    // Deleted without anybody who waits: only the database hears of it.
+    // The delete is not waited for, so that only the database gets it.
     store.live().delete(Kind::ApiSession, session(0).id());
     folded(&path, folder.path(), 4).await;
     assert_eq!(fs::read(journal(&path)).unwrap(), unfolded, "the journal is not cleared");
@@ -233,7 +233,7 @@ async fn the_journal_of_another_database_does_not_count() {
     let copy = folder.path().join("c");
     killed(&into, &copy);
     assert_eq!(sessions(&open(&copy)), [2]);
-    // Neither does something that is no journal.
+    // A file that is no journal is ignored, too.
     fs::copy(&backup, &copy).unwrap();
     fs::write(journal(&copy), vec![0xa5; 3 << 20]).unwrap();
     assert!(sessions(&open(&copy)).is_empty());

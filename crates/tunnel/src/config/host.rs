@@ -311,7 +311,7 @@ fn part<T, A>(
 ) -> Result<Part<T, Vec<A>>> {
     if forward {
         if allowed.is_empty() {
-            let problem = format!("nothing is allowed, though the {name} is forwarded");
+            let problem = format!("no value is allowed, although the {name} is forwarded");
             return Err(ConfigError::new(config, list, problem));
         }
         return Ok(Part::Forward(allowed));

@@ -1,4 +1,4 @@
-//! Configs as they are written: JSON texts, and what is wrong with one.
+//! Configs as JSON texts, and mistakes in them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct ConfigError {
     pub config: &'static str,
     /// The member, `listenOptions.cost` for example; empty for the config as a whole.
     pub member: String,
-    /// What is wrong.
+    /// The mistake.
     pub problem: String,
 }
 
@@ -32,7 +32,7 @@ impl ConfigError {
         Self { config, member: member.into(), problem: problem.into() }
     }
 
-    /// The same of a member of `outer`.
+    /// The mistake as one of a member of `outer`.
     pub(super) fn within(mut self, outer: &str) -> Self {
         let dot = if self.member.is_empty() { "" } else { "." };
         self.member = format!("{outer}{dot}{}", self.member);

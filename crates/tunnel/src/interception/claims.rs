@@ -244,7 +244,7 @@ mod tests {
             self.services.push((Arc::new(service), config.into_iter().collect()));
         }
 
-        /// Claims and what is given up; all that is refused is refused for a reason.
+        /// The claims and those given up; checks that every refusal has a reason.
         fn step(&mut self, taken: bool, refused: &[&str]) -> (Vec<String>, Vec<String>) {
             let services = self.services.iter().map(|(service, configs)| Interceptable {
                 service: Arc::clone(service),
@@ -293,7 +293,8 @@ mod tests {
         assert_eq!(lab.step(true, &[]), (vec![], vec![]), "nothing changed");
         lab.put("b", Some(&at("c.example")));
         assert_eq!(lab.step(true, &[]), (claim("b"), vec![]));
-        // One that claims no more, one that cannot be read any more, one that is gone.
+        // Services without claims: one without ports, one with a broken config, one that was
+        // deleted.
         lab.put("b", None);
         assert_eq!(lab.step(true, &[]), (vec![], claim("b")));
         lab.put("b", Some(&at("b.example")));

@@ -30,7 +30,7 @@ use crate::{
 const ALL: &str = "*";
 /// The interval at which the addresses of controllers are resolved again.
 const LOOK: Duration = Duration::from_secs(60);
-/// Time limit for that.
+/// Time limit for resolving the addresses of controllers.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Intercepts clients of services, and passes them to carriers.

@@ -77,7 +77,7 @@ impl Asker {
         None
     }
 
-    /// Drops a connection that is over, which its answers show before its questions do.
+    /// Drops a connection that is over, so that the next question opens another.
     fn forget(&self, over: &Conversation) {
         let mut open = self.open.lock();
         if open.as_ref().is_some_and(|one| Arc::ptr_eq(&one.waiting, &over.waiting)) {
@@ -128,7 +128,7 @@ fn call(way: &Way, datagrams: Datagrams) -> Call {
 async fn listen(mut answers: mpsc::Receiver<Bytes>, waiting: Waiting) {
     while let Some(bytes) = answers.recv().await {
         let Some(message) = Message::read(&bytes) else {
-            tracing::debug!("a host sent what is no answer");
+            tracing::debug!("a host sent an invalid answer");
             continue;
         };
         let id = u16::try_from(message.id).ok();

@@ -36,7 +36,7 @@ struct Message {
     /// Hosts written in Go send null for an empty list.
     #[serde(default)]
     answer: Option<Vec<Answer>>,
-    /// The reason without an answer, as text.
+    /// The reason why there is no answer, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     comment: Option<String>,
 }

@@ -78,7 +78,7 @@ pub(crate) fn restore() {
     }
 }
 
-/// Nothing to do: the reader restores the terminal itself.
+/// Does nothing: the reader restores the terminal itself.
 #[cfg(not(unix))]
 pub(crate) fn restore() {}
 

@@ -1,6 +1,6 @@
 //! Questions at the terminal.
 //!
-//! Somebody may think about an answer for any time, so that it is read on a thread of its own. A
+//! A person may think about an answer for any time, so that it is read on a thread of its own. A
 //! command that is interrupted drops the question: the terminal is restored, and the thread, which
 //! cannot be woken, ends with the process.
 

@@ -101,7 +101,7 @@ async fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
             counted(lost, "pair", "pairs")
         ),
     };
-    let cannot = "nobody can be asked; apply without asking with --yes";
+    let cannot = "there is no terminal for a question; apply without asking with --yes";
     match ask::confirm(&question, cannot).await? {
         true => Ok(()),
         false => Err(Failure::new("nothing was changed")),

@@ -227,8 +227,8 @@ fn exists(name: &str) -> bool {
     !name.contains('/') && name != ".." && Path::new("/sys/class/net").join(name).exists()
 }
 
-/// Checks a file that will be written: its folder exists, and its name is not that of something
-/// else.
+/// Checks a file that will be written: its folder exists, and its path is not that of a folder or a
+/// device.
 pub(super) fn to_write(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
     if let Some(finding) = folder_of(key, file, purpose) {
         return Some(finding);
@@ -270,10 +270,10 @@ fn folder(file: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Problem that a folder cannot be written to, if the file is to be started now: whoever asks for
-/// advice may be another user than the program's.
+/// Problem that a folder cannot be written to, if the program is to be started now: a user who only
+/// asks for advice may be another one than the program's.
 fn not_writable(key: &str, folder: &Path, purpose: Purpose) -> Option<Finding> {
-    // A random name, which nobody can have created before.
+    // A random name, so that no other process has created the file before.
     let probe = folder.join(format!(".weft-check.{:016x}", rand::random::<u64>()));
     let written = std::fs::File::create_new(&probe);
     let error = written.and_then(|_| std::fs::remove_file(&probe)).err()?;

@@ -1,4 +1,4 @@
-//! Checks of what a controller's file refers to.
+//! Checks of the files and addresses that a controller's configuration names.
 
 use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
 use weft_identity::{Identity, IdentitySection};

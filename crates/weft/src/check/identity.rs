@@ -16,8 +16,8 @@ use crate::failure::chain;
 /// Rules for the certificates of a section.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
-    /// True if server certificates must lead to the section's bundle. Those of web servers and for
-    /// other names may lead anywhere.
+    /// True if server certificates must lead to the section's bundle. Certificates of web servers
+    /// and for other names may lead anywhere.
     pub(super) servers_lead_to_ca: bool,
     /// True if an expired server certificate is renewed automatically.
     pub(super) servers_are_renewed: bool,

@@ -1,4 +1,5 @@
-//! Checks of what a file refers to: keys and certificates, addresses, interfaces, folders.
+//! Checks of the files and addresses that a configuration names: keys and certificates, addresses,
+//! interfaces, folders.
 //!
 //! `weft router check` and `weft router run` make the same checks (and so do those of a
 //! controller): a file that passes `check` starts with `run`, and a file that fails starts nothing.

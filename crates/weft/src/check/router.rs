@@ -1,4 +1,4 @@
-//! Checks of what a router's file refers to.
+//! Checks of the files and addresses that a router's configuration names.
 
 use weft_config::{EndpointsFile, Examined, Facts, IdentitySection, KeyAt, RouterConfig};
 use weft_identity::{Identity, Location};

@@ -354,7 +354,7 @@ fn a_server_certificate_that_will_be_renewed_stops_nobody() {
 #[test]
 fn what_is_written_later_can_be_written() {
     let place = Place::new();
-    // Nobody can create files there, not even root.
+    // No user can create files there, not even root.
     let more = "edge: {db: /proc/model.gzip}\n\
                 listeners: [{binding: edge, address: 'tls:127.0.0.1:0', advertise: 'localhost:1'}]\n\
                 trace: {path: /proc/trace}\n";

@@ -1,4 +1,4 @@
-//! Checks of what the servers of a section `web` refer to.
+//! Checks of the files and addresses that the servers of a section `web` name.
 
 use std::path::Path;
 

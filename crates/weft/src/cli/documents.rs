@@ -42,7 +42,7 @@ pub(crate) struct DiffArgs {
     /// Files, folders of them, or `-` for standard input; all of them are one document
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<String>,
-    /// As if what is in the sections of the files and not named there were deleted
+    /// As if entities in the files' sections that the files do not name were deleted
     #[arg(long)]
     pub(crate) prune: bool,
     /// End with status 8 if there are differences
@@ -65,7 +65,7 @@ pub(crate) struct ApplyArgs {
     /// Files, folders of them, or `-` for standard input; all of them are one document
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<String>,
-    /// Delete what is in the sections of the files and not named there
+    /// Delete entities in the files' sections that the files do not name
     #[arg(long)]
     pub(crate) prune: bool,
     /// Do not ask

@@ -260,6 +260,6 @@ pub(crate) enum DatabaseCommand {
         #[arg(long)]
         no_wait: bool,
     },
-    /// Show what the running or last check found
+    /// Show the findings of the running or last check
     Status,
 }

@@ -11,12 +11,13 @@ use super::printing::Output;
 pub(crate) enum TunnelCommand {
     /// Host services and take clients in, as the configs of the services say
     ///
-    /// Services that the identity may bind are hosted as their host.v1 or host.v2 says. Of those that
-    /// it may dial, programs of this machine use the names and addresses that intercept.v1 says, and
-    /// those with a proxy.v1 are offered at that port. Interception changes the firewall, routes and
-    /// DNS (docs/interception.md) and needs root; --no-intercept does without. Changes of services,
-    /// configs and policies are followed. Ctrl-C stops taking new connections, waits a moment for
-    /// those that are there, takes everything out of the system, and ends; a second one ends at once.
+    /// Services that the identity may bind are hosted as their host.v1 or host.v2 says. For the
+    /// services that it may dial, programs of this machine use the names and addresses in
+    /// intercept.v1; services with a proxy.v1 are offered at that port. Interception changes the
+    /// firewall, routes and DNS (docs/interception.md) and needs root; --no-intercept does without.
+    /// Changes of services, configs and policies are followed. Ctrl-C stops taking new connections,
+    /// waits a moment for those that are there, takes everything out of the system, and ends; a
+    /// second one ends at once.
     #[command(
         after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
                   token is enrolled and the\nidentity written beside it: laptop.jwt becomes \

@@ -51,7 +51,7 @@ const DEFAULT_ACTIVITY_BATCH: u32 = 250;
 /// Longest time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// A controller without sockets: what `init` needs.
+/// A controller without sockets, for `init`.
 pub(crate) struct Core {
     config: ControllerConfig,
     identity: Arc<LiveIdentity>,

@@ -137,7 +137,7 @@ impl Follower {
             tracing::warn!(
                 section = about,
                 problem,
-                "the changed identity files cannot be used; the certificates of before stay in use"
+                "the changed identity files cannot be used; the former certificates stay in use"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The keys of a controller, and what each is used for (docs/protocol/auth.md 2.1).
+//! The keys of a controller, and their uses (docs/protocol/auth.md 2.1).
 
 use std::{sync::Arc, time::SystemTime};
 

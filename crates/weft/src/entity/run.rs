@@ -321,7 +321,7 @@ impl Entities<'_> {
             };
             let count = counted(found.len(), self.kind.name, self.kind.plural);
             output::say(format!("{count}: {}{more}", names.join(", ")));
-            let cannot = "nobody can be asked; delete without asking with --yes";
+            let cannot = "there is no terminal for a question; delete without asking with --yes";
             if !ask::confirm("Delete them?", cannot).await? {
                 return Err(Failure::new("nothing was deleted"));
             }

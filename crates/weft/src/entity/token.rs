@@ -94,8 +94,8 @@ pub(super) async fn save(
     })
 }
 
-/// Writes a token to a new file that only its owner may read: whoever has the token can enroll with
-/// it.
+/// Writes a token to a new file that only its owner may read, because any holder of the token can
+/// enroll with it.
 pub(crate) fn write_new(path: &Path, token: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);

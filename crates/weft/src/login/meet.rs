@@ -24,7 +24,7 @@ pub(super) async fn bundle(
         "{address} is not known here. Its certificate has the SHA-1 fingerprint {}",
         met.leaf.fingerprint()
     );
-    let cannot = "nobody can be asked whether to trust it: name its authorities with --ca FILE, \
+    let cannot = "there is no terminal for the question whether to trust it: name its authorities with --ca FILE, \
                   or trust it with --yes";
     if ask::confirm("Trust it from now on?", cannot).await? {
         return Ok(met.bundle);

@@ -77,7 +77,7 @@ pub(super) enum Long {
     Broken,
 }
 
-/// Text as lines of a column; the second value is true if something was cut.
+/// Text as lines of a column; the second value is true if the text was cut.
 pub(super) fn wrap(text: &str, width: usize, long: Long) -> (Vec<String>, bool) {
     let (mut lines, mut cut) = (Vec::new(), false);
     for given in text.split('\n') {
@@ -118,7 +118,7 @@ pub(super) fn wrap(text: &str, width: usize, long: Long) -> (Vec<String>, bool) 
     (lines, cut)
 }
 
-/// The beginning of a text, with [`CUT`] at the end if something is missing.
+/// The beginning of a text, with [`CUT`] at the end if it was cut.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -65,7 +65,7 @@ pub(crate) struct Rows {
     broken: &'static [&'static str],
 }
 
-/// A fitted table, and what is missing in it.
+/// A fitted table, and notes about missing columns and cut cells.
 pub(crate) struct Fitted {
     /// The table.
     pub(crate) text: String,

@@ -21,7 +21,7 @@ use weft_config::Debugging;
 use crate::failure::Failure;
 use format::Writer;
 
-/// Samples per second of processor time. Not a multiple of any period in the program.
+/// Samples per second of processor time. It is no multiple of a period in the program.
 const FREQUENCY: i32 = 99;
 /// Interval of writing the processor's profile.
 const CPU_INTERVAL: Duration = Duration::from_secs(60);

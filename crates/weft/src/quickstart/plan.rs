@@ -166,8 +166,8 @@ impl Sockets {
         self.ports.insert(port);
     }
 
-    /// The address of one of several routers: its port is as far behind the first one's as its
-    /// number, or a free one if nobody chose the first port and this one is taken.
+    /// Returns the address of one of several routers: its port is the first one's plus its number,
+    /// or a free port if the first port was not chosen and this one is taken.
     pub(super) fn near(
         &mut self,
         option: &'static str,
@@ -309,7 +309,7 @@ pub(super) mod tests {
         assert!(!home.is_new());
         let controller = ControllerConfig::from_path(&home.controller_file()).unwrap();
         assert_eq!((controller.warnings, controller.not_acted_upon), (vec![], vec![]));
-        // Nothing in the file is without effect in this release.
+        // Every setting in the file has an effect in this release.
         assert_eq!(not_acted_upon(&controller.config), []);
         let served = weft_api::base_urls(&controller.config.web);
         assert_eq!(served.len(), controller.config.web[0].apis.len());

@@ -44,7 +44,7 @@ pub(super) async fn ensure(
     let known = match find(client, &name).await? {
         Some(known) => known,
         None => {
-            // An operator who has deleted the policies does not get them back with another router.
+            // Policies that an operator has deleted are not made again with another router.
             if number <= 1 {
                 make_policies(client).await?;
             }

@@ -171,7 +171,7 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
         ports(&config).for_each(|port| sockets.reserve(port));
         configs.push((number, config));
     }
-    // Nothing is written until every port is known.
+    // No file is written until every port is known.
     let mut sections = Vec::new();
     for (number, config) in &configs {
         if !config.link.listeners.is_empty() {

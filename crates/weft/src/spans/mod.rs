@@ -5,7 +5,7 @@
 //! router, controller, SDK -> Spans -> queue (bounded) -> a thread of its own -> collector (HTTP)
 //! ```
 //!
-//! Nothing waits for the collector: spans that do not fit into the queue are lost and counted, and
+//! No task waits for the collector: spans that do not fit into the queue are lost and counted, and
 //! a program that ends gives the collector two seconds.
 
 mod collector;

@@ -112,7 +112,7 @@ fn outcome(state: &Value, begun: &str) -> Result<(), Failure> {
     let left = left(state);
     let error = text(state, "error");
     if !error.is_empty() || text(state, "endTime").is_empty() {
-        let why = if error.is_empty() { "nobody knows why" } else { error };
+        let why = if error.is_empty() { "the reason is unknown" } else { error };
         let failure = Failure::new(format!("the check did not come to its end: {why}"));
         return Err(match left {
             0 => failure,

@@ -45,7 +45,8 @@ pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
     }
 }
 
-/// The failure that nobody answered: a program that does not know a value is silent.
+/// The failure for an inspection without any answer: a program that does not know a value is
+/// silent.
 fn nobody(values: &[String], of: &str) -> Failure {
     Failure::not_found(format!(
         "no controller or router whose name or id contains a match of `{of}` knows {}",

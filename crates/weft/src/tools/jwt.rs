@@ -71,8 +71,8 @@ async fn of_network(client: &ManagementClient) -> Result<String, Failure> {
         .ok_or_else(|| Failure::not_found(format!("the network offers no {} token", headers::JWT)))
 }
 
-/// Writes a token to a file, which must not exist unless `force`. Something else than a file, such
-/// as `/dev/stdout`, is written to directly.
+/// Writes a token to a file, which must not exist unless `force`. A device or pipe, such as
+/// `/dev/stdout`, is written to directly.
 fn write(path: &Path, token: &str, force: bool) -> Result<(), Failure> {
     let wrong = |error: &dyn Display| Failure::new(format!("{}: {error}", path.display()));
     let there = fs::metadata(path);

@@ -1,4 +1,4 @@
-//! `weft status`: who is logged in where, and how large the network is.
+//! `weft status`: the login, and the size of the network.
 
 use serde_json::{Map, Value, json};
 use weft_contract::Api;

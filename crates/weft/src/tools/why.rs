@@ -1,5 +1,4 @@
-//! `weft why IDENTITY SERVICE`: what prevents an identity from using a service, and what would
-//! help.
+//! `weft why IDENTITY SERVICE`: the reasons why an identity cannot use a service, and remedies.
 
 use serde_json::Value;
 use weft_client::ManagementClient;
@@ -119,7 +118,7 @@ fn findings(facts: &Facts, wanted: DialBind) -> Vec<Finding> {
             Finding::new(
                 facts.hosts > 0,
                 match facts.hosts {
-                    0 => "nobody hosts the service now: it has no terminator".to_owned(),
+                    0 => "the service has no host now: it has no terminator".to_owned(),
                     count => {
                         let terminators = counted(count, "terminator", "terminators");
                         format!("the service is hosted: it has {terminators}")
@@ -293,7 +292,7 @@ mod tests {
                 "no Dial policy holds both",
                 "no edge router policy gives the identity a router",
                 "no service edge router policy gives the service a router",
-                "nobody hosts the service now: it has no terminator",
+                "the service has no host now: it has no terminator",
             ]
         );
         assert!(findings[1].help.iter().any(|help| help.contains("--type Dial")));

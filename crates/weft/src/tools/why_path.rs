@@ -166,7 +166,7 @@ fn short(entry: &PathEntry, is_allowed: bool) -> String {
         ),
         None => {
             let why = entry.terminators.first().map(|it| it.why.as_str());
-            format!("✗ over {name}: {}", why.unwrap_or("nobody hosts the service now"))
+            format!("✗ over {name}: {}", why.unwrap_or("the service has no host now"))
         }
     }
 }
@@ -177,7 +177,7 @@ fn entry_lines(entry: &PathEntry, is_allowed: bool) -> Vec<String> {
         return vec![format!("✗ Over {name}: {}", entry.reason)];
     }
     if entry.terminators.is_empty() {
-        return vec![format!("✗ Over {name}: nobody hosts the service now, it has no terminator")];
+        return vec![format!("✗ Over {name}: the service has no host now: it has no terminator")];
     }
     let mut lines = vec![format!("Over {name}, where the circuit begins:")];
     for terminator in entry.terminators.iter().take(SHOWN) {

@@ -17,7 +17,7 @@ pub(super) fn width() -> Option<usize> {
     table::terminal()
 }
 
-/// A summary of the mesh, and a line about what is missing in it.
+/// A summary of the mesh, which says if parts of the mesh are missing.
 pub(super) fn summary(mesh: &Mesh) -> String {
     let known: Vec<_> = mesh.routers.iter().filter_map(|node| node.known).collect();
     let online = match mesh.is_partial {

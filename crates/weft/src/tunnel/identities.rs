@@ -50,7 +50,7 @@ pub(super) async fn file(path: &Path) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
-/// Identity files and tokens in a folder. A token with an identity file stands for that file.
+/// Identity files and tokens in a folder. A token with an identity file counts as that file.
 fn inside(folder: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()));
     let mut found = BTreeSet::new();

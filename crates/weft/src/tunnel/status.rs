@@ -286,7 +286,7 @@ impl Served {
             Failure::new(format!("{}: {error}", path.display()))
                 .during("the socket for `weft tunnel status`")
         };
-        // A socket that nobody serves was left behind by a killed process.
+        // A socket without a server was left behind by a killed process.
         if std::os::unix::net::UnixStream::connect(&path)
             .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
         {

@@ -35,7 +35,7 @@ const KINDS: [&Kind; 5] = [
 pub(super) struct Scene<'a> {
     client: &'a ManagementClient,
     name: String,
-    /// Nothing more is created once this is cancelled.
+    /// No more entities are created once this is cancelled.
     stop: &'a CancellationToken,
 }
 

@@ -166,7 +166,7 @@ impl Builder {
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).cloned();
                 let node =
-                    node.ok_or_else(|| at(span, "an alias to something that is not complete"))?;
+                    node.ok_or_else(|| at(span, "an alias to an anchor that is not complete"))?;
                 self.nodes += size(&node);
                 self.add(node, 0, span)
             }

@@ -51,7 +51,7 @@ async fn a_database_that_was_made_or_left_in_order_is_opened_without_a_word() {
     let made = weft(place.folder(), &init).await;
     assert!(made.status.success(), "{}", text_of(&made));
     assert!(is_closed(&place.home().join("other.db")));
-    // Nothing new is created, and the database is closed anyway.
+    // No entity is created, and the database is closed anyway.
     let again = weft(place.folder(), &init).await;
     assert!(!again.status.success() && text_of(&again).contains("already initialized"));
     assert!(is_closed(&place.home().join("other.db")));

@@ -130,7 +130,7 @@ impl Place {
     }
 }
 
-/// Controller and router as separate processes, and an operator who is logged in.
+/// Controller and router as separate processes, and an operator's login.
 pub(crate) struct Network {
     // Dropped first to last: clients before servers.
     pub(crate) operator: Operator,

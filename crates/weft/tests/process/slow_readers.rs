@@ -73,7 +73,7 @@ async fn slow_readers_that_share_an_old_connection_cost_little_memory() {
 enum Awake {
     /// One dialer, while the others still do not read.
     One,
-    /// All dialers, because those who share a connection can only continue together.
+    /// All dialers, because dialers on one connection can only continue together.
     All,
 }
 
@@ -176,8 +176,8 @@ async fn round_trips(stream: &mut Connection, count: usize) {
     within("others go on", LONG, trips).await;
 }
 
-/// Reads from all dialers until each has received `length` bytes. Those that have it read on,
-/// because on a shared connection one that stops would hold up the others.
+/// Reads from all dialers until each has received `length` bytes. The connections that have it read
+/// on, because on a shared connection one that stops would hold up the others.
 async fn read_again(streams: &mut [Connection], length: u64) {
     let (behind, together) = (AtomicUsize::new(streams.len()), CancellationToken::new());
     let read = async |stream: &mut Connection| {

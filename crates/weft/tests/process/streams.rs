@@ -85,7 +85,7 @@ pub(crate) enum Manner {
     First(u64),
     /// Sends this many bytes without looking at them.
     Pour(u64),
-    /// Sends this many bytes once it has received something.
+    /// Sends this many bytes once it has received any.
     PourWhenAsked(u64),
 }
 

@@ -35,7 +35,7 @@ async fn traffic_is_verified_and_nothing_is_left() {
     let operator = Operator::log_in(place.control).await;
     nothing_is_left(&operator).await;
 
-    // More data than fits into the test; interrupted once there is something to remove.
+    // More data than fits into the test; interrupted once there are entities to remember.
     let mut long = place.start("long", &["verify", "traffic", "--size", "100000", "--json"]);
     let made = async || match names(&operator, &service::KIND).await.is_empty() {
         false => Ok(()),

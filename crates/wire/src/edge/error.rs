@@ -29,7 +29,7 @@ impl ErrorCode {
     pub const POSTURE_CHECK_FAILED: Self = Self(15);
 }
 
-/// What the client should do after an error. Unknown numbers are kept.
+/// The client's next step after an error. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RetryHint(pub u32);

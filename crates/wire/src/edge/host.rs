@@ -174,7 +174,7 @@ impl UpdateBind {
     }
 }
 
-/// An SDK reports the health of what it hosts.
+/// An SDK's report of the health of an application that it hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HealthEvent {
     /// The connection id of the listener.

@@ -12,7 +12,7 @@ use crate::message::Message;
 pub struct EdgeError {
     /// The code.
     pub code: ErrorCode,
-    /// What to do; controllers before 2.1 leave it out.
+    /// The next step of the client; controllers before 2.1 leave it out.
     pub retry_hint: RetryHint,
     /// A text for people; may be empty.
     pub text: String,

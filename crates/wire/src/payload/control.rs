@@ -37,7 +37,7 @@ impl ControlKind {
 /// A control message (docs/protocol/data-plane.md 9).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CircuitControl {
-    /// What it is.
+    /// The kind of the message.
     pub kind: ControlKind,
     /// Id of the circuit.
     pub circuit_id: String,

@@ -13,21 +13,23 @@
 //! | Probe | 1.25, up to 1.5 for a small share | two round trips, and as long as the rate grows |
 //! | Look | 0.5, and half of the window | one round trip after that little is on its way |
 //!
-//! *Queue*: every sample of a round trip was longer than the smallest one by an eighth of that, more for a share of few
-//! payloads (up to three quarters), at least 1 ms. As large shares give way before small ones do, shares become equal.
-//! A queue leads to Drain and takes 1/16 of the rate in each round trip, down to 1/64 for a small share. During a queue
-//! the path is busy, and its deliveries are this circuit's share: if much less arrives than is sent, a higher rate of
-//! before is forgotten.
+//! *Queue*: every sample of a round trip was longer than the smallest one by an eighth of that,
+//! more for a share of few payloads (up to three quarters), at least 1 ms. As large shares give way
+//! before small ones do, shares become equal. A queue leads to Drain and takes 1/16 of the rate in
+//! each round trip, down to 1/64 for a small share. During a queue the path is busy, and its
+//! deliveries are this circuit's share: if much less arrives than is sent, an earlier higher rate
+//! is forgotten.
 //!
 //! *Look*: begins when the smallest round-trip time was not seen again for 10 s, or after five round trips with a queue
 //! (sixteen for a small share). If the round-trip time stays the same although less is sent, the path has become
 //! longer. Otherwise there is a queue, and a look raises the smallest round-trip time by at most a 64th: if it believed
 //! more, circuits would take each other's queue for the path, one after the other.
 //!
-//! *Noise*: on hosts without a free processor, one round-trip time differs from the next by more than a queue would
-//! add. Round trips are then judged by eight payloads, and only what is longer than the noise counts as a queue. The
-//! pace is never below one payload in three present round trips: noise that is taken for a queue must not slow a
-//! circuit down for ever, and an end that sends so little has no queue of its own to wait for.
+//! *Noise*: on hosts without a free processor, one round-trip time differs from the next by more
+//! than a queue would add. Round trips are then judged by eight payloads, and only a delay longer
+//! than the noise counts as a queue. The pace is never below one payload in three present round
+//! trips: noise that is taken for a queue must not slow a circuit down for ever, and an end that
+//! sends so little has no queue of its own to wait for.
 //!
 //! *Window*: rate times smallest round-trip time, times the gain of the phase, and a slack of 1 payload to 128 KiB for
 //! clocks and batches, which grows slowly without a queue and shrinks quickly with one. A path below 1 ms is not paced,

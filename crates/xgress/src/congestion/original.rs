@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(window.window(), 100_000);
         window.on_acked(&acked(1, 10_000), now);
         assert_eq!(window.window(), 120_000);
-        // What was acknowledged adds up until something is sent again.
+        // Acknowledged bytes add up until the next payload is sent.
         window.on_acked(&acked(4, 40_000), now);
         assert_eq!(window.window(), 160_000);
         window.on_acked(&acked(4, 40_000), now);

@@ -99,7 +99,8 @@ mod tests {
     }
 
     proptest! {
-        /// From a modem to more than any machine moves, a rate gives back what made it.
+        /// From the rate of a modem to more than any machine's, a rate gives back the bytes and the
+        /// time that it was made of.
         #[test]
         fn rates_are_exact_enough(per_second in 10_000_u64..20_000_000_000, nanos in 1_000_u64..8_000_000_000) {
             let bytes = (u128::from(per_second) * u128::from(nanos) / 1_000_000_000) as u64;

@@ -62,7 +62,7 @@ impl End {
         }
     }
 
-    /// What a payload means to the application.
+    /// The delivery of a payload to the application.
     fn delivery_of(&mut self, payload: Payload) -> Option<Delivery> {
         let flags = payload.flags;
         let (mut headers, mut data) = (payload.headers, payload.data);

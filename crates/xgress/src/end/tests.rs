@@ -329,7 +329,7 @@ fn an_old_peer_half_closes_with_the_end_of_the_circuit() {
     assert!(b.poll_transmit(now).is_some());
 }
 
-/// A peer that ends its data before it has heard what this end knows falls back to the old flag.
+/// A peer that ends its data before it knows the abilities of this end uses the old flag.
 #[test]
 fn an_early_end_of_data_closes_one_direction_only() {
     let now = Instant::now();

@@ -1,4 +1,4 @@
-//! Ends under any schedule: two that are connected, and one whose peer does what it likes. The fuzz
+//! Ends under any schedule: two that are connected, and one whose peer does anything. The fuzz
 //! target `end` plays the same schedules.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "these are tests")]
 

@@ -45,8 +45,8 @@ struct Pair {
     sides: [Side; 2],
 }
 
-/// Plays a schedule to its end: what each application read has to be what the other one wrote. Each
-/// step is a kind and a number, which means something else in each kind.
+/// Plays a schedule to its end: each application has to read exactly the data that the other one
+/// wrote. Each step is a kind and a number, whose meaning depends on the kind.
 pub(crate) fn play(options: u8, steps: &[(u8, u16)]) {
     let mut pair = Pair::new(&options_of(options));
     for (kind, number) in steps {
@@ -81,7 +81,7 @@ fn options_of(bits: u8) -> Options {
     }
 }
 
-/// The byte at a place of what a side writes.
+/// The byte at an index of a side's data.
 fn byte(side: usize, at: usize) -> u8 {
     (at % 251) as u8 ^ (at / 251) as u8 ^ ((side as u8) << 7)
 }
@@ -186,7 +186,7 @@ impl Pair {
         usize::from(any)
     }
 
-    /// The application reads at most so many bytes: true if it got something.
+    /// The application reads at most `most` bytes: true if it got any.
     fn read(&mut self, i: usize, most: usize) -> bool {
         let side = &mut self.sides[i];
         if side.rest.is_empty() {
@@ -230,7 +230,7 @@ impl Pair {
         }
     }
 
-    /// What holds at any time.
+    /// Checks the invariants.
     fn check(&self) {
         for (side, peer) in self.sides.iter().zip(self.sides.iter().rev()) {
             assert!(side.read <= peer.written, "more than was written");

@@ -12,7 +12,7 @@ use weft_xgress::{CloseReason, Delivery, End, Options, Role, WindowKind};
 const BUDGET: u64 = 256 << 10;
 const BEYOND: u64 = 512 << 10;
 
-/// One end and what was seen of it.
+/// One end, and the messages seen from it.
 struct Watched {
     end: End,
     budget: Budget,

@@ -39,7 +39,7 @@ body! {
 }
 
 body! {
-    /// Who is to lead.
+    /// The new leader.
     pub struct TransferLeadership {
         /// Its id; empty means any that votes.
         Optional new_leader_id: String,

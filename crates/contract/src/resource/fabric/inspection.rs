@@ -16,9 +16,9 @@ pub const OPERATIONS: &[Operation] =
         .statuses(&[200, 401, 429])];
 
 body! {
-    /// What is asked, and of whom.
+    /// The values to inspect, and the controllers and routers to ask.
     pub struct InspectBody {
-        /// Whose id or name this regular expression finds.
+        /// A regular expression for the ids or names of controllers and routers.
         Create app_regex: String,
         /// Names of values.
         Create requested_values: Vec<String>,
@@ -26,11 +26,11 @@ body! {
 }
 
 detail! {
-    /// What came back.
+    /// The answers to an inspection.
     pub struct Inspected {
-        /// Whether everybody could be asked.
+        /// Whether all named controllers and routers could be asked.
         pub success: bool,
-        /// What went wrong, each with whom.
+        /// Errors, each with the controller or router that failed.
         pub errors: Vec<String>,
         /// The values.
         pub values: Vec<InspectedValue>,
@@ -40,11 +40,11 @@ detail! {
 detail! {
     /// One value of one controller or router.
     pub struct InspectedValue {
-        /// Whose it is.
+        /// The id of the controller or router that has the value.
         pub app_id: String,
         /// Its name.
         pub name: String,
-        /// What it is: JSON, or a text.
+        /// The value: JSON, or a text.
         pub value: Value,
     }
 }

@@ -55,12 +55,12 @@ pub mod state {
     pub const CONNECTED: &str = "Connected";
     /// It broke.
     pub const FAILED: &str = "Failed";
-    /// Something else.
+    /// Another state.
     pub const UNKNOWN: &str = "Unknown";
 }
 
 body! {
-    /// What an operator can change of a link, until the controller or a router restarts.
+    /// The members of a link that operators can change, until the controller or a router restarts.
     pub struct LinkBody {
         /// Whether no path may use it.
         Optional down: bool,
@@ -74,11 +74,11 @@ detail! {
     pub struct LinkDetail {
         /// Its connections.
         pub connections: Vec<LinkConnection>,
-        /// What a path over it costs.
+        /// The cost of the link for paths.
         pub cost: u64,
         /// The router that was dialed.
         pub dest_router: EntityRef,
-        /// What that router measured, in nanoseconds.
+        /// The latency measured by that router, in nanoseconds.
         pub dest_latency: u64,
         /// Whether no path may use it.
         pub down: bool,
@@ -88,7 +88,7 @@ detail! {
         pub iteration: u32,
         /// For example `tls`.
         pub protocol: String,
-        /// What the router that dialed measured, in nanoseconds.
+        /// The latency measured by the router that dialed, in nanoseconds.
         pub source_latency: u64,
         /// The router that dialed.
         pub source_router: EntityRef,
@@ -106,7 +106,7 @@ detail! {
         pub dest: String,
         /// Address of the end that dialed.
         pub source: String,
-        /// What it carries, for example `link.default`.
+        /// The purpose of the connection, for example `link.default`.
         pub r#type: String,
     }
 }

@@ -1,8 +1,8 @@
-//! The fabric API: the mesh itself, for those who operate it (docs/protocol/operations.md 1).
+//! The fabric API: the mesh itself, for its operators (docs/protocol/operations.md 1).
 //!
-//! It shows every router, service and terminator of the network, also what the edge hides, and what
-//! lives only while the network runs: links and circuits. Everything here is for administrators;
-//! links and circuits also for operators.
+//! It shows every router, service and terminator of the network, also those hidden from the edge,
+//! and records that exist only while the network runs: links and circuits. Everything here is for
+//! administrators; links and circuits also for operators.
 
 pub mod circuit;
 pub mod cluster;

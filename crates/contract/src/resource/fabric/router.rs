@@ -1,5 +1,5 @@
-//! Routers, as the fabric sees them: all of them (docs/protocol/operations.md 1.2, 1.3). One that
-//! is made here brings its own certificate instead of an enrollment.
+//! Routers, as the fabric sees them: all of them (docs/protocol/operations.md 1.2, 1.3). A router
+//! that is made here has its own certificate instead of an enrollment.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub const OPERATIONS: &[Operation] = &[
     .statuses(NESTED),
 ];
 
-/// What the generic operations read.
+/// The row that the generic operations read.
 pub const KIND: Kind = Kind {
     name: "router",
     plural: COLLECTION,
@@ -56,7 +56,7 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of a router.
+    /// The members of a router that callers set.
     body RouterBody;
     /// A router.
     detail RouterDetail with Base;
@@ -88,7 +88,7 @@ members! {
     Both no_traversal: bool, shown;
     /// Labels.
     Optional tags: Tags;
-    /// What it runs on; while connected.
+    /// The program and machine of the router; while connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown version_info: Option<VersionInfo>;
 }

@@ -1,5 +1,6 @@
-//! Services, as the fabric sees them (docs/protocol/operations.md 1.2, 1.3). One that is made here
-//! is unknown to the edge; of one that the edge made, only what the fabric knows is changed here.
+//! Services, as the fabric sees them (docs/protocol/operations.md 1.2, 1.3). A service that is made
+//! here is unknown to the edge. Of a service of the edge, only members of the fabric can be changed
+//! here.
 
 use super::statuses::{DELETE, DETAIL, LIST, NESTED};
 use crate::body::{Body, FieldType};
@@ -29,7 +30,7 @@ pub const OPERATIONS: &[Operation] = &[
     .statuses(NESTED),
 ];
 
-/// What the generic operations read.
+/// The row that the generic operations read.
 pub const KIND: Kind = Kind {
     name: "service",
     plural: COLLECTION,
@@ -48,7 +49,7 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of a service.
+    /// The members of a service that callers set.
     body ServiceBody;
     /// A service.
     detail ServiceDetail with Base;

@@ -23,7 +23,7 @@ pub const OPERATIONS: &[Operation] = &[
     delete("deleteTerminator", "/terminators/{id}", Access::Admin).statuses(DELETE),
 ];
 
-/// What the generic operations read.
+/// The row that the generic operations read.
 pub const KIND: Kind = Kind {
     name: "terminator",
     plural: COLLECTION,
@@ -49,7 +49,7 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of a terminator.
+    /// The members of a terminator that callers set.
     body TerminatorBody;
     /// A terminator.
     detail TerminatorDetail with Base;

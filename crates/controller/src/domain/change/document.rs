@@ -1,4 +1,5 @@
-//! What was sent, as entries: which section, which name, which members.
+//! A document that a client sent, read into entries: the section, the name and the members of each
+//! entity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use weft_kernel::Failure;
 
 use super::section::{self, SECTIONS, Section};
 
-/// A document. Cheap to clone.
+/// A document, read into entries. A clone shares the entries.
 #[derive(Clone)]
 pub(super) struct Document {
     /// The entries, in the order of the sections' table and of the document.
     pub(super) entries: Arc<[Entry]>,
     /// The sections that the document has, by their place in the table.
     pub(super) sections: Arc<BTreeSet<usize>>,
-    /// Whether what is not named is deleted.
+    /// Whether entities that the document does not name are deleted.
     pub(super) prune: bool,
     /// Entries by section and name.
     names: Arc<BTreeMap<(usize, String), usize>>,
@@ -32,19 +33,19 @@ pub(super) struct Entry {
     pub(super) index: usize,
     /// Its name.
     pub(super) name: String,
-    /// What it says, the name included.
+    /// Its members, the name included.
     pub(super) members: Map<String, Value>,
 }
 
 impl Entry {
-    /// The section.
+    /// The section of the entry.
     pub(super) fn section(&self) -> &'static dyn Section {
         SECTIONS[self.section]
     }
 }
 
 impl Document {
-    /// Reads a document; every mistake of its form is told.
+    /// Reads a document. The refusal lists every mistake of its form, not only the first one.
     pub(super) fn read(body: &ChangeBody) -> Result<Self, Failure> {
         let network = body.network.as_ref().map_or_else(|| Ok(&EMPTY), Ok::<_, Failure>)?;
         let mut problems = Problems::default();
@@ -82,7 +83,7 @@ impl Document {
         })
     }
 
-    /// The entry of a section with this name, by its place.
+    /// The place of the entry with this section and name.
     pub(super) fn find(&self, section: usize, name: &str) -> Option<usize> {
         self.names.get(&(section, name.to_owned())).copied()
     }
@@ -99,7 +100,7 @@ fn read_section(
 ) {
     let items = match value {
         Value::Array(items) => items,
-        // A section with nothing in it, as YAML writes it.
+        // In YAML a section without entries is null.
         Value::Null => return,
         _ => return problems.add(section, 0, "", "", "a list of entities is wanted"),
     };
@@ -149,23 +150,23 @@ impl Problems {
         });
     }
 
-    /// A mistake of an entry.
+    /// Adds a mistake of an entry.
     pub(super) fn of(&mut self, entry: &Entry, field: &str, reason: impl Into<String>) {
         self.add(entry.section().kind().plural, entry.index, &entry.name, field, reason);
     }
 
-    /// What a resource has against an entry.
+    /// Adds the mistakes of a failure with which the resource of an entry refused it.
     pub(super) fn refused(&mut self, entry: &Entry, failure: &Failure) {
         let field = failure.field_name().unwrap_or_default();
         self.of(entry, field, reason(failure));
     }
 
-    /// What stands against the deletion of an entity.
+    /// Adds the reason why an entity that the document leaves out cannot be deleted.
     pub(super) fn kept(&mut self, section: &str, name: &str, failure: &Failure) {
         self.add(section, 0, name, "", format!("cannot be deleted: {}", reason(failure)));
     }
 
-    /// Whether there are none; if there are, the refusal that tells them.
+    /// Succeeds if there are no mistakes; otherwise fails with a refusal that lists them.
     pub(super) fn none(self) -> Result<(), Failure> {
         let Some(first) = self.found.first() else { return Ok(()) };
         let mut place = first.section.clone();
@@ -186,7 +187,7 @@ impl Problems {
     }
 }
 
-/// Why, in a sentence.
+/// The reason of a failure as one sentence.
 fn reason(failure: &Failure) -> String {
     let Some(cause) = failure.cause() else { return failure.code().message().to_owned() };
     let reason = cause.reason.clone().or_else(|| cause.message.clone());

@@ -12,10 +12,10 @@ use super::section::{self, SECTIONS};
 use crate::Controller;
 use crate::domain::context::Context;
 
-/// Entities of a page when nobody says how many.
+/// Entities on a page if the request has no limit.
 const PAGE: usize = 1000;
 
-/// GET of the network.
+/// Handles the GET of the network as a document.
 pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let wanted = Wanted::read(&call.query)?;
@@ -31,11 +31,11 @@ pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Ans
     .boxed()
 }
 
-/// Which part of the network.
+/// The part of the network that a request asks for.
 struct Wanted {
-    /// By their place in the table.
+    /// Sections, by their place in the table.
     sections: Vec<usize>,
-    /// Everything behind this entity: its section and name.
+    /// The entity after which the page begins: its section and name.
     after: Option<(usize, String)>,
     limit: usize,
 }

@@ -1,4 +1,5 @@
-//! Between entities and documents: names in place of ids, and nothing that goes without saying.
+//! Translates between entities and entries of documents: entries have names in place of ids, and
+//! leave out members that have their default.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -13,24 +14,26 @@ use super::document::Document;
 use super::section::{self, SECTIONS};
 use crate::domain::context::Context;
 
-/// Members of bodies that say how an entity is made, not what it is.
+/// Members of a body that only a create reads, such as how the identity is enrolled. Documents do
+/// not have them.
 const NOT_KEPT: &[(Kind, &str)] = &[(Kind::Identity, "enrollment")];
-/// Members whose value the API shows under another name.
+/// Members that the API shows under another name than the one by which bodies set them.
 const SHOWN_AS: &[(Kind, &str, &str)] = &[(Kind::Identity, "type", "typeId")];
-/// Members that are maps from ids of a collection.
+/// Members that are maps whose keys are ids of a collection.
 const KEYED: &[(Kind, &str, &str)] = &[
     (Kind::Identity, "serviceHostingCosts", "services"),
     (Kind::Identity, "serviceHostingPrecedences", "services"),
 ];
-/// Values that a body's absent member gets when an entity is made, beside [`defaults`].
+/// Values that a member gets at a create when the body leaves it out, beside [`defaults`].
 const MEANT: &[(Kind, &str, &str)] = &[(Kind::Identity, "authPolicyId", AuthPolicy::DEFAULT_ID)];
-/// References that may be filled in later, because what they name may refer back.
+/// References that an entry may get in a second step, because the entity that they name may refer
+/// back to it.
 const LATER: &[(&str, &str)] = &[("external-jwt-signers", "enrollAuthPolicyId")];
 
-/// Writes entities of one snapshot as documents do.
+/// Writes entities of one snapshot as entries of documents.
 pub(super) struct Writer<'c> {
     context: &'c Context,
-    /// What an entity of each section is when nothing is said.
+    /// For each section, an entity with all members at their defaults.
     blanks: Vec<OnceLock<Map<String, Value>>>,
 }
 
@@ -39,7 +42,7 @@ impl<'c> Writer<'c> {
         Self { context, blanks: SECTIONS.iter().map(|_| OnceLock::new()).collect() }
     }
 
-    /// An entity of a section, its name first.
+    /// An entity as an entry of its section, with the name as the first member.
     pub(super) fn write(&self, place: usize, entity: &Entity) -> Map<String, Value> {
         let Some(section) = SECTIONS.get(place) else { return Map::new() };
         let (kind, model) = (section.kind(), section.model());
@@ -67,7 +70,7 @@ impl<'c> Writer<'c> {
             && let Some(router) = snapshot.get::<Router>(&identity.base.id)
             && router.app_data == identity.app_data
         {
-            // It follows the router.
+            // The application data of a router's identity is copied from the router.
             members.remove("appData");
         }
         let name_of_service =
@@ -90,7 +93,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Whether an entity says anything that does not follow from others.
+    /// Whether an entity has a member that does not follow from other entities.
     pub(super) fn is_worth_telling(entity: &Entity, members: &Map<String, Value>) -> bool {
         match entity {
             Entity::Identity(it) if it.identity_type == IdentityType::Router => {
@@ -101,7 +104,7 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// The members of a body, as far as a detail shows them; ids are ids still.
+/// The members of a body with the values that a detail shows; references are still ids.
 fn raw(model: Kind, fields: &[Field], detail: &Value) -> Map<String, Value> {
     let mut members = Map::new();
     for field in fields.iter().filter(|field| !NOT_KEPT.contains(&(model, field.name))) {
@@ -119,7 +122,8 @@ fn raw(model: Kind, fields: &[Field], detail: &Value) -> Map<String, Value> {
     members
 }
 
-/// Takes out what goes without saying. What a body requires stays, unless it is filled in.
+/// Removes members that have their default. A member that bodies must have stays, unless reading
+/// fills it in.
 fn strip(
     kind: &ContractKind,
     fields: &[Field],
@@ -151,7 +155,7 @@ fn strip(
     }
 }
 
-/// The same with names, the name of the entity first.
+/// The members with names in place of ids, the name of the entity first.
 fn named(
     snapshot: &Snapshot,
     kind: &ContractKind,
@@ -227,25 +231,25 @@ fn name_of(snapshot: &Snapshot, collection: &str, id: &str) -> Option<String> {
     snapshot.entity(section.model(), &Id::new(id))?.name().map(|name| name.to_string())
 }
 
-/// What an entry says, for its resource.
+/// An entry, translated for its resource.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     /// The body, ids in place of names.
     pub(super) body: Map<String, Value>,
-    /// Services with configs that an identity sees instead of the service's own.
+    /// Overrides: a service, and the config that the identity of the entry sees for it.
     pub(super) overrides: Vec<(Id, Id)>,
-    /// References that cannot be made yet were left out.
+    /// Whether references to entities that the document has yet to make were left out.
     pub(super) is_partial: bool,
 }
 
-/// Why an entry cannot be read: the member, and what is wrong with it.
+/// Why an entry cannot be read: the member, and its mistake.
 pub(super) type Wrong = (String, String);
 
-/// Reads entries against one snapshot.
+/// Translates entries, with the names of one snapshot.
 pub(super) struct Reader<'s> {
-    /// Where names are looked up.
+    /// The snapshot whose names are looked up.
     pub(super) snapshot: &'s Snapshot,
-    /// What may still come.
+    /// The document, whose other entries may still be made.
     pub(super) document: &'s Document,
 }
 
@@ -396,11 +400,11 @@ pub(super) fn find<'s>(snapshot: &'s Snapshot, place: usize, name: &str) -> Opti
     by_name.or_else(|| table.get(&Id::new(name)).filter(|entity| section.holds(entity)))
 }
 
-/// A reference to nothing.
+/// A reference to an entity that does not exist.
 struct Missing {
     field: String,
     reason: String,
-    /// The document makes it; perhaps later.
+    /// Whether the document has an entry for the entity.
     is_coming: bool,
 }
 
@@ -428,7 +432,7 @@ fn unknown(kind: &ContractKind, key: &str) -> String {
     }
 }
 
-/// The name of an entity that has one.
+/// The name of an entity; empty if its kind has none.
 pub(super) fn name(entity: &Entity) -> String {
     entity.name().map_or_else(|| entity.id().to_string(), |name| name.to_string())
 }

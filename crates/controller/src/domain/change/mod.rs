@@ -7,14 +7,17 @@
 //!                                       resource; the next entity sees the ones before it
 //! ```
 //!
-//! A *plan* is decided on the published snapshot and thrown away. *Apply* gives the same change set
-//! to the writer: if the tip is still the snapshot of the plan, it is taken as it is; if not, it is
-//! decided again there, with what was prepared. Either way everything happens or nothing.
+//! A *plan* is decided on the published snapshot and thrown away. *Apply* hands the same change set
+//! to the writer. If the tip is still the snapshot of the plan, the writer takes the change set as
+//! it is; if not, the plan is decided again on the tip, with the same prepared values. A document
+//! is applied as a whole or not at all.
 //!
-//! - `document`: what was sent, as entries, with every mistake named by its place;
-//! - `section`: what a kind of entity must tell to be in documents, and the table of them;
-//! - `form`: an entity as documents write it: names in place of ids, defaults left out;
-//! - `plan`: the decision; `report`: what it means; `export`: the network as a document.
+//! - `document`: reads a document into entries, and reports every mistake with its place;
+//! - `section`: the trait by which a kind of entity takes part in documents, and the table of the
+//!   kinds that do;
+//! - `form`: an entity as an entry: names in place of ids, defaults left out;
+//! - `plan`: decides; `report`: says which members change and who gains or loses access; `export`:
+//!   writes the network as a document.
 
 mod document;
 mod export;
@@ -42,16 +45,16 @@ use document::Document;
 use plan::{Planned, Prepared};
 use report::Report;
 
-/// The operations.
+/// The operations of documents.
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Weft, "exportNetwork", export::handler),
     (Api::Weft, "planChange", plan_change),
     (Api::Weft, "applyChange", apply_change),
 ];
 
-/// Plans that are made at the same time: each may keep a processor busy for seconds.
+/// Plans that may be made at the same time: each may keep a processor busy for seconds.
 static PLANS: Semaphore = Semaphore::const_new(2);
-/// How often a plan is made anew because the network changed meanwhile.
+/// Times that one apply makes its plan, because the network changed meanwhile.
 const TRIES: u32 = 8;
 
 fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
@@ -83,7 +86,8 @@ fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// What a document needs is asked entity by entity; who was granted nothing is not heard at all.
+/// Refuses a caller without any permission before its document is read. Permissions for the single
+/// entities are checked later, entry by entry.
 fn is_heard(caller: &Caller) -> Result<(), Failure> {
     if caller.is_admin() || caller.login().is_some_and(|login| !login.permissions.is_empty()) {
         return Ok(());
@@ -91,7 +95,7 @@ fn is_heard(caller: &Caller) -> Result<(), Failure> {
     Err(Failure::unauthorized("changing the network needs permissions"))
 }
 
-/// Runs work that may take long away from the threads that answer others.
+/// Runs long work on a thread of its own, so that requests of others are not held up.
 async fn on_its_own<T: Send + 'static>(
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -102,7 +106,7 @@ async fn on_its_own<T: Send + 'static>(
         .unwrap_or_else(|error| Err(Failure::unhandled(format!("the plan failed: {error}"))))
 }
 
-/// A plan with what it means.
+/// A plan, and the report about it.
 struct Made {
     before: Arc<Snapshot>,
     planned: Planned,
@@ -110,7 +114,7 @@ struct Made {
     report: Report,
 }
 
-/// Makes a plan on what is published now.
+/// Makes a plan on the published snapshot.
 async fn make(
     controller: &Controller,
     caller: &Caller,
@@ -123,7 +127,7 @@ async fn make(
     Ok(Made { before, planned, prepared, report })
 }
 
-/// Refuses a plan that is not the one that was looked at.
+/// Refuses a plan whose fingerprint is not the one that the request expects.
 fn expect(body: &ChangeBody, report: &Report) -> Result<(), Failure> {
     let plan = &report.plan;
     let conflict = |field: &str, reason: String, value: String| {
@@ -138,8 +142,7 @@ fn expect(body: &ChangeBody, report: &Report) -> Result<(), Failure> {
     }
     match &body.expect_plan {
         Some(expected) if *expected != plan.plan => {
-            let reason =
-                format!("the document would change something else now: plan {}", plan.plan);
+            let reason = format!("the document would make other changes now: plan {}", plan.plan);
             conflict("expectPlan", reason, expected.clone())
         }
         _ => Ok(()),
@@ -158,16 +161,17 @@ async fn apply(
     for attempt in 1..=TRIES {
         let made = make(controller, caller, &document, until).await?;
         if made.planned.is_empty() {
-            // Everything is so already: whoever tries again is not refused.
+            // The network is as the document wants it: a repeated apply succeeds.
             return Ok(ChangePlan { applied: true, ..made.report.plan });
         }
         expect(body, &made.report)?;
         if Instant::now() >= until {
-            // Whoever asked was told so, and does not expect it any more.
+            // The caller's deadline is over, and the caller was told so: the plan is not applied.
             return Err(ErrorCode::Timeout.into());
         }
-        // What was looked at is applied or nothing; else a plan may be decided again on the tip,
-        // but first it is tried without keeping the writer busy.
+        // A caller that expects a fingerprint gets that plan or a refusal. Otherwise the last try
+        // may decide the plan again on the tip, which keeps the writer busy; the tries before it do
+        // not.
         let may_decide_again = !is_expected && attempt == TRIES;
         match submit(controller, caller, &document, made, may_decide_again).await? {
             Some(applied) => return Ok(applied),
@@ -177,7 +181,7 @@ async fn apply(
     Err(ErrorCode::ServerTooManyRequests.into())
 }
 
-/// Gives a plan to the writer; none if the network was changed meanwhile.
+/// Gives a plan to the writer; none if the network changed since the plan was made.
 async fn submit(
     controller: &Controller,
     caller: &Caller,

@@ -1,10 +1,10 @@
-//! The decision: entries one after the other on a working snapshot, each by the rules of its
-//! resource, so that it sees what those before it did. What cannot be done yet is tried again after
-//! the others, until nothing moves any more; then everything that is left is a mistake.
+//! Makes a plan: decides the entries one after the other on a working snapshot, by the rules of
+//! their resources. Each entry sees the changes of those before it. An entry that cannot be decided
+//! yet is tried again after the others. When a round decides none, the entries that are left are
+//! mistakes.
 //!
-//! The result is one change set: for each entity what it is in the end. What is slow or random was
-//! done for each entry before ([`Prepared`]), so the same decision can be made again on another
-//! snapshot.
+//! The result is one change set with the final state of each entity. Slow and random steps run once
+//! for each entry ([`Prepared`]), so that the same plan can be decided again on another snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,49 +25,51 @@ use crate::Controller;
 use crate::domain::change::moved::moved;
 use crate::domain::resources::overrides;
 
-/// What was decided.
+/// A plan that was decided.
 pub(super) struct Planned {
-    /// The change set.
+    /// The changes of the plan.
     pub(super) changes: ChangeSet,
-    /// The network after it.
+    /// The network after the changes.
     pub(super) after: Snapshot,
-    /// When it was prepared.
+    /// When the plan was prepared.
     pub(super) moment: Moment,
-    /// How many entries are as they should be already.
+    /// Number of entries whose entity is already as the entry wants it.
     pub(super) unchanged: usize,
-    /// What the document asks to change.
+    /// The entities that the document asks to change.
     pub(super) asked: BTreeSet<(Kind, Id)>,
-    /// What there is to know beside that.
+    /// Remarks for the caller.
     pub(super) notes: Vec<String>,
 }
 
 impl Planned {
-    /// Whether nothing changes.
+    /// Whether the plan changes nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 }
 
-/// When a document was prepared, and what counts then: the same on every run.
+/// The time of the preparation, and the settings that counted then. A decision that is repeated
+/// uses the same ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     now: Timestamp,
     longest_token: Duration,
 }
 
-/// Entries that are ready to be decided, by their place in the document and what they are for.
+/// Prepared entries, by their place in the document and their phase.
 pub(super) type Prepared = BTreeMap<(usize, Phase), Ready>;
 
-/// An entry may be decided twice: without references that cannot be made yet, and with them.
+/// The phase of an entry. An entry may be decided twice: first without the references that cannot
+/// be made yet, then with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// Without.
+    /// Without those references.
     Partial,
-    /// As it is.
+    /// With all references.
     Whole,
 }
 
-/// An entry that is ready to be decided.
+/// A prepared entry.
 #[derive(Clone)]
 pub(super) struct Ready {
     verb: Verb,
@@ -76,15 +78,16 @@ pub(super) struct Ready {
     step: Arc<dyn Step>,
 }
 
-/// Where entries that are ready come from.
+/// Where prepared entries come from.
 enum Source<'a> {
-    /// They are made, as long as anybody waits for them.
+    /// Each is prepared when it is needed, until the caller's deadline.
     Fresh { controller: &'a Controller, made: Prepared, until: Instant },
-    /// They were made before, and hold only if they are still the same.
+    /// They were prepared for an earlier plan, and are used only where the entry still asks for the
+    /// same.
     Known(&'a Prepared),
 }
 
-/// Plans a document on a snapshot; gives up when nobody waits any more.
+/// Plans a document on a snapshot; gives up at the deadline of the caller.
 pub(super) async fn make(
     controller: &Controller,
     caller: &Caller,
@@ -105,7 +108,8 @@ pub(super) async fn make(
     Ok((planned, made))
 }
 
-/// Plans it again on another snapshot, with what was prepared; refuses if that does not fit.
+/// Plans the document again on another snapshot with the prepared entries of the first plan. Fails
+/// if one of them does not fit the snapshot.
 pub(super) fn again(
     caller: &Caller,
     document: &Document,
@@ -114,17 +118,17 @@ pub(super) fn again(
     moment: Moment,
 ) -> Result<Planned, Failure> {
     let mut work = Work::new(Source::Known(prepared), caller, document, tip, moment);
-    // Nothing is waited for when everything is prepared.
+    // With all entries prepared no step waits, so that the future is ready at once.
     work.run().now_or_never().unwrap_or_else(|| Err(moved()))?;
     Ok(work.finish().0)
 }
 
-/// What became of an entry.
+/// The result of deciding an entry.
 #[derive(PartialEq, Eq)]
 enum Outcome {
-    /// It is as the document wants it.
+    /// The entity is as the entry wants it.
     Done,
-    /// It is there, and has to be completed.
+    /// The entity exists, and lacks the references that could not be made yet.
     Partly,
 }
 
@@ -137,9 +141,9 @@ struct Work<'a> {
     working: Snapshot,
     touched: BTreeSet<(Kind, Id)>,
     asked: BTreeSet<(Kind, Id)>,
-    /// Fields that are kept in the store only, by entity and number.
+    /// Changes of cold fields, by entity and number of the field.
     cold: BTreeMap<(Kind, Id, u16), Change>,
-    /// Entries that changed something.
+    /// Entries that changed an entity.
     busy: BTreeSet<usize>,
     notes: Vec<String>,
 }
@@ -225,7 +229,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Makes or changes the entity of an entry.
+    /// Makes the entity of an entry, or changes it.
     async fn put(&mut self, at: usize) -> Result<Outcome, Failure> {
         let Some(entry) = self.document.entries.get(at) else { return Ok(Outcome::Done) };
         let (section, kind) = (entry.section(), entry.section().kind());
@@ -266,7 +270,7 @@ impl<'a> Work<'a> {
         Ok(if said.is_partial { Outcome::Partly } else { Outcome::Done })
     }
 
-    /// The entry, ready to be decided for this body.
+    /// Prepares an entry with this body, unless it is prepared.
     async fn ready(
         &mut self,
         at: usize,
@@ -297,8 +301,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What is in the document's sections and not named there: the place of the section, the id
-    /// and the name; what others refer to comes last.
+    /// The entities of the document's sections that it does not name, by place of the section, id
+    /// and name. Kinds that others refer to come last.
     fn doomed(&mut self) -> Vec<(usize, Id, String)> {
         let mut doomed = Vec::new();
         if !self.document.prune {
@@ -313,7 +317,7 @@ impl<'a> Work<'a> {
                     continue;
                 }
                 if self.caller.identity() == Some(entity.id().as_str()) {
-                    self.notes.push(format!("identity {name} is not deleted: it is who asks"));
+                    self.notes.push(format!("identity {name} is not deleted: it is the caller"));
                     continue;
                 }
                 doomed.push((place, entity.id().clone(), name));
@@ -335,8 +339,9 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Lets in who may change an entity, and who may read it: he is told that it is so already, or
-    /// that he may not change it. To anybody else nothing is told, not even that it is there.
+    /// Lets in callers that may change the entity. A caller that may only read it is told whether
+    /// the entry changes anything, and is refused if it does. For any other caller the entity does
+    /// not exist.
     fn let_in(
         &self,
         kind: &ContractKind,
@@ -352,7 +357,7 @@ impl<'a> Work<'a> {
         passes(kind.create()).and(Err(refused))
     }
 
-    /// Decides one thing on the working snapshot and carries it out there. Says whether anything
+    /// Decides one step and carries it out on the working snapshot. Returns whether anything
     /// changed.
     fn decide(
         &mut self,
@@ -386,7 +391,7 @@ impl<'a> Work<'a> {
         let mut changes = net(self.tip, &self.working, &self.touched);
         let is_there = |change: &Change| self.working.contains(change.kind(), change.id());
         changes.extend(self.cold.into_values().filter(is_there));
-        // Each step was judged by itself.
+        // The permissions were checked step by step.
         let changes = Decision::new(self.tip, self.caller, self.moment.now).signed(changes);
         let planned = Planned {
             changes,
@@ -400,12 +405,12 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A refusal that no other order of things would change.
+/// Whether a refusal is independent of the order of the entries, so that another try is useless.
 fn is_final(failure: &Failure) -> bool {
     failure.code() == ErrorCode::Unauthorized || failure.code() == ErrorCode::PlanHasChanged
 }
 
-/// What an identity sees for services instead of their own configs, as the document says.
+/// Sets the overrides of an identity: the configs that it sees in place of the services' own.
 fn set_overrides(
     decision: &mut Decision<'_>,
     identity: &Id,
@@ -427,8 +432,8 @@ fn set_overrides(
     Ok(true)
 }
 
-/// What leads from one snapshot to a later one: entities that are put, then those that are deleted,
-/// in an order in which nothing refers to what is not there.
+/// The changes from one snapshot to a later one: puts first, then deletes, ordered so that no
+/// entity refers to one that does not exist at that point.
 fn net(before: &Snapshot, after: &Snapshot, touched: &BTreeSet<(Kind, Id)>) -> Vec<Change> {
     let mut put = Vec::new();
     let mut deleted = Vec::new();
@@ -445,7 +450,7 @@ fn net(before: &Snapshot, after: &Snapshot, touched: &BTreeSet<(Kind, Id)>) -> V
     put.into_iter().chain(deleted).collect()
 }
 
-/// Kinds in an order in which what others refer to comes first.
+/// The place of a kind in an order in which kinds come before those that refer to them.
 fn rank(kind: Kind) -> usize {
     const FIRST: &[Kind] = &[
         Kind::ConfigType,

@@ -1,4 +1,5 @@
-//! What a plan means: what changes member by member, and who gains and loses access to what.
+//! Reports what a plan changes, member by member, and which identities gain or lose access to which
+//! services.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,19 +25,19 @@ use super::section::{self, SECTIONS};
 use crate::Controller;
 use crate::domain::context::Context;
 
-/// Longer texts are cut in what is shown.
+/// Longest text that a report shows, in bytes; longer texts are cut.
 const MAX_TEXT: usize = 4096;
 /// Characters of a plan's fingerprint.
 const FINGERPRINT: usize = 32;
 
-/// What a plan means.
+/// The report on a plan.
 pub(super) struct Report {
-    /// As the API tells it.
+    /// The report as the API sends it.
     pub(super) plan: ChangePlan,
 }
 
 impl Report {
-    /// Looks at a plan that was decided on a snapshot.
+    /// Makes the report on a plan that was decided on a snapshot.
     pub(super) fn of(
         controller: &Controller,
         caller: &Caller,
@@ -81,7 +82,7 @@ const CREATE: &str = "create";
 const UPDATE: &str = "update";
 const DELETE: &str = "delete";
 
-/// An entity that changes, in the order in which it is told.
+/// An entity that changes. Items are listed in this order.
 struct Item<'c> {
     place: usize,
     name: String,
@@ -133,7 +134,8 @@ fn changes(
             compare("", before.as_ref().unwrap_or(&Map::new()), after, &mut fields);
         }
         let section = SECTIONS.get(place).map_or("", |it| it.kind().plural);
-        // Entities of the controller's own may be called by an id, which is new in every plan.
+        // Entities that the controller makes beside the document may have random ids, which differ
+        // in every plan; the fingerprint leaves those out.
         let is_asked_for = planned.asked.contains(&(change.kind(), change.id().clone()));
         let called = match is_asked_for {
             true => name.clone(),
@@ -145,7 +147,7 @@ fn changes(
         }
         hash.update(serde_json::to_vec(&fields).unwrap_or_default());
         if action == UPDATE && fields.is_empty() {
-            // Something that documents do not show, such as the time of the change.
+            // Documents do not show this change, such as a new time of the last change.
             continue;
         }
         if at >= MAX_DETAILED {
@@ -165,7 +167,7 @@ fn changes(
     (told, along.collect())
 }
 
-/// The members that differ, those of members dotted.
+/// The members that differ. Members of objects have dotted names.
 fn compare(
     path: &str,
     before: &Map<String, Value>,
@@ -225,7 +227,7 @@ fn access(
     changes.sort_by(|(one, first), (other, second)| {
         (one, first.policy_type as u8).cmp(&(other, second.policy_type as u8))
     });
-    // Who may not look at identities is told how many, not who.
+    // A caller that may not read identities gets their number, without names.
     let may_know = caller.may(Subject::Identity, Action::Read);
     let mut sums = Sums { before, after, known: HashMap::new() };
     let mut told = AccessChange::default();
@@ -262,7 +264,7 @@ fn access(
     told
 }
 
-/// The names of some identities, in order; the first of them if there are many.
+/// The names of identities in order; only the first ones if there are many.
 fn names(snapshot: &Snapshot, set: &RoaringBitmap) -> Vec<String> {
     let found = snapshot.entities::<Identity>(set).take(MAX_NAMES);
     let mut names: Vec<String> = found.map(|identity| identity.name.to_string()).collect();
@@ -270,7 +272,7 @@ fn names(snapshot: &Snapshot, set: &RoaringBitmap) -> Vec<String> {
     names
 }
 
-/// Sums over the names of sets, each made once: many services share their sets.
+/// Lists of names for sets of identities, each made once: many services share their sets.
 struct Sums<'s> {
     before: &'s Snapshot,
     after: &'s Snapshot,

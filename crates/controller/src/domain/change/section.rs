@@ -1,4 +1,4 @@
-//! What a kind of entity must tell to be in documents, and the table of those that are.
+//! The trait by which a kind of entity takes part in documents, and the table of the kinds that do.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -41,10 +41,10 @@ pub(super) trait Section: Send + Sync {
     /// The entity as the API shows it.
     fn detail(&self, context: &Context, entity: &Entity) -> Value;
 
-    /// An entity of which nothing was said, as the API would show it.
+    /// An entity with all members at their defaults, as the API would show it.
     fn blank(&self, context: &Context) -> Value;
 
-    /// Does what is slow or random before an entry is decided.
+    /// Does the slow and random work of an entry before it is decided.
     fn prepare<'a>(
         &'a self,
         controller: &'a Controller,
@@ -54,17 +54,18 @@ pub(super) trait Section: Send + Sync {
         id: &'a Id,
     ) -> BoxFuture<'a, Result<Arc<dyn Step>, Failure>>;
 
-    /// Deletes an entity, by the rules of its resource.
+    /// Deletes an entity by the rules of its resource.
     fn delete(&self, decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure>;
 }
 
-/// An entry that is ready to be decided, on any snapshot.
+/// A prepared entry, which can be decided on any snapshot.
 pub(super) trait Step: Send + Sync {
-    /// Puts what the entry asks for into the decision; false if everything is so already.
+    /// Puts the change of the entry into the decision; false if the entity is as the entry wants
+    /// it.
     fn decide(&self, decision: &mut Decision<'_>) -> Result<bool, Failure>;
 }
 
-/// Every section: what others refer to comes first.
+/// All sections, in an order in which kinds come before those that refer to them.
 pub(super) static SECTIONS: &[&dyn Section] = &[
     &In::<ConfigTypes>::NEW,
     &In::<Configs>::NEW,
@@ -101,7 +102,7 @@ pub(super) fn is_own(entity: &Entity) -> bool {
         }
 }
 
-/// Whether an entity is as the controller makes it in every network, so that no document needs it.
+/// Whether an entity is one that every network has, unchanged, so that documents leave it out.
 pub(super) fn is_usual(entity: &Entity) -> bool {
     match entity {
         Entity::Identity(it) => it.is_default_admin,
@@ -121,7 +122,7 @@ fn seed(config_type: &ConfigType) -> Option<&'static seeds::ConfigTypeSeed> {
     seeds::CONFIG_TYPES.iter().find(|seed| seed.id == config_type.base.id.as_str())
 }
 
-/// [`Section`] out of a [`Resource`].
+/// A [`Section`] made of a [`Resource`].
 struct In<R>(PhantomData<fn() -> R>);
 
 impl<R> In<R> {
@@ -236,8 +237,8 @@ impl<R: Resource> Step for Put<R> {
     }
 }
 
-/// What an entry says of an entity that is there, with what goes without saying; or the member
-/// that it must not say so, and why.
+/// Fills in members of an entry that cannot differ from the existing entity. Fails with the name of
+/// a member, and the reason, if the entry says otherwise.
 pub(super) fn adapt(
     entity: &Entity,
     members: &mut Map<String, Value>,
@@ -256,7 +257,8 @@ pub(super) fn adapt(
     Ok(())
 }
 
-/// Members that are chosen when an entity is made; most resources pass over another value later.
+/// The first member of an entry that only a create sets and that differs from the entity. The
+/// replace of most resources would ignore it in silence.
 fn fixed(entity: &Entity, members: &Map<String, Value>) -> Option<(&'static str, &'static str)> {
     const REASON: &str = "cannot be changed: delete the entity and make it anew";
     let (member, is) = match entity {
@@ -270,7 +272,7 @@ fn fixed(entity: &Entity, members: &Map<String, Value>) -> Option<(&'static str,
     (said.trim() != is.trim()).then_some((member, REASON))
 }
 
-/// Why an entry cannot make a new entity, if it cannot.
+/// The reason why documents cannot make this entity; none if they can.
 pub(super) fn not_made(section: usize, members: &Map<String, Value>) -> Option<&'static str> {
     let is_router = members.get("type").and_then(Value::as_str) == Some("Router");
     let is_identity = SECTIONS.get(section).is_some_and(|it| it.model() == Kind::Identity);

@@ -1,4 +1,4 @@
-//! Documents against a controller: what they change, what they refuse, and what stays the same.
+//! Documents against a controller: their changes, their refusals, and entities that stay unchanged.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,7 +34,7 @@ async fn apply(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan, 
     ask(bed, admin, "applyChange", json!({"network": network})).await
 }
 
-/// Everything, in pages of so many.
+/// Exports the network in pages of `limit` entities, as one document.
 async fn export(bed: &Bed, caller: &Caller, limit: &str) -> Value {
     let mut network = json!({});
     let mut after = String::new();
@@ -98,7 +98,7 @@ async fn a_document_becomes_a_network_and_comes_back_as_it_is() {
     assert_eq!(snapshot(&bed).revision(), before.next(), "one change set");
     assert_eq!((applied.plan.clone(), applied.applied), (planned.plan, true));
 
-    // What follows is told, but is not what was asked for.
+    // Changes that follow from others are listed, and are marked as not asked for.
     let follows: Vec<_> = applied.changes.iter().filter(|it| !it.is_asked_for).collect();
     assert_eq!(follows.len(), 2, "{follows:?}");
     let dial = applied.access.services.iter().find(|it| it.service == "web").unwrap();
@@ -140,7 +140,7 @@ async fn no_ticket_is_signed_for_a_document() {
     let ticket = context.snapshot().list::<weft_model::entity::Enrollment>().next().unwrap();
     assert_eq!(context.clone().without_tickets().jwt(ticket), "");
     assert!(!context.jwt(ticket).is_empty());
-    // What is told is the same.
+    // The export shows the same identity.
     let exported = export(&bed, &admin, "1000").await.to_string();
     assert!(!exported.contains(&*ticket.token) && !exported.contains("enrollment"));
 }
@@ -283,7 +283,7 @@ async fn what_was_looked_at_is_applied_or_nothing() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let looked = plan(&bed, &admin, small()).await.unwrap();
-    // Somebody else does a part of it meanwhile.
+    // Another client applies a part of the plan first.
     let body = json!({"name": "db", "encryptionRequired": true});
     bed.create(&admin, "createService", body).await;
     let before = snapshot(&bed).revision();
@@ -297,7 +297,7 @@ async fn what_was_looked_at_is_applied_or_nothing() {
     }
     assert_eq!(snapshot(&bed).revision(), before);
     let looked = plan(&bed, &admin, small()).await.unwrap();
-    // Something that has nothing to do with it does not count against the plan.
+    // A change of an unrelated entity does not invalidate the plan.
     let body = json!({"name": "other", "encryptionRequired": true});
     bed.create(&admin, "createService", body).await;
     let body = json!({"network": small(), "expectPlan": looked.plan});
@@ -363,7 +363,7 @@ async fn a_plan_is_decided_again_on_another_tip() {
     let size = |planned: &super::Planned| planned.changes.changes.len();
     assert_eq!(size(&again), size(&made.planned));
     assert_eq!(tip.apply(&again.changes).unwrap().revision(), tip.revision().next());
-    // What does not fit any more is not guessed at.
+    // A plan that does not fit the network any more is refused.
     let body = json!({"name": "db", "encryptionRequired": true});
     bed.create(&admin, "createService", body).await;
     let tip = snapshot(&bed);
@@ -390,7 +390,7 @@ async fn every_entity_needs_its_own_permission() {
     assert!(plan(&bed, &nobody, json!({})).await.is_err());
 }
 
-/// Somebody with these permissions.
+/// An identity with these permissions.
 async fn somebody(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> Caller {
     let body = json!({"name": name, "type": "Default", "isAdmin": false,
         "permissions": permissions});
@@ -411,7 +411,8 @@ async fn nothing_is_told_to_who_may_neither_read_nor_change() {
     let web = small()["services"][0].clone();
     let mut told = Vec::new();
     for (network, prune) in [
-        // As it is, otherwise, not there, wrong, and in the way of others.
+        // An entry that is unchanged, one that changes, a new one, a wrong one, and a deletion that
+        // a reference forbids.
         (json!({"services": [web]}), false),
         (json!({"services": [{"name": "web"}]}), false),
         (json!({"services": [{"name": "nothing"}]}), false),
@@ -512,7 +513,7 @@ fn documents() -> impl Strategy<Value = Value> {
             named.collect()
         })
     };
-    // Roles by name mean the first four of each, which are always there.
+    // Roles by name mean the first four entities of each kind, which every document has.
     (many('s', service.boxed(), 4), many('i', identity.boxed(), 4), many('p', policy.boxed(), 0))
         .prop_map(|(services, identities, policies)| {
             json!({"services": services, "identities": identities, "service-policies": policies})

@@ -1,4 +1,4 @@
-//! Every index that a symbol names holds what the symbol reads; lists say how they were found.
+//! Compares every index with the symbol that it serves, and checks the explanations of lists.
 
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ use crate::domain::resources::service::Services;
 use crate::domain::resources::terminator::Terminators;
 use crate::testing::{Bed, to};
 
-/// A network with some of everything that has indexes.
+/// A network with entities of every kind that has indexes.
 async fn network() -> (Bed, Caller) {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
@@ -58,7 +58,7 @@ async fn network() -> (Bed, Caller) {
     (bed, admin)
 }
 
-/// A value as filters write it.
+/// A value in the syntax of filters.
 fn literal(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Text(text) => Some(format!("\"{text}\"")),
@@ -96,7 +96,8 @@ fn tests_of<R: Readable>(context: &Context) -> Vec<String> {
     tests
 }
 
-/// Every test finds by index what a scan finds. Answers how many there were.
+/// Checks that every filter finds the same entities by index as by a scan. Returns the number of
+/// filters.
 fn indexes_agree<R: Readable>(context: &Context, caller: &Caller) -> usize {
     let mut tests = tests_of::<R>(context);
     let count = tests.len();
@@ -177,7 +178,7 @@ async fn certificates_are_read_though_no_snapshot_holds_them() {
     assert_eq!(again.list(&again.admin().await, "listAuthenticators", &filter).await, found);
 }
 
-/// Names, and how many there are in all.
+/// The names on a page, and the number of entities in the whole list.
 async fn names(bed: &Bed, admin: &Caller, call: crate::Call) -> (Vec<String>, i64) {
     let text = format!("{call:?}");
     let reply = bed.controller.call(admin.clone(), call).await;
@@ -235,7 +236,8 @@ async fn routers_are_filtered_and_sorted_by_whether_they_are_connected() {
             assert_eq!(pages("asc").await, "acebd", "{symbol}");
         }
     }
-    // A list sees one state of what changes while it is made.
+    // A list sees live values (such as `isOnline`) at one moment, even if they change while it is
+    // made.
     let context = bed.controller.context(&admin);
     assert!(context.is_online(&ids[1]) && !context.is_online(&ids[0]));
     bed.controller.online().remove_router(&ids[1], 1);

@@ -1,4 +1,4 @@
-//! Indexes against entities, references against what they name.
+//! Compares indexes with entities, and references with the entities that they name.
 
 use futures::FutureExt as _;
 use weft_contract::resource::config::CONFIG_TYPE_COLLECTION;
@@ -12,7 +12,8 @@ use crate::Controller;
 use crate::domain::integrity::run::Report;
 
 impl Controller {
-    /// Indexes live in memory: mended are all of them at once, made anew from the entities.
+    /// Checks the indexes. A fix builds all of them anew from the entities, because they are only
+    /// in memory.
     pub(super) async fn examine_indexes(&self, fix: bool, report: &Report) -> Result<(), String> {
         let snapshot = self.snapshot();
         let looked = tokio::task::spawn_blocking(move || {
@@ -41,13 +42,14 @@ impl Controller {
         match rebuilt.await {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(error, "the indexes could not be made anew");
+                tracing::error!(error, "the indexes of the model could not be rebuilt");
                 false
             }
         }
     }
 
-    /// Who refers to nothing is mended as a deletion of the target would have done it.
+    /// Checks references. A fix treats an entity with a dangling reference as the deletion of the
+    /// target would have done.
     pub(super) async fn examine_references(&self, fix: bool, report: &Report) {
         let dangling = self.snapshot().dangling();
         for ((kind, id), references) in integrity::referrers(&dangling) {
@@ -61,7 +63,9 @@ impl Controller {
 
 fn described(one: &Dangling) -> String {
     match (one.kind, one.link) {
-        (Kind::AuthPolicy, 1) => format!("{one}: nobody can log in by it; name another signer"),
+        (Kind::AuthPolicy, 1) => {
+            format!("{one}: no identity can log in by it; name another signer")
+        }
         _ => one.to_string(),
     }
 }
@@ -75,7 +79,7 @@ fn mend(decision: &mut Decision<'_>, kind: Kind, id: &Id) -> Result<(), Failure>
         return restore_type(decision, &config.config_type_id);
     }
     let changes = integrity::mend(tip, kind, id, decision.now());
-    let changes = changes.ok_or_else(|| Failure::unhandled("nobody knows what to name instead"))?;
+    let changes = changes.ok_or_else(|| Failure::unhandled("a replacement is unknown"))?;
     for change in changes {
         match change {
             Change::Put(entity) => decision.put(entity),
@@ -86,7 +90,8 @@ fn mend(decision: &mut Decision<'_>, kind: Kind, id: &Id) -> Result<(), Failure>
     Ok(())
 }
 
-/// A config whose type is gone keeps its data: a type without schema takes the place of its own.
+/// Makes a type without schema for a config whose type is missing, so that the config keeps its
+/// data.
 fn restore_type(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
     if decision.tip().contains(Kind::ConfigType, id) {
         return Ok(());

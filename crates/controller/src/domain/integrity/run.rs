@@ -1,4 +1,4 @@
-//! A run of the check, and what it finds.
+//! One check of the database, and its findings.
 
 use std::sync::Arc;
 
@@ -8,45 +8,45 @@ use weft_contract::resource::database::MAX_RESULTS;
 use weft_kernel::Failure;
 use weft_model::Timestamp;
 
-/// The last run, also while it goes on. Clones are the same.
+/// The last check, running or ended. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Integrity(Arc<Mutex<Run>>);
 
-/// A run.
+/// The state of a check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Run {
-    /// Whether it goes on.
+    /// Whether it is running.
     pub(crate) in_progress: bool,
-    /// Whether it mends what it finds.
+    /// Whether it mends the faults that it finds.
     pub(crate) fixing: bool,
-    /// When it began; there was none if it did not.
+    /// When it began; none if there was no check since the start of the controller.
     pub(crate) started: Option<Timestamp>,
     /// When it ended.
     pub(crate) ended: Option<Timestamp>,
-    /// Why it did not come to its end.
+    /// The error that stopped it before its end.
     pub(crate) error: Option<String>,
-    /// What it found.
+    /// The faults that it found.
     pub(crate) results: Vec<Found>,
-    /// Whether it found more than are kept.
+    /// Whether it found more faults than are kept.
     pub(crate) too_many: bool,
 }
 
-/// Something that is not in order.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What is wrong.
+    /// A description of the fault.
     pub(crate) description: String,
-    /// Whether it was mended.
+    /// Whether the fault was mended.
     pub(crate) fixed: bool,
 }
 
 impl Integrity {
-    /// The last run.
+    /// The state of the last check.
     pub(crate) fn last(&self) -> Run {
         self.0.lock().clone()
     }
 
-    /// Begins a run; refused while another goes on.
+    /// Starts a check; refused while another one runs.
     pub(crate) fn begin(&self, fixing: bool, now: Timestamp) -> Result<Report, Failure> {
         let mut run = self.0.lock();
         if run.in_progress {
@@ -57,7 +57,7 @@ impl Integrity {
         Ok(Report(self.clone()))
     }
 
-    /// The run has ended.
+    /// Marks the check as ended.
     pub(crate) fn end(&self, error: Option<String>, now: Timestamp) {
         let mut run = self.0.lock();
         run.in_progress = false;
@@ -66,14 +66,14 @@ impl Integrity {
     }
 }
 
-/// Takes up what is found.
+/// Takes the findings of a running check.
 #[derive(Debug, Clone)]
 pub(crate) struct Report(pub(crate) Integrity);
 
 impl Report {
     pub(crate) fn found(&self, description: impl Into<String>, fixed: bool) {
         let description = description.into();
-        tracing::warn!(description, fixed, "the database is not in order");
+        tracing::warn!(description, fixed, "the check of the database found a fault");
         let mut run = self.0.0.lock();
         if run.results.len() < MAX_RESULTS {
             run.results.push(Found { description, fixed });

@@ -1,7 +1,7 @@
-//! Sessions against what they hang on: their identity, their login, their service.
+//! Compares sessions with the identity, the login and the service that they depend on.
 //!
-//! Sessions come and go while they are looked at, and a snapshot is soon older than the youngest of
-//! them: who seems to hang on nothing is looked at again before anything is said.
+//! Sessions come and go during the check, and may be younger than the snapshot. A suspect is
+//! therefore looked at again with the current state before it is reported.
 
 use weft_auth::sessions::Sessions;
 use weft_model::entity::{ApiSession, Identity, Service, Session};
@@ -10,7 +10,7 @@ use weft_model::{Id, Snapshot};
 use crate::Controller;
 use crate::domain::integrity::run::Report;
 
-/// A session that seems to hang on nothing.
+/// A session whose identity, login or service seems to be missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Suspect {
     Login(Id),
@@ -33,7 +33,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Looks again at sessions, as everything is now. True if any was ended.
+    /// Looks at suspects again, with the current state of everything. Returns true if it ended a
+    /// session.
     pub(super) fn examine_suspects(
         &self,
         suspects: &[Suspect],
@@ -67,7 +68,7 @@ impl Controller {
     }
 }
 
-/// Sessions that hang on something that is not in a snapshot.
+/// Sessions whose identity, login or service is not in a snapshot.
 pub(super) fn suspects(snapshot: &Snapshot, sessions: &Sessions) -> Vec<Suspect> {
     let (logins, services) = (sessions.all().into_iter(), sessions.all_services().into_iter());
     let logins = logins.filter(|it| lack_of_login(snapshot, it).is_some());
@@ -92,5 +93,5 @@ fn lack_of_service(snapshot: &Snapshot, sessions: &Sessions, session: &Session) 
 }
 
 fn described(what: &str, id: &Id, of: &str, missing: &Id) -> String {
-    format!("{what} {id} hangs on {of} {missing}, which does not exist")
+    format!("{what} {id} belongs to {of} {missing}, which does not exist")
 }

@@ -1,5 +1,5 @@
-//! What lies on the disk against what is in memory. Memory was checked when it was loaded, so where
-//! the two differ it is right, and the disk is written again.
+//! Compares the rows on the disk with the model in memory. The model in memory was checked when it
+//! was loaded. Where the two differ, memory is right and the row is written again.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use weft_store::{Examination, Mend, Place, ReadError, Seen, StoredFault};
 use crate::domain::integrity::run::Report;
 use crate::{Controller, Notice, Subscription};
 
-/// A fault on the disk, and where it is mended.
+/// A fault on the disk, and the place to mend.
 struct Fault {
     description: String,
     place: Place,
@@ -29,7 +29,8 @@ impl Controller {
     }
 
     async fn stored_faults(&self) -> Result<Vec<Fault>, String> {
-        // Followed before the examination begins, so that its revision is published or to come.
+        // The subscription begins before the examination, so that it delivers the revision of the
+        // examination unless that is already published.
         let (snapshot, changes) = self.subscribe();
         let store = Arc::clone(&self.settings().store);
         let examination = blocking(move || store.examine()).await?;
@@ -38,7 +39,7 @@ impl Controller {
         blocking(move || compare(&*examination, &snapshot)).await
     }
 
-    /// Writes again what is wrong, while nobody else writes.
+    /// Writes damaged rows again, while the writer waits.
     async fn mend_stored(&self, faults: &[Fault]) -> Result<bool, String> {
         let places: Vec<Place> = faults.iter().map(|fault| fault.place.clone()).collect();
         let sessions = places.clone();
@@ -52,7 +53,7 @@ impl Controller {
             .boxed()
         }));
         work.await?;
-        // A session whose row is damaged is written again if it is known.
+        // A damaged row of a session is written again if the session is in memory.
         let live = sessions.iter().filter(|place| matches!(place, Place::Live(_)));
         for (kind, id) in live.filter_map(Place::entity) {
             self.sessions().write_again(kind, &id);
@@ -62,7 +63,7 @@ impl Controller {
     }
 }
 
-/// How a place is mended, looking at what is published.
+/// The write that mends a place, from the published snapshot.
 fn mend(published: &Snapshot, place: Place) -> Mend {
     let known = match &place {
         Place::Row(_) => place.entity().and_then(|(kind, id)| published.entity(kind, &id).cloned()),
@@ -71,7 +72,7 @@ fn mend(published: &Snapshot, place: Place) -> Mend {
     known.map_or(Mend::Drop(place), Mend::Put)
 }
 
-/// The snapshot of a revision that is durable: the one there is, or one of those to come.
+/// The snapshot of a durable revision: the published one, or one that the subscription delivers.
 async fn snapshot_at(
     mut current: Arc<Snapshot>,
     mut changes: Subscription,
@@ -87,11 +88,11 @@ async fn snapshot_at(
     if current.revision() == revision {
         return Ok(current);
     }
-    // More was written than a subscriber may be behind.
+    // The subscriber fell too far behind.
     Err("too much was written while the check began; begin again".to_owned())
 }
 
-/// Everything on the disk that is not as in memory.
+/// All places on the disk that differ from memory.
 fn compare(examination: &dyn Examination, snapshot: &Snapshot) -> Result<Vec<Fault>, ReadError> {
     let mut faults: Vec<Fault> = Vec::new();
     let mut seen: HashMap<Kind, RoaringBitmap> = HashMap::new();
@@ -145,7 +146,7 @@ fn id_at(snapshot: &Snapshot, kind: Kind, ordinal: u32) -> Option<Id> {
     Some(snapshot.table(kind).at(ordinal)?.id().clone())
 }
 
-/// Runs what waits for the disk where it holds up nobody.
+/// Runs work that waits for the disk on a thread for blocking work.
 async fn blocking<T: Send + 'static, E: std::fmt::Display + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, String> {

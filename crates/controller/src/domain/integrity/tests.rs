@@ -1,4 +1,4 @@
-//! Faults of every kind that the check claims to find, planted, found and mended.
+//! Plants a fault of every kind that the check knows, and expects it found and mended.
 
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -21,7 +21,7 @@ use crate::Controller;
 use crate::domain::integrity::run::{Integrity, Report};
 use crate::testing::{Bed, NOW, bare_settings, to};
 
-/// Longer than a check should take anywhere.
+/// A deadline that no check should need on any machine.
 const LONG: Duration = Duration::from_secs(60);
 
 async fn start(bed: &Bed, operation: &str) -> u16 {
@@ -35,7 +35,7 @@ async fn results(bed: &Bed) -> Value {
     bed.manage(&admin, "dataIntegrityResults", &[], Value::Null).await.unwrap()
 }
 
-/// Runs to the end, and answers what was found: each text, and whether it was mended.
+/// Runs a check to its end. Returns the description of each fault, and whether it was mended.
 async fn run(controller: &Controller, fixing: bool) -> Vec<(String, bool)> {
     controller.check_integrity(fixing).unwrap();
     let done = async {
@@ -53,7 +53,7 @@ async fn run(controller: &Controller, fixing: bool) -> Vec<(String, bool)> {
     run.results.into_iter().map(|found| (found.description, found.fixed)).collect()
 }
 
-/// The planted fault is found and left by a check, found and mended by a fix, and gone after that.
+/// Expects that a check reports the planted fault, that a fix mends it, and that it is gone then.
 async fn is_mended(controller: &Controller, texts: &[&str]) {
     let found = run(controller, false).await;
     for text in texts {
@@ -128,7 +128,7 @@ async fn a_disk_that_differs_from_memory_is_written_again() {
     assert!(names.contains(&"web".to_owned()) && names.contains(&"gone".to_owned()));
 }
 
-/// Puts rows into the store of a network that does not run, as somebody else would write them.
+/// Puts rows into the store while the controller is stopped, without the rules of the model.
 async fn with_rows(bed: &Bed, rows: Vec<Change>) -> Bed {
     let base = bed.store.head().unwrap().revision;
     bed.store.commit(base, vec![Arc::new(ChangeSet::of(rows))]).await.unwrap();
@@ -291,7 +291,7 @@ async fn what_belongs_together_is_put_together() {
             "router lonely are not sorted",
             "identity stray (stray) belongs to the tunneler",
             "left (edge-router-left-system) belongs to the tunneler",
-            "enrollment ticket is for nobody",
+            "enrollment ticket names neither an identity nor a router",
             "the built-in config type host.v2 is missing",
         ],
     )
@@ -328,9 +328,9 @@ async fn sessions_that_hang_on_nothing_end() {
     is_mended(
         &bed.controller,
         &[
-            "API session orphan hangs on identity nobody",
-            "session s1 hangs on API session ended",
-            "session s2 hangs on service web",
+            "API session orphan belongs to identity nobody",
+            "session s1 belongs to API session ended",
+            "session s2 belongs to service web",
             &format!("API session {mine} is not found by its token"),
         ],
     )
@@ -368,7 +368,7 @@ async fn sessions_that_are_younger_than_what_they_are_compared_with_live_on() {
     assert!(sessions.service("ends").is_none());
 }
 
-/// Flips bits of every occurrence of a text in a file that is open.
+/// Flips bits in every occurrence of a text in an open file.
 fn flip(path: &Path, needle: &[u8]) -> usize {
     let bytes = fs::read(path).unwrap();
     let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
@@ -382,7 +382,7 @@ fn flip(path: &Path, needle: &[u8]) -> usize {
 }
 
 async fn on_file(path: &Path) -> Controller {
-    // Nothing of the file is kept in memory, so that what happens to it is seen.
+    // Without cache every read goes to the file, so that changes of the file are seen.
     let options = Options { cache_bytes: 0, ..Options::default() };
     let store = Arc::new(Embedded::open(path, options).unwrap());
     Controller::start(bare_settings(store)).await.unwrap()
@@ -409,7 +409,7 @@ async fn bits_that_flip_under_a_running_controller_are_found_and_written_again()
         controller.decide(&system, service(&name)).await.unwrap();
     }
     assert_eq!(run(&controller, false).await, []);
-    // What is written meanwhile may take the place of what is found and flipped.
+    // A pending write could overwrite the flipped bits.
     controller.settings().store.live().flush().await.unwrap();
     assert!(flip(&path, b"a-name-of-its-own-17") > 0);
     is_mended(&controller, &["stored data is damaged: row"]).await;
@@ -421,7 +421,7 @@ async fn bits_that_flip_under_a_running_controller_are_found_and_written_again()
     assert!(again.snapshot().by_name::<Service>("a-name-of-its-own-17").is_some());
 }
 
-/// The file is free again once everything of a controller is gone.
+/// The file can be opened again when all tasks of the old controller have ended.
 async fn reopened(path: &Path) -> Controller {
     let opened = async {
         loop {

@@ -1,5 +1,6 @@
-//! Entities that belong together: the tunneler of a router with its identity and policy, what every
-//! network has, sets that are sorted, enrollments that enroll somebody.
+//! Checks entities that belong together: the tunneler of a router with its identity and policy, the
+//! entities of every network, sorted sets, and enrollments with the identity or router that they
+//! enroll.
 
 use std::sync::Arc;
 
@@ -15,27 +16,27 @@ use crate::domain::integrity::run::Report;
 use crate::domain::resources::edge_router::put_tunneler;
 use crate::domain::seeds;
 
-/// Something that is not as it belongs, and how it becomes so.
+/// A fault, and how it is mended.
 struct Wrong {
     description: String,
     mend: Mend,
 }
 
 enum Mend {
-    /// A router's tunneler gets what belongs to it.
+    /// The identity and the policy of a router's tunneler are made or renamed.
     Tunneler(Id),
-    /// What a tunneler that is not there had goes.
+    /// The identity or the policy of a tunneler that does not exist is deleted.
     Orphan(Kind, Id),
-    /// What belongs to nobody goes.
+    /// An entity that belongs to nothing is deleted.
     Delete(Kind, Id),
-    /// What every network has is made.
+    /// An entity that every network has is made.
     Seed(Box<Entity>),
-    /// The sets of an entity are put in order.
+    /// The sets of an entity are sorted.
     Sets(Kind, Id),
 }
 
 impl Controller {
-    /// What others may refer to comes first.
+    /// Entities that others may refer to are mended first.
     pub(super) async fn examine_seeds(&self, fix: bool, report: &Report) {
         let mut wrong = Vec::new();
         seeds_of_every_network(&self.snapshot(), self.now(), &mut wrong);
@@ -61,7 +62,8 @@ impl Controller {
 }
 
 impl Mend {
-    /// Decides on what is there now: since the fault was seen, it may have been changed or mended.
+    /// Decides with the current entity, which may have been changed or mended since the check saw
+    /// it.
     fn apply(&self, decision: &mut Decision<'_>) -> Result<(), Failure> {
         match self {
             Self::Tunneler(id) => match decision.tip().get::<Router>(id) {
@@ -85,7 +87,7 @@ impl Mend {
     }
 }
 
-/// The default auth policy and the built-in config types.
+/// Checks that the default auth policy and the built-in config types exist.
 fn seeds_of_every_network(snapshot: &Snapshot, now: weft_model::Timestamp, wrong: &mut Vec<Wrong>) {
     if !snapshot.contains(Kind::AuthPolicy, &Id::new(AuthPolicy::DEFAULT_ID)) {
         wrong.push(Wrong {
@@ -95,7 +97,7 @@ fn seeds_of_every_network(snapshot: &Snapshot, now: weft_model::Timestamp, wrong
     }
     for seed in seeds::CONFIG_TYPES {
         let known = snapshot.get::<ConfigType>(&Id::new(seed.id));
-        // Another type may have been given the name; that is nobody's fault.
+        // A user may have given the name to another type, which is no fault.
         let is_named = snapshot.by_name::<ConfigType>(seed.name).is_some();
         let (None, Some(restored), false) = (known, seed.make(now), is_named) else { continue };
         wrong.push(Wrong {
@@ -105,7 +107,8 @@ fn seeds_of_every_network(snapshot: &Snapshot, now: weft_model::Timestamp, wrong
     }
 }
 
-/// A router with a tunneler has an identity and a policy of its id, and nobody else has such.
+/// Checks that a router with a tunneler has an identity and a policy of its id, and that no other
+/// router has them.
 fn tunnelers(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
     for router in snapshot.list::<Router>().filter(|router| router.is_tunneler_enabled) {
         let (id, name) = (&router.base.id, &router.name);
@@ -149,19 +152,20 @@ fn has_tunneler(snapshot: &Snapshot, id: &Id) -> bool {
     snapshot.get::<Router>(id).is_some_and(|router| router.is_tunneler_enabled)
 }
 
-/// An enrollment enrolls an identity or a router.
+/// Checks that each enrollment names an identity or a router.
 fn enrollments(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
     let nobody = |it: &&Arc<Enrollment>| it.identity_id.is_none() && it.router_id.is_none();
     for enrollment in snapshot.list::<Enrollment>().filter(nobody) {
         let id = &enrollment.base.id;
         wrong.push(Wrong {
-            description: format!("enrollment {id} is for nobody"),
+            description: format!("enrollment {id} names neither an identity nor a router"),
             mend: Mend::Delete(Kind::Enrollment, id.clone()),
         });
     }
 }
 
-/// Attributes and configs are kept sorted and once each: policies and lists rely on it.
+/// Checks that attributes and configs are sorted and without duplicates: policies and lists rely on
+/// it.
 fn sets(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
     for kind in [Kind::Identity, Kind::Service, Kind::Router] {
         for entity in snapshot.table(kind).iter() {
@@ -178,7 +182,7 @@ fn sets(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
     }
 }
 
-/// The entity with its sets in order, if they are not.
+/// The entity with sorted sets; none if they are sorted already.
 fn in_order(snapshot: &Snapshot, kind: Kind, id: &Id) -> Option<Entity> {
     match kind {
         Kind::Identity => {
@@ -231,7 +235,7 @@ mod tests {
         )
     }
 
-    /// What happened to a network since a fault was seen there, and what mending does after that.
+    /// The changes that mend the faults of `before` when they are decided after `since`.
     fn mended(before: Vec<Change>, since: Vec<Change>) -> Vec<Change> {
         let caller = Caller::system();
         let mut network = Snapshot::empty(weft_model::Timeline::default());

@@ -1,5 +1,5 @@
 //! API sessions, as administrators see them (docs/protocol/management-api.md 7.8). Only sessions
-//! with opaque tokens are kept anywhere; a session of a signed token is its token.
+//! with opaque tokens are in the table; the state of a signed session is its token.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct ApiSessions;
 
 type SessionColumn = Column<Context, ApiSession>;
 
-// The token is no symbol: who may filter by it could guess it.
+// The token is no symbol: a caller could guess it by filters.
 static SYMBOLS: Table<Context, ApiSession> = symbols(
     "api-sessions",
     &[
@@ -64,7 +64,7 @@ impl Live for ApiSessions {
     }
 
     fn detail(context: &Context, record: &ApiSession) -> Result<ApiSessionDetail, Failure> {
-        // Whoever has a token has the session: it is nobody's but its client's.
+        // The token lets its holder use the session, so only the client of the session gets it.
         let login = context.caller().login();
         let own = login.filter(|_| context.caller().is_admin());
         let own = own.filter(|login| login.session.id == record.base.id.as_str());
@@ -83,8 +83,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "deleteAPISessions", delete),
 ];
 
-/// Ends a session with everything in it. It is answered once the session cannot come back: a
-/// controller that is killed after that does not know it any more.
+/// Ends a session and its service sessions. The reply is sent after the end is on the disk: a
+/// controller that is killed after the reply does not restore the session.
 fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);

@@ -1,5 +1,6 @@
 //! Role attributes in use (docs/protocol/management-api.md 2.2): lists of texts, filtered by the
-//! one symbol `id`. Only what stands inside the filter sorts and pages them.
+//! one symbol `id`. Sort and paging come from the filter text only, not from other query
+//! parameters.
 
 use futures::FutureExt as _;
 use weft_contract::Api;
@@ -10,7 +11,7 @@ use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
 use crate::Controller;
 
-/// Attributes by themselves.
+/// The symbols of role attributes: `id` only.
 pub(crate) static SYMBOLS: Table<(), String> = Table {
     kind: "role-attributes",
     id: |attribute| attribute.as_str(),

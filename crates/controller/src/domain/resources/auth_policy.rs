@@ -1,5 +1,5 @@
-//! Authentication policies (docs/protocol/auth.md 8; docs/protocol/management-api.md 7.7). The
-//! default one is seeded; it can be changed, and is never deleted.
+//! Authentication policies (docs/protocol/auth.md 8; docs/protocol/management-api.md 7.7). Every
+//! network has the default policy, which can be changed and not deleted.
 
 use weft_contract::resource::auth_policy as contract;
 use weft_contract::resource::auth_policy::{
@@ -147,7 +147,8 @@ impl Resource for AuthPolicies {
         if !record.base.is_system {
             return Ok(());
         }
-        // Who uses it is the better answer, if somebody does.
+        // The refusal for a policy in use names its identities, which helps more than "the default
+        // cannot be deleted": it comes first.
         decision.delete(AuthPolicy::KIND, &record.base.id)?;
         Err(ErrorCode::EntityCanNotBeDeleted.into())
     }
@@ -192,7 +193,7 @@ fn set_updb(rules: &mut UpdbRules, body: &PrimaryUpdbBody) -> Result<(), Failure
     Ok(())
 }
 
-/// A number that is given; less than nothing is nothing.
+/// A count from a body; negative numbers count as 0.
 fn count(name: &str, given: Option<i64>) -> Result<Option<u32>, Failure> {
     let Some(given) = given else { return Ok(None) };
     u32::try_from(given.max(0)).map(Some).map_err(|_| {

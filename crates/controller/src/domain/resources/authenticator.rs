@@ -35,14 +35,14 @@ use crate::domain::values::Show as _;
 /// The resource.
 pub(crate) struct Authenticators;
 
-/// What is ready before an authenticator is decided.
+/// Prepared values of an authenticator.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    /// The hash of the password in the body, and the password for the rules of the policy.
+    /// The hash of the password in the body, and the password itself, which the auth policy judges.
     password: Option<(Hashed, String)>,
     /// The certificate in the body, and the third-party CA that issued it.
     certificate: Option<(Certificate, Option<Id>)>,
-    /// Of a new authenticator.
+    /// The method of a new authenticator.
     method: Option<String>,
 }
 
@@ -123,7 +123,7 @@ impl Readable for Authenticators {
     }
 }
 
-/// The certificate, which is kept in the store only.
+/// The certificate, read from the store.
 fn cert_pem(context: &Context, record: &Authenticator, cert: &CertCredential) -> String {
     match cert.cert_pem.is_empty() {
         true => context.cold_text(Kind::Authenticator, &record.base.id, ColdField::CertPem),
@@ -131,7 +131,7 @@ fn cert_pem(context: &Context, record: &Authenticator, cert: &CertCredential) ->
     }
 }
 
-/// An authenticator as the APIs show it; never its hash.
+/// An authenticator as the APIs show it, without its hash.
 pub(crate) fn shown(context: &Context, record: &Authenticator) -> AuthenticatorDetail {
     let mut detail = Authenticators::show(context, record);
     if let Some(link) = detail.identity.links.get("self") {
@@ -253,7 +253,8 @@ impl Resource for Authenticators {
     }
 }
 
-/// Changes name and password of a password authenticator; others have none.
+/// Changes name and password of an authenticator with a password; refuses authenticators with a
+/// certificate.
 pub(crate) fn set_password(
     record: &mut Authenticator,
     username: Option<&str>,
@@ -280,8 +281,8 @@ pub(crate) fn set_password(
     Ok(())
 }
 
-/// Exactly one certificate that leads to the CA bundle or to a verified third-party CA, at the
-/// beginning of its own life (docs/protocol/auth.md 7.1).
+/// Reads exactly one certificate that the CA bundle or a verified third-party CA issued and whose
+/// validity has begun (docs/protocol/auth.md 7.1).
 fn one_certificate(
     controller: &Controller,
     pem: &str,

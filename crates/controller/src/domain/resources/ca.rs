@@ -1,8 +1,8 @@
-//! Third-party certificate authorities
-//! (docs/protocol/auth.md 14; docs/protocol/management-api.md 7.7). One counts only once it is
-//! verified: a certificate that it issued carries the verification token. What has the key of an
-//! authority of the network never counts: whoever asks for a certificate gets one that it issued,
-//! and controllers and routers have some.
+//! Third-party certificate authorities (docs/protocol/auth.md 14; docs/protocol/management-api.md
+//! 7.7). A CA counts once it is verified: its operator showed a certificate that the CA issued for
+//! the verification token. A certificate with the key of one of the network's own authorities is
+//! refused: that authority issues certificates to every identity, router and controller, so they
+//! would all pass as identities of the CA.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use crate::domain::values::{Show, Take as _};
 /// The resource.
 pub(crate) struct Cas;
 
-/// Place of the fingerprint among the unique values of a CA.
+/// Index of the fingerprint among the unique values of a CA.
 const FINGERPRINT: usize = 0;
 
-/// Why an authority of the network is refused.
+/// The reason for refusing an authority of the network.
 const OF_THE_NETWORK: &str = "has the key of an authority of this network, which issues to \
     controllers, routers and identities: give the certificate of another CA";
 
@@ -88,7 +88,7 @@ impl Show<ExternalIdClaimDetail> for ExternalIdClaim {
     }
 }
 
-/// What a new CA is made of.
+/// Prepared values of a new CA.
 #[derive(Default)]
 pub(crate) struct Prepared {
     certificate: Option<Certificate>,
@@ -140,8 +140,8 @@ impl Resource for Cas {
         }
         match &body.external_id_claim {
             Some(claim) => set_claim(record, claim, verb)?,
-            // A patch that does not name the claim clears it, too: clients name it, empty, to
-            // keep it.
+            // A patch that does not name the claim clears it. Clients send an empty object to keep
+            // it.
             None => record.external_id_claim = None,
         }
         Ok(())
@@ -166,7 +166,7 @@ fn trimmed(text: &str) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-/// The certificate of a new CA: the first of the text.
+/// The certificate of a new CA: the first one of the text.
 fn ca_certificate(pem: &str) -> Result<Certificate, Failure> {
     let refused =
         |code, reason: &str| Err(Failure::coded_field(code, "certPem", reason, String::new()));
@@ -180,7 +180,8 @@ fn ca_certificate(pem: &str) -> Result<Certificate, Failure> {
     Ok(certificate)
 }
 
-/// Puts a claim into a CA. An empty object leaves it as it is; a patch may give a part of it.
+/// Puts a claim into a CA. An empty object leaves the claim unchanged; a patch may send a part of
+/// the claim.
 fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<(), Failure> {
     if body.members().is_empty() {
         return Ok(());
@@ -226,7 +227,7 @@ fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "getCaJwt", jwt), (Api::Management, "verifyCa", verify)];
 
-/// The ticket with which certificates of a CA enroll; it is the same for all of them.
+/// The ticket with which holders of the CA's certificates enroll; all of them use the same.
 fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         let snapshot = controller.snapshot();
@@ -237,7 +238,8 @@ fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Proof that somebody holds the key of a CA (docs/protocol/auth.md 14.1).
+/// Verifies a CA: its operator shows a certificate that proves the key (docs/protocol/auth.md
+/// 14.1).
 fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let snapshot = controller.snapshot();
@@ -297,13 +299,13 @@ fn check_issuer(
     }
     let trusted = TrustBundle::new(issuer.into_iter().take(1));
     let how = Verify { usage: Usage::Any, ..Verify::default() };
-    // Whoever shows the CA's own certificate proves nothing.
+    // The CA's own certificate is public, and shows nothing about the holder of the key.
     if certificate.fingerprint() == &*ca.fingerprint {
         return Err(refused("the certificate is that of the CA itself".into()));
     }
     let now = system_time(controller.now());
     let checked = match certificate.is_version_1() {
-        // What `openssl x509 -req` makes unless it is told otherwise.
+        // `openssl x509 -req` makes certificates of version 1 by default.
         true => trusted.verify_version_1(certificate, now),
         false => trusted.verify_leaf(certificate, how, now).map(drop),
     };

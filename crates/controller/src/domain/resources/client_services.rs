@@ -1,5 +1,6 @@
-//! What a client may see of the network: its services, their routers and terminators, its own
-//! routers (docs/protocol/auth.md 17.4, 17.6). There is no exception for administrators.
+//! The lists that clients get: their services, the routers and terminators of these, and their own
+//! edge routers (docs/protocol/auth.md 17.4, 17.6). Administrators get the services that policies
+//! give them, like every other identity.
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ fn services_of(context: &Context, identity: &str) -> RoaringBitmap {
     snapshot.services_of(&id, PolicyType::Dial) | snapshot.services_of(&id, PolicyType::Bind)
 }
 
-/// A service as this viewer sees it.
+/// A service as this identity sees it.
 fn detail_for(
     context: &Context,
     viewer: &Viewer,
@@ -65,8 +66,8 @@ fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// The management list: every service, or with `asIdentity` those of an identity, with the
-/// configs that are asked for.
+/// The management list: every service, or with `asIdentity` the services of an identity, with the
+/// configs that the query asks for.
 fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
@@ -91,7 +92,7 @@ fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// A page of all services, or of these, as somebody sees them.
+/// A page of all services, or of these services, as a viewer sees them.
 async fn seen_by(
     viewer: Viewer,
     services: Option<RoaringBitmap>,
@@ -174,7 +175,8 @@ fn service_terminators(controller: Controller, caller: Caller, call: Call) -> An
     .boxed()
 }
 
-/// The routers the caller may connect to: an administrator may connect to every verified one.
+/// The routers that the caller may connect to. An administrator may connect to every verified
+/// router.
 fn own_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);

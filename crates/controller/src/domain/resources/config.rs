@@ -24,12 +24,12 @@ use crate::domain::schema::Schema;
 /// The resource.
 pub(crate) struct Configs;
 
-/// What the schema of the config's type says of the data, found before the operation is decided:
-/// large data takes longer than others should wait for.
+/// The result of checking the data against the schema of the config's type. The check runs in
+/// prepare, because large data would hold up the writer.
 #[derive(Default)]
 pub(crate) struct Prepared {
     of: JsonMap,
-    /// Nothing, if the body has no data.
+    /// The result; none if the body has no data.
     outcome: Option<Result<(), Failure>>,
 }
 
@@ -98,7 +98,8 @@ impl Resource for Configs {
         }
         match &prepared.outcome {
             Some(outcome) if prepared.of == of_type.schema => outcome.clone(),
-            // The type was changed since: check anew, which gives the same on every run.
+            // The type changed since prepare: the data is checked anew. The check is pure, so every
+            // run of the decision gives the same result.
             _ => check(&of_type.schema, &after.data),
         }
     }
@@ -109,7 +110,7 @@ fn type_id(id: &str) -> Result<Id, Failure> {
     convert::id_field("type", id)
 }
 
-/// Data as it is kept.
+/// Data of a body as the model keeps it.
 fn kept(data: &weft_contract::JsonMap) -> Result<JsonMap, Failure> {
     let mut data = data.clone();
     data.values_mut().for_each(narrow_numbers);

@@ -21,7 +21,7 @@ use crate::domain::values::Take as _;
 /// The resource.
 pub(crate) struct ConfigTypes;
 
-/// The name that stands for all config types in queries.
+/// The word that means all config types in queries, and that no type may have as its name.
 const RESERVED: &str = "all";
 
 members! {
@@ -77,7 +77,7 @@ impl Resource for ConfigTypes {
     }
 }
 
-/// A name that does not stand for all config types.
+/// Checks that a name is not the reserved word.
 fn free_name(name: &str) -> Result<Arc<str>, Failure> {
     match name {
         RESERVED => Err(Failure::field("name", "all is a reserved name", name)),
@@ -85,8 +85,8 @@ fn free_name(name: &str) -> Result<Arc<str>, Failure> {
     }
 }
 
-/// Configs that one entity may carry together: of this target, one per type
-/// (docs/protocol/management-api.md 7.2, 7.5).
+/// Checks the configs that one entity carries together: all are for this target, and each is of
+/// another type (docs/protocol/management-api.md 7.2, 7.5).
 pub(crate) fn check_configs(
     decision: &Decision<'_>,
     target: ConfigTarget,

@@ -1,6 +1,6 @@
 //! Settings of controllers (docs/protocol/management-api.md 5, notes): those of one controller, the
-//! global ones, and what holds when both are taken together. Changes go to the path of what
-//! holds, as it is described.
+//! global ones, and the effective ones, which are both merged. Changes are sent to the path of the
+//! effective settings, as the API's description says.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -25,7 +25,7 @@ use crate::domain::values::Show as _;
 /// The resource.
 pub(crate) struct ControllerSettings;
 
-/// Addresses that one list may have.
+/// Addresses in one list at most.
 const MAX_URIS: usize = 100;
 
 members! {
@@ -110,7 +110,8 @@ fn set_oidc(record: &mut ControllerSetting, body: &OidcBody) -> Result<(), Failu
     Ok(())
 }
 
-/// Whole addresses of any scheme: programs are sent to schemes of their own.
+/// Checks that each text is an absolute address. Any scheme is allowed, because login redirects go
+/// to programs with schemes of their own.
 fn uris_of(field: &str, uris: &[String]) -> Result<UriList, Failure> {
     if uris.len() > MAX_URIS {
         let reason = format!("takes at most {MAX_URIS} addresses");
@@ -125,7 +126,7 @@ fn uris_of(field: &str, uris: &[String]) -> Result<UriList, Failure> {
     Ok(UriList { uris: uris.to_vec() })
 }
 
-/// The operations that have paths of their own.
+/// The operations with paths of their own.
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "detailControllerSettingEffective", effective),
     (Api::Management, "updateControllerSetting", resource::replace::<ControllerSettings>),
@@ -133,7 +134,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "deleteControllerSetting", resource::delete::<ControllerSettings>),
 ];
 
-/// What holds for a controller. It may have no settings of its own.
+/// The effective settings of a controller. A controller without settings of its own has the global
+/// ones.
 fn effective(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);

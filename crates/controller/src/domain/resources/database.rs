@@ -1,5 +1,5 @@
-//! The database: snapshots of it, and whether it is in order
-//! (docs/protocol/management-api.md 7.10; docs/protocol/operations.md 1.2).
+//! Snapshots and checks of the database (docs/protocol/management-api.md 7.10;
+//! docs/protocol/operations.md 1.2).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use weft_model::Timestamp;
 use crate::Controller;
 use crate::domain::integrity::run::Run;
 
-/// Where a snapshot goes when nobody says where.
+/// Path of a snapshot if the request names none.
 const DEFAULT_PATH: &str = "__DB_DIR__/__DB_FILE__-__DATE__-__TIME__";
-/// Longest path.
+/// Longest path of a snapshot, in bytes.
 const MAX_PATH: usize = 4096;
 
 /// The operations.
@@ -36,7 +36,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 ];
 
 impl Controller {
-    /// Writes a snapshot of the database while everything goes on. Answers where it lies.
+    /// Writes a snapshot of the database while the controller goes on. Returns the path of the
+    /// file.
     pub async fn write_snapshot(&self, path: &str) -> Result<PathBuf, Failure> {
         let now = self.now();
         let store = Arc::clone(&self.settings().store);
@@ -66,15 +67,15 @@ fn refused(path: &Path, error: &weft_store::BackupError) -> Failure {
     }
 }
 
-/// The folder that a database lies in, in full.
+/// The absolute path of the folder of a database.
 fn folder_of(database: &Path) -> PathBuf {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-/// The path of a snapshot, which lies in the folder for snapshots or below it: who may have one
-/// written is no user of the machine. What is relative is relative to that folder.
+/// The path of a snapshot, confined to the folder for snapshots: a caller of the API is no user of
+/// the machine and must not write elsewhere. A relative path is relative to that folder.
 fn confine(path: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     let shown = path.display().to_string();
     let path = folder.join(path);
@@ -93,7 +94,7 @@ fn confine(path: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     Err(wrong(format!("snapshots are written below {below} only (snapshots.folder)")))
 }
 
-/// A path with its placeholders filled. Each is also known without underscores
+/// A path with its placeholders replaced. Each placeholder also has a form without underscores
 /// (docs/protocol/operations.md 1.2).
 fn fill(
     path: &str,
@@ -132,7 +133,7 @@ fn fill(
     Ok(substitute(path, &words).into())
 }
 
-/// Puts values in the place of words, from left to right; what was put is not looked at again.
+/// Replaces words by values, from left to right; words inside a value are not replaced.
 fn substitute(text: &str, words: &[(&str, String)]) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;

@@ -30,8 +30,8 @@ use crate::domain::resources::known_routers::common;
 /// The resource.
 pub(crate) struct EdgeRouters;
 
-/// Whether a router is connected: under the name that details give it, and under those that the
-/// filters of other controllers know.
+/// Whether a router is connected. Filters know it under the name of the detail, and under the names
+/// that filters of the original use.
 pub(super) fn connected<'r>(context: &'r Context, router: &'r Router) -> Value<'r> {
     Value::Bool(context.is_online(&router.base.id))
 }
@@ -166,13 +166,13 @@ impl Resource for EdgeRouters {
     }
 }
 
-/// The outstanding enrollment of a router.
+/// The unused enrollment of a router.
 pub(crate) fn outstanding<'v>(view: View<'v>, router: &Id) -> Option<&'v Arc<Enrollment>> {
     view.referring::<Enrollment>(1, router.as_str()).into_iter().next()
 }
 
-/// Puts the identity and the policy of a router's tunneler, as far as they are not there or the
-/// router has a new name.
+/// Makes the identity and the policy of a router's tunneler if they are missing, and gives them the
+/// name of the router.
 pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Result<(), Failure> {
     let id = &router.base.id;
     let view = decision.view();
@@ -208,7 +208,7 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
     Ok(())
 }
 
-/// Deletes them.
+/// Deletes the identity and the policy of a router's tunneler.
 pub(crate) fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
     decision.delete_if_there(Kind::EdgeRouterPolicy, id)?;
     decision.delete_if_there(Kind::Identity, id)
@@ -218,8 +218,8 @@ pub(crate) fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<()
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "reEnrollEdgeRouter", re_enroll)];
 
-/// The certificate is refused from now on, and a new
-/// enrollment takes the place of the old one.
+/// Re-enrolls a router: its certificate is refused from now on, and a new enrollment replaces the
+/// old one.
 fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let id = call.id(0).to_owned();

@@ -1,6 +1,5 @@
-//! Enrollments: made, read, refreshed and deleted
-//! (docs/protocol/auth.md 4.3; docs/protocol/management-api.md 7.7). How they are used is the
-//! subject of [`weft_auth::enroll`].
+//! Enrollments: create, read, refresh and delete (docs/protocol/auth.md 4.3;
+//! docs/protocol/management-api.md 7.7). [`weft_auth::enroll`] implements their use.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -94,8 +93,9 @@ impl Readable for Enrollments {
     }
 }
 
-/// Who holds the enrollment of an identity, or of a router with one, becomes it: enrollments of who
-/// may do more than the caller are not for him (docs/protocol/management-api.md 4).
+/// Whether a caller may see an enrollment. Its holder could become the identity (or the router's
+/// identity), so callers do not see enrollments of identities with more rights than their own
+/// (docs/protocol/management-api.md 4).
 pub(crate) fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
     let whose = [&record.identity_id, &record.router_id].into_iter().flatten();
     let mut identities = whose.filter_map(|id| view.get::<Identity>(id.as_str()));
@@ -103,7 +103,7 @@ pub(crate) fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -
 }
 
 impl Resource for Enrollments {
-    /// Token and times.
+    /// The token and the times of a new enrollment.
     type Prepared = Enrollment;
 
     fn prepare<'a>(
@@ -185,10 +185,10 @@ fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
     if is_visible(decision.caller(), decision.view(), record) {
         return Ok(());
     }
-    Err(Failure::unauthorized("the enrollment is of who may do more than who asks"))
+    Err(Failure::unauthorized("the enrollment is for an identity with more rights than the caller"))
 }
 
-/// A CA that a ticket names must be verified.
+/// Checks that the CA of a ticket is verified.
 pub(crate) fn check_ca(decision: &Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
     let Some(ca) = &enrollment.ca_id else { return Ok(()) };
     let known = decision.tip().get::<Ca>(ca);
@@ -199,7 +199,7 @@ pub(crate) fn check_ca(decision: &Decision<'_>, enrollment: &Enrollment) -> Resu
     Err(Failure::because(ErrorCode::EnrollmentCaNotValid, "the CA is not verified"))
 }
 
-/// One outstanding enrollment per identity and method.
+/// Checks that an identity has at most one unused enrollment of each method.
 pub(crate) fn check_outstanding(
     decision: &Decision<'_>,
     enrollment: &Enrollment,
@@ -218,7 +218,8 @@ pub(crate) fn check_outstanding(
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "refreshEnrollment", refresh)];
 
-/// A new token and more time; the id stays (docs/protocol/management-api.md 5, notes).
+/// Gives an enrollment a new token and a new end; its id stays (docs/protocol/management-api.md 5,
+/// notes).
 fn refresh(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: RefreshBody = call.decode(Verb::Create)?;

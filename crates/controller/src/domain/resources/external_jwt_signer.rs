@@ -1,5 +1,5 @@
-//! External JWT signers (docs/protocol/auth.md 13; docs/protocol/management-api.md 7.7): how their
-//! keys are known, what their tokens mean, and the part that clients see before they log in.
+//! External JWT signers (docs/protocol/auth.md 13; docs/protocol/management-api.md 7.7): the source
+//! of their keys, the claims of their tokens, and the list that clients read before a login.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -28,9 +28,9 @@ use crate::domain::values::Show as _;
 /// The resource.
 pub(crate) struct Signers;
 
-/// The claim that names an identity, when a signer does not say.
+/// The claim that names an identity if the signer sets none.
 pub(crate) const SUBJECT: &str = "/sub";
-/// Scopes that a signer may have.
+/// Scopes of a signer at most.
 const MAX_SCOPES: usize = 100;
 
 members! {
@@ -68,10 +68,10 @@ impl Readable for Signers {
     const KIND: &'static ContractKind = &contract::KIND;
 }
 
-/// What is read out of a body before it is decided.
+/// Values read from a body in prepare.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    /// The certificate it has.
+    /// The certificate in the body.
     certificate: Option<Certificate>,
 }
 
@@ -138,7 +138,7 @@ impl Resource for Signers {
     }
 }
 
-/// A text that the body has: nothing if it is blank.
+/// A text of a body; `Some(None)` if it is blank.
 fn given(text: &Option<String>) -> Option<Option<&str>> {
     let text = text.as_deref()?.trim();
     Some((!text.is_empty()).then_some(text))
@@ -162,7 +162,7 @@ fn check_addresses(rules: &JwksFetch, body: &SignerBody) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The one certificate of a body.
+/// The certificate in a body, which has to be exactly one.
 fn certificate_of(body: &SignerBody) -> Result<Option<Certificate>, Failure> {
     let Some(Some(pem)) = given(&body.cert_pem) else { return Ok(None) };
     let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
@@ -207,7 +207,7 @@ fn scopes_of(scopes: &[String]) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// A JSON pointer, whose leading slash may be left out. It is kept as it was sent.
+/// Checks a JSON pointer, whose leading slash may be missing. The pointer is kept as it was sent.
 fn pointer(field: &str, text: &str) -> Result<String, Failure> {
     let mut escapes = text.split('~').skip(1);
     if escapes.any(|rest| !rest.starts_with(['0', '1'])) {
@@ -260,14 +260,14 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
 
 type SignerColumn = Column<Context, ExtJwtSigner>;
 
-/// What a client may know of a signer, for filters too: nobody is logged in yet.
+/// The symbols for clients: only the members in the list, because its callers are not logged in.
 static CLIENT_SYMBOLS: Table<Context, ExtJwtSigner> = symbols(
     "external-jwt-signers",
     &[SignerColumn::one("name", Type::String, |_, it| Value::text(&it.name)).public()],
 );
 
-/// The enabled signers, and of them what a client needs to get a token
-/// (docs/protocol/auth.md 13.5).
+/// The enabled signers, with the members that a client needs to get a token (docs/protocol/auth.md
+/// 13.5).
 fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);

@@ -1,5 +1,4 @@
-//! Entities that are constants: identity types and posture check types
-//! (docs/protocol/management-api.md 8).
+//! Constant entities: identity types and posture check types (docs/protocol/management-api.md 8).
 
 use futures::FutureExt as _;
 use serde::Serialize;
@@ -16,7 +15,7 @@ use weft_model::filter::{Column, PageRules, Table, Type, Value};
 use crate::Controller;
 use crate::domain::seeds::{self, PostureCheckTypeSeed};
 
-/// What lists can filter by: the same for every kind of constant.
+/// The members that lists of constants can be filtered by.
 pub(super) struct Constant {
     pub(super) id: &'static str,
     pub(super) name: &'static str,
@@ -100,7 +99,7 @@ fn began(controller: &Controller) -> Timestamp {
     policy.map_or(Timestamp::ZERO, |policy| convert::time(policy.base.created_at))
 }
 
-/// A list of constants.
+/// The list of a kind of constant.
 pub(super) fn list_of<D: Serialize + 'static>(
     controller: Controller,
     _caller: Caller,
@@ -117,7 +116,7 @@ pub(super) fn list_of<D: Serialize + 'static>(
     .boxed()
 }
 
-/// One of them.
+/// The detail of a constant.
 pub(super) fn detail_of<D: Serialize + 'static>(
     controller: Controller,
     _caller: Caller,

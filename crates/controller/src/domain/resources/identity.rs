@@ -32,12 +32,12 @@ use crate::domain::values::Show as _;
 /// The resource.
 pub(crate) struct Identities;
 
-/// What is ready before an identity is decided.
+/// Prepared values of an identity.
 #[derive(Default)]
 pub(crate) struct Prepared {
     /// The enrollment that a new identity asks for.
     enrollment: Option<Enrollment>,
-    /// Whether parts of an identity are changed.
+    /// Whether the operation is a patch.
     is_patch: bool,
 }
 
@@ -146,7 +146,7 @@ impl Resource for Identities {
         Self::set(record, body, verb)?;
         if let Some(word) = body.identity_type {
             record.identity_type = match word {
-                // A router's identity stays one; nobody else becomes one.
+                // The identity of a router keeps its type, and no other identity gets that type.
                 TypeWord::Router if verb == Verb::Create => IdentityType::Default,
                 _ => IdentityType::parse(word.as_str()).unwrap_or_default(),
             };
@@ -212,15 +212,14 @@ impl Resource for Identities {
                 "the identity of a router is deleted with the router",
             ));
         }
-        // Its tokens are refused from now on, though nobody is left to ask for it.
+        // A revocation for the tokens of the identity: they stay refused when the identity is gone.
         decision.put(super::identity_state::revocation(decision, &record.base.id));
         Ok(())
     }
 }
 
-/// The member of a body that only administrators may send, if it has one
-/// (docs/protocol/management-api.md 4). A new identity to which nothing is granted is like any
-/// other.
+/// The first member of a body that only administrators may send (docs/protocol/management-api.md
+/// 4). A new identity with an empty list of permissions needs no administrator.
 fn privileged(body: &IdentityBody, verb: Verb) -> Option<&'static str> {
     let is_new = verb == Verb::Create;
     let grants = body.permissions.as_ref().is_some_and(|it| !is_new || !it.is_empty());
@@ -272,12 +271,12 @@ fn permissions_of(names: &[String]) -> Result<Rare<Vec<Arc<str>>>, Failure> {
     Ok(names.into())
 }
 
-/// The permissions; nothing if it has none.
+/// The permissions; none if the list is empty.
 fn if_any(permissions: &Rare<Vec<Arc<str>>>) -> Option<Vec<String>> {
     (!permissions.is_empty()).then(|| permissions.show())
 }
 
-/// What an identity can log in with.
+/// The authenticators of an identity.
 fn authenticators(view: View<'_>, identity: &str) -> IdentityAuthenticators {
     let mut found = IdentityAuthenticators::default();
     for authenticator in view.referring::<Authenticator>(0, identity) {
@@ -291,9 +290,9 @@ fn authenticators(view: View<'_>, identity: &str) -> IdentityAuthenticators {
     found
 }
 
-/// Its outstanding enrollments. Who may not read enrollments of an administrator does not see
-/// them here either; the tickets are for those who may read enrollments or make identities with
-/// them (docs/protocol/management-api.md 4).
+/// The unused enrollments of an identity. A caller that may not read enrollments of an
+/// administrator does not see them here either. Tickets are shown to callers that may read
+/// enrollments or create identities with them (docs/protocol/management-api.md 4).
 fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
     let mut found = IdentityEnrollments::default();
     let has_tickets = context.caller().may(Subject::Enrollment, Action::Read)
@@ -321,7 +320,8 @@ fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
     found
 }
 
-/// Disables an identity from now on; 0 minutes and fewer are "until it is enabled".
+/// An identity, disabled from now on for some minutes; 0 and negative numbers mean until it is
+/// enabled.
 pub(crate) fn disabled(record: &Identity, minutes: i64, now: Timestamp) -> Identity {
     let mut record = record.clone();
     record.disabled_at = Some(now);

@@ -35,7 +35,7 @@ fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Takes passwords of an identity again that were refused for wrong ones in a row.
+/// Ends the lock of an identity's password, which wrong passwords in a row had caused.
 fn unlock(decision: &mut Decision<'_>, identity: &Id) {
     let (tip, now) = (decision.tip(), decision.now());
     for authenticator in tip.referring::<Authenticator>(0, identity) {
@@ -49,15 +49,15 @@ fn unlock(decision: &mut Decision<'_>, identity: &Id) {
     }
 }
 
-/// Disables an identity and refuses its tokens, in one change. Its sessions end when the change
-/// is published.
+/// Disables an identity and revokes its tokens, in one change set. Its sessions end when the change
+/// set is published.
 pub(crate) fn disable_in(decision: &mut Decision<'_>, identity: &Identity, minutes: i64) {
     let now = decision.now();
     decision.put(disabled(identity, minutes, now));
     decision.put(revocation(decision, &identity.base.id));
 }
 
-/// A revocation of everything issued to an identity until now.
+/// A revocation of all tokens issued to an identity until now.
 pub(crate) fn revocation(decision: &Decision<'_>, identity: &Id) -> Revocation {
     let now = decision.now();
     let base = match decision.tip().get::<Revocation>(identity) {

@@ -1,4 +1,4 @@
-//! What everybody may know of routers.
+//! The members of routers that every caller may see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) const CAPABILITIES: &[(u32, &str)] = &[
     (6, "BIND_SUCCESS"),
 ];
 
-/// What everybody may know of a router.
+/// The members of a router that every caller may see.
 pub(crate) fn common(online: &Online, record: &Router) -> EdgeRouterCommon {
     let id = record.base.id.as_str();
     let facts = online.router(id);
@@ -40,8 +40,9 @@ pub(crate) fn common(online: &Online, record: &Router) -> EdgeRouterCommon {
     }
 }
 
-/// The routers that policies give an identity for a service, those that are connected first, then
-/// ordered by id. Clients are told of the others too: they may come back while a session lasts.
+/// The routers that policies give an identity for a service: connected routers first, each group
+/// ordered by id. Routers that are not connected are listed too, because they may connect while the
+/// session lasts.
 pub(crate) fn routers_between(
     snapshot: &Snapshot,
     online: &Online,
@@ -51,7 +52,7 @@ pub(crate) fn routers_between(
     in_order(snapshot, online, &snapshot.routers_between(&Id::new(identity), service))
 }
 
-/// The routers with these ordinals, as clients are told of them.
+/// The routers with these ordinals, in the order in which clients get them.
 pub(crate) fn in_order(
     snapshot: &Snapshot,
     online: &Online,

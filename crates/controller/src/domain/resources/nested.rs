@@ -1,4 +1,4 @@
-//! Lists below an entity: what belongs to it by reference or by policy.
+//! Lists below an entity: other entities that belong to it by reference or by policy.
 
 use futures::FutureExt as _;
 use roaring::RoaringBitmap;
@@ -204,17 +204,17 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     }),
 ];
 
-/// The entities that name `target` by a link.
+/// The entities whose reference number `link` names `target`.
 fn referring<T: Record>(context: &Context, link: usize, target: &Id) -> RoaringBitmap {
     context.snapshot().table(T::KIND).referrers(link, target)
 }
 
-/// The policies one side of which means an entity.
+/// The policies whose side selects an entity.
 fn holding<P: Record>(context: &Context, side: usize, id: &Id) -> RoaringBitmap {
     context.snapshot().holding::<P>(side, id)
 }
 
-/// The entities that a side of a policy means.
+/// The entities that a side of a policy selects.
 fn members<P: Record>(context: &Context, policy: &P, side: usize) -> RoaringBitmap {
     let snapshot = context.snapshot();
     let ordinal = snapshot.ordinal_of::<P>(policy.id());
@@ -222,7 +222,7 @@ fn members<P: Record>(context: &Context, policy: &P, side: usize) -> RoaringBitm
     members.map(|members| (*members).clone()).unwrap_or_default()
 }
 
-/// What `policyType` asks for: to dial, to host, or either when it is absent.
+/// The service policies for `policyType`: those for Dial, those for Bind, or both if it is absent.
 fn by_type(
     query: &Query,
     of: impl Fn(PolicyType) -> RoaringBitmap,

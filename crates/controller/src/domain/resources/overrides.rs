@@ -1,4 +1,4 @@
-//! Configs that an identity sees for a service in place of the service's own
+//! Overrides: configs that an identity sees for a service in place of the service's own
 //! (docs/protocol/management-api.md 7.1).
 
 use futures::FutureExt as _;
@@ -91,7 +91,7 @@ fn change(
 }
 
 fn pairs(call: &Call) -> Result<Vec<Pair>, Failure> {
-    // A delete may do without a body, which then takes nothing away.
+    // A delete without body removes no override.
     if call.row.method == Method::Delete && call.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Vec::new());
     }
@@ -109,7 +109,8 @@ fn pairs(call: &Call) -> Result<Vec<Pair>, Failure> {
     bodies.into_iter().enumerate().map(pair).collect()
 }
 
-/// One config per service and config type: the later one wins.
+/// Adds overrides to an identity. It has one config for each service and config type: a later pair
+/// replaces an earlier one.
 pub(crate) fn associate(
     decision: &Decision<'_>,
     identity: &mut Identity,

@@ -1,4 +1,4 @@
-//! The caller's own authenticators: read, a new password, an extended certificate
+//! The caller's own authenticators: read, change the password, extend the certificate
 //! (docs/protocol/auth.md 7.5, 12).
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Client, "extendVerifyCurrentIdentityAuthenticator", extend_verify),
 ];
 
-/// An authenticator of the caller; those of others are not there for him.
+/// An authenticator of the caller; those of other identities are not found.
 fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authenticator>, Failure> {
     let login = login_of(caller)?;
     let snapshot = controller.snapshot();
@@ -52,7 +52,8 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authent
         .ok_or_else(|| Failure::not_found("authenticator", id))
 }
 
-/// The same where the original tells those of others apart from none: 401.
+/// An authenticator of the caller that is to be extended; those of other identities fail with 401,
+/// as in the original.
 fn own_to_extend(
     controller: &Controller,
     caller: &Caller,
@@ -118,7 +119,8 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
         if !is_right {
             wrong_password(&controller, &current).await;
         }
-        // Others that were guessed at the same time may have locked it: then none is right.
+        // Wrong guesses that ran at the same time may have locked the password: then even the right
+        // one is refused.
         let (snapshot, now) = (controller.snapshot(), controller.now());
         let locked = snapshot.get::<Authenticator>(&current.base.id);
         let locked = locked.and_then(|it| it.updb.as_ref()).is_none_or(|it| it.is_locked(now));
@@ -143,7 +145,8 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             .decide(&caller, move |decision| {
                 let found = decision.tip().get::<Authenticator>(&current.base.id);
                 if found != Some(&current) {
-                    // Changed since the password was checked: it may not be the current one.
+                    // The authenticator changed since its password was checked, so the password may
+                    // not be the current one.
                     return Err(certificate_refused("the authenticator was changed meanwhile"));
                 }
                 let mut record = (*current).clone();
@@ -177,8 +180,8 @@ fn extendable(authenticator: &Authenticator) -> Result<&CertCredential, Failure>
     })
 }
 
-/// Signs a new certificate for the holder of the current one, who has to confirm that it arrived
-/// before it counts (docs/protocol/auth.md 12.1).
+/// Issues a new certificate to the holder of the current one. It counts once the holder confirms
+/// that it arrived (docs/protocol/auth.md 12.1).
 fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ExtendBody = call.decode(Verb::Create)?;
@@ -224,7 +227,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// The new certificate has arrived: it takes the place of the old one (docs/protocol/auth.md 12.2).
+/// Confirms that the new certificate arrived: it replaces the old one (docs/protocol/auth.md 12.2).
 fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ExtendVerifyBody = call.decode(Verb::Create)?;

@@ -1,5 +1,6 @@
 //! Service policies, edge router policies and service edge router policies
-//! (docs/protocol/management-api.md 7.4). They differ in their sides only.
+//! (docs/protocol/management-api.md 7.4). The three kinds differ in the kinds of entities on their
+//! two sides.
 
 use std::ops::ControlFlow;
 
@@ -35,7 +36,7 @@ pub(crate) struct EdgeRouterPolicies;
 /// Service edge router policies.
 pub(crate) struct ServiceEdgeRouterPolicies;
 
-/// Every `@id` of a side must be an existing entity that policies can mean.
+/// Checks that every `@id` of a side names an existing entity that policies can select.
 fn check_side<T: Record>(
     decision: &Decision<'_>,
     field: &str,
@@ -54,7 +55,7 @@ fn check_side<T: Record>(
     Err(Failure::field(field, reason, unknown.join(", ")))
 }
 
-/// Shows the members of a side of a service policy.
+/// Calls `visit` for the members of a side of a service policy.
 fn each_member<T: Record + 'static>(
     context: &Context,
     policy: &ServicePolicy,
@@ -212,7 +213,8 @@ fn named<T: Record>(context: &Context, roles: &Roles) -> Vec<NamedRole> {
     convert::display::<T>(context.view(), roles)
 }
 
-/// What a service policy grants; "Invalid" is a word of replies only.
+/// The type of a service policy. The word "Invalid" appears in replies only, and is refused in
+/// bodies.
 fn granted(word: &DialBind) -> Result<PolicyType, Failure> {
     PolicyType::parse(word.as_str())
         .ok_or_else(|| Failure::field("type", "must be Dial or Bind", word.as_str()))

@@ -1,7 +1,7 @@
 //! Posture checks: conditions on the devices of identities (docs/protocol/management-api.md 7.6).
 //!
-//! A body may have members of every type; those of the check's own type count, and the others are
-//! not looked at. The type is chosen when the check is made.
+//! A body may have members of every type of check. Members of other types than the check's own are
+//! ignored. Only a create chooses the type.
 
 use weft_auth::posture::wanted::{process, process_of_many, systems};
 use weft_contract::body::Unread;
@@ -26,7 +26,7 @@ use crate::domain::resource::{Readable, Resource};
 /// The resource.
 pub(crate) struct PostureChecks;
 
-/// Longest list of any member: systems, addresses, domains, processes.
+/// Longest list of systems, addresses, domains or processes.
 const MAX_ITEMS: usize = 1000;
 
 fn mfa_flag<'a>(it: &PostureCheck, get: impl Fn(&MfaCheck) -> bool) -> Value<'a> {
@@ -149,7 +149,7 @@ impl Resource for PostureChecks {
     }
 }
 
-/// The type is chosen when a check is made, and only repeated later.
+/// Sets the type at a create; later bodies may repeat it and not change it.
 fn set_type(record: &mut PostureCheck, body: &PostureCheckBody, verb: Verb) -> Result<(), Failure> {
     let Some(word) = &body.type_id else { return Ok(()) };
     let wanted = word.parse().and_then(|word| PostureCheckType::parse(word.as_str()));
@@ -167,7 +167,7 @@ fn set_type(record: &mut PostureCheck, body: &PostureCheckBody, verb: Verb) -> R
     Ok(())
 }
 
-/// A list that is there, with something in it.
+/// Checks that a list has an entry.
 fn need<T>(field: &str, items: &[T]) -> Result<(), Failure> {
     match items.len() {
         0 => Err(Failure::field(field, format!("{field} needs at least one item"), "")),
@@ -183,7 +183,7 @@ fn few(field: &str, count: usize) -> Result<(), Failure> {
     Err(Failure::field(field, reason, count.to_string()))
 }
 
-/// Texts, none of them empty.
+/// Checks that no text is empty.
 fn texts(field: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
     few(field, texts.len())?;
     let trimmed = texts.iter().enumerate().map(|(at, text)| match text.trim() {
@@ -193,7 +193,7 @@ fn texts(field: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
     trimmed.collect()
 }
 
-/// Hardware addresses, as they are compared and shown.
+/// Hardware addresses in the spelling in which they are compared and shown.
 fn hardware_addresses(given: &[String]) -> Result<Vec<String>, Failure> {
     few("macAddresses", given.len())?;
     let plain = given.iter().enumerate().map(|(at, text)| match plain_hex(text) {
@@ -281,7 +281,7 @@ fn set_processes(
     need("processes", &check.processes)
 }
 
-/// A process of either kind of body.
+/// A process in a body for one process or for several.
 struct Given<'a> {
     os_type: Option<OsType>,
     path: &'a Option<String>,

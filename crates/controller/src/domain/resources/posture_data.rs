@@ -1,6 +1,5 @@
-//! What is known of the devices of an identity, what its posture refused, and the removal of its
-//! second factor by an administrator
-//! (docs/protocol/management-api.md 6, 7.1; docs/protocol/auth.md 11.3).
+//! The posture data of an identity, its failed service requests, and the removal of its second
+//! factor by an administrator (docs/protocol/management-api.md 6, 7.1; docs/protocol/auth.md 11.3).
 
 use std::collections::BTreeMap;
 
@@ -122,7 +121,7 @@ fn failed_requests(controller: Controller, caller: Caller, call: Call) -> Answer
     .boxed()
 }
 
-/// Takes the second factor from an identity that has lost it.
+/// Removes the second factor of an identity that has lost it.
 fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let id = weft_model::Id::new(call.id(0));

@@ -1,6 +1,6 @@
-//! Revocations made by an administrator
-//! (docs/protocol/auth.md 16; docs/protocol/management-api.md 7.8). The id is what is revoked; a
-//! second one makes the first last longer and cover more.
+//! Revocations made by an administrator (docs/protocol/auth.md 16; docs/protocol/management-api.md
+//! 7.8). The id names the revoked thing: a token, an API session or an identity. A second
+//! revocation of the same id extends the first one in time and scope.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Readable for Revocations {
 }
 
 impl Resource for Revocations {
-    /// How long any token lives.
+    /// The longest life of a token.
     type Prepared = Duration;
 
     const CREATE_RENEWS: bool = true;
@@ -92,7 +92,7 @@ impl Resource for Revocations {
     }
 }
 
-/// What is revoked: a UUID, or an identity.
+/// The id of a revocation: a UUID, or the id of an identity.
 fn id_of(body: &RevocationBody) -> Result<Id, Failure> {
     let text = body.id.as_deref().unwrap_or_default();
     if text.trim().is_empty() {

@@ -1,6 +1,6 @@
-//! What uses each role attribute: the entities that bear it and the policies that name it
-//! (docs/protocol/management-api.md 6). Only what stands inside the filter sorts and pages the
-//! list.
+//! The use of each role attribute: the entities that bear it and the policies that name it
+//! (docs/protocol/management-api.md 6). Sort and paging come from the filter text only, not from
+//! other query parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use weft_model::{Kind, Snapshot};
 use super::attributes::SYMBOLS;
 use crate::Controller;
 
-/// One kind of bearer: its entities, and the sides of policies that select them.
+/// A kind of entity that bears attributes, and the sides of policies that select it.
 struct Bearer {
     key: &'static str,
     kind: Kind,
@@ -31,11 +31,11 @@ struct Bearer {
 struct Side {
     key: &'static str,
     kind: Kind,
-    /// Its number.
+    /// The number of the side.
     side: usize,
-    /// Attributes that policies name on it.
+    /// Collects the attributes that policies name on this side.
     named: fn(&Snapshot, usize, &mut BTreeSet<String>),
-    /// The policies that name one.
+    /// The policies that name an attribute on this side.
     naming: fn(&Snapshot, usize, &str) -> std::sync::Arc<RoaringBitmap>,
 }
 

@@ -1,5 +1,5 @@
 //! Routers of any kind, under both of their paths (docs/protocol/management-api.md 7.5). The
-//! collection holds every router; only those without edge that were made here are changed here.
+//! collection lists every router. It changes only routers without edge that it made.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -71,13 +71,13 @@ impl Readable for Routers {
     }
 }
 
-/// A text, if there is one.
+/// A text; none if it is empty.
 pub(super) fn if_any(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Whether the caller may have what enrolls a router: who only reads could become the router, and
-/// who becomes the router becomes its identity.
+/// Whether the caller may see the ticket of a router. The ticket's holder becomes the router and
+/// its identity, so the permission to read routers is not enough.
 pub(super) fn may_enroll(context: &Context, ticket: &Enrollment) -> bool {
     let may = |action| context.caller().is_granted(Subject::Router, action);
     let is_granted = may(Action::Create) || may(Action::Update);

@@ -1,5 +1,6 @@
-//! `POST /enroll/extend/router`: a router gets new certificates for those it shows
-//! (docs/protocol/auth.md 5.3). The old one is refused once the new one was shown.
+//! `POST /enroll/extend/router`: a router shows its certificate and gets new ones
+//! (docs/protocol/auth.md 5.3). The old certificate is refused once the router has shown the new
+//! one.
 
 use futures::FutureExt as _;
 use weft_auth::enroll::issue::{check_enabled, client_leaf, issue, parse_csr};
@@ -18,7 +19,8 @@ use crate::{Caller, Controller, Failure};
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Client, "extendRouterEnrollment", extend)];
 
-/// The leaf that the router shows, if the network issued it. Nothing but the leaf says who it is.
+/// The leaf certificate that the router shows, if the network issued it. Further certificates of
+/// the chain are ignored.
 fn shown<'c>(controller: &Controller, caller: &'c Caller) -> Result<&'c Certificate, Failure> {
     let refused = || Failure::unauthorized("the certificate is not one of a router");
     let leaf = caller.leaf().ok_or_else(refused)?;
@@ -48,7 +50,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let new = Issued { leaf: issued, pem };
         let given = router_certificates::exchange(&controller, &caller, &id, &old, new).await?;
         let given = given.ok_or_else(refused)?;
-        // Its connection goes on, also once the new one counts alone.
+        // The control channel of the router stays, also after only the new certificate counts.
         if let Some(live) = controller.network().and_then(|it| it.routers().get(id.as_str()))
             && live.stands_on(&old)
         {

@@ -1,5 +1,5 @@
-//! Routers as service sessions show them, written as JSON once and kept: an identity that may use
-//! hundreds of routers is told all of them with every session, and they hardly ever change.
+//! Caches the JSON of routers in service sessions. An identity may use hundreds of routers, every
+//! session lists them all, and they rarely change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use weft_model::{Id, Kind, Snapshot, Table};
 use crate::Failure;
 use crate::domain::resources::known_routers::{common, in_order};
 
-/// Texts that are kept beyond the routers that there are, for those that were deleted.
+/// Texts kept beyond the number of routers, for routers that were deleted.
 const SPARE: usize = 256;
-/// Lists of routers that are kept, and the longest: clients in one place use the same routers.
+/// Cached lists of routers: clients in one place use the same routers.
 const LISTS: usize = 32;
 const LONGEST: usize = 1 << 20;
 
-/// The texts of routers.
+/// The cached texts.
 #[derive(Debug, Default)]
 pub(crate) struct RouterTexts {
     each: RwLock<HashMap<Id, Known>>,
-    /// The oldest first.
+    /// Lists, the oldest first.
     lists: RwLock<VecDeque<List>>,
 }
 
-/// The text of a list of routers with what it was made of.
+/// The text of a list of routers, and the state from which it was made.
 #[derive(Debug)]
 struct List {
     routers: RoaringBitmap,
@@ -39,7 +39,7 @@ struct List {
     text: Arc<RawValue>,
 }
 
-/// A text with what it was made of.
+/// The text of a router, and the state from which it was made.
 #[derive(Debug)]
 struct Known {
     router: Arc<Router>,
@@ -54,7 +54,7 @@ impl Known {
 }
 
 impl RouterTexts {
-    /// The routers with these ordinals, as an array.
+    /// The routers with these ordinals, as a JSON array.
     pub(crate) fn of(
         &self,
         snapshot: &Snapshot,
@@ -62,7 +62,8 @@ impl RouterTexts {
         routers: RoaringBitmap,
     ) -> Result<Arc<RawValue>, Failure> {
         let table = snapshot.shared_table(Kind::Router);
-        // Read before what it is about: who changes it meanwhile makes the text an old one.
+        // The version is read before the routers: if a router connects in between, the cached text
+        // has an old version and is made anew.
         let online = seen.version();
         let is_same = |list: &&List| {
             list.online == online && Arc::ptr_eq(&list.table, table) && list.routers == routers
@@ -77,7 +78,7 @@ impl RouterTexts {
             text.map_err(|error| Failure::unhandled(error.to_string()))?.into();
         if text.get().len() <= LONGEST {
             let mut lists = self.lists.write();
-            // Those that nobody will ask for again.
+            // Lists of an older state are never used again.
             lists.retain(|list| list.online == online && Arc::ptr_eq(&list.table, table));
             if lists.len() >= LISTS {
                 lists.pop_front();

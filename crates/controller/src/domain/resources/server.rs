@@ -1,6 +1,6 @@
-//! What the controller says about itself: version, protocols, CA certificates, capabilities, the
-//! network's ticket, controllers, counts
-//! (docs/protocol/auth.md 17.1, 17.2, 17.9; docs/protocol/management-api.md 7.10).
+//! Facts about the controller: version, protocols, CA certificates, capabilities, the network's
+//! ticket, controllers, counts (docs/protocol/auth.md 17.1, 17.2, 17.9;
+//! docs/protocol/management-api.md 7.10).
 
 use std::collections::BTreeMap;
 

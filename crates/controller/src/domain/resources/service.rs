@@ -70,7 +70,7 @@ impl Resource for Services {
     }
 }
 
-/// How long a circuit of a service may be idle, out of a body.
+/// Reads the idle time of a service's circuits from a body, in milliseconds.
 pub(super) fn idle_millis(millis: &i64) -> Result<i64, Failure> {
     match millis {
         0.. => Ok(*millis),
@@ -78,7 +78,7 @@ pub(super) fn idle_millis(millis: &i64) -> Result<i64, Failure> {
     }
 }
 
-/// How terminators of a service are chosen, out of a body; nothing stands for the default.
+/// Reads the strategy that chooses terminators from a body; an empty text means the default.
 pub(super) fn strategy(word: &str) -> Result<TerminatorStrategy, Failure> {
     let word = if word.is_empty() { DEFAULT_STRATEGY } else { word };
     TerminatorStrategy::parse(word).ok_or_else(|| {
@@ -87,7 +87,8 @@ pub(super) fn strategy(word: &str) -> Result<TerminatorStrategy, Failure> {
     })
 }
 
-/// What an identity may do with a service by the policies; never empty, SDKs depend on it.
+/// The permissions of an identity for a service. The list is never empty, because SDKs depend on an
+/// entry.
 pub(crate) fn permissions(view: View<'_>, identity: &str, service: &Id) -> Vec<DialBind> {
     let between = view.snapshot().service_policies_between(&Id::new(identity), service);
     let has = |wanted| between.iter().any(|(_, policy)| policy.policy_type == wanted);
@@ -104,7 +105,7 @@ pub(crate) fn permissions(view: View<'_>, identity: &str, service: &Id) -> Vec<D
     words
 }
 
-/// A service with what depends on who looks at it.
+/// A service as a viewer sees it.
 pub(crate) fn shown(
     context: &Context,
     record: &Service,
@@ -118,7 +119,7 @@ pub(crate) fn shown(
     ServiceDetail { config, permissions, posture_queries, ..Services::show(context, record) }
 }
 
-/// The config types that the query asks for, or else the session.
+/// The config types that the query asks for; without such a query, those of the session.
 pub(crate) fn wanted_configs(context: &Context, query: &Query) -> WantedConfigs {
     if query.get("configTypes").is_some() {
         return WantedConfigs::of(context.view(), query.all("configTypes"));
@@ -128,7 +129,7 @@ pub(crate) fn wanted_configs(context: &Context, query: &Query) -> WantedConfigs 
     WantedConfigs::kept(types)
 }
 
-/// Whoever asks, in the session that is used.
+/// The viewer that the caller is, with the config types of its session.
 pub(crate) fn viewer(context: &Context) -> Viewer {
     let login = context.caller().login();
     let identity = login.map(|login| Id::new(&login.identity)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Service sessions: leave to dial or host one service within a login
-//! (docs/protocol/auth.md 17.7). What stands behind it is in `weft_auth::service_session`.
+//! Service sessions: permissions to dial or host one service within a login (docs/protocol/auth.md
+//! 17.7). `weft_auth::service_session` implements the table of sessions.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 
 type SessionColumn = Column<Context, Session>;
 
-// The token is no symbol: who may filter by it could guess it.
+// The token is no symbol: a caller could guess it by filters.
 pub(crate) static SYMBOLS: Table<Context, Session> = symbols(
     "sessions",
     &[
@@ -86,14 +86,16 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
                 return Err(Failure::field("serviceId", "service not found", id));
             }
         }
-        // One that is away may be back before the client needs it.
+        // Routers that are not connected count too, because they may connect before the client
+        // needs them.
         let edge_routers = snapshot.routers_between(&Id::new(identity), &service.base.id);
         if edge_routers.is_empty() {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
         let session = record(&controller, &login, &service.base.id, session_type)?;
         controller.remember_end(&session.base.id, &decision);
-        // Of a change since the decision nobody may have told this session, which was not there.
+        // The session did not exist when a change was published after the decision, so that change
+        // did not end it: check again with the current snapshot.
         let now_known = controller.snapshot();
         if now_known.revision() != snapshot.revision() {
             controller.end_ungranted(&now_known, &[Arc::clone(&session)]);
@@ -102,7 +104,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             }
         }
         controller.sessions().begun().await;
-        // The whole session, where the original leaves half of it null
+        // The reply has all members of the session; the original leaves some null
         // (docs/protocol/auth.md 20.6).
         let (kept, keys) = (Arc::clone(&session), controller.keys());
         let sign = move |auth: &Auth| auth.service_token(&kept);
@@ -114,12 +116,12 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// A service session as JSON, with these routers in the place of its own.
+/// A service session as JSON, with the member for its routers replaced by this text.
 fn with_routers(detail: &SessionDetail, routers: &RawValue) -> Result<String, Failure> {
     const NONE: &str = r#""edgeRouters":[]"#;
     let text = serde_json::to_string(detail);
     let text = text.map_err(|error| Failure::unhandled(error.to_string()))?;
-    // No text of a member can look like this: quotes inside of it are escaped.
+    // The placeholder contains quotes, which any text of a member would have escaped.
     let (before, after) = text
         .split_once(NONE)
         .ok_or_else(|| Failure::unhandled("a service session shows routers of its own"))?;
@@ -131,13 +133,14 @@ fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionE
     routers.iter().map(|router| SessionEdgeRouter::new(common(context.online(), router))).collect()
 }
 
-/// A service session as the APIs show it. The token is for whoever may use the session.
+/// A service session as the APIs show it. `token` is empty for callers that may not use the
+/// session.
 pub(crate) fn shown(context: &Context, session: &Session, token: String) -> SessionDetail {
     let edge_routers = edge_routers(context, session.identity_id.as_str(), &session.service_id);
     SessionDetail { edge_routers, ..shown_with(context, session, token) }
 }
 
-/// The same without its routers.
+/// A service session as the APIs show it, without routers.
 fn shown_with(context: &Context, session: &Session, token: String) -> SessionDetail {
     let (identity, service) = (session.identity_id.as_str(), &session.service_id);
     let api_session = session.api_session_id.as_str();
@@ -154,7 +157,7 @@ fn shown_with(context: &Context, session: &Session, token: String) -> SessionDet
     }
 }
 
-/// The service sessions of the caller, over all of its logins; an administrator sees all.
+/// The service sessions of all logins of the caller; for an administrator those of everybody.
 fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let login = session_of(&controller, &caller)?;

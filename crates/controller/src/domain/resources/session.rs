@@ -1,5 +1,5 @@
-//! Service sessions, as administrators see them (docs/protocol/management-api.md 7.8). Clients make
-//! them and see their own by [`crate::domain::resources::service_session`].
+//! Service sessions for administrators (docs/protocol/management-api.md 7.8). Clients use
+//! [`crate::domain::resources::service_session`].
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "detailSessionRoutePath", route_path),
 ];
 
-/// Ends a session; routers end the circuits that were made with it.
+/// Ends a session; routers end its circuits.
 fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);

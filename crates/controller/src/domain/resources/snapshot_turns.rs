@@ -1,4 +1,4 @@
-//! Snapshots of the database are written one at a time, and a while apart.
+//! Limits snapshots of the database: one at a time, and [`PAUSE`] between two.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,12 @@ pub(crate) struct State {
     last: Option<Timestamp>,
 }
 
-/// The turn to write a snapshot; over when dropped.
+/// The right to write a snapshot; it ends when it is dropped.
 pub(crate) struct Turn(Snapshots);
 
 impl Snapshots {
-    /// One at a time, and a while apart.
+    /// Takes the right to write a snapshot; fails while another one is written, and for [`PAUSE`]
+    /// after it.
     pub(crate) fn turn(&self, now: Timestamp) -> Result<Turn, Failure> {
         let mut state = self.0.lock();
         if state.writing {

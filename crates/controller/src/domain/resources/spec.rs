@@ -1,4 +1,4 @@
-//! The descriptions of the APIs, listed and fetched (docs/protocol/management-api.md 5).
+//! The descriptions of the APIs: a list, and each by itself (docs/protocol/management-api.md 5).
 
 use futures::FutureExt as _;
 use weft_contract::entity::{Base, links};
@@ -46,7 +46,7 @@ fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
     detail_of(controller, caller, call, all(), shown, KIND.name)
 }
 
-/// The description itself, in YAML for those who accept it.
+/// The text of a description: YAML for clients that accept it, JSON for others.
 fn body(_controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         let id = call.id(0);

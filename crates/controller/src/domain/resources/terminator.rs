@@ -1,5 +1,5 @@
-//! Terminators made through the API (docs/protocol/management-api.md 7.8). Those that routers
-//! report come by [`weft_network::terminators`].
+//! Terminators of the management API (docs/protocol/management-api.md 7.8).
+//! [`weft_network::terminators`] makes those that routers report.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Tracing of an identity's circuits, on and off (docs/protocol/management-api.md 7.1).
+//! Switches the tracing of an identity's circuits on and off (docs/protocol/management-api.md 7.1).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::domain::resource::require;
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Management, "updateIdentityTracing", update)];
 
-/// Longest name of a trace.
+/// Longest name of a trace, in bytes.
 const MAX_NAME: usize = 256;
 
 fn update(controller: Controller, caller: Caller, call: Call) -> Answer {

@@ -1,5 +1,5 @@
-//! Why a dial takes the way it takes: [`explain`](weft_paths::explain) over the network as it is
-//! now, and what policies say about it.
+//! Explains the path of a dial: [`explain`](weft_paths::explain) on the current network, and the
+//! policies that apply.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ use crate::Controller;
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Weft, "explainPath", explain_path)];
 
-/// Links that are looked at for other paths, in all.
+/// Links that one request may look at for other paths.
 const WORK: usize = 5_000_000;
-/// What the answer names.
+/// The kinds of entities that the answer names; the caller needs the permission to read them.
 const NAMED: [Subject; 5] = [
     Subject::Identity,
     Subject::Service,
@@ -56,15 +56,15 @@ fn explain_path(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Who dials.
+/// The dialer.
 enum Dialer {
-    /// An application, over any router that policies let it use.
+    /// An application, which enters over any router that policies let it use.
     Identity(Arc<Identity>),
-    /// A router, over itself.
+    /// A router, which enters over itself.
     Router(Arc<Router>),
 }
 
-/// A dial that is to be explained.
+/// The dial to explain.
 struct Asked {
     controller: Controller,
     snapshot: Arc<Snapshot>,
@@ -117,7 +117,7 @@ impl Asked {
         })
     }
 
-    /// What policies say; a router that has no identity of its own has none either.
+    /// The policies that apply; none for a router without identity.
     fn access(&self) -> PathAccess {
         let identity = match &self.dialer {
             Dialer::Identity(identity) => &identity.base.id,
@@ -154,7 +154,8 @@ impl Asked {
         listed.iter().any(|it| names.contains(&it.as_str()))
     }
 
-    /// The routers over which the dial could enter, without what is seen from there.
+    /// The routers over which the dial could enter, before the network is looked at from each of
+    /// them.
     fn entries(&self, mesh: &Mesh) -> Vec<PathEntry> {
         let service = &self.service.base.id;
         let entry = |router: &Arc<Router>, reason: Option<String>| {
@@ -197,7 +198,7 @@ impl Asked {
         entries
     }
 
-    /// What is seen from a router.
+    /// Fills in the paths from one of these routers.
     fn explain(&self, mesh: &Mesh, offers: &[Offer], entry: &mut PathEntry, work: &mut Work) {
         let router = Id::new(&entry.router.id);
         let question = Question {
@@ -321,8 +322,8 @@ impl Asked {
     }
 }
 
-/// Who is called so, by id or by name: an identity, or a router. What is both, a router with a
-/// tunneler, dials over itself.
+/// The identity or the router with this id or name. A router with a tunneler is both; it dials as a
+/// router.
 fn dialer(snapshot: &Snapshot, text: &str) -> Option<Dialer> {
     let router = snapshot.by_id_or_name::<Router>(text);
     let identity = snapshot.by_id_or_name::<Identity>(text);

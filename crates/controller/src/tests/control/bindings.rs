@@ -1,5 +1,5 @@
-//! Bindings of a router that are not of the edge: what a router may dial and host without anybody
-//! behind it.
+//! Bindings of a router other than `edge`: services that a router may dial and host without a
+//! session.
 
 use serde_json::json;
 use weft_wire::ctrl::{CircuitFailed, CircuitRequest, CreateTerminatorRequest};
@@ -31,12 +31,13 @@ async fn hosts(peer: &mut Peer, service: &str) -> Result<(), String> {
     if outcome.success { Ok(()) } else { Err(outcome.text) }
 }
 
-/// Why a dial failed. Nobody answers here for a service that could be dialed.
+/// Why a dial failed. A service that may be dialed has no host here, so that the dial fails as
+/// well.
 async fn dials(peer: &mut Peer, service: &str) -> String {
     CircuitFailed::from_message(&peer.ask(dial(service)).await).unwrap().error
 }
 
-/// A service that no policy gives to anybody.
+/// A service in no policy.
 async fn service(net: &Net) -> String {
     net.create("createService", json!({"name": "web", "encryptionRequired": false})).await
 }

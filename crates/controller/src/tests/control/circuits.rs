@@ -46,7 +46,7 @@ pub(super) fn dial_request() -> Message {
     .to_message()
 }
 
-/// Asks for a circuit; `answer` says what becomes of each route.
+/// Asks for a circuit; `answer` gives the result of each route.
 pub(super) async fn dial_with(
     peer: &mut Peer,
     request: Message,
@@ -128,7 +128,7 @@ async fn a_circuit_of_the_tunneler() {
     assert_eq!(known.addresses.initiator_local, "1.2.3.4:5");
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 2);
 
-    // A fault of a router it does not go over is not heard; one of its own ends it.
+    // A fault of a router beside the path is ignored; one of a router on it ends the circuit.
     let other = net.router("er2").await;
     let stranger = net.connect(&other).await;
     stranger.send(Fault::circuit(true, &*circuit.circuit_id).to_message()).await;
@@ -148,7 +148,7 @@ async fn an_end_that_is_gone_before_the_answer_ends_the_circuit() {
     let asked = tokio::spawn(async move { channel.request(dial_request(), LONG).await.unwrap() });
     let message = peer.expect(ctrl::content_type::ROUTE).await;
     let Route { circuit_id, attempt, .. } = Route::from_message(&message).unwrap();
-    // Not heard: it does not go over this router.
+    // Ignored: the circuit does not go over this router.
     let other = net.router("er2").await;
     let stranger = net.connect(&other).await;
     stranger.send(Fault::circuit(false, &*circuit_id).to_message()).await;
@@ -178,7 +178,8 @@ async fn a_fault_of_an_earlier_attempt_is_not_about_the_next() {
     let (before, failure) = answer(&first, failed(RouteErrorCode::DialTimedOut).unwrap());
     peer.send(failure).await;
     let second = peer.expect(ctrl::content_type::ROUTE).await;
-    // What the first attempt had begun ends only now, and then its answer is a success after all.
+    // The end of the first attempt is reported only now, and then the attempt answers with a
+    // success.
     peer.send(Fault::circuit(false, &*before).to_message()).await;
     peer.settled().await;
     peer.send(answer(&first, fine().unwrap()).1).await;
@@ -227,7 +228,8 @@ async fn failures_are_tried_again_and_learnt_from() {
     assert_eq!(attempts, [0, 1]);
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 20);
 
-    // The host does not know the terminator: it is removed, and then there is none.
+    // The host does not know the terminator: the terminator is removed, and the service has none
+    // left.
     let reply =
         dial_with(&mut peer, dial_request(), |_| failed(RouteErrorCode::InvalidTerminator)).await;
     assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INTERNAL);
@@ -290,7 +292,7 @@ async fn keys_are_insisted_on() {
     let unknown = CreateTunnelCircuitV2Request { service_name: "?".into(), ..without };
     let reply = peer.ask(unknown.to_message()).await;
     assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_SERVICE);
-    // Requests that lack something are answered too.
+    // Incomplete requests are answered too.
     let reply = peer.ask(Message::new(is::CREATE_CIRCUIT_V2_REQUEST, "")).await;
     assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INTERNAL);
     let v3 = CreateCircuitV3 {
@@ -324,7 +326,7 @@ async fn what_is_no_protobuf_is_answered_and_closes_the_connection() {
         assert_eq!(reply.content_type, is::ERROR, "{}", reply.text());
         soon(peer.channel.closed()).await;
     }
-    // Nobody waits for the answer to a report.
+    // A report needs no answer.
     let reporter = net.connect(&other).await;
     reporter.send(Message::new(ctrl::content_type::FAULT, vec![0xff])).await;
     soon(reporter.channel.closed()).await;
@@ -413,7 +415,7 @@ async fn terminators_are_validated_when_a_router_connects() {
     let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
     let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
     assert!(request.fix_invalid && request.terminators.len() == 2);
-    // A connection that takes the place of another is asked as well.
+    // A connection that replaces another is asked as well.
     let mut peer = net.connect(&router).await;
     let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
     let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
@@ -470,7 +472,7 @@ async fn a_restart_breaks_no_circuit() {
     assert_eq!((circuit.ingress.as_str(), circuit.path.nodes.len()), (kept.address.as_str(), 1));
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 2);
 
-    // Idle circuits are confirmed if they are known; the router has told which it carries.
+    // Idle circuits are confirmed if they are known; the router has reported which it carries.
     let ids = vec![kept.circuit_id.clone(), lost.circuit_id.clone()];
     let confirm = CircuitConfirmation { circuit_ids: ids, ..CircuitConfirmation::default() };
     peer.send(confirm.to_message()).await;
@@ -478,14 +480,14 @@ async fn a_restart_breaks_no_circuit() {
     assert_eq!(unroute.circuit_id, lost.circuit_id);
     assert!(!peer.has(ctrl::content_type::UNROUTE));
 
-    // What a router no longer names when it comes back is over.
+    // Circuits that a router does not report after it connects again have ended.
     net.bed.clock.advance(Duration::from_secs(5));
     peer.leave();
     until(|| net.network.routers().all().is_empty()).await;
     let peer = net.connect(&router).await;
     peer.send(CarriedCircuits { routes: Vec::new(), last: true }.to_message()).await;
     until(|| net.network.circuits().is_empty()).await;
-    // And it is not taken up again.
+    // An ended circuit is not adopted again.
     peer.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
     peer.settled().await;
     assert!(net.network.circuits().is_empty());
@@ -526,7 +528,7 @@ async fn a_router_that_tells_nothing_is_asked_what_it_lost() {
     let mut peer = net.connect(&router).await;
     let (young, _) = made(&mut peer).await;
     let mut asked = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;
-    // What cannot be told is asked again.
+    // A question that fails is repeated.
     let failed = InspectResponse { success: false, ..InspectResponse::default() };
     peer.send(failed.to_message().in_reply_to(&asked)).await;
     asked = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;

@@ -1,4 +1,4 @@
-//! Who is let in, and what a router is told at first.
+//! Routers that may connect, and the first messages to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ async fn strangers_are_refused() {
     let now = std::time::SystemTime::now();
     let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Client, now).unwrap();
     let leaf = foreign.issue(&leaf).unwrap();
-    // A filler that leads to the network proves nothing.
+    // A certificate of the network behind the leaf proves nothing.
     let filler = router.chain.leaf().clone();
     let chain = KeyedChain::new(vec![leaf, filler], key).unwrap();
     let forged = TestRouter { id: router.id.clone(), chain };
@@ -106,7 +106,7 @@ async fn a_router_sends_no_long_message_of_a_kind_that_is_short() {
     let net = Net::new().await;
     let router = net.router("er1").await;
     let peer = net.connect(&router).await;
-    // A field that nobody knows, of 2 MiB.
+    // An unknown field of 2 MiB.
     let mut body = vec![0x7a, 0x80, 0x80, 0x80, 0x01];
     body.resize(body.len() + (2 << 20), 0);
     let long = |content_type| weft_wire::Message::new(content_type, body.clone());
@@ -124,10 +124,10 @@ async fn a_certificate_of_no_router_is_cut_before_its_hello() {
     let gate = weft_control::gate::Gate(Arc::clone(&net.plane.0));
     let der = |chain: &KeyedChain| vec![chain.leaf().der().clone()];
     gate.screen(&der(&router.chain)).unwrap();
-    // One of the network, which is no router's.
+    // A certificate of the network that is no router's.
     gate.screen(&der(&keys.session)).unwrap_err();
     gate.screen(&[]).unwrap_err();
-    // It is in use: whoever has no such certificate gets no answer, not even a refusal.
+    // The address is in use; a peer without such a certificate gets no answer, not even a refusal.
     let stranger = TestRouter { id: router.id.clone(), chain: keys.session.clone() };
     assert_eq!(refused(net.dial(&stranger).await), "closed");
 }
@@ -152,7 +152,7 @@ async fn one_connection_per_router() {
     let first = net.connect(&router).await;
     assert!(refused(net.dial(&router).await).starts_with("router already connected"));
     first.settled().await;
-    // Once the first one is gone there is room.
+    // There is room once the first one has gone.
     first.channel.close("test");
     until(|| net.network.routers().all().is_empty()).await;
     net.connect(&router).await;
@@ -229,7 +229,7 @@ async fn certificates_are_renewed_without_locking_anybody_out() {
     let done = peer.ask(confirm(&issued.client_cert_pem).to_message()).await;
     assert_eq!(ExtendVerifyResult::from_message(&done).unwrap().code, "");
 
-    // The old certificate still works, the new one too, and then only that.
+    // The old certificate is still accepted, then the new one too, and then only the new one.
     let id = router.id.as_str();
     net.connect(&router).await;
     let renewed =
@@ -260,7 +260,7 @@ async fn no_router_renews_to_a_name_that_is_not_its_own() {
         }
         .to_message()
     };
-    // The controller is there; nothing is answered.
+    // The controller is running and does not answer.
     peer.send(ask(&[San::Dns("ctrl.example".into())])).await;
     let other = San::Uri("spiffe://weft.test/identity/somebody".into());
     let listens = San::Dns("r.example".into());

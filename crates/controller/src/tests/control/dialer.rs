@@ -1,4 +1,4 @@
-//! Which routers are dialed, and what becomes of channels when both sides dial.
+//! Which routers are dialed, and which channel stays when both sides dial.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use weft_wire::{Capabilities, Headers, VersionInfo, controller_capability, route
 
 use super::support::{Net, Peer, TestRouter, soon, until};
 
-/// A router that waits for controllers.
+/// A router that waits for controllers to dial it.
 struct Waiting {
     router: TestRouter,
     channels: mpsc::UnboundedReceiver<Established>,
@@ -33,7 +33,7 @@ struct Door {
 
 impl HelloGate for Door {
     async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
-        // What a router wants to know of who calls.
+        // The hello tells the router the controller's id.
         assert_eq!((peer.hello.token.as_str(), peer.hello.is_first()), ("ctrl1", true));
         assert_eq!(peer.hello.underlay_type(), Some(underlay::CTRL_DEFAULT));
         let said = ControllerHello::from_hello(&peer.hello);
@@ -132,7 +132,7 @@ fn dial_routers(net: &Net) {
 
 #[tokio::test]
 async fn who_is_connected_is_not_dialed_and_who_was_dialed_keeps_the_channel() {
-    // Whoever connects anew takes the place of the channel before, were it not for who dialed.
+    // A router that connects again would replace the channel, if the controller had not dialed it.
     let net = Net::new().await;
     let mut own = Waiting::new(&net, "comes by itself", "default").await;
     let mut other = Waiting::new(&net, "waits", "default").await;
@@ -142,11 +142,11 @@ async fn who_is_connected_is_not_dialed_and_who_was_dialed_keeps_the_channel() {
     let dialed = other.dialed().await;
     until(|| connection(&net, &other.router).is_some()).await;
     assert!(!own.was_dialed());
-    // One that goes is dialed.
+    // A router whose channel closes is dialed.
     peer.channel.close("test");
     let _again = own.dialed().await;
 
-    // Who dials meanwhile is told that there is a channel, and it stays.
+    // A router that dials meanwhile is told that there is a channel, which stays.
     let first = connection(&net, &other.router);
     for _ in 0..3 {
         let refused = net.dial(&other.router).await.map(drop).unwrap_err().to_string();
@@ -154,7 +154,7 @@ async fn who_is_connected_is_not_dialed_and_who_was_dialed_keeps_the_channel() {
     }
     assert_eq!(connection(&net, &other.router), first);
     assert!(!dialed.channel.is_closed());
-    // Once it has gone the router may come; then it is not dialed.
+    // After the channel has closed, the router may connect; then it is not dialed.
     dialed.channel.close("test");
     let came = loop {
         if let Ok(peer) = net.dial(&other.router).await {
@@ -181,7 +181,7 @@ async fn only_enabled_routers_of_a_shared_group_are_dialed() {
     until(|| connection(&net, &off.router).is_some()).await;
     blue.announce(&net, "default").await;
     let _blue = blue.dialed().await;
-    // It is cut off when it is disabled, and not dialed again before it is enabled.
+    // A disabled router is disconnected, and not dialed before it is enabled.
     off.patch(&net, json!({"disabled": true})).await;
     soon(channel.channel.closed()).await;
     net.manage("deleteEdgeRouter", &[blue.router.id.as_str()], Value::Null).await;

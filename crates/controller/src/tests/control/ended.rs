@@ -1,4 +1,4 @@
-//! What service sessions leave with routers when they end.
+//! Circuits and terminators of service sessions that end.
 
 use serde_json::{Value, json};
 use weft_control::ended::put_back;
@@ -15,7 +15,7 @@ use weft_wire::{PeerData, ProtoBody};
 
 use super::support::{LONG, Net, Peer, TestRouter, until};
 
-/// A client that is logged in, with a session of each kind for a service.
+/// A client with a session of each type for a service.
 struct Client {
     token: String,
     dial: Value,
@@ -48,7 +48,7 @@ impl Client {
         assert_eq!(reply.result(), CreateTerminatorResult::Success, "{}", reply.msg);
     }
 
-    /// A circuit that stays on one router, and its route.
+    /// A circuit over this router alone, and its route.
     async fn dial(&self, peer: &mut Peer) -> (String, Route) {
         let ask = CreateCircuitV2 {
             api_session_token: self.token.clone(),
@@ -175,7 +175,7 @@ async fn questions_about_sessions_are_answered_whole() {
     let mut session_tokens = gone.clone();
     session_tokens.insert(77, dial.to_owned());
     session_tokens.push(bind.to_owned());
-    // Also of one that wants everything again.
+    // A router that asks for everything again is told as well.
     peer.send(RequestClientReSync { reason: "test".into() }.to_message()).await;
     peer.send(ValidateSessionsRequest { session_tokens }.to_message()).await;
     let mut ended = Vec::new();

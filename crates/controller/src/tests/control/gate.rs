@@ -24,7 +24,7 @@ use super::support::{Net, Peer, TestRouter, soon, until};
 use crate::testing::to;
 use crate::{Caller, Origin};
 
-/// A gate that hands on when it is asked to what it has let in.
+/// A gate that holds admitted routers back until the test lets them through.
 struct Doorkeeper {
     gate: Arc<Gate>,
     admitted: mpsc::UnboundedSender<Established>,
@@ -40,7 +40,8 @@ impl HelloGate for Doorkeeper {
     }
 }
 
-/// The controller has heard of every change so far: another router hears of the last one.
+/// Waits until the controller has handled every change so far: another router is told of the last
+/// one.
 async fn heard(net: &Net, witness: &mut Peer, name: &str) {
     let last = net.router(name).await;
     net.manage("deleteEdgeRouter", &[last.id.as_str()], Value::Null).await;

@@ -24,7 +24,7 @@ pub(super) fn link(id: &str, to: &TestRouter) -> RouterLink {
     }
 }
 
-/// Sets up the next route as if it worked.
+/// Answers the next route with success.
 pub(super) async fn route(peer: &mut Peer) -> Route {
     let message = peer.expect(ctrl::content_type::ROUTE).await;
     let route = Route::from_message(&message).unwrap();
@@ -66,7 +66,7 @@ async fn a_circuit_takes_another_link_and_ends_without_one() {
     assert!(first.egress.is_none() && last.egress.is_some());
     assert_eq!(destinations(&last)[0], "l1");
 
-    // The link breaks while there is another one.
+    // The link breaks while another one exists.
     let more = RouterLinks { links: vec![link("l2", &two)], full_refresh: false };
     dialer.send(more.to_message()).await;
     dialer.send(Fault::link("l1", 1).to_message()).await;
@@ -81,7 +81,7 @@ async fn a_circuit_takes_another_link_and_ends_without_one() {
     let fault = Fault::from_message(&host.expect(ctrl::content_type::FAULT).await).unwrap();
     assert_eq!(fault.id, "l1", "the other end hears of it");
 
-    // A full report without it is a break too, and now there is no way.
+    // A full report without the link counts as a break too, and now there is no path.
     dialer.send(RouterLinks { links: Vec::new(), full_refresh: true }.to_message()).await;
     for peer in [&mut dialer, &mut host] {
         let end = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
@@ -140,7 +140,7 @@ async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
     host.send(answer(&slow, Ok(PeerData::new()))).await;
     let end = Unroute::from_message(&host.expect(ctrl::content_type::UNROUTE).await).unwrap();
     assert!(end.now);
-    // One of a router on the way of the attempt under way is left to it.
+    // A circuit of a router on the path of the current attempt is not unrouted.
     dialer.send(answer(&failing, Ok(PeerData::new()))).await;
     dialer.send(answer(&second, Ok(PeerData::new()))).await;
     assert_eq!(asked.await.unwrap().unwrap().id, end.circuit_id);

@@ -29,7 +29,7 @@ async fn full(peer: &mut Peer, subscription: &str) -> DataState {
     DataState::from_message(&message).unwrap()
 }
 
-/// The next change that belongs to the chain.
+/// The next change set in the chain.
 async fn change(peer: &mut Peer) -> ChangeSet {
     loop {
         let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
@@ -99,7 +99,7 @@ async fn a_router_gets_everything_and_then_changes() {
         .position(|event| matches!(&event.model, Some(Model::ServicePolicyChange(it)) if !it.add));
     assert!(left.unwrap() < deleted);
 
-    // What routers do not see does not move the index.
+    // A change that routers cannot see does not change the index.
     let before = net.plane.model_index();
     net.bed
         .manage(&net.admin, "patchService", &[service.as_str()], json!({"tags": {"a": "b"}}))
@@ -139,7 +139,7 @@ async fn a_router_resumes_by_index_also_after_a_restart() {
     peer.settled().await;
     assert!(!peer.has(is::DATA_STATE));
 
-    // Another timeline, or a future that does not exist, is everything anew.
+    // A claim of another timeline, or of an index in the future, gets everything.
     peer.send(subscribe(first.index, "elsewhere", "s4").to_message()).await;
     let all = DataState::from_message(&peer.expect(is::DATA_STATE).await).unwrap();
     assert_eq!(all.end_index, index);
@@ -157,7 +157,7 @@ async fn a_model_taken_anew_is_sent_anew_at_the_same_index() {
     let again = DataState::from_message(&peer.expect(is::DATA_STATE).await).unwrap();
     assert_eq!(again.end_index, net.plane.model_index());
 
-    // One that comes back is not believed that it has what it had before.
+    // A router that connects again is not believed the index that it had before the restart.
     let claim = subscribe(state.end_index.max(again.end_index), &state.timeline_id, "s2");
     peer.send(claim.to_message()).await;
     let message = peer.expect(is::DATA_STATE).await;
@@ -203,7 +203,7 @@ async fn routers_hear_of_other_keys_and_forget_those_of_before() {
     let other = net.exchange_keys();
     let new = other.session.leaf().fingerprint().to_owned();
     told(&mut peer, &new, None).await;
-    // A full state of before is not sent any more.
+    // The old full state is not sent any more.
     let mut second = net.connect(&late).await;
     let (made, gone) = keys(&full(&mut second, "s2").await.events);
     assert!(made.contains(&new) && made.contains(&old) && gone.is_empty(), "{made:?}");
@@ -212,7 +212,7 @@ async fn routers_hear_of_other_keys_and_forget_those_of_before() {
     net.bed.controller.sweep_keys();
     told(&mut peer, &new, Some(&old)).await;
     told(&mut second, &new, Some(&old)).await;
-    // Who was away meanwhile hears of it when it resumes.
+    // A router that was away is told when it resumes.
     let position = subscribe(net.plane.model_index(), &net.timeline(), "s3");
     peer.leave();
     until(|| net.network.routers().get(router.id.as_str()).is_none()).await;
@@ -232,7 +232,7 @@ async fn a_full_model_that_cannot_be_encoded_is_never_sent_as_an_empty_one() {
     peer.send(subscribe(0, "", "s1").to_message()).await;
     let status = || net.bed.controller.online().sync_status(router.id.as_str());
     until(|| status() == sync_status::IN_PROGRESS).await;
-    // Changes that come meanwhile do not go round it either.
+    // Changes during the encoding are told after it as well.
     net.create("createService", json!({"name": "db", "encryptionRequired": false})).await;
     peer.settled().await;
     assert!(!peer.has(is::DATA_STATE));
@@ -245,7 +245,7 @@ async fn a_full_model_that_cannot_be_encoded_is_never_sent_as_an_empty_one() {
     until(|| status() == sync_status::DONE).await;
 }
 
-/// The next configs that a router is told of beside the chain.
+/// The next configs that a router is sent beside the chain.
 async fn managed(peer: &mut Peer) -> Vec<(String, String)> {
     loop {
         let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
@@ -291,7 +291,7 @@ async fn a_router_hears_of_its_own_configs_and_of_no_others() {
     let text = |queue: u32| format!("{{\"payloadSenderQueueSize\":{queue}}}");
     assert_eq!(managed(&mut peer).await, [("own".to_owned(), text(1))]);
 
-    // The other hears of its own, and each of what changes of it.
+    // The other router is sent its own configs, and each router the changes of its own.
     full(&mut other_peer, "s2").await;
     give(other.id.as_str(), json!([others])).await;
     assert_eq!(managed(&mut other_peer).await, [("others".to_owned(), text(2))]);
@@ -300,9 +300,9 @@ async fn a_router_hears_of_its_own_configs_and_of_no_others() {
     assert_eq!(managed(&mut other_peer).await, [("others".to_owned(), text(3))]);
     let data = json!({"data": {"payloadSenderQueueSize": 4}});
     net.manage("patchConfig", &[&own], data).await;
-    // Nothing of the other's came in between.
+    // No config of the other router came in between.
     assert_eq!(managed(&mut peer).await, [("own".to_owned(), text(4))]);
-    // One that is gone is named no more.
+    // A deleted config is not named any more.
     net.manage("deleteConfig", &[&own], Value::Null).await;
     loop {
         let set = change(&mut peer).await;

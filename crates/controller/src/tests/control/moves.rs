@@ -1,4 +1,4 @@
-//! Circuits that take other paths while routers refuse, say nothing, start again or come back.
+//! Circuits that move while routers refuse routes, do not answer, restart or connect again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use weft_wire::{Message, PeerData, ProtoBody};
 use super::mesh::{destinations, link};
 use super::support::{LONG, Net, Peer, TestRouter, later, quick, soon, until};
 
-/// What a router does with routes.
+/// The reaction of a router to routes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mood {
     Obeys,
@@ -28,7 +28,7 @@ enum Mood {
     SaysNothing,
 }
 
-/// What a router was told.
+/// A command that a router received.
 #[derive(Debug, Clone)]
 enum Told {
     Route(Route),
@@ -43,7 +43,7 @@ struct State {
     open: Vec<Message>,
 }
 
-/// A router that deals with routes by itself.
+/// Routes that it has not answered.
 struct Auto {
     router: TestRouter,
     channel: ChannelHandle,
@@ -99,7 +99,7 @@ impl Auto {
         self.settled().await;
     }
 
-    /// Routes of a circuit that it was told.
+    /// A router that answers routes by itself.
     fn routes(&self, circuit: &str) -> Vec<Route> {
         let state = self.state.lock();
         let routes = state.told.iter().filter_map(|told| match told {
@@ -118,7 +118,7 @@ impl Auto {
         self.state.lock().told.clear();
     }
 
-    /// Answers what it left open, as if it had only been slow.
+    /// Answers all open routes, as if it had only been slow.
     async fn catch_up(&self) {
         self.answer_open(Mood::Obeys).await;
     }
@@ -161,7 +161,8 @@ fn answer(message: &Message, mood: Mood) -> Message {
     RouteResult { circuit_id, attempt, result }.to_message().in_reply_to(message)
 }
 
-/// Four routers: the first dials what the last hosts, directly, over the second or over the third.
+/// Four routers: the first dials a service that the last hosts, directly, over the second or over
+/// the third.
 struct Square {
     net: Net,
     dialer: Auto,
@@ -172,7 +173,7 @@ struct Square {
 
 impl Square {
     async fn new(options: NetworkOptions) -> Self {
-        // Of what waits for a path nothing is given up while a busy machine takes its time.
+        // Circuits without a path are kept for long, because a busy machine may need the time.
         let (latency_interval, without_path) = (Duration::ZERO, LONG);
         let options = NetworkOptions { latency_interval, without_path, ..options };
         let net = Net::with(options).await;
@@ -240,7 +241,7 @@ impl Square {
         assert!(self.net.network.change_link(link, Some(cost), None));
     }
 
-    /// The second router goes and is back at once, without any circuit.
+    /// The second router restarts, and has lost its circuits.
     async fn two_starts_again(&mut self) {
         self.net.bed.clock.advance(Duration::from_secs(5));
         self.two.channel.close("test");
@@ -252,7 +253,7 @@ impl Square {
     }
 }
 
-/// With which nobody waits long for a router that says nothing.
+/// Options with a short time limit for routers that do not answer.
 fn impatient() -> NetworkOptions {
     NetworkOptions { route_timeout: Duration::from_millis(500), ..quick() }
 }
@@ -267,13 +268,13 @@ async fn a_router_that_a_circuit_comes_back_to_is_not_told_that_it_left() {
     mesh.set_cost("to2", 200_000);
     mesh.set_cost("to3", 200_000);
     mesh.has_path(&circuit, &["direct"]).await;
-    // Its end there is near when the circuit is on its way back.
+    // The terminator's end is close when the circuit moves back.
     mesh.two.forget();
     mesh.two.is(Mood::SaysNothing);
     mesh.set_cost("to2", 1);
     mesh.set_cost("direct", 100_000);
     until(|| !mesh.two.routes(&circuit).is_empty()).await;
-    // Longer than routers keep their part of circuits that have left.
+    // Longer than routers keep routes of circuits that have left.
     let long = Duration::from_millis(2_500);
     later(long).await;
     mesh.two.is(Mood::Obeys);
@@ -318,7 +319,7 @@ async fn the_second_try_goes_around_the_router_of_the_first() {
     }
 }
 
-/// It is killed while the circuit is on its way to it: what its neighbours say of their links comes
+/// The router is killed while the circuit moves to it; its neighbours report their broken links
 /// later.
 #[tokio::test]
 async fn the_second_try_goes_around_a_router_that_is_gone() {
@@ -331,7 +332,7 @@ async fn the_second_try_goes_around_a_router_that_is_gone() {
     mesh.has_path(&circuit, &["to3", "from3"]).await;
 }
 
-/// Nothing but the host can say that these circuits go on: no other path helps them.
+/// Only the host can confirm these circuits: no other path helps them.
 #[tokio::test]
 async fn circuits_wait_for_a_host_that_answers_late() {
     let options = NetworkOptions { route_timeout: Duration::from_secs(2), ..quick() };
@@ -351,7 +352,7 @@ async fn circuits_wait_for_a_host_that_answers_late() {
         until(|| open() > 0 && mesh.net.network.waiting_moves() == circuits.len()).await;
         assert_eq!(mesh.net.network.without_path(), 0, "there is a path");
         mesh.host.is(Mood::Obeys);
-        // Else it is asked again when it was left alone for a while.
+        // Otherwise it is asked again after its rest.
         if is_late {
             mesh.host.catch_up().await;
         }
@@ -361,7 +362,7 @@ async fn circuits_wait_for_a_host_that_answers_late() {
     }
 }
 
-/// The host has as long as others, however long these took before.
+/// The host has the whole time limit, however long the routers of the first step took.
 #[tokio::test]
 async fn each_step_of_a_move_has_the_whole_time() {
     let time = Duration::from_secs(20);
@@ -405,7 +406,7 @@ async fn a_path_that_breaks_while_there_seems_to_be_a_cheaper_one_is_left() {
 async fn a_circuit_whose_next_link_breaks_too_waits_for_a_path() {
     let mesh = Square::new(quick()).await;
     let circuit = mesh.circuit().await;
-    // The dialer has lost all its links, and says so one by one.
+    // The dialer has lost all its links, and reports them one by one.
     mesh.dialer.is(Mood::Refuses(RouteErrorCode::InvalidLinkDestination));
     mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
     until(|| mesh.dialer.routes(&circuit).len() > 2).await;
@@ -446,7 +447,7 @@ async fn a_router_between_that_starts_again_hears_the_route_again() {
     mesh.net.network.links().fault("to3", 0);
     mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
     mesh.has_path(&circuit, &["to2", "from2"]).await;
-    // Its circuits have no other way, and it is back before they are given up.
+    // Its circuits have no other path, and it is back before they are given up.
     mesh.two_starts_again().await;
     mesh.two.carries(true).await;
     assert!(mesh.path(&circuit).is_some(), "there may be a path");
@@ -454,7 +455,7 @@ async fn a_router_between_that_starts_again_hears_the_route_again() {
     until(|| !mesh.two.routes(&circuit).is_empty()).await;
     assert_eq!(destinations(&mesh.two.routes(&circuit)[0]), ["from2", "to2"]);
     mesh.has_path(&circuit, &["to2", "from2"]).await;
-    // The same where the path has not changed at all: the report comes late.
+    // The path has not changed at all: the report comes late.
     mesh.two_starts_again().await;
     mesh.two.links(vec![link("from2", &mesh.host.router)]).await;
     until(|| mesh.net.network.waiting_moves() + mesh.net.network.without_path() == 0).await;
@@ -463,7 +464,7 @@ async fn a_router_between_that_starts_again_hears_the_route_again() {
     mesh.has_path(&circuit, &["to2", "from2"]).await;
 }
 
-/// It may have begun anew, and has not said so yet.
+/// The router may have restarted, and has not reported that yet.
 #[tokio::test]
 async fn a_router_that_connected_since_hears_also_what_it_should_know() {
     let mut mesh = Square::new(quick()).await;
@@ -474,7 +475,7 @@ async fn a_router_that_connected_since_hears_also_what_it_should_know() {
     mesh.two.links(vec![link("between", &mesh.three.router)]).await;
     mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
     mesh.has_path(&circuit, &["to2", "between", "from3"]).await;
-    // It keeps its links, and its circuit changes its way behind it.
+    // The router keeps its links, and its circuit changes its path behind it.
     mesh.two_starts_again().await;
     mesh.net.network.links().fault("from3", 0);
     mesh.three.links(vec![link("other", &mesh.host.router)]).await;
@@ -546,7 +547,7 @@ async fn of_all_circuits_those_move_that_are_dearest_and_gain() {
     mesh.has_path("c", &["to2", "from2"]).await;
 }
 
-/// The direct link is the dearest way; the routers on the others are about to stop.
+/// The direct link is the most expensive path; the routers on the others are about to stop.
 #[tokio::test]
 async fn a_dial_goes_around_routers_that_take_nothing_new() {
     let mesh = Square::new(quick()).await;

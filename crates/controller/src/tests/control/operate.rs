@@ -1,5 +1,5 @@
-//! What operators see of the running network and do to it: the fabric API and the sessions of the
-//! management API, with routers made by hand.
+//! Operations of operators on the running network: the fabric API and the sessions of the
+//! management API, with hand-made routers.
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
@@ -67,7 +67,7 @@ fn link(id: &str, to: &TestRouter) -> RouterLink {
     }
 }
 
-/// Sets up the next route as if it worked.
+/// Answers the next route with success.
 async fn route(peer: &mut Peer) {
     let message = peer.expect(ctrl::content_type::ROUTE).await;
     let Route { circuit_id, attempt, .. } = Route::from_message(&message).unwrap();
@@ -235,7 +235,7 @@ async fn inspections_ask_controllers_and_routers() {
     assert_eq!(own["values"][0]["value"][0]["name"], "er1");
     let names = ["config", "stackdump", "metrics", "metrics:json", "metrics:prometheus"];
     let own = read(inspect("^ctrl1$", json!(names)).await.unwrap());
-    // Nobody said what the configuration is.
+    // The settings of this test have no configuration to show.
     let told: Vec<_> = own["values"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(told, names[1..].iter().collect::<Vec<_>>(), "{own}");
     assert!(own["values"][0]["value"].as_str().unwrap().starts_with("Call stacks"), "{own}");
@@ -321,7 +321,7 @@ async fn ended_sessions_end_in_routers_too() {
     assert_eq!(failure.unwrap_err().code(), ErrorCode::Unauthorized);
     assert!(net.bed.list(&net.admin, "listSessions", "").await.is_empty());
 
-    // What was ended does not come back with a restart.
+    // An ended session does not return with a restart.
     let net = net.restarted().await;
     assert!(net.bed.list(&net.admin, "listAPISessions", &filter).await.is_empty());
 }
@@ -330,7 +330,7 @@ async fn ended_sessions_end_in_routers_too() {
 async fn a_session_that_ends_during_its_dial_leaves_no_circuit() {
     let net = Net::new().await;
     let router = net.router("er1").await;
-    // Later routers end by themselves what a session made.
+    // Routers from 2.0 end circuits of a session by themselves.
     let mut peer = net.connect_as(&router, "v1.6.5").await;
     let service = net.host(&peer).await;
     let (_, chain) = net.bed.enroll(&net.admin, "laptop").await;

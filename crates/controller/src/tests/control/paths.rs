@@ -1,4 +1,4 @@
-//! Paths that change, and routers that report what is not theirs.
+//! Paths that change, and routers that report links and circuits of others.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use super::circuits::{dial_with, fine};
 use super::mesh::{destinations, link, route};
 use super::support::{LONG, Net, Peer, TestRouter, quick, until};
 
-/// Three routers: the first dials what the last hosts, over a link of theirs or over the second.
+/// Three routers: the first dials a service that the last hosts, over the link between them or over
+/// the second.
 struct Triangle {
     net: Net,
     routers: [TestRouter; 3],
@@ -114,7 +115,8 @@ async fn nobody_sends_to_a_router_that_does_not_know_the_way_yet() {
     let mut mesh = Triangle::new(quick()).await;
     let (circuit, address) = mesh.circuit().await;
     mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
-    // The ends hear where to put what comes over their new links, and go on as before.
+    // The ends are told the destinations for payloads from their new links, and continue with the
+    // same ends.
     let new = route(&mut mesh.dialer).await;
     assert_eq!((new.attempt, destinations(&new)), (REROUTE_ATTEMPT, vec![address.as_str()]));
     assert_eq!(route(&mut mesh.host).await.forwards.len(), 1);
@@ -125,13 +127,14 @@ async fn nobody_sends_to_a_router_that_does_not_know_the_way_yet() {
     mesh.host.settled().await;
     assert!(!mesh.dialer.has(ctrl::content_type::ROUTE));
     assert!(!mesh.host.has(ctrl::content_type::ROUTE));
-    // Only when the router between them knows the way the ends use it.
+    // The ends change only after the router between them knows the new routes.
     mesh.transit.send(done(&between, Ok(PeerData::new()))).await;
     assert_eq!(destinations(&route(&mut mesh.dialer).await), ["to"]);
     assert_eq!(destinations(&route(&mut mesh.host).await), ["from"]);
     mesh.has_path(&circuit, &["to", "from"]).await;
 
-    // A better way: the router that is left is told once what was on its way has passed.
+    // A better path: the router that the circuit leaves is told after the payloads on their way
+    // have passed.
     let links = RouterLinks { links: vec![link("second", &mesh.routers[2])], full_refresh: false };
     mesh.dialer.send(links.to_message()).await;
     mesh.dialer.settled().await;
@@ -180,7 +183,7 @@ async fn a_fault_on_the_way_sends_the_route_again() {
     let is_done =
         || network.circuits().get(&circuit).is_some_and(|it| it.moving.since_last().is_some());
     until(is_done).await;
-    // One that says so all the time is not listened to all the time.
+    // A router that repeats the report all the time is ignored for a while.
     mesh.dialer.send(fault.to_message()).await;
     mesh.dialer.settled().await;
     assert_eq!(network.waiting_moves(), 0);
@@ -193,7 +196,7 @@ async fn a_circuit_moves_to_a_much_cheaper_path() {
     let mut mesh = Triangle::new(options).await;
     mesh.measure(&[("direct", 20), ("to", 10), ("from", 10)]).await;
     let (circuit, _) = mesh.circuit().await;
-    // Cheaper by a little: 51 against 42 and a router.
+    // Slightly cheaper: 51 against 42 plus a router.
     mesh.measure(&[("to", 5), ("from", 5)]).await;
     assert_eq!(mesh.net.network.improve().await, 0, "not worth a move");
     mesh.measure(&[("direct", 60)]).await;

@@ -17,27 +17,27 @@ use super::support::{Net, Peer, TestRouter, until};
 use crate::testing::to;
 use crate::{Caller, Health, Origin};
 
-/// How far a renewal gets before it is cut.
+/// The step at which a renewal is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Cut {
     /// The controller cannot write.
     Unwritten,
-    /// Behind the request: what becomes of it the router never learns.
+    /// After the request: the router never learns the result.
     Requested,
-    /// The answer was read, and not kept.
+    /// The answer was read, and not stored.
     Answered,
-    /// The answer was kept; nothing was confirmed.
+    /// The answer was stored, and not confirmed.
     Kept,
-    /// The confirmation was sent, its answer not read.
+    /// The confirmation was sent, and its answer not read.
     Confirming,
-    /// Nothing was cut.
+    /// The renewal is not interrupted.
     Never,
 }
 
 const CUTS: [Cut; 6] =
     [Cut::Unwritten, Cut::Requested, Cut::Answered, Cut::Kept, Cut::Confirming, Cut::Never];
 
-/// A router's key and the requests that it makes with it.
+/// A router's key, and its requests.
 struct Renewing {
     key: PrivateKey,
     subject: Subject,
@@ -73,7 +73,8 @@ async fn answer(peer: &mut Peer) -> String {
     EnrollmentCertsResponse::from_message(&answer).unwrap().client_cert_pem
 }
 
-/// Renews over the control channel up to the cut; what the router has kept then.
+/// Renews over the control channel up to the interruption; returns the certificate that the router
+/// has stored then.
 async fn renew(
     net: &Net,
     router: &TestRouter,
@@ -91,7 +92,7 @@ async fn renew(
     }
     peer.send(own.request(verifies).to_message()).await;
     if cut == Cut::Requested {
-        // The request has done what it does, and nobody reads the answer.
+        // The request has taken effect, and its answer is not read.
         until(|| entity(net, router).unverified_fingerprint.is_some()).await;
         peer.leave();
         return None;
@@ -115,9 +116,9 @@ async fn renew(
     Some(kept)
 }
 
-/// The router comes back with what it has kept, and everything older is refused from then on.
+/// The router connects again with the stored certificate, and older ones are refused from then on.
 async fn comes_back(net: &Net, router: &TestRouter, kept: Option<TestRouter>, what: &str) {
-    // What it showed before is good until something newer was shown.
+    // The former certificate is accepted until a newer one was shown.
     net.dial(router).await.unwrap_or_else(|no| panic!("{what}: the old one is refused: {no}"));
     let Some(kept) = kept else { return };
     net.dial(&kept).await.unwrap_or_else(|no| panic!("{what}: the new one is refused: {no}"));
@@ -139,7 +140,7 @@ async fn a_renewal_cut_anywhere_locks_nobody_out() {
             let is_kept = kept.is_some();
             comes_back(&net, &router, kept, &what).await;
             if !is_kept {
-                // It tries again, and gets there.
+                // The router tries again, and succeeds.
                 let kept = renew(&net, &router, &own, verifies, Cut::Never).await;
                 comes_back(&net, &router, kept, &what).await;
             }
@@ -177,7 +178,7 @@ async fn a_connection_with_a_certificate_of_before_renews_nothing() {
     let print = kept.chain.leaf().fingerprint().to_owned();
     let _peer = net.connect(&kept).await;
     until(|| entity(&net, &router).fingerprint.as_deref() == Some(&*print)).await;
-    // Somebody who has the old key gets nothing for it.
+    // A thief of the old key gets nothing for it.
     assert!(net.bed.controller.call(shown, call()).await.is_err());
     let thief = Renewing::of(&router);
     let _ = old.channel.send(thief.request(false).to_message()).await;

@@ -1,4 +1,4 @@
-//! What routers say of what they measured: whose it is, and how much of it is read.
+//! Measured values that routers report: whose they are, and how much is read.
 
 use serde_json::json;
 use weft_model::Id;
@@ -9,7 +9,7 @@ use weft_wire::metrics::{Meter, MetricsMessage, UsageCounter};
 use super::circuits::{hosted, made};
 use super::support::{Net, Peer, TestRouter};
 
-/// What a router says a circuit of a service carried.
+/// A report of the bytes of a circuit of a service.
 fn usage(circuit: &str, service: &Id, bytes: u64) -> MetricsMessage {
     let bucket = Bucket {
         values: [("ingress.rx".to_owned(), bytes)].into(),
@@ -28,7 +28,7 @@ async fn tell(peer: &Peer, report: &MetricsMessage) {
     peer.settled().await;
 }
 
-/// The value of the first sample of a name that has all of these texts.
+/// The value of the first sample of a name whose labels contain all of these texts.
 async fn sample(net: &Net, name: &str, has: &[&str]) -> Option<f64> {
     let text = net.bed.controller.prometheus(false).await;
     let text = String::from_utf8(text.to_vec()).unwrap();
@@ -38,7 +38,7 @@ async fn sample(net: &Net, name: &str, has: &[&str]) -> Option<f64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// How often something that a router said was refused.
+/// The number of refused reports of a router.
 async fn refused(net: &Net, router: &TestRouter, report: &str) -> u64 {
     let inspected = net.network.inspect("^ctrl1$", &["refused-reports".to_owned()]).await;
     let all = inspected.values[0].value["routers"].as_array().unwrap().clone();
@@ -56,20 +56,20 @@ async fn bytes_count_for_the_service_of_a_circuit_that_went_over_the_router() {
     let (circuit, _) = made(&mut peer).await;
     let id = circuit.circuit_id.as_str();
     let counted = |of: &Id| -> u64 { net.network.used_by(of).iter().sum() };
-    // The service is the circuit's, whatever the router says.
+    // The bytes count for the circuit's service, whatever service the router names.
     tell(&peer, &usage(id, &other, 5)).await;
     assert_eq!((counted(&service), counted(&other)), (5, 0));
     tell(&evil_peer, &usage(id, &service, 7)).await;
     tell(&evil_peer, &usage("nobody's", &service, 7)).await;
     tell(&evil_peer, &usage("nobody's", &service, 7)).await;
     assert_eq!(refused(&net, &evil, "usageOfForeignCircuit").await, 3);
-    // Of a circuit that has ended the router tells later.
+    // The router reports the bytes of an ended circuit later.
     assert!(net.network.circuits().remove(id).is_some());
     tell(&peer, &usage(id, &service, 5)).await;
     tell(&evil_peer, &usage(id, &service, 7)).await;
     assert_eq!(refused(&net, &evil, "usageOfForeignCircuit").await, 4);
     assert_eq!((counted(&service), refused(&net, &router, "usageOfForeignCircuit").await), (10, 0));
-    // More than any line carries.
+    // More than any link can carry.
     tell(&peer, &usage(id, &service, u64::MAX)).await;
     assert_eq!(counted(&service), 10);
     assert_eq!(refused(&net, &router, "usageOfForeignCircuit").await, 1);
@@ -86,7 +86,7 @@ async fn one_router_does_not_blank_the_metrics_of_others() {
         ..MetricsMessage::default()
     };
     tell(&good_peer, &honest).await;
-    // The first sample of a name says what it is, and everybody has a turn at being first.
+    // The first sample of a name defines its type, and every name is sent with a wrong type first.
     let mut lies = MetricsMessage::default();
     lies.meters.insert("weft.links".to_owned(), Meter::default());
     lies.histograms.insert("weft.links".to_owned(), weft_wire::metrics::Histogram::default());

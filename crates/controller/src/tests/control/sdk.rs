@@ -1,4 +1,4 @@
-//! What routers ask for SDKs with the tokens of their sessions.
+//! Requests of routers for SDKs, with the tokens of their sessions.
 
 use serde_json::json;
 use weft_model::Id;
@@ -14,7 +14,7 @@ use super::circuits::{dial_with, fine};
 use super::support::{Net, Peer};
 use crate::Caller;
 
-/// A network with a service that anybody may use, and a router.
+/// A network with a service for every identity, and a router.
 async fn network() -> (Net, Peer, Id) {
     let net = Net::new().await;
     let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
@@ -23,7 +23,7 @@ async fn network() -> (Net, Peer, Id) {
     (net, peer, service)
 }
 
-/// A program with an identity of its own.
+/// A client with an identity of its own.
 struct Sdk<'n> {
     net: &'n Net,
     identity: String,

@@ -22,7 +22,7 @@ async fn added(peer: &mut Peer) -> (ApiSessionAdded, SyncState) {
     (ApiSessionAdded::from_message(&message).unwrap(), state)
 }
 
-/// All sessions that a router is told of at once, without the one that is nobody's.
+/// All sessions in a report of everything, without the last one, which belongs to no identity.
 async fn everything(peer: &mut Peer) -> Vec<String> {
     let mut all = Vec::new();
     loop {
@@ -52,7 +52,7 @@ async fn policy(net: &Net, identities: &[&str], routers: &[&str]) -> String {
     net.create("createEdgeRouterPolicy", body).await
 }
 
-/// Logs in with a certificate; id and token.
+/// Logs in with a certificate; returns id and token.
 async fn login(net: &Net, chain: &[Certificate]) -> (String, String) {
     let data = net.bed.login_with(chain).await.unwrap().data();
     let text = |key: &str| data[key].as_str().unwrap().to_owned();
@@ -134,14 +134,14 @@ async fn a_router_learns_no_session_that_is_not_its_own() {
     assert_eq!(everything(&mut peer).await, std::slice::from_ref(&before));
     assert!(everything(&mut stranger).await.is_empty());
 
-    // A login of the other client is the first that the other router hears of.
+    // The login of the other client is the first session that the other router is told of.
     let (second, token) = login(&net, &chain).await;
     assert_eq!(added(&mut peer).await.0.api_sessions[0].id, second);
     let (own, _) = login(&net, &of_phone).await;
     let heard = added(&mut stranger).await.0.api_sessions;
     assert_eq!(heard.iter().map(|it| &it.id).collect::<Vec<_>>(), [&own]);
 
-    // Nor does it keep alive what it may not know.
+    // A router cannot keep a session alive that it may not know.
     net.bed.clock.advance(Duration::from_secs(60));
     let active = || {
         let sessions = net.bed.controller.sessions();
@@ -155,7 +155,7 @@ async fn a_router_learns_no_session_that_is_not_its_own() {
     peer.settled().await;
     assert_eq!(active(), net.bed.controller.now());
 
-    // Its end is no news for it either: what it hears next is of its own.
+    // The router is not told of its end either: the next notice is about a session of its own.
     net.manage("deleteIdentity", &[&laptop], Value::Null).await;
     let mut gone = removed(&mut peer).await.ids;
     while gone.len() < 2 {
@@ -175,8 +175,8 @@ async fn a_router_learns_of_no_login_that_it_cannot_serve() {
     let router = net.router("er1").await;
     let mut peer = net.connect(&router).await;
     everything(&mut peer).await;
-    // The administrator, with a password, at the API that SDKs use: nothing that a router could
-    // ask a certificate of.
+    // A login of the administrator with a password at the client API: it has no certificate that a
+    // router could ask for.
     let call = to(Api::Client, "authenticate", &[])
         .with_query("method", "password")
         .with_json(&json!({"username": USERNAME, "password": PASSWORD}));
@@ -184,12 +184,13 @@ async fn a_router_learns_of_no_login_that_it_cannot_serve() {
     let (id, token) = (reply.data()["id"].clone(), reply.data()["token"].clone());
     let client = net.bed.with_token(token.as_str().unwrap());
     assert!(net.bed.manage(&client, "listIdentities", &[], Value::Null).await.is_ok());
-    // Nor a login by certificate at the management API.
+    // Routers are not told of a login by certificate at the management API either.
     let (_, chain) = net.bed.enroll(&net.admin, "operator").await;
     let origin = Origin { certificates: chain.clone(), ..Origin::default() };
     let call = to(Api::Management, "authenticate", &[]).with_query("method", "cert");
     net.bed.controller.call(Caller::nobody(origin), call).await.unwrap();
-    // With a certificate for the session it can be used, from then on for nothing else.
+    // With a certificate for the session it can be used at routers, and from then on only with that
+    // certificate.
     let body = json!({"csr": csr("x")});
     net.bed.client(&client, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
     let told = added(&mut peer).await.0.api_sessions;
@@ -244,7 +245,7 @@ async fn a_change_of_policies_makes_sessions_known_and_withdraws_them() {
     let (id, _) = login(&net, &chain).await;
     let mut peer = net.connect(&router).await;
     assert!(everything(&mut peer).await.is_empty());
-    // Those of before are told again a while after everything was told.
+    // Earlier sessions are told again a while after the report of everything.
     let heard = async |peer: &mut Peer, wanted: &str| loop {
         let (told, _) = added(peer).await;
         assert!(!told.is_full_state);
@@ -271,7 +272,7 @@ async fn a_change_of_policies_makes_sessions_known_and_withdraws_them() {
     come(&mut peer).await;
     let second = policy(&net, &["#all"], &["#all"]).await;
     net.manage("deleteEdgeRouterPolicy", &[&named], Value::Null).await;
-    // One of two was enough.
+    // One of the two was enough.
     let (later, _) = login(&net, &chain).await;
     heard(&mut peer, &later).await;
     net.manage("deleteEdgeRouterPolicy", &[&second], Value::Null).await;
@@ -300,7 +301,7 @@ async fn sessions_that_rest_on_nothing_any_more_end_at_routers() {
     let strict = net.create("createAuthPolicy", body).await;
     net.manage("patchIdentity", &[&identity], json!({"authPolicyId": strict})).await;
     assert_eq!(removed(&mut peer).await.ids, [id]);
-    // And those that end by themselves, while somebody uses them.
+    // Sessions that end by time are told as well, while they are in use.
     net.manage("patchAuthPolicy", &[&strict], json!({"primary": {"cert": {"allowed": true}}}))
         .await;
     net.manage("patchIdentity", &[&other], json!({"authPolicyId": strict})).await;

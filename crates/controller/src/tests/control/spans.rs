@@ -1,4 +1,4 @@
-//! What is recorded of a circuit that is made, and what routers are told of it.
+//! The spans of a new circuit, and the trace context that routers are sent.
 
 use weft_network::NetworkOptions;
 use weft_spans::memory::{Ended, Memory};
@@ -20,7 +20,7 @@ fn request(trace: Option<TraceContext>) -> Message {
     request
 }
 
-/// Asks for a circuit; tells of which trace each route was.
+/// Asks for a circuit; returns the trace of each route.
 async fn dial(
     peer: &mut Peer,
     request: Message,
@@ -72,7 +72,7 @@ async fn the_parts_of_a_circuit_belong_to_the_span_of_its_router() {
     let route = one(&memory, "controller.route");
     assert_eq!(route.parent, Some(attempt.context.span_id));
     assert_eq!(route.says("weft.router.id"), Some(router.id.as_str()));
-    // The router was told of the span of its own route.
+    // The router is sent the span of its own route.
     assert_eq!(traces, [Some(route.context)]);
 }
 

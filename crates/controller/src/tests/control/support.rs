@@ -1,4 +1,4 @@
-//! A network of one controller, and routers that do what a test tells them.
+//! A network with one controller, and routers that a test controls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use weft_wire::{Address, Capabilities, Message, Scheme, VersionInfo, router_capa
 use crate::testing::{Bed, PASSWORD, USERNAME, to};
 use crate::{Addresses, Caller, Controller, Keys, Origin, Settings};
 
-/// Longer than anything here should take.
+/// A time limit that no step should reach.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 pub(super) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 pub(super) async fn until(mut done: impl FnMut() -> bool) {
     soon(async {
         while !done() {
@@ -54,7 +54,7 @@ pub(super) async fn later(time: Duration) {
     tokio::time::resume();
 }
 
-/// A controller that takes routers.
+/// A controller that accepts routers.
 pub(super) struct Net {
     pub(super) bed: Bed,
     pub(super) network: Network,
@@ -63,7 +63,7 @@ pub(super) struct Net {
     listening: Registration,
 }
 
-/// TLS looks at the clock of the machine, so the controller's stands at the same time.
+/// The controller's clock shows the time of the machine, which TLS uses.
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Timestamp(since.as_millis() as i64)
@@ -114,12 +114,12 @@ async fn bed(change: impl FnOnce(&mut Settings)) -> Bed {
     Bed { controller, clock, store }
 }
 
-/// Settings with which a router may come back at once, and answer when it likes.
+/// Options under which a router may connect again at once, and may answer slowly.
 pub(super) fn quick() -> NetworkOptions {
     NetworkOptions { churn_limit: Duration::ZERO, route_timeout: LONG, ..NetworkOptions::default() }
 }
 
-/// And with which nobody waits long for its answer: for those that do not give one.
+/// Options with a short time limit for answers, for routers that do not answer.
 pub(super) fn hurried() -> NetworkOptions {
     NetworkOptions { route_timeout: Duration::from_millis(400), ..quick() }
 }
@@ -133,7 +133,7 @@ impl Net {
         Self::on(bed(|_| {}).await, options).await
     }
 
-    /// With other settings of the controller.
+    /// A network with other settings of the controller.
     pub(super) async fn set(change: impl FnOnce(&mut Settings)) -> Self {
         Self::on(bed(change).await, quick()).await
     }
@@ -153,7 +153,7 @@ impl Net {
         Self { bed, network, plane, admin, listening }
     }
 
-    /// The controller is gone and starts again on the same store.
+    /// Stops the controller and starts it again on the same store.
     pub(super) async fn restarted(self) -> Self {
         self.network.stop().await;
         let bed = self.bed.restarted().await;
@@ -169,7 +169,7 @@ impl Net {
         done.unwrap_or_else(|failure| panic!("{operation}: {failure}"))
     }
 
-    /// A service that everybody may dial and host over every router.
+    /// A service that every identity may dial and host over every router.
     pub(super) async fn open_service(&self, body: Value) -> Id {
         let all = json!(["#all"]);
         let service = self.create("createService", body).await;
@@ -206,7 +206,7 @@ impl Net {
         TestRouter { id: Id::new(&id), chain: KeyedChain::new(chain, key).unwrap() }
     }
 
-    /// Puts other keys for tokens in the place of those in use, as operators do with their files.
+    /// Replaces the keys for tokens in use, as operators do with their files.
     pub(super) fn exchange_keys(&self) -> Keys {
         let former = self.bed.controller.keys();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
@@ -225,7 +225,7 @@ impl Net {
         self.bed.controller.snapshot().timeline().0.to_string()
     }
 
-    /// What a router says and shows.
+    /// The hello and the certificate of a router.
     pub(super) fn options(&self, router: &TestRouter) -> DialOptions {
         let bundle = self.bed.controller.keys().bundle.clone();
         let identity = Identity::new(Some(router.chain.clone()), Vec::new(), bundle);
@@ -297,7 +297,7 @@ pub(super) struct TestRouter {
 pub(super) struct Peer {
     pub(super) channel: ChannelHandle,
     inbox: Inbox,
-    /// Messages that nobody asked for yet.
+    /// Received messages that the test has not asked for yet.
     waiting: VecDeque<Message>,
 }
 
@@ -307,7 +307,7 @@ impl Peer {
         Self { channel: established.start(behaviour), inbox, waiting: VecDeque::new() }
     }
 
-    /// The next message of a type; others wait.
+    /// The next message of a type; other messages are kept.
     pub(super) async fn expect(&mut self, content_type: i32) -> Message {
         if let Some(at) = self.waiting.iter().position(|it| it.content_type == content_type) {
             return self.waiting.remove(at).unwrap();
@@ -322,7 +322,7 @@ impl Peer {
         }
     }
 
-    /// The next message of any type; none when the channel is closed.
+    /// The next message of any type; none after the channel has closed.
     pub(super) async fn next(&mut self) -> Option<Message> {
         match self.waiting.pop_front() {
             Some(message) => Some(message),
@@ -330,7 +330,7 @@ impl Peer {
         }
     }
 
-    /// Whether a message of a type has come that nobody asked for.
+    /// Whether an unexpected message of a type has come.
     pub(super) fn has(&mut self, content_type: i32) -> bool {
         while let Some(message) = self.inbox.try_recv() {
             self.waiting.push_back(message);
@@ -338,7 +338,7 @@ impl Peer {
         self.waiting.iter().any(|message| message.content_type == content_type)
     }
 
-    /// The router goes away.
+    /// Closes the channel of the router.
     pub(super) fn leave(self) {
         self.channel.close("test");
     }
@@ -370,7 +370,7 @@ impl Peer {
         self.send(hello.answer(&greeting, 0)).await;
     }
 
-    /// Waits for whatever the controller does with messages sent so far.
+    /// Waits until the controller has handled all messages sent so far.
     pub(super) async fn settled(&self) {
         let pong = self.ask(Message::new(weft_wire::content_type::PING, "")).await;
         assert_eq!(pong.text(), "ok");

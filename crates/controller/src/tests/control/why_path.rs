@@ -1,4 +1,4 @@
-//! Why a dial takes the way it takes, asked of a network with routers made by hand.
+//! Explanations of dials in a network with hand-made routers.
 
 use serde_json::{Value, json};
 use weft_contract::Api;
@@ -9,7 +9,7 @@ use super::support::{Net, Peer, TestRouter};
 use crate::testing::to;
 use crate::{Caller, Failure};
 
-/// What both latencies of a link cost that nobody has measured.
+/// The cost of both latencies of a link that was not measured.
 const UNMEASURED: i64 = 130_000;
 
 impl Net {
@@ -18,7 +18,7 @@ impl Net {
         Ok(self.bed.controller.call(who.clone(), call).await?.data())
     }
 
-    /// An operator makes a link cost this much; nobody has measured it.
+    /// Sets the static cost of a link so that its whole cost is `cost`, without measured latencies.
     async fn cost(&self, link: &str, cost: i64) {
         let call = to(Api::Fabric, "patchLink", &[link]);
         let call = call.with_json(&json!({"staticCost": cost - UNMEASURED}));
@@ -26,7 +26,7 @@ impl Net {
     }
 }
 
-/// Tells the controller of links that a router dialed.
+/// Reports links that a router dialed to the controller.
 async fn link(peer: &Peer, links: &[(&str, &TestRouter)]) {
     let links = links.iter().map(|(id, to)| RouterLink {
         id: (*id).into(),
@@ -72,7 +72,7 @@ async fn a_dial_is_explained_from_one_look_at_the_network() {
     let seen = net.why(&net.admin, "er1", "web").await.unwrap();
     assert_eq!(seen["strategy"], "smartrouting");
     assert_eq!((&seen["from"]["name"], &seen["isCut"]), (&json!("er1"), &json!(false)));
-    // Its tunneler has the rights of everybody.
+    // The tunneler has the rights that every identity has.
     assert_eq!(seen["access"]["policies"], json!(["Dial"]));
     let entry = &seen["entries"][0];
     assert_eq!((&entry["isUsable"], &entry["router"]["name"]), (&json!(true), &json!("er1")));
@@ -112,7 +112,7 @@ async fn a_dial_is_explained_from_one_look_at_the_network() {
     assert_eq!(entries[3]["reason"], "it is not connected");
     assert_eq!(entries[1]["terminators"][0]["paths"][0]["steps"], json!([]));
 
-    // What an operator does to a link is seen, and named where it is in the way.
+    // A link that an operator took out of use is shown as an obstacle.
     let call = to(Api::Fabric, "patchLink", &["l12"]).with_json(&json!({"down": true}));
     net.bed.controller.call(net.admin.clone(), call).await.unwrap();
     let seen = net.why(&net.admin, "er1", "web").await.unwrap();

@@ -1,4 +1,4 @@
-//! Sessions end with what they rest on.
+//! Sessions end with the credentials and rules that they depend on.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::testing::{Bed, to, until};
 use crate::{Caller, Origin};
 
 const NONE: Value = Value::Null;
-/// A year, which certificates last, but for an hour.
+/// The life of certificates, a year, minus an hour.
 const NEARLY_A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600 - 3600);
 
 async fn policy(bed: &Bed, admin: &Caller, name: &str, may_be_expired: bool) -> String {
@@ -37,7 +37,7 @@ async fn anna(bed: &Bed, admin: &Caller, policy: &str) -> (String, Vec<Certifica
     (identity, chain, updb)
 }
 
-/// Logs in with the password; the token.
+/// Logs in with the password; returns the token.
 async fn by_password(bed: &Bed, password: &str) -> String {
     let call = to(Api::Client, "authenticate", &[])
         .with_query("method", "password")
@@ -55,7 +55,7 @@ fn is_up(bed: &Bed, token: &str) -> bool {
     bed.with_token(token).login().is_some()
 }
 
-/// How many sessions an identity has in the end.
+/// The number of sessions that an identity has left.
 async fn left(bed: &Bed, identity: &str, count: usize) {
     let of = || bed.controller.sessions().of_identity(&Id::new(identity)).len();
     until("the others end", || of() == count).await;
@@ -76,7 +76,7 @@ async fn another_password_ends_the_sessions_of_the_old_one() {
     assert!(is_up(&bed, &certificate), "what rests on something else does, too");
     left(&bed, &identity, 2).await;
 
-    // Another name is not another password.
+    // Another user name is not another password.
     let body = json!({"username": "anna", "tags": {"a": "b"}});
     bed.manage(&admin, "patchAuthenticator", &[&updb], body).await.unwrap();
     assert!(is_up(&bed, &own));
@@ -99,7 +99,7 @@ async fn a_session_does_not_come_back_with_a_crash_after_another_password() {
         bed.controller.sessions().by_id(stored.base.id.as_str()).is_none()
     })
     .await;
-    // As if its end had not reached the disk.
+    // As if the end of the session had not reached the disk.
     bed.store.live().put(stored.into());
     let again = bed.restarted().await;
     assert!(!is_up(&again, &token));
@@ -124,7 +124,7 @@ async fn a_method_that_is_forbidden_ends_its_sessions() {
     forbid("cert").await;
     assert!(!is_up(&bed, &certificate));
     left(&bed, &identity, 0).await;
-    // A policy that is given to somebody counts like one that changes.
+    // Another policy for an identity counts like a change of the policy.
     let body = json!({"authPolicyId": "default"});
     bed.manage(&admin, "patchIdentity", &[&identity], body).await.unwrap();
     let again = by_certificate(&bed, &chain).await;

@@ -1,4 +1,4 @@
-//! What of sessions can be read by who has the database.
+//! The traces of sessions that a reader of the database finds.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ async fn no_token_of_a_session_can_be_read_out_of_a_database_or_snapshot() {
     }
 }
 
-/// The row of a session as an earlier release wrote it.
+/// The row of a session in the form of an earlier release.
 fn of_before(session: &ApiSession, token: &str) -> ApiSession {
     ApiSession {
         former_token: token.into(),

@@ -1,4 +1,4 @@
-//! Names and types: what binding refuses, and where.
+//! Names and types that binding refuses, with their positions.
 
 use super::net::{PEOPLE, SERVICES, ids_of, plan_for};
 use crate::filter::{Audience, Code, FilterError, Schema, bind_sort, parse_sort};

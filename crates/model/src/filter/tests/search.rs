@@ -145,7 +145,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 fn time() -> impl Strategy<Value = String> {
-    // Also between two milliseconds.
+    // Times between two milliseconds are included.
     const TIMES: [&str; 7] =
         ["00.000", "00.001", "00.0015", "00.002", "00.003999999", "00.004", "01.000"];
     let times = prop::sample::select(&TIMES);

@@ -23,7 +23,7 @@ fn check(text: &str) -> Check {
     }
 }
 
-/// Offset, what was found and what was expected.
+/// The offset of a failure, the found text and the expected one.
 fn failure(text: &str) -> (usize, String, &'static str) {
     let error = parse(text).expect_err(text);
     assert_eq!(error.code(), Code::Filter);

@@ -1,4 +1,4 @@
-//! One SDK channel: its session, and what it sends to the SDK.
+//! One SDK channel: its session, and its messages to the SDK.
 
 use std::{
     sync::{Arc, OnceLock, Weak},

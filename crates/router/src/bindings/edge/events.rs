@@ -1,4 +1,4 @@
-//! What the binding does when sessions end, rights are lost, or the router is about to stop.
+//! The reactions of the binding when sessions end, rights are lost, or the router is about to stop.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,8 @@ use super::binding::EdgeBinding;
 use crate::seam::{AccessEvent, ControllerId};
 
 impl EdgeBinding {
-    /// Closes what is no longer allowed after each event, until cancelled.
+    /// Closes connections and listeners that are no longer allowed, after each event, until
+    /// cancelled.
     pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let mut events = self.access.events();

@@ -1,4 +1,4 @@
-//! The messages of an SDK: each is passed to what handles it.
+//! The messages of an SDK, each passed to its handler.
 
 use std::sync::{Arc, Weak};
 

@@ -3,10 +3,10 @@
 //! A native SDK (`ziti-sdk-c`, seen from 0.27.2 to 1.18.7) holds at most 32 messages at a time, and
 //! may sleep with the rest of a burst unread until something else arrives on the same connection:
 //! versions before 0.36.1 look at the rest only then, later ones arm their timer before they look.
-//! A burst of messages with silence after it leaves such an SDK hanging until the answer to
-//! its next latency probe, up to a minute later. Often the SDK then gives the connection up, because
+//! A burst of messages with silence after it leaves such an SDK hanging until the answer to its
+//! next latency probe, up to a minute later. Often the SDK then gives the connection up, because
 //! that answer waits behind the rest. After such a burst a native SDK is therefore sent messages
-//! without meaning, until it must have seen the whole burst. Nothing is sent while other messages
+//! without meaning, until it must have seen the whole burst. No nudge is sent while other messages
 //! flow.
 //!
 //! Versions since 0.36.1 stop reading altogether after a burst that is too large, and no message

@@ -149,7 +149,7 @@ mod tests {
 
     const QUICK: Duration = Duration::from_micros(100);
 
-    /// Sends what there is room for; how many that is.
+    /// Sends as many messages as there is room for, and returns their number.
     fn send(pace: &mut Pace, now: Instant) -> u64 {
         let room = pace.room(now);
         pace.wrote(room, now);

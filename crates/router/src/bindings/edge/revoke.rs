@@ -1,4 +1,4 @@
-//! Closing what an SDK is no longer allowed: its connections, its listeners, its dials under way.
+//! Closes connections, listeners and dials that an SDK is no longer allowed.
 //!
 //! Rights are judged without holding a lock, because judging takes long compared with a payload. A
 //! grant is noted as soon as it is given, so that a revocation meanwhile finds it.
@@ -43,7 +43,7 @@ impl SdkConnection {
         self.close_granted(lost, &refusal(ErrorCode::INVALID_SESSION, "session ended"));
     }
 
-    /// Closes what is no longer allowed after an identity has lost a use of a service.
+    /// Closes connections and listeners after an identity has lost a use of a service.
     pub(super) fn access_lost(&self, service: &str, purpose: Use) {
         let Some(session) = self.session() else { return };
         let granted = self.ids.grants(|grant| grant.service == service && grant.purpose == purpose);

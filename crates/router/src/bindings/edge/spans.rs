@@ -1,6 +1,7 @@
 //! Spans of dials that begin at an SDK.
 //!
-//! An SDK may name the trace that a dial belongs to; how far it is believed: [`trust`](super::trust).
+//! An SDK may name the trace that a dial belongs to; [`trust`](super::trust) decides how far it is
+//! believed.
 
 use std::time::{Instant, SystemTime};
 
@@ -38,7 +39,7 @@ impl EdgeBinding {
     }
 }
 
-/// Says in the span of a dial what became of it.
+/// Records the outcome of a dial in its span.
 pub(super) fn made(span: &mut Span, circuit: &MadeCircuit) {
     span.event("circuit made");
     span.set(attribute::CIRCUIT_ID, &circuit.id);

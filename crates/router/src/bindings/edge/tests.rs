@@ -78,9 +78,9 @@ struct Table {
     /// Connections by identity, as told last.
     connected: Mutex<HashMap<String, usize>>,
     next: AtomicU32,
-    /// What happens while a circuit is made.
+    /// Work that runs while a circuit is made.
     meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// Circuits are taken down again before whoever dials hears of them.
+    /// Circuits are taken down again before their dialer hears of them.
     short_lived: AtomicBool,
 }
 
@@ -209,7 +209,7 @@ impl Control for FakeControl {
 struct Believer {
     events: broadcast::Sender<AccessEvent>,
     ended: Ended,
-    /// Sessions that end, unheard, just before somebody listens.
+    /// Sessions that end just before a reader subscribes, so that it misses the event.
     end_before_next: Ended,
     /// The session of `slow` is judged after this.
     judge_slow: CancellationToken,
@@ -218,7 +218,7 @@ struct Believer {
 /// Sessions that do not stand any more, whether that was told or not.
 type Ended = Arc<Mutex<HashSet<String>>>;
 
-/// An event of which nobody hears: who listens has fallen behind instead.
+/// An event that tells a reader that it has fallen behind.
 fn fallen_behind() -> AccessEvent {
     AccessEvent::SessionEnded { session: "(fallen behind)".to_owned() }
 }
@@ -542,7 +542,7 @@ async fn a_close_reaches_the_other_side() {
     dialer.send(1, "last words", 0).await;
     dialer.channel.send(StateClosed::new(1, "done").to_message()).await.unwrap();
     assert_eq!(&host.data().await.data[..], b"last words");
-    // What was sent before the close arrives, then the end, then the close.
+    // The data sent before the close arrives, then the end, then the close.
     assert!(host.data().await.is_fin());
     let closed = StateClosed::from_message(&host.next().await).unwrap();
     assert_eq!(closed.conn_id, there);
@@ -618,7 +618,7 @@ async fn a_controller_that_comes_back_is_asked_about_service_sessions_in_use() {
     router.until("the question", || !router.table.validated.lock().is_empty()).await;
     let asked = ("ctrl".into(), vec!["echo session".to_owned()]);
     assert_eq!(*router.table.validated.lock(), std::slice::from_ref(&asked));
-    // The word that sessions were told may be among what was missed.
+    // The missed events may include those about sessions.
     router.events.send(fallen_behind()).unwrap();
     router.until("the question again", || router.table.validated.lock().len() > 1).await;
     assert_eq!(*router.table.validated.lock(), [asked.clone(), asked]);

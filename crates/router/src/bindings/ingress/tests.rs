@@ -221,7 +221,7 @@ impl Drop for Bed {
     }
 }
 
-/// An application that sends back what it gets, and ends when its peer has ended.
+/// An application that sends its input back, and ends when its peer has ended.
 async fn echo() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -249,7 +249,7 @@ async fn udp_echo() -> String {
     format!("udp:{address}")
 }
 
-/// Sends, ends, and reads what comes until the other side ends, too.
+/// Sends, ends, and reads until the other side ends, too.
 async fn ask(address: SocketAddr, said: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let (mut reader, mut writer) = stream.split();
@@ -361,7 +361,7 @@ async fn tls_that_ends_without_a_goodbye_has_ended_after_what_it_said() {
     let client = Arc::new(client_config(&ClientTls::of_identity(&identity, &[])).unwrap());
     let server = ServerTls { alpn: &[], client_auth: ClientAuth::None };
     let mut server = server_config(&identity, &server).unwrap();
-    // What a client leaves unread would make its end a reset.
+    // Data that a client leaves unread would make its end a reset.
     server.send_tls13_tickets = 0;
     let server = Arc::new(server);
     *bed.table.tls.lock() = Some(client.clone());
@@ -376,7 +376,7 @@ async fn tls_that_ends_without_a_goodbye_has_ended_after_what_it_said() {
         stream.read_exact(&mut asked).await.unwrap();
         stream.write_all(&vec![7; ANSWER]).await.unwrap();
         stream.flush().await.unwrap();
-        // TCP ends and TLS says nothing of it; what the client says then is still heard.
+        // TCP ends without the closing message of TLS; data of the client is still delivered.
         stream.get_mut().0.shutdown().await.unwrap();
         let mut heard = String::new();
         stream.read_to_string(&mut heard).await.unwrap();
@@ -531,7 +531,7 @@ async fn a_transport_listener_asks_for_the_service() {
         assert_eq!(answer["scc"], false);
         assert!(answer["msg"].as_str().unwrap().contains(reason), "{answer}");
     }
-    // Who says nothing is closed.
+    // A client without a request is disconnected.
     let mut silent = TcpStream::connect(bound).await.unwrap();
     assert_eq!(soon(silent.read(&mut [0; 8])).await.unwrap_or(0), 0);
     bed.empty().await;
@@ -681,7 +681,7 @@ async fn datagrams_that_wait_share_the_memory_of_circuits_by_source() {
         say(&one).await;
     }
     assert!(used() <= SHARE, "{}", used());
-    // Somebody else has his own.
+    // Another source has a limit of its own.
     soon(async {
         while used() < 2 * SHARE - 82_000 {
             say(&other).await;
@@ -699,7 +699,8 @@ async fn a_flood_of_datagrams_leaves_others_their_turn() {
     let bed = Bed::new();
     let socket = bind_datagrams(&"udp4:127.0.0.1:0".parse().unwrap()).await.unwrap();
     let bound = socket.local_addr().unwrap();
-    // Ports that are given back would be taken again: each is somebody of its own.
+    // The sockets stay open, because a port that is given back would be used again: each client is
+    // a new one.
     let mut talkers = Vec::new();
     for _ in 0..MANY {
         let talker = talker().await;

@@ -306,7 +306,7 @@ mod tests {
         let late = Duration::from_secs(20);
         tokio::time::timeout(late, delivering).await.expect("given up").unwrap();
         drop(_reader);
-        // What it gets is not whole, and it can tell.
+        // The received data is incomplete, and the application can tell.
         let mut got = Vec::new();
         let ended = application.read_to_end(&mut got).await;
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);

@@ -251,7 +251,7 @@ fn encryption(
     Ok(keys)
 }
 
-/// What the controller is told of a connection that was refused.
+/// The refused connection, in the form for the controller.
 fn not_connected(refusal: Refusal) -> RouteError {
     let code = match refusal.cause {
         Cause::Other => RouteErrorCode::Generic,

@@ -84,7 +84,7 @@ impl TunnelBinding {
                 party.set(&takes::interceptable(&known)).await;
             }
         }
-        // Also terminators that began while the others were removed.
+        // Terminators may have begun while the others were removed.
         self.host_nothing();
         ports.set(Vec::new()).await;
         if let (Some(party), Some(interception)) = (party, interception) {

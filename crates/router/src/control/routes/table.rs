@@ -286,7 +286,7 @@ mod tests {
         let kept = routes.of("c").remove(0).forwards;
         let expected = [way("l1", "I", start), way("l2", "I", start), way("I", "l2", link)];
         assert_eq!(kept, expected);
-        // However often it moves, what is told of it stays small, and what counts is in it.
+        // After many moves the report is still small, and has the ways that count.
         for number in 0..100 {
             let to = format!("a-link-with-a-long-name-{number}");
             for step in [way(&to, "I", start), way("I", &to, link)] {

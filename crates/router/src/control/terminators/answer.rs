@@ -95,7 +95,7 @@ impl Answer {
         match (self.result, refusal.hint) {
             (CreateTerminatorResult::Success, _) => Verdict::Established,
             (CreateTerminatorResult::FailedBusy, _) | (_, RetryHint::TOO_BUSY) => Verdict::Busy,
-            // Of 1.x controllers, which give no hint.
+            // Controllers before 2.0 give no hint.
             (CreateTerminatorResult::FailedInvalidSession, RetryHint::DEFAULT) => {
                 Verdict::Refused(Refusal {
                     code: ErrorCode::INVALID_SESSION.0,

@@ -229,7 +229,7 @@ impl History {
             put(&database, number);
             acknowledged.insert(steps.lock().len(), number);
         }
-        // The crash comes before what closing writes.
+        // The crash comes before the writes of closing.
         let steps = steps.lock().clone();
         Self { steps, acknowledged }
     }

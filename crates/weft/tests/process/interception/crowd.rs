@@ -107,7 +107,7 @@ async fn crowd(lab: Lab) {
     assert_eq!(lab.system().await, before);
 }
 
-/// Not a test: the clients, in their namespace.
+/// Runs the clients in their namespace; it is started by the test and is none itself.
 #[test]
 fn dials() {
     let Ok(what) = std::env::var(DIALS) else { return };

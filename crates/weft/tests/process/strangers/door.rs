@@ -111,8 +111,8 @@ impl Door {
     }
 }
 
-/// Reads until the server has cut the connection in any way; returns what was read and how long
-/// that took.
+/// Reads until the server has closed the connection in any way; returns the data and the time it
+/// took.
 pub(super) async fn until_cut(stream: &mut (impl AsyncRead + Unpin)) -> (Vec<u8>, Duration) {
     let begun = Instant::now();
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! Strangers and misbehaving peers: what they cost, and that other clients notice nothing.
+//! Strangers and misbehaving peers: their cost, and that other clients notice nothing.
 //!
 //! A network runs normally; its doors are the controller's port for APIs and control plane, told
 //! apart by ALPN, and the router's edge port. [`door`] connects to them with arbitrary bytes,

@@ -88,7 +88,7 @@ impl Bench {
         self.control.on_acked(&acked, self.at(self.now));
     }
 
-    /// Runs for so many milliseconds, always with something to send. Returns the part of the rate
+    /// Runs for this many milliseconds; there is always data to send. Returns the part of the rate
     /// that was used.
     fn run(&mut self, millis: u64) -> f64 {
         let (from, delivered) = (self.now, self.control.delivered);

@@ -105,8 +105,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Fabric, "deleteCircuit", delete),
 ];
 
-/// Ends a circuit: `immediate` at once, and data that is on its way is lost; otherwise when routers
-/// have delivered what they hold.
+/// Ends a circuit. With `immediate` it ends at once, and data on its way is lost; otherwise it ends
+/// after routers have delivered the data that they hold.
 fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         let body: CircuitDelete = call.decode_optional(Verb::Create)?;

@@ -1,4 +1,5 @@
-//! Members of a cluster. This controller is alone, and every operation says so.
+//! Members of a cluster. weft runs one controller: every operation answers that there is no
+//! cluster.
 
 use futures::FutureExt as _;
 use weft_contract::{Api, ErrorCode};

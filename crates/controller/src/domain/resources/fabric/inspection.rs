@@ -1,4 +1,4 @@
-//! Looking inside this controller and its routers (docs/protocol/operations.md 3).
+//! Inspections of this controller and its routers (docs/protocol/operations.md 3).
 
 use futures::FutureExt as _;
 use weft_contract::resource::fabric::inspection::{InspectBody, Inspected};
@@ -13,7 +13,8 @@ use crate::Controller;
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Fabric, "inspect", inspect)];
 
-/// Answers without envelope; what could not be asked is said in the answer.
+/// Handles an inspection. The reply has no envelope, and lists the programs that could not be
+/// asked.
 fn inspect(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         let body: InspectBody = call.decode(Verb::Create)?;

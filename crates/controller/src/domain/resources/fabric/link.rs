@@ -94,7 +94,7 @@ impl Live for Links {
             protocol: record.protocol.clone(),
             source_latency: record.source_latency,
             source_router: router_ref(context.view(), &record.source),
-            // A link that broke or gave way is not in the table any more.
+            // The table holds working links only: a link that broke was removed from it.
             state: state::CONNECTED.to_owned(),
             static_cost: record.static_cost,
         })
@@ -109,7 +109,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Fabric, "patchLink", patch),
 ];
 
-/// Takes a link out, and tells both of its routers to close it.
+/// Removes a link, and tells both of its routers to close it.
 fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         match network(&controller)?.remove_link(call.id(0)) {
@@ -120,7 +120,8 @@ fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Changes what a link costs or whether it is used; circuits over it look for a better way.
+/// Changes the static cost of a link, or marks it down; circuits over it move if another path is
+/// better.
 fn patch(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
         let body: LinkBody = call.decode(Verb::Patch)?;

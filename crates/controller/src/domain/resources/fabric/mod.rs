@@ -1,6 +1,6 @@
-//! The fabric API: the mesh as it is (docs/protocol/operations.md 1). Services, routers and
-//! terminators are the same entities as in the management API, shown without what only the edge
-//! knows; links and circuits are looked up in the running network.
+//! The fabric API (docs/protocol/operations.md 1). Services, routers and terminators are the
+//! entities of the management API without the members of the edge; links and circuits are read from
+//! the running network.
 
 pub(crate) mod circuit;
 pub(crate) mod cluster;
@@ -22,20 +22,20 @@ use weft_network::Network;
 
 use crate::Controller;
 
-/// What an entity that is gone is called.
+/// The name shown for an entity that was deleted.
 const DELETED: &str = "<deleted>";
 
-/// A mention of a router.
+/// A reference to a router.
 fn router_ref(view: View<'_>, id: &Id) -> EntityRef {
     mention::<Router>(view, ROUTERS, id)
 }
 
-/// A mention of a service.
+/// A reference to a service.
 fn service_ref(view: View<'_>, id: &Id) -> EntityRef {
     mention::<Service>(view, SERVICES, id)
 }
 
-/// A mention of an entity that may be gone and whose terminators can be listed.
+/// A reference, with a link to its terminators, to an entity that may be deleted.
 fn mention<T: Record>(view: View<'_>, collection: &str, id: &Id) -> EntityRef {
     let name = view.get::<T>(id.as_str()).and_then(|record| record.name().cloned());
     let name = name.as_deref().unwrap_or(DELETED);
@@ -45,7 +45,7 @@ fn mention<T: Record>(view: View<'_>, collection: &str, id: &Id) -> EntityRef {
     }
 }
 
-/// The running network; there is none while the controller starts or stops.
+/// The running network; fails while the controller starts or stops.
 pub(in crate::domain) fn network(controller: &Controller) -> Result<Network, Failure> {
     let missing = || Failure::unhandled("the network is starting or stopping").with_status(503);
     controller.network().ok_or_else(missing)

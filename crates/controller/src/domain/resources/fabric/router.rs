@@ -1,5 +1,5 @@
-//! Routers, as the fabric sees them. One that is made here brings its own certificate and never
-//! enrolls.
+//! Routers in the fabric API. A router made by this API is given the fingerprint of its
+//! certificate, and never enrolls.
 
 use futures::FutureExt as _;
 use weft_contract::resource::edge_router::VersionInfo;
@@ -124,7 +124,8 @@ impl Resource for Routers {
     }
 }
 
-/// Another certificate counts from now on; the one that was known is no longer shown.
+/// Sets the fingerprint of the only certificate that counts from now on, and forgets the text of
+/// the former one.
 fn set_fingerprint(record: &mut Router, text: &str) -> Result<(), Failure> {
     let text = text.trim().to_ascii_lowercase();
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! Services, as the fabric sees them.
+//! Services in the fabric API.
 
 use futures::FutureExt as _;
 use weft_contract::resource::fabric::service as contract;

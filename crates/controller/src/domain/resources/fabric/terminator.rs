@@ -1,4 +1,4 @@
-//! Terminators, as the fabric sees them.
+//! Terminators in the fabric API.
 
 use bytes::Bytes;
 use weft_contract::Kind as ContractKind;
@@ -63,7 +63,7 @@ impl Resource for Terminators {
     }
 }
 
-/// The identity that hosts; none if it is left empty.
+/// The identity that hosts; an empty text means none.
 fn host(id: &str) -> Result<Id, Failure> {
     match id {
         "" => Ok(Id::default()),

@@ -1,6 +1,5 @@
-//! What who is no administrator may not do to administrators, or to make one of himself, though he
-//! holds every permission there is (docs/protocol/management-api.md 4): over every way that leads
-//! there.
+//! An identity with every permission that is no administrator: it must not change administrators or
+//! make itself one, on any way that leads there (docs/protocol/management-api.md 4).
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, Subject};
@@ -11,19 +10,19 @@ use super::{NONE, with};
 use crate::testing::{Bed, PASSWORD, to};
 use crate::{Call, Caller, Failure, Origin};
 
-/// A network with an administrator, and somebody with every permission.
+/// A network with an administrator, and an identity with every permission.
 struct Scene {
     bed: Bed,
     admin: Caller,
-    /// Holds every permission.
+    /// The identity with every permission.
     keeper: Caller,
     keeper_id: String,
-    /// An administrator with everything that one can have.
+    /// An administrator with everything that an identity can have.
     boss: String,
     ticket: String,
     password: String,
     certificate: String,
-    /// An identity like others.
+    /// An ordinary identity.
     plain: String,
     service: String,
     config: String,
@@ -110,9 +109,9 @@ impl Scene {
         }
     }
 
-    /// Every call that only an administrator may make, though the permission for its operation can
-    /// be granted or it changes something else than what the permission is for. In an order in
-    /// which an administrator can make them all.
+    /// Every call that only an administrator may make, although the permission for its operation
+    /// can be granted, or is meant for another change. An administrator can make all of them in
+    /// this order.
     fn calls(&self) -> Vec<(&'static str, Call)> {
         let manage = |what, operation, path: &[&str], body: Value| {
             let call = to(Api::Management, operation, path);
@@ -157,7 +156,7 @@ impl Scene {
                 calls.push(manage("raise or lower", "patchIdentity", &[id], body));
             }
         }
-        // What is not about being one, on one.
+        // Changes of an administrator that do not concern its being one.
         for body in [
             json!({"name": "boss"}),
             json!({"roleAttributes": ["x"]}),
@@ -183,7 +182,7 @@ impl Scene {
             manage("login of one", "patchAuthenticator", &[&self.password], json!({"tags": {}})),
             manage("login of one", "reEnrollAuthenticator", &[&self.certificate], until),
             manage("login of one", "deleteAuthenticator", &[&self.password], NONE),
-            // Things that take an administrator with them.
+            // Calls that delete an administrator along with another entity.
             manage("by its router", "patchEdgeRouter", &[&self.router], json!({"name": "three"})),
             manage(
                 "by its router",
@@ -233,7 +232,7 @@ async fn every_permission_does_not_make_an_administrator() {
         is_refused(&what, bed.controller.call(keeper.clone(), call).await);
         assert_eq!(bed.controller.snapshot().revision(), before, "{what}");
     }
-    // It is who asks that they were refused for.
+    // An administrator may make the same calls: they were refused because of the caller.
     for (what, call) in scene.calls() {
         let what = format!("{what}: {} {:?} {:?}", call.row.id, call.path, call.body);
         let result = bed.controller.call(admin.clone(), call).await;
@@ -272,7 +271,7 @@ async fn tickets_of_administrators_are_nowhere_to_be_seen() {
         assert_eq!(one["enrollment"].as_object().unwrap().len(), expected);
         let listed = bed.list(who, "listIdentities", "name = \"boss\"").await;
         assert_eq!(listed[0]["enrollment"].as_object().unwrap().len(), expected);
-        // Those of others are.
+        // Enrollments of other identities are visible.
         let found = bed.list(who, "listEnrollments", &format!("identity = \"{plain}\"")).await;
         assert_eq!(found.len(), 1);
     }
@@ -282,7 +281,7 @@ async fn tickets_of_administrators_are_nowhere_to_be_seen() {
 async fn who_is_no_administrator_does_the_rest() {
     let scene = Scene::new().await;
     let Scene { bed, keeper, plain, .. } = &scene;
-    // Nothing granted is nothing granted.
+    // A new identity with an empty list of permissions is allowed.
     let new = with(&identity("new"), "permissions", json!([]));
     let new = bed.create(keeper, "createIdentity", new).await;
     for (operation, path, body) in [

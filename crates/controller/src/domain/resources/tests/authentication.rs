@@ -320,7 +320,7 @@ async fn wrong_current_passwords_lock_out_as_those_of_logins_do() {
         let (bed, anna, authenticator) = (&bed, &anna, authenticator.clone());
         async move { bed.client(anna, operation, &[&authenticator], body).await }
     };
-    // Two of three at a login, the third one here.
+    // Two of three wrong passwords are sent at logins, the third one here.
     for _ in 0..2 {
         bed.login("anna", "falsch").await.unwrap_err();
     }

@@ -1,4 +1,5 @@
-//! Who made a change and why, and that none takes the place of what exists.
+//! Records of the author and the reason of a change; and that no new entity replaces an existing
+//! one.
 
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ async fn no_create_takes_the_place_of_what_exists() {
     let body = json!({"name": "web", "encryptionRequired": true});
     let id = Id::new(&bed.create(&admin, "createService", body).await);
     bed.clock.advance(std::time::Duration::from_secs(1));
-    // As if the same id had been generated once more.
+    // As if the same id had been generated twice.
     let again = id.clone();
     let done = bed.controller.decide(&admin, move |decision| {
         decision.put(Service {

@@ -35,7 +35,7 @@ async fn verify(bed: &Bed, admin: &Caller, id: &str, text: &str) -> Result<(), F
     bed.controller.call(admin.clone(), call).await.map(drop)
 }
 
-/// Makes a CA and verifies it. Answers its id.
+/// Makes a CA and verifies it. Returns its id.
 pub(super) async fn verified(
     bed: &Bed,
     admin: &Caller,
@@ -90,7 +90,7 @@ async fn a_ca_is_verified_by_a_certificate_with_its_token() {
     let failure = verify(&bed, &admin, "nope", &proof).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::NotFound);
 
-    // A replace keeps what was proved.
+    // A replace keeps the verification.
     let put = with(&with(&body("renamed", &ours), "certPem", NONE), "identityRoles", json!([]));
     let put = with(&put, "identityNameFormat", json!("[commonName]"));
     bed.manage(&admin, "updateCa", &[&id], put).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_ca_is_verified_by_a_certificate_of_the_first_version_too() {
     verify(&bed, &admin, &id, &proof).await.unwrap();
     assert_eq!(read().await["isVerified"], true);
 
-    // It proves that somebody holds the key of the CA, and lets nobody in.
+    // It verifies the CA, and is no certificate for logins.
     let chain = Certificate::from_pem(proof.as_bytes()).unwrap();
     let failure = bed.login_with(&chain).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth);
@@ -274,7 +274,7 @@ async fn a_ca_takes_the_logins_that_rest_on_it_with_it() {
     assert_eq!(session["authenticatorId"], "internal");
     let token = session["token"].as_str().unwrap();
     assert!(bed.restarted().await.with_token(token).login().is_some());
-    // An empty claim keeps the one there is.
+    // An empty claim keeps the present one.
     let switched = |on: bool| json!({"isAuthEnabled": on, "externalIdClaim": {}});
     bed.manage(&admin, "patchCa", &[&id], switched(false)).await.unwrap();
     assert!(bed.with_token(token).login().is_none(), "its authentication was switched off");
@@ -305,7 +305,7 @@ async fn no_authority_of_the_network_becomes_a_third_party_ca() {
     let admin = bed.admin().await;
     bed.controller.exchange_keys(other_signer(&bed)).unwrap();
     let keys = bed.controller.keys();
-    // Roots, the signer of before and the one in use.
+    // The bundle has the roots, the former signer and the present one.
     assert!(keys.bundle.certificates().len() >= 3);
     for (number, certificate) in keys.bundle.certificates().iter().enumerate() {
         let ours = authority(&bed, "ours");
@@ -322,7 +322,7 @@ async fn no_authority_of_the_network_becomes_a_third_party_ca() {
 async fn a_stored_ca_that_is_the_networks_own_signer_enrolls_nobody() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    // Somebody whose certificate is still in validity, and who is deleted.
+    // An identity that is deleted while its certificate is still valid.
     let (id, chain) = bed.enroll(&admin, "gone").await;
     bed.manage(&admin, "deleteIdentity", &[&id], NONE).await.unwrap();
     let ours = authority(&bed, "ours");

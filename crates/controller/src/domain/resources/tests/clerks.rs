@@ -1,4 +1,4 @@
-//! Who was granted permissions and is no administrator: what stays shut all the same
+//! Identities with permissions that are no administrators: operations that stay closed to them
 //! (docs/protocol/management-api.md 4).
 
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::{NONE, refusal};
 use crate::Caller;
 use crate::testing::Bed;
 
-/// Somebody with these permissions, who has logged in.
+/// An identity with these permissions, logged in.
 async fn clerk(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> (String, Caller) {
     let body =
         json!({"name": name, "type": "Default", "isAdmin": false, "permissions": permissions});
@@ -45,7 +45,7 @@ async fn tickets_of_identities_are_for_those_who_may_read_enrollments() {
     let seen = ticket(&bed, &reader, &plain).await;
     assert_eq!((&seen["token"], &seen["jwt"]), (&json!(""), &json!("")));
     assert_eq!(seen["expiresAt"], known["expiresAt"]);
-    // Who takes the ticket of an identity has its permissions.
+    // The holder of an identity's ticket gets its permissions.
     let body = new("privileged", json!(["service"]));
     let privileged = bed.create(&admin, "createIdentity", body).await;
     let known = ticket(&bed, &admin, &privileged).await;

@@ -10,7 +10,7 @@ use super::{NONE, with};
 use crate::testing::{Bed, csr, to};
 use crate::{Caller, Content, Failure, Origin};
 
-/// Somebody who shows certificates.
+/// A caller that shows certificates.
 fn showing(chain: &[Certificate]) -> Caller {
     Caller::nobody(Origin { certificates: chain.to_vec(), ..Origin::default() })
 }
@@ -94,7 +94,7 @@ async fn a_ticket_and_a_certificate_of_its_ca() {
     assert_eq!(failure.code(), ErrorCode::InvalidEnrollmentToken);
     bed.login_with(&chain).await.unwrap();
 
-    // The same certificate does not serve a second identity.
+    // A second identity cannot use the same certificate.
     let second = bed.create(&admin, "createIdentity", new("two")).await;
     let ticket = json!({"token": token(second.clone()).await});
     let failure = enroll(&bed, &chain, "enrollOttCa", ticket.clone()).await.unwrap_err();
@@ -103,7 +103,8 @@ async fn a_ticket_and_a_certificate_of_its_ca() {
     let own = [leaf(&bed, &ours, "two")];
     enroll(&bed, &own, "enrollOttCa", ticket).await.unwrap();
 
-    // Back to a ticket of the same CA; and with the CA everything goes that came of it.
+    // The authenticator becomes a ticket of the same CA again; deleting the CA deletes everything
+    // that depends on it.
     let found = bed.manage(&admin, "getIdentityAuthenticators", &[&first], NONE).await.unwrap();
     assert_eq!(found[0]["isIssuedByNetwork"], false);
     let id = found[0]["id"].as_str().unwrap();
@@ -172,7 +173,7 @@ async fn a_claim_of_the_certificate_names_the_identity() {
     assert_eq!(failure.code(), ErrorCode::EnrollmentIdentityAlreadyEnrolled);
     let found = bed.list(&admin, "listIdentities", "externalId = \"7\"").await;
     assert_eq!((&found[0]["name"], &found[0]["authenticators"]), (&json!("seven"), &json!({})));
-    // Any certificate with the claim will do.
+    // Any certificate with the claim is accepted.
     bed.clock.advance(Duration::from_secs(10));
     let session = bed.login_with(&[leaf(&bed, &ours, "dev-7")]).await.unwrap().data();
     assert_eq!(
@@ -251,7 +252,7 @@ async fn a_router_renews_its_certificates_once() {
         let failure = enroll(&bed, other, operation, good.clone()).await.unwrap_err();
         assert_eq!(failure.code(), ErrorCode::Unauthorized);
     }
-    // Who shows the router's certificate behind his own is not the router.
+    // A caller that shows the router's certificate behind its own is not the router.
     let filler = [laptop[0].clone(), chain[0].clone()];
     let failure = enroll(&bed, &filler, operation, good.clone()).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::Unauthorized);
@@ -266,7 +267,8 @@ async fn a_router_renews_its_certificates_once() {
     assert_eq!(failure.field_name(), Some("serverCertCsr"));
     let done = enroll(&bed, &chain, operation, good.clone()).await.unwrap();
     assert!(done["cert"].is_string() && done["serverCert"].is_string());
-    // The answer may be lost: the old one counts until a new one was shown, and then no more.
+    // The answer may be lost: the old certificate is accepted until a new one was shown, and then
+    // refused.
     let again = enroll(&bed, &chain, operation, good.clone()).await.unwrap();
     let new = Certificate::from_pem(again["cert"].as_str().unwrap().as_bytes()).unwrap();
     enroll(&bed, &new, operation, good.clone()).await.unwrap();
@@ -325,7 +327,7 @@ async fn the_key_of_tickets_is_published_and_proved() {
         let failure = ask(body.clone()).await.unwrap_err();
         assert_eq!((failure.status(), failure.field_name()), (400, Some(field)), "{body}");
     }
-    // It costs as much as a login, and waits at the same gate.
+    // An enrollment costs as much as a login, and waits at the same gate.
     let enter = || bed.controller.admission().enter(|| false).ok();
     let held: Vec<_> = std::iter::from_fn(enter).collect();
     assert_eq!(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap_err().status(), 429);

@@ -7,7 +7,7 @@ use weft_contract::{Api, Field, FieldType, Operation, Request, resource};
 use crate::testing::{Bed, to};
 use crate::{Call, Caller, Origin};
 
-/// Members whose words and bounds are looked at after what a body must have.
+/// Members that are validated after the required members.
 const LATER: &[&str] = &[
     "externalIdClaim.index",
     "maxIdleTimeMillis",
@@ -20,7 +20,7 @@ const LATER: &[&str] = &[
     "typeId",
 ];
 
-/// Values that a member of this shape never holds, and where in it they are.
+/// Values of a type that a member of this shape never has, and the place of the mistake.
 fn wrong(shape: &FieldType) -> Vec<(Value, String)> {
     let here = |values: Vec<Value>| -> Vec<(Value, String)> {
         values.into_iter().map(|value| (value, String::new())).collect()
@@ -71,7 +71,8 @@ fn wrong(shape: &FieldType) -> Vec<(Value, String)> {
     }
 }
 
-/// What is sent beside a member so that it counts: those of posture checks belong to one type.
+/// Members to send beside a member so that it is read: members of posture checks belong to one
+/// type.
 fn beside(row: &Operation, member: &str) -> Map<String, Value> {
     let type_id = match member {
         "domains" => "DOMAIN",
@@ -100,7 +101,7 @@ fn fields(row: &Operation) -> Option<(&'static [Field], bool)> {
     }
 }
 
-/// Something that a path can name, by the collection it begins with.
+/// An existing id for a path, by the first collection in the path.
 async fn known(bed: &Bed, admin: &Caller, api: Api, row: &Operation) -> &'static str {
     let name = format!("{api} {}", row.id);
     let collection = row.path.trim_start_matches('/').split('/').next().unwrap_or_default();
@@ -163,7 +164,7 @@ async fn check(bed: &Bed, admin: &Caller, call: Call, at: &str) {
         Err(failure) => failure,
     };
     let status = failure.status();
-    // What the path names may be missing; the caller may be the wrong one.
+    // The entity in the path may be missing, or the caller may be the wrong one.
     if matches!(status, 401 | 404 | 501) {
         return;
     }

@@ -15,7 +15,7 @@ pub(super) fn app(bed: &Bed, url: &str) -> String {
     app_at(bed, url, 0)
 }
 
-/// The same with its clock so many seconds ahead.
+/// The code of an authenticator app whose clock is `ahead` seconds fast.
 pub(super) fn app_at(bed: &Bed, url: &str, ahead: i64) -> String {
     let secret = url.split_once("secret=").unwrap().1;
     let totp = Builder::new()
@@ -48,7 +48,8 @@ pub(super) async fn with_header(
     Ok(bed.controller.call(who.clone(), call).await?.data())
 }
 
-/// Another login of the administrator. It looks like this one until it calls something.
+/// Another session of the administrator. Nothing distinguishes it from the first one until it runs
+/// an operation.
 pub(super) async fn login(bed: &Bed) -> (Caller, Value) {
     let call = to(Api::Client, "authenticate", &[])
         .with_query("method", "password")
@@ -84,7 +85,8 @@ async fn a_second_factor_from_beginning_to_end() {
     let Content::Raw { media, body } = picture.unwrap().content else { panic!("a picture") };
     assert!(media == "image/png" && body.starts_with(b"\x89PNG"));
 
-    // Not needed at a login until the first code was given, which a recovery code is not.
+    // No code is needed at a login until the first code was given; a recovery code does not count
+    // as one.
     assert_eq!(login(&bed).await.1["isMfaRequired"], false);
     for wrong in [json!({}), json!({"code": 5})] {
         let failure = client(&bed, &me, "verifyMfa", wrong).await.unwrap_err();

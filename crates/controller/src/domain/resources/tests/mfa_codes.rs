@@ -1,4 +1,4 @@
-//! What one code is good for, and how fast codes may be tried.
+//! The further uses of one code, and limits on guessing.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::mfa::{app, client, login, with_header};
 use crate::testing::Bed;
 use crate::{Caller, Failure};
 
-/// Somebody with a second factor that was begun, and its address.
+/// An identity with an unverified second factor, and its provisioning address.
 async fn begun(bed: &Bed) -> (Caller, String) {
     let me = bed.admin().await;
     client(bed, &me, "enrollMfa", NONE).await.unwrap();
@@ -18,7 +18,7 @@ async fn begun(bed: &Bed) -> (Caller, String) {
     (me, detail["provisioningUrl"].as_str().unwrap().to_owned())
 }
 
-/// The same once it was verified, a while ago.
+/// An identity with a second factor that was verified a while ago.
 async fn enrolled(bed: &Bed) -> (Caller, String) {
     let (me, url) = begun(bed).await;
     client(bed, &me, "verifyMfa", json!({"code": app(bed, &url)})).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_command_that_posts_and_then_reads_needs_one_code() {
     let third = with_header(&bed, &me, "detailMfaRecoveryCodes", recovery).await.unwrap();
     assert_ne!(second["recoveryCodes"], third["recoveryCodes"]);
 
-    // get codes, twice; but nothing else, for nobody else, and not for long.
+    // get codes, twice; no other operation, no other identity, and only for a short time.
     next_step(&bed);
     let code = app(&bed, &url);
     with_header(&bed, &me, "detailMfaRecoveryCodes", &code).await.unwrap();
@@ -108,7 +108,7 @@ async fn what_completed_an_enrollment_lets_one_login_in() {
     assert_eq!(first.is_ok() as u8 + second.is_ok() as u8, 1);
     refused(if first.is_ok() { second } else { first });
 
-    // What it completed is gone, and it with it.
+    // The second factor that the code verified is deleted, and the code with it.
     with_header(&bed, &me, "deleteMfa", &super::mfa::app_at(&bed, &url, 30)).await.unwrap();
     client(&bed, &me, "enrollMfa", NONE).await.unwrap();
     let url = client(&bed, &me, "detailMfa", NONE).await.unwrap()["provisioningUrl"].clone();
@@ -129,7 +129,7 @@ async fn a_code_that_let_a_login_in_is_of_no_use_to_others() {
     let one = bed.with_token(session["token"].as_str().unwrap());
     let read = with_header(&bed, &one, "detailMfaRecoveryCodes", &code).await.unwrap();
 
-    // A recovery code that let somebody in is not read with either.
+    // A recovery code used at a login cannot be used to read codes.
     let recovery = read["recoveryCodes"][0].as_str().unwrap();
     send(&bed, &one, "authenticateMfa", recovery).await.unwrap();
     refused(with_header(&bed, &one, "detailMfaRecoveryCodes", recovery).await);

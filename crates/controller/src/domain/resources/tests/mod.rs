@@ -1,5 +1,5 @@
-//! Each resource by example: what it stores and shows, what it refuses and which field it names,
-//! and that a refusal changes nothing.
+//! Each resource by example: its stored and shown members, its refusals with the fields that they
+//! name, and that a refusal changes nothing.
 
 mod administrators;
 mod authentication;
@@ -43,7 +43,7 @@ async fn refusal(bed: &Bed, caller: &Caller, operation: &str, id: &str, body: Va
     }
 }
 
-/// The same for many bodies: 400 each, naming the field.
+/// Expects that each of these bodies is refused with 400, naming the field.
 async fn refuses(
     bed: &Bed,
     caller: &Caller,
@@ -58,7 +58,7 @@ async fn refuses(
     }
 }
 
-/// A body with one member changed; null takes it away.
+/// A body with one member changed; null removes it.
 fn with(body: &Value, member: &str, value: Value) -> Value {
     let mut body = body.clone();
     let mut place = &mut body;

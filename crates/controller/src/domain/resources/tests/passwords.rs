@@ -1,4 +1,4 @@
-//! Wrong passwords: what they cost who sends them, and what they do not do to others.
+//! Wrong passwords: the cost for their sender, and that others do not suffer.
 
 use serde_json::json;
 use weft_contract::ErrorCode;
@@ -43,7 +43,7 @@ async fn too_many_wrong_passwords_lock_the_password_and_end_no_session() {
     bed.manage(&up, "getCurrentAPISession", &[], NONE).await.unwrap();
     bed.manage(&admin, "enableIdentity", &[&id], NONE).await.unwrap();
     assert!(bed.login("user", "richtig").await.is_ok());
-    // It survives a restart, and a new password ends it.
+    // The lock survives a restart, and a new password ends it.
     for _ in 0..2 {
         assert!(bed.login("user", "falsch").await.is_err());
     }
@@ -71,7 +71,7 @@ async fn the_last_administrator_is_not_locked_out() {
     let body =
         json!({"identityId": id, "method": "updb", "username": "second", "password": "richtig"});
     bed.create(&admin, "createAuthenticator", body).await;
-    // Somebody tries every administrator, again and again.
+    // A guesser tries every administrator repeatedly.
     for username in ["second", USERNAME, "second", USERNAME] {
         for _ in 0..5 {
             assert!(bed.login(username, "falsch").await.is_err());
@@ -95,14 +95,15 @@ async fn guessing_gets_slow_for_a_name_and_not_for_others() {
         assert_eq!(failure.code(), ErrorCode::InvalidAuth);
     }
     assert!(refused.is_some_and(|wait| wait.as_secs() >= 1), "{refused:?}");
-    // Of a name that nobody has nothing else is told.
+    // The refusal of an unknown name is the same.
     let failure = bed.login("nobody", "falsch").await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_learns_a_password_that_is_refused_by_what_it_costs() {
-    // Of a password that is locked, of a disabled identity, and where no password is allowed.
+    // The refusal is the same for a locked password, a disabled identity, and a policy without
+    // passwords.
     for reason in ["locked", "disabled", "policy"] {
         let bed = Bed::new().await;
         let admin = bed.admin().await;

@@ -120,7 +120,7 @@ async fn access_follows_what_a_client_says() {
         "version": "5.10.0"})
     );
 
-    // What was allowed ends when the device changes.
+    // A permission ends when the device changes.
     scene.say(os("4.0.0")).await;
     assert!(scene.bed.controller.sessions().service(&session).is_none());
     scene.dial().await.unwrap_err();
@@ -301,7 +301,7 @@ async fn a_second_factor_times_out_and_is_asked_for_again() {
     assert_eq!((&now["promptOnWake"], &now["promptOnUnlock"]), (&json!(true), &json!(false)));
     assert_eq!(now["promptGracePeriodSeconds"], 300);
 
-    // Waking leaves five minutes to give a code.
+    // After waking, the device has five minutes to give a code.
     scene.bed.clock.advance(Duration::from_secs(60));
     let unlocked = json!({"id": "0", "typeId": "ENDPOINT_STATE", "unlocked": true});
     assert_eq!(scene.say(unlocked).await, json!({"services": []}));

@@ -141,7 +141,7 @@ async fn wrong_members_are_named() {
         ],
     )
     .await;
-    // On PUT the type need not be repeated.
+    // A PUT may leave the type out.
     let put = json!({"name": "y", "domains": ["b"]});
     bed.manage(&admin, "updatePostureCheck", &[&id], put).await.unwrap();
     refuses(&bed, &admin, "createPostureCheck", "", vec![(with(&mac, "name", json!("y")), "name")])
@@ -150,7 +150,7 @@ async fn wrong_members_are_named() {
     assert_eq!(failure.code(), ErrorCode::NotFound);
 }
 
-/// What the form of a console sends: the members of every type, filled in or not.
+/// The body that the form of a console sends: the members of every type, filled in or empty.
 fn form(own: &Value) -> Value {
     let mut form = json!({"semantic": "AllOf", "roleAttributes": [], "domains": [],
         "macAddresses": [], "operatingSystems": [], "promptOnWake": false,

@@ -1,4 +1,4 @@
-//! Many changes of one entity at once: one order, and no acknowledged change is lost.
+//! Many concurrent changes of one entity have one order, and no acknowledged change is lost.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

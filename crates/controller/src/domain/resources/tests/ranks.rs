@@ -1,6 +1,6 @@
-//! The rule between identities (docs/protocol/management-api.md 4), tried against every operation
-//! of the tables: who is no administrator does not make, become, weaken or lock out an identity
-//! that may do more than he may; be that an administrator, or somebody with one permission more.
+//! The rule of ranks (docs/protocol/management-api.md 4), tried against every operation of the
+//! tables: a caller that is no administrator must not create, become, weaken or lock out an
+//! identity with more rights, be that an administrator or an identity with one permission more.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,11 @@ use super::{NONE, with};
 use crate::testing::{Bed, PASSWORD, to};
 use crate::{Call, Caller};
 
-/// Operations that need a permission, change something, and change nobody: what they are about is
-/// who may use the network for what, and where traffic goes. New routers and policies are nobody's
-/// yet.
+/// Operations that need a permission, change entities, and change no identity: they decide who may
+/// use the network, and where traffic goes. New routers and policies belong to no identity yet.
 const CHANGE_NOBODY: &[&str] = &[
     "createAuthPolicy",
-    // Refused to everybody while somebody has it.
+    // Refused for every caller while an identity has the policy.
     "deleteAuthPolicy",
     "createConfig",
     "deleteConfig",
@@ -32,7 +31,7 @@ const CHANGE_NOBODY: &[&str] = &[
     "createEdgeRouter",
     "createRouter",
     "createTransitRouter",
-    // Of routers without edge, which have no identity.
+    // Operations on routers without edge, which have no identity.
     "patchRouter",
     "patchTransitRouter",
     "updateRouter",
@@ -64,11 +63,11 @@ const CHANGE_NOBODY: &[&str] = &[
     "deleteCircuit",
     "deleteLink",
     "patchLink",
-    // Asks routers, and is answered with what they count and hold.
+    // Asks routers for their counters and state.
     "inspect",
 ];
 
-/// What the one who is attacked may do more than who attacks.
+/// The rights of the victim that the attacker lacks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum More {
     Everything,
@@ -109,20 +108,20 @@ struct Scene {
     ticket: String,
     policy: String,
     signer: String,
-    /// A ticket of boss is for certificates of this one.
+    /// A ticket of the boss accepts certificates of this CA.
     ca: String,
-    /// This one claims external ids, and waits to be verified with this certificate.
+    /// A CA that claims external ids, and waits to be verified with this certificate.
     claiming: String,
     proof: String,
-    /// Its identity may do as much as the boss.
+    /// A router whose identity has the rights of the boss.
     router: String,
-    /// The same, still to be enrolled.
+    /// Such a router, not enrolled yet.
     new_router: String,
     api_session: String,
     session: String,
     service: String,
     config: String,
-    /// Words that nobody but administrators may see.
+    /// Secrets that only administrators may see.
     secrets: Vec<String>,
 }
 
@@ -212,7 +211,8 @@ impl Scene {
         }
     }
 
-    /// What only administrators may do, in an order in which one can do all of it.
+    /// The operations that only administrators may run; an administrator can run all of them in
+    /// this order.
     fn attacks(&self) -> Vec<Call> {
         let call = |operation: &str, path: &[&str], body: Value| {
             let call = to(Api::Management, operation, path);
@@ -266,7 +266,7 @@ impl Scene {
             call("deleteExternalJwtSigner", &[&self.signer], NONE),
             call("deleteSession", &[&self.session], NONE),
             call("deleteAPISessions", &[&self.api_session], NONE),
-            // Who takes a router takes its identity.
+            // The holder of a router's place has the router's identity.
             call("patchEdgeRouter", &[router], json!({"disabled": true})),
             call("updateEdgeRouter", &[router], renamed),
             call("reEnrollEdgeRouter", &[router], NONE),
@@ -277,7 +277,7 @@ impl Scene {
         ]
     }
 
-    /// The id of what a path of an operation names first.
+    /// The id for the first placeholder of an operation's path.
     fn id(&self, row: &Operation) -> &str {
         match row.path.split('/').nth(1).unwrap_or_default() {
             "identities" => &self.boss,
@@ -300,7 +300,7 @@ fn claim() -> Value {
         "parser": "NONE", "parserCriteria": ""})
 }
 
-/// An identity that may do more than the clerk.
+/// A body for an identity with more rights than the clerk.
 fn raised(body: &Value, more: More) -> Value {
     match more {
         More::Everything => with(body, "isAdmin", json!(true)),
@@ -313,7 +313,7 @@ async fn login_of(bed: &Bed, admin: &Caller, id: &str, name: &str) {
     bed.create(admin, "createAuthenticator", body).await;
 }
 
-/// Operations that somebody without being an administrator may run, by a permission.
+/// Operations that a permission allows to callers that are no administrators.
 fn permitted() -> impl Iterator<Item = (Api, &'static Operation)> {
     let all = [Api::Management, Api::Client, Api::Fabric];
     let rows = all.into_iter().flat_map(|api| resource::operations(api).map(move |row| (api, row)));
@@ -338,11 +338,11 @@ async fn no_permission_reaches_who_may_do_more() {
         }
         assert!(bed.controller.sessions().by_id(&scene.api_session).is_some());
         assert!(bed.controller.sessions().service(&scene.session).is_some());
-        // It is who asks that they were refused for.
+        // An administrator may make the same calls: they were refused because of the caller.
         for call in scene.attacks() {
             let what = format!("{more:?}: {} {:?} {:?}", call.row.id, call.path, call.body);
             let result = bed.controller.call(admin.clone(), call).await;
-            // Boss has no second factor and its session ends when it is disabled.
+            // The boss has no second factor, and its session ends when it is disabled.
             let is_gone = |code| code == ErrorCode::NotFound;
             assert!(
                 result.as_ref().err().is_none_or(|failure| is_gone(failure.code())),
@@ -358,7 +358,7 @@ async fn every_operation_is_tried_or_changes_nobody() {
     let scene = Scene::new(More::Everything).await;
     let tried: BTreeSet<&str> = scene.attacks().iter().map(|call| call.row.id).collect();
     let harmless: BTreeSet<&str> = CHANGE_NOBODY.iter().copied().collect();
-    // The routers of the fabric API have the words of those of the edge, and are deleted alike.
+    // The two APIs have the same words for routers, and delete them in the same way.
     let alike = BTreeSet::from(["deleteRouter", "deleteTransitRouter"]);
     assert_eq!(harmless.len(), CHANGE_NOBODY.len(), "one is named twice");
     assert_eq!(tried.intersection(&harmless).count(), 0);
@@ -400,7 +400,7 @@ async fn nobody_reads_what_makes_him_somebody_else() {
             answered += usize::from(!who.is_admin());
         }
     }
-    // Sessions of others keep their tokens from administrators, too.
+    // Sessions of other identities hide their tokens from administrators, too.
     assert!(!seen.contains(&0), "the token of somebody's session");
     assert_eq!(seen, BTreeSet::from([1, 2, 3]), "administrators see them, so the walk finds them");
     assert!(answered > 60, "{answered} answers");
@@ -422,14 +422,14 @@ async fn who_may_do_as_much_is_helped_all_the_same() {
         ("enableIdentity", &*peer, NONE),
         ("detailEnrollment", &*ticket, NONE),
         ("deleteEnrollment", &*ticket, NONE),
-        // What the boss said of a service goes with the service.
+        // The boss's override for a service is deleted with the service.
         ("deleteService", &*scene.service, NONE),
         ("deleteIdentity", &*peer, NONE),
     ] {
         let result = bed.manage(clerk, operation, &[id], body).await;
         assert!(result.is_ok(), "{operation}: {}", result.unwrap_err());
     }
-    // Policies and signers that nobody above him uses are his to change.
+    // The clerk may change policies and signers that no identity with more rights uses.
     let mine = bed.create(clerk, "createAuthPolicy", policy("mine")).await;
     let body = json!({"primary": {"updb": {"maxAttempts": 3}}});
     bed.manage(clerk, "patchAuthPolicy", &[&mine], body).await.unwrap();

@@ -1,4 +1,5 @@
-//! Certificates of routers: what an enrolled router, or who has its ticket, may not be named.
+//! Names in certificates of routers that are refused to an enrolled router and to the holder of a
+//! router's ticket.
 
 use serde_json::{Value, json};
 use weft_config::controller::{NameRule, RouterNames};
@@ -92,7 +93,7 @@ async fn no_router_is_named_like_the_controller() {
             assert_eq!(failure.code(), ErrorCode::CouldNotProcessCsr, "{name}: {failure}");
         }
     }
-    // The ticket was not used up by it.
+    // The refused request did not use up the ticket.
     let answer = enroll(&bed, &token, &good, &good).await.unwrap();
     let current = leaf(&answer, "cert");
     for name in OF_THE_CONTROLLER {

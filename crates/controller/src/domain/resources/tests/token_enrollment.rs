@@ -10,7 +10,7 @@ use super::{NONE, with};
 use crate::testing::{Bed, NOW, csr, to};
 use crate::{Call, Caller, Failure, Origin};
 
-/// Somebody who issues tokens.
+/// An issuer of tokens.
 struct Provider {
     certificate: String,
     tokens: TokenSigner,
@@ -29,7 +29,7 @@ impl Provider {
         Self { certificate: leaf.to_pem(), tokens, key }
     }
 
-    /// A signer that allows both ways.
+    /// A signer that allows enrollment with certificates and with tokens.
     fn body(&self, name: &str) -> Value {
         json!({"name": name, "issuer": format!("https://{name}.example"), "audience": "weft",
             "enabled": true, "certPem": self.certificate, "claimsProperty": "/email",
@@ -42,7 +42,7 @@ impl Provider {
     }
 }
 
-/// Claims that the signer `idp` takes.
+/// The claims that the signer `idp` accepts.
 fn claims(email: &str) -> Value {
     json!({"iss": "https://idp.example", "aud": ["other", "weft"], "exp": NOW.0 / 1000 + 60,
         "email": email, "who": {"name": format!("{email}'s laptop")}, "groups": ["staff", "dev"]})
@@ -60,7 +60,7 @@ async fn run(bed: &Bed, call: Call) -> Result<Value, Failure> {
     Ok(bed.controller.call(nobody, call).await?.data())
 }
 
-/// A refusal, which makes nothing.
+/// Expects a refusal that makes no entity.
 async fn refused(bed: &Bed, call: Call) -> Failure {
     let before = bed.controller.snapshot().revision();
     let failure = run(bed, call).await.unwrap_err();
@@ -112,7 +112,7 @@ async fn a_token_makes_an_identity() {
     let idp = Provider::new(&bed);
     bed.create(&admin, "createExternalJwtSigner", idp.body("idp")).await;
 
-    // With a request it gets a certificate, and logs in with it.
+    // With a signing request the identity gets a certificate, and logs in with it.
     let token = idp.sign(&claims("anna"));
     let with_csr = call(&[&token]).with_json(&json!({"clientCsr": csr("whatever")}));
     let done = run(&bed, with_csr.clone()).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_token_makes_an_identity() {
     );
     assert!(anna["authenticators"]["cert"].is_object());
 
-    // Once.
+    // The token works once.
     let again = refused(&bed, with_csr).await;
     assert_eq!((again.status(), again.code()), (409, ErrorCode::EnrollmentIdentityAlreadyEnrolled));
 
@@ -145,7 +145,7 @@ async fn a_token_makes_an_identity() {
     any.headers = call(&[&idp.sign(&claims("cleo"))]).headers;
     assert!(run(&bed, any).await.unwrap()["cert"].is_string());
 
-    // Without one it goes on with tokens.
+    // Without a signing request the identity logs in with tokens.
     for (email, json) in [("dora", NONE), ("emil", json!({})), ("finn", json!({"clientCsr": " "}))]
     {
         let bare = call(&[&idp.sign(&claims(email))]);
@@ -235,7 +235,7 @@ async fn wrong_tokens_are_refused() {
     let failure = refused(&bed, call(&[""])).await;
     assert!(failure.to_string().contains("Authorization: Bearer"), "{failure}");
 
-    // The first that holds is taken, whatever stands before it.
+    // The first valid token is used, whatever comes before it.
     run(&bed, call(&["x", &changed("aud", NONE), &good])).await.unwrap();
 
     let taken = with(&claims("anna2"), "who.name", json!("anna's laptop"));
@@ -265,7 +265,7 @@ async fn a_header_names_the_signer() {
         let failure = refused(&bed, named(wrong, &token)).await;
         assert_eq!(failure.code(), ErrorCode::InvalidEnrollmentToken, "{wrong}");
     }
-    // The token of another one with the right key still has the wrong issuer.
+    // A token of another issuer with the right key is refused for its issuer.
     let forged = idp.sign(&with(&claims("anna"), "iss", json!("https://other.example")));
     let failure = refused(&bed, named(&id, &forged)).await;
     assert!(failure.to_string().contains("issued by"), "{failure}");

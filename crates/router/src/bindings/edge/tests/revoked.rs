@@ -1,4 +1,4 @@
-//! Sessions and rights that end while something else happens.
+//! Sessions and rights that end during other operations.
 
 use weft_wire::edge::ErrorCode;
 
