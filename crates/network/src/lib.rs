@@ -3,7 +3,7 @@
 //!
 //! - [`network`]: the handle of all; [`routers`], [`circuits`]: the tables; [`routes`]: what routers are
 //!   told; how circuits could go and what that costs is in `weft_paths`;
-//! - [`create`]: a circuit is made; [`upkeep`]: it is confirmed and removed; `moves`: it takes another
+//! - [`create`]: a circuit is made, [`failure`]: or not; [`upkeep`]: it is confirmed and removed; `moves`: it takes another
 //!   path, `improve`: a cheaper one; [`adoption`]: circuits of an earlier run are taken up,
 //!   [`adopt`]: put together from what routers tell; [`recount`]:
 //!   those that a router lost are ended;
@@ -21,6 +21,7 @@ pub mod adoption;
 pub mod circuits;
 pub mod create;
 pub mod ctrl_listeners;
+pub mod failure;
 mod improve;
 pub mod inspect;
 mod link_reports;
