@@ -8,7 +8,8 @@ use weft_kernel::traces::Channel;
 use weft_model::Id;
 use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Service};
-use weft_network::create::{CircuitFailure, CircuitSpec, FailureCause, MadeCircuit};
+use weft_network::create::{CircuitSpec, MadeCircuit};
+use weft_network::failure::{CircuitFailure, FailureCause};
 use weft_spans::{Kind, Span, attribute};
 use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
 use weft_wire::edge_ctrl::{

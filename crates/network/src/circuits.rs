@@ -2,8 +2,8 @@
 //! and adopted circuits of an earlier run.
 
 mod index;
+mod past;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use weft_wire::StringMap;
 use crate::clock;
 use crate::moving::Moving;
 use index::Index;
+use past::Past;
 
 /// Tag with the hosting identity.
 pub(crate) const HOST_TAG: &str = "hostId";
@@ -24,11 +25,6 @@ pub(crate) const HOST_TAG: &str = "hostId";
 const MAX_CIRCUITS: usize = 1_000_000;
 /// One circuit in this many is reserved for dials: adopted circuits leave that room free.
 const FOR_DIALS: usize = 4;
-/// Ended or moved circuits that are remembered. An ended circuit is not adopted again, and routers
-/// report its bytes minutes later.
-const REMEMBERED: usize = 131_072;
-/// Routers that are remembered of one such circuit.
-const MAX_PAST: usize = 32;
 /// Circuits that are looked at before the lock is released for others.
 const TURN: usize = 500;
 
@@ -138,17 +134,7 @@ struct Tables {
     by_client: Index<Arc<str>>,
     by_terminator: Index<Id>,
     /// Remembered circuits that ended or were moved.
-    past: HashMap<Arc<str>, Past>,
-    past_order: VecDeque<Arc<str>>,
-}
-
-/// A remembered circuit.
-#[derive(Debug)]
-struct Past {
-    service: Id,
-    /// Routers that it went over.
-    nodes: Vec<Id>,
-    has_ended: bool,
+    past: Past,
 }
 
 /// All circuits.
@@ -273,17 +259,14 @@ impl Circuits {
 
     /// Whether a circuit of this id ended here.
     pub fn has_ended(&self, id: &str) -> bool {
-        self.0.read().past.get(id).is_some_and(|past| past.has_ended)
+        self.0.read().past.has_ended(id)
     }
 
     /// The service of a circuit that goes or went over the router.
     pub(super) fn service_over(&self, id: &str, router: &str) -> Option<Id> {
         let tables = self.0.read();
         let now = tables.up.get(id).filter(|circuit| circuit.path.has_node(router));
-        now.map(|circuit| circuit.service.clone()).or_else(|| {
-            let went_over = |past: &&Past| past.nodes.iter().any(|node| node.as_str() == router);
-            tables.past.get(id).filter(went_over).map(|past| past.service.clone())
-        })
+        now.map(|circuit| circuit.service.clone()).or_else(|| tables.past.service_over(id, router))
     }
 
     /// Removes a circuit that is up.
@@ -291,7 +274,7 @@ impl Circuits {
         let mut tables = self.0.write();
         let circuit = tables.up.remove(id)?;
         tables.unlink(&circuit);
-        tables.remember(&circuit, true);
+        tables.past.note(&circuit.id, &circuit.service, &circuit.path.nodes, true);
         Some(circuit)
     }
 
@@ -439,7 +422,7 @@ impl Tables {
     fn replace(&mut self, id: &Arc<str>, before: &Circuit, now: Arc<Circuit>) {
         let (old, new) = (&before.path, &now.path);
         if old.nodes.iter().any(|router| !new.nodes.contains(router)) {
-            self.remember(before, false);
+            self.past.note(&before.id, &before.service, &old.nodes, false);
         }
         for link in old.links.iter().filter(|link| !new.has_link(link)) {
             self.by_link.remove(link.as_str(), id);
@@ -462,30 +445,6 @@ impl Tables {
             self.by_terminator.insert(&now.terminator, id);
         }
         self.up.insert(Arc::clone(id), now);
-    }
-
-    /// Remembers a circuit that has ended or leaves its path.
-    fn remember(&mut self, circuit: &Circuit, has_ended: bool) {
-        if let Some(past) = self.past.get_mut(&*circuit.id) {
-            past.has_ended |= has_ended;
-            past.service = circuit.service.clone();
-            for node in &circuit.path.nodes {
-                if past.nodes.len() < MAX_PAST && !past.nodes.contains(node) {
-                    past.nodes.push(node.clone());
-                }
-            }
-            return;
-        }
-        let id: Arc<str> = circuit.id.as_str().into();
-        let nodes = circuit.path.nodes.clone();
-        let past = Past { service: circuit.service.clone(), nodes, has_ended };
-        self.past.insert(Arc::clone(&id), past);
-        self.past_order.push_back(id);
-        while self.past_order.len() > REMEMBERED {
-            if let Some(oldest) = self.past_order.pop_front() {
-                self.past.remove(&oldest);
-            }
-        }
     }
 }
 
@@ -516,163 +475,4 @@ pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::sample as circuit;
-    use super::*;
-
-    #[test]
-    fn an_id_is_reserved_once_and_given_back() {
-        let circuits = Circuits::default();
-        let r1 = Id::new("r1");
-        assert_eq!(circuits.reserve("c1", "client", &r1), Ok(()));
-        assert_eq!(circuits.reserve("c1", "client", &r1), Err(NotReserved::Taken));
-        assert!(circuits.get("c1").is_none() && circuits.is_known("c1"));
-        assert!(circuits.remove("c1").is_none());
-        circuits.release("c1");
-        assert!(!circuits.put(Arc::new(circuit("c1", &["r1"], &[]))));
-        assert!(circuits.is_empty());
-    }
-
-    #[test]
-    fn what_routers_tell_of_leaves_room_for_dials() {
-        let circuits = Circuits::within(8);
-        let adopted = (0..8).filter(|number| {
-            circuits.adopt(Arc::new(circuit(&format!("c{number}"), &["r1"], &[])), || {})
-        });
-        assert_eq!(adopted.count(), 6);
-        let reserve = |id: &str| circuits.reserve(id, "client", &Id::new("r1"));
-        assert_eq!((reserve("d1"), reserve("d2")), (Ok(()), Ok(())));
-        assert_eq!(reserve("d3"), Err(NotReserved::Full));
-    }
-
-    #[test]
-    fn what_ends_in_the_making_is_not_put() {
-        let circuits = Circuits::default();
-        let (r1, r2, r3) = (Id::new("r1"), Id::new("r2"), Id::new("r3"));
-        let put = || circuits.put(Arc::new(circuit("c1", &["r1", "r2"], &["l1"])));
-        circuits.reserve("c1", "client", &r1).unwrap();
-        assert!(circuits.attempt("c1", &[r1.clone(), r3.clone()]));
-        assert!(circuits.fault_in_making("c1", &r3));
-        assert!(!put(), "ended by a router on its way");
-        // The next attempt knows nothing of the one before.
-        assert!(circuits.attempt("c1", &[r1.clone(), r2.clone()]));
-        assert!(circuits.fault_in_making("c1", &r3), "not on its way any more");
-        circuits.end_in_making(|client, _| client == "other");
-        circuits.end_in_making(|_, nodes| nodes.last() == Some(&r3));
-        let mut has_gone_with_it = false;
-        let up = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
-        assert!(circuits.put_with(up, || has_gone_with_it = true) && has_gone_with_it);
-        assert!(!circuits.fault_in_making("c1", &r2), "not in the making");
-        circuits.remove("c1").unwrap();
-
-        circuits.reserve("c1", "client", &r1).unwrap();
-        circuits.end_in_making(|client, nodes| client == "client" && nodes.first() == Some(&r1));
-        assert!(!circuits.attempt("c1", &[r1, r2]), "ended for good");
-        assert!(!circuits.put_with(Arc::new(circuit("c1", &["r1"], &[])), || panic!("not put")));
-        circuits.release("c1");
-        assert!(circuits.is_empty());
-    }
-
-    #[test]
-    fn what_is_renamed_in_the_making_is_the_same() {
-        let circuits = Circuits::default();
-        let r1 = Id::new("r1");
-        circuits.reserve("c1", "client", &r1).unwrap();
-        circuits.reserve("c3", "client", &r1).unwrap();
-        assert!(!circuits.rename("c1", "c3") && !circuits.rename("c9", "c2"));
-        assert!(circuits.fault_in_making("c1", &r1));
-        assert!(circuits.rename("c1", "c2"));
-        assert!(!circuits.is_known("c1") && !circuits.fault_in_making("c1", &r1));
-        assert!(circuits.put(Arc::new(circuit("c2", &["r1"], &[]))));
-        assert!(!circuits.rename("c2", "c4"), "not in the making");
-        // A circuit that was dropped stays dropped under another id.
-        circuits.end_in_making(|client, _| client == "client");
-        assert!(circuits.rename("c3", "c5") && !circuits.attempt("c5", &[r1]));
-    }
-
-    #[test]
-    fn links_are_followed_through_moves() {
-        let circuits = Circuits::default();
-        circuits.reserve("c1", "client", &Id::new("r1")).unwrap();
-        let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
-        assert!(circuits.put(Arc::clone(&first)));
-        circuits.release("c1");
-        assert_eq!(circuits.over_link("l1").len(), 1);
-        let path = Path { nodes: first.path.nodes.clone(), links: vec!["l2".into()], cost: 1 };
-        assert!(circuits.put(Arc::new(first.moved(path))));
-        assert!(circuits.over_link("l1").is_empty());
-        assert_eq!(circuits.over_link("l2").len(), 1);
-        assert!(!circuits.has_ended("c1"));
-        assert!(circuits.remove("c1").is_some());
-        assert!(circuits.has_ended("c1") && circuits.over_link("l2").is_empty());
-        assert!(circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || {}));
-        assert!(!circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || panic!("not taken up")));
-    }
-
-    #[test]
-    fn a_circuit_is_known_to_routers_that_it_went_over() {
-        let circuits = Circuits::default();
-        let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
-        assert!(circuits.adopt(Arc::clone(&first), || {}));
-        let over = |router: &str| circuits.service_over("c1", router).is_some();
-        assert!(over("r1") && over("r2") && !over("r3"));
-        let path = Path { nodes: vec![Id::new("r1"), Id::new("r3")], ..first.path.clone() };
-        assert!(circuits.put(Arc::new(first.moved(path))));
-        assert!(over("r1") && over("r2") && over("r3") && !over("r4"));
-        assert!(!circuits.has_ended("c1"), "it has moved");
-        circuits.remove("c1").unwrap();
-        assert!(over("r1") && over("r2") && over("r3") && !over("r4"));
-        assert_eq!(circuits.service_over("c2", "r1"), None);
-    }
-
-    /// Each circuit is found by its client, service, routers and links, and by nothing else.
-    #[test]
-    fn circuits_are_found_by_what_they_have() {
-        let circuits = Circuits::default();
-        let ids = |found: Vec<Arc<Circuit>>| -> Vec<String> {
-            found.iter().map(|it| it.id.clone()).collect()
-        };
-        let by = |router: &str| ids(circuits.at(&Id::new(router)));
-        for number in 0..1_200 {
-            let one = circuit(&format!("c{number:04}"), &["r1", "r2"], &["l1"]);
-            assert!(circuits.adopt(Arc::new(one), || {}));
-        }
-        assert_eq!((by("r1").len(), circuits.count_over("l1")), (1_200, 1_200));
-        assert_eq!(ids(circuits.of_client("client")).len(), 1_200);
-        let one = circuit("c0007", &["r1", "r3", "r2"], &["l2", "l3"]);
-        let one = Circuit { client: "other".into(), terminator: Id::new("u"), ..one };
-        assert!(circuits.put(Arc::new(one)));
-        for found in [
-            by("r3"),
-            ids(circuits.over_link("l2")),
-            ids(circuits.of_client("other")),
-            ids(circuits.to_terminator(&Id::new("u"))),
-        ] {
-            assert_eq!(found, ["c0007"]);
-        }
-        assert_eq!((by("r2").len(), circuits.over_link("l1").len()), (1_200, 1_199));
-        assert_eq!(circuits.to_terminator(&Id::new("t")).len(), 1_199);
-        circuits.remove("c0007").unwrap();
-        assert!(by("r3").is_empty() && circuits.of_client("other").is_empty());
-        let (all, behind) = circuits.part_over("l1", None, 2_000);
-        assert_eq!((all.len(), behind), (1_199, None));
-        let (first, behind) = circuits.part_over("l1", None, 600);
-        assert_eq!((&first[..], behind.as_ref()), (&all[..600], first.last()));
-        assert_eq!(circuits.part_over("l1", behind, 600), (all[600..].to_vec(), None));
-    }
-
-    #[test]
-    fn circuits_of_a_part_are_sorted_by_the_end_at_which_fewer_routers_are() {
-        let circuits = Circuits::default();
-        for number in 0..12 {
-            let (from, to) = (format!("r{}", number % 4), format!("s{}", number % 3));
-            let one = circuit(&format!("c{number:02}"), &[&from, &to], &["l1"]);
-            assert!(circuits.adopt(Arc::new(one), || {}));
-        }
-        let number = |id: &Arc<str>| id.trim_start_matches('c').parse::<usize>().unwrap();
-        let ends = |id: &Arc<str>| (number(id) % 3, number(id) % 4);
-        let (part, _) = circuits.part_over("l1", None, 100);
-        assert_eq!(part.len(), 12);
-        assert!(part.is_sorted_by_key(ends), "{part:?}");
-    }
-}
+mod tests;

@@ -4,17 +4,17 @@
 //! the id. A router between the ends that takes no new circuits, because it drains or is full, is
 //! avoided in another attempt that does not count; `DETOURS` times at most.
 
+mod chosen;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use weft_channel::Lane;
 use weft_kernel::events::{CircuitChange, CircuitEvent, Event};
+use weft_model::Id;
 use weft_model::entity::{Precedence, Service, Terminator, TerminatorStrategy};
-use weft_model::{Id, Snapshot};
-use weft_paths::path::Path;
 use weft_paths::queue::Why;
-use weft_paths::select::{Candidate, choose};
 use weft_spans::{Kind, Span, attribute};
 use weft_wire::ctrl::{RouteError, RouteErrorCode, Unroute, peer_data_key};
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
@@ -24,8 +24,10 @@ use super::routes::RouteSpec;
 use super::traced::{self, Asked};
 use crate::circuits::HOST_TAG;
 use crate::clock;
+use crate::failure::{CircuitFailure, FailureCause};
 use crate::network::Network;
 use crate::terminators::{Terminators, Update};
+use chosen::{Chosen, Tried};
 
 /// Attempts of one circuit that do not count, because a router between the ends took no new
 /// circuits.
@@ -68,67 +70,7 @@ pub struct MadeCircuit {
     pub tags: StringMap,
 }
 
-/// Why there is no circuit (docs/protocol/operations.md 4.3, `failure_cause`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum FailureCause {
-    /// Another circuit has the id.
-    IdInUse,
-    /// Too many circuits are being made.
-    TooMany,
-    /// There is no such service.
-    InvalidService,
-    /// The service has no terminators.
-    NoTerminators,
-    /// No router of a terminator is connected.
-    NoOnlineTerminators,
-    /// No path leads to a terminator.
-    NoPath,
-    /// A router did not answer in time.
-    RouterResponseTimeout,
-    /// A router refused.
-    Router(RouteErrorCode),
-}
-
-impl FailureCause {
-    /// The word in events.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::IdInUse | Self::TooMany => "ID_GENERATION_ERR",
-            Self::InvalidService => "INVALID_SERVICE",
-            Self::NoTerminators => "NO_TERMINATORS",
-            Self::NoOnlineTerminators => "NO_ONLINE_TERMINATORS",
-            Self::NoPath => "NO_PATH",
-            Self::RouterResponseTimeout => "ROUTER_RESPONSE_TIMEOUT",
-            Self::Router(code) => match code {
-                RouteErrorCode::Generic => "ROUTER_ERR_GENERIC",
-                RouteErrorCode::InvalidTerminator => "ROUTER_ERR_INVALID_TERMINATOR",
-                RouteErrorCode::MisconfiguredTerminator => "ROUTER_ERR_MISCONFIGURED_TERMINATOR",
-                RouteErrorCode::DialTimedOut => "ROUTER_ERR_DIAL_TIMED_OUT",
-                RouteErrorCode::ConnectionRefused => "ROUTER_ERR_CONN_REFUSED",
-                RouteErrorCode::RejectedByApplication => "ROUTER_ERR_REJECTED_BY_APPLICATION",
-                RouteErrorCode::DnsResolutionFailed => "ROUTER_ERR_DNS_RESOLUTION_FAILED",
-                RouteErrorCode::PortNotAllowed => "ROUTER_ERR_PORT_NOT_ALLOWED",
-                RouteErrorCode::InvalidLinkDestination => "ROUTER_ERR_INVALID_LINK_DESTINATION",
-                RouteErrorCode::ResourcesNotAvailable => "ROUTER_ERR_RESOURCES_NOT_AVAILABLE",
-            },
-        }
-    }
-}
-
-/// A circuit that was not made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct CircuitFailure {
-    /// The class.
-    pub cause: FailureCause,
-    /// For people.
-    pub text: String,
-    /// The id it would have had.
-    pub circuit: String,
-}
-
-/// A circuit in the making. Dropping it gives the id back.
+/// A circuit in the making. Its id is given back when this is dropped.
 struct Making<'a> {
     network: &'a Network,
     spec: &'a CircuitSpec,
@@ -223,95 +165,6 @@ impl Network {
                 }
             }
         }
-    }
-
-    /// The terminator for a dial, and the path to it. Among terminators of one precedence, those
-    /// that were not tried come first.
-    fn choose(
-        &self,
-        snapshot: &Snapshot,
-        spec: &CircuitSpec,
-        tried: &Tried,
-    ) -> Result<Chosen, FailureCause> {
-        let service = snapshot.get::<Service>(&spec.service).ok_or(FailureCause::InvalidService)?;
-        let ways = self.ways(&spec.router);
-        let strategy = service.terminator_strategy;
-        let (mut offline, mut apart) = (false, false);
-        let mut candidates = Vec::new();
-        for terminator in snapshot.referring::<Terminator>(Terminator::SERVICE, &spec.service) {
-            if *terminator.instance_id != *spec.instance {
-                continue;
-            }
-            let Some(reached) = ways.reach(&terminator.router_id) else {
-                offline = true;
-                continue;
-            };
-            let Some(path_cost) = reached else {
-                apart = true;
-                continue;
-            };
-            let was_tried = tried.terminators.contains(&terminator.base.id);
-            let terminator = Arc::clone(terminator);
-            candidates.push(Candidate { terminator, path_cost, dynamic_cost: 0, was_tried });
-        }
-        // A random choice ignores costs.
-        if strategy != TerminatorStrategy::Random {
-            let ids = candidates.iter().map(|one| &one.terminator.base.id);
-            let costs = self.0.costs.of_each(ids);
-            candidates.iter_mut().zip(costs).for_each(|(one, cost)| one.dynamic_cost = cost);
-        }
-        let wanted = spec.peer_data.get(&peer_data_key::STICKINESS_TOKEN);
-        let wanted = wanted.and_then(|token| std::str::from_utf8(token).ok());
-        let random = u64::from_le_bytes(self.0.kernel.ids().bytes());
-        let none = match (apart, offline) {
-            (true, _) => FailureCause::NoPath,
-            (_, true) => FailureCause::NoOnlineTerminators,
-            _ => FailureCause::NoTerminators,
-        };
-        let Candidate { terminator, .. } =
-            choose(strategy, candidates, wanted, random).ok_or(none)?;
-        let to = &terminator.router_id;
-        let around = match tried.transit.is_empty() {
-            true => None,
-            false => ways.graph().path_around(&spec.router, to, &tried.transit),
-        };
-        let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
-        // A random choice counts no failures (docs/protocol/control-plane.md 11).
-        let is_counted = strategy != TerminatorStrategy::Random;
-        Ok(Chosen { terminator, path, is_counted })
-    }
-}
-
-/// The terminator and the path of an attempt.
-struct Chosen {
-    terminator: Arc<Terminator>,
-    path: Path,
-    /// Whether the result of the dial counts for the terminator's cost.
-    is_counted: bool,
-}
-
-/// The terminators and routers of failed attempts.
-#[derive(Debug, Default)]
-struct Tried {
-    terminators: Vec<Id>,
-    /// Routers between the ends that failed or did not answer.
-    transit: Vec<Id>,
-}
-
-impl Tried {
-    /// Notes that an attempt failed at a router. True if the router is between the ends and fails
-    /// for the first time.
-    fn note(&mut self, chosen: &Chosen, router: &Id) -> bool {
-        let ends = [chosen.path.first(), chosen.path.last()];
-        if !ends.contains(&Some(router)) {
-            let is_new = !self.transit.contains(router);
-            self.transit.push(router.clone());
-            return is_new;
-        }
-        if *router == chosen.terminator.router_id {
-            self.terminators.push(chosen.terminator.base.id.clone());
-        }
-        false
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! - [`network`]: the handle of the network; [`routers`], [`circuits`]: the tables; [`routes`]: the
 //!   routes that routers are told; paths and costs are in `weft_paths`;
-//! - [`create`]: makes circuits; [`upkeep`]: confirms and ends them; `moves`: gives them other
+//! - [`create`]: makes circuits, [`failure`]: why not; [`upkeep`]: confirms and ends them; `moves`: gives them other
 //!   paths, `improve`: cheaper ones; [`adoption`], [`adopt`]: take circuits of an earlier run over;
 //!   [`recount`]: ends circuits that a router lost;
 //! - [`terminators`]: terminators that routers report; [`validate`]: asks routers whether they
@@ -22,6 +22,7 @@ pub mod circuits;
 mod clock;
 pub mod create;
 pub mod ctrl_listeners;
+pub mod failure;
 mod improve;
 pub mod inspect;
 mod link_reports;

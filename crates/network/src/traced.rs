@@ -12,7 +12,7 @@ use weft_paths::path::Path;
 use weft_spans::{Kind, Span, attribute};
 use weft_wire::Message;
 
-use super::create::{CircuitFailure, FailureCause};
+use super::failure::{CircuitFailure, FailureCause};
 
 /// Records the routers of a path in a span.
 pub(super) fn say_path(span: &mut Span, path: &Path) {

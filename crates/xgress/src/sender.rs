@@ -4,16 +4,22 @@
 //! times, and losses follow from them: a payload is lost if it was sent more than a reorder time before
 //! one that arrived. When no ack comes at all, a copy is sent after a time-out to cause one.
 
-use std::collections::{BTreeSet, VecDeque};
+mod flight;
+mod outgoing;
+
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use weft_limits::{Budget, Grant};
-use weft_wire::payload::{Ack, Flags, Payload, PayloadHeaders};
+use weft_wire::payload::{Ack, Flags, Payload};
 
-use crate::congestion::{Acked, SentMark};
+use self::flight::{Flight, Sent};
+use self::outgoing::knock_of;
+use crate::congestion::Acked;
 use crate::rtt::Rtt;
-use crate::{Options, SEND_SLACK, Standing, Window, payload_cost};
+use crate::{Options, SEND_SLACK, Standing, Window};
+
+pub(crate) use self::outgoing::Outgoing;
 
 /// Most copies that are remembered, to notice that both arrived.
 const MAX_COPIES: usize = 256;
@@ -22,53 +28,15 @@ const MAX_COPIES: usize = 256;
 const OFTEN: Duration = Duration::from_secs(1);
 const OFTEN_TIMES: u32 = 10;
 
-/// A payload that was not sent yet.
-#[derive(Debug, Clone)]
-pub(crate) struct Outgoing {
-    pub(crate) flags: Flags,
-    pub(crate) headers: PayloadHeaders,
-    pub(crate) data: Bytes,
-}
-
-impl Outgoing {
-    /// The bytes by which it counts.
-    fn cost(&self) -> u64 {
-        payload_cost(&self.headers, &self.data)
-    }
-}
-
-/// A payload in flight.
-#[derive(Debug)]
-struct Sent {
-    payload: Outgoing,
-    /// The times at which it was sent first and last, with their stamps.
-    first_sent: Instant,
-    first_stamp: u16,
-    last_sent: Instant,
-    last_stamp: u16,
-    /// How many times it was sent.
-    sends: u32,
-    /// The mark of the congestion control.
-    mark: SentMark,
-}
-
 /// Payloads that wait to be sent or acknowledged.
 #[derive(Debug)]
 pub(crate) struct Sender {
     /// Payloads that were not sent yet; each gets its sequence number when it is sent.
     waiting: VecDeque<Outgoing>,
-    /// A slot for each sequence number from `base` on; empty once acknowledged.
-    in_flight: VecDeque<Option<Sent>>,
-    base: i32,
-    /// Unacknowledged bytes of data, and the same with bookkeeping.
-    unacked_data: u64,
-    unacked: u64,
-    /// Bytes of these, with bookkeeping, that are not known to be lost: they are on their way.
-    on_the_way: u64,
-    /// All of them and the waiting payloads, drawn from the budget.
+    /// Payloads that were sent and are not acknowledged.
+    flight: Flight,
+    /// Bytes of both, with bookkeeping, drawn from the budget.
     held: Grant,
-    /// Lost payloads, which are sent again before new ones.
-    lost: BTreeSet<i32>,
     /// Transmissions in their order: time, sequence number, and how many times the payload was sent
     /// by then.
     order: VecDeque<(Instant, i32, u32)>,
@@ -125,13 +93,8 @@ impl Sender {
     pub(crate) fn new(options: &Options, budget: &Budget, now: Instant) -> Self {
         Self {
             waiting: VecDeque::new(),
-            in_flight: VecDeque::new(),
-            base: 0,
-            unacked_data: 0,
-            unacked: 0,
-            on_the_way: 0,
+            flight: Flight::default(),
             held: budget.empty(),
-            lost: BTreeSet::new(),
             order: VecDeque::new(),
             arrived: None,
             copies: VecDeque::new(),
@@ -180,24 +143,26 @@ impl Sender {
             self.blocked_since = Some(now);
             return Some(knock_of(role, stamp));
         }
-        if std::mem::take(&mut self.probe) && self.unacked > 0 {
-            return self.send_again(self.base, role, stamp, now);
+        if std::mem::take(&mut self.probe) && !self.flight.is_empty() {
+            return self.send_again(self.flight.oldest(), role, stamp, now);
         }
-        let lost = self.lost.first().copied();
-        let bytes = match (lost.and_then(|sequence| self.sent(sequence)), self.waiting.front()) {
-            (Some(sent), _) => sent.payload.cost(),
-            (None, None) => {
-                if self.on_the_way < self.window.size() {
-                    self.window.control().on_idle(self.on_the_way);
+        let lost = self.flight.first_lost();
+        let bytes =
+            match (lost.and_then(|sequence| self.flight.get(sequence)), self.waiting.front()) {
+                (Some(sent), _) => sent.payload.cost(),
+                (None, None) => {
+                    let on_the_way = self.flight.on_the_way();
+                    if on_the_way < self.window.size() {
+                        self.window.control().on_idle(on_the_way);
+                    }
+                    return None;
                 }
-                return None;
-            }
-            (None, Some(next)) if self.peer_takes(next) => next.cost(),
-            (None, Some(_)) => {
-                self.note_block(now);
-                return None;
-            }
-        };
+                (None, Some(next)) if self.peer_takes(next) => next.cost(),
+                (None, Some(_)) => {
+                    self.note_block(now);
+                    return None;
+                }
+            };
         if !self.fits(bytes) {
             return None;
         }
@@ -218,13 +183,13 @@ impl Sender {
 
     /// True if the window and the peer allow another payload.
     fn may_send(&self) -> bool {
-        if let Some(sent) = self.lost.first().and_then(|sequence| self.sent(*sequence)) {
+        if let Some(sent) = self.first_lost() {
             return self.fits(sent.payload.cost());
         }
         self.waiting.front().is_some_and(|next| {
             // The end is blocked with nothing in flight, and has to notice that once, to begin its
             // wait.
-            let unseen = self.unacked == 0 && self.blocked_since.is_none();
+            let unseen = self.flight.is_empty() && self.blocked_since.is_none();
             unseen || (self.peer_takes(next) && self.fits(next.cost()))
         })
     }
@@ -263,7 +228,7 @@ impl Sender {
         }
         self.rtt.acknowledged(payloads);
         self.counts.acknowledged += payloads;
-        let (newest, in_flight) = (newest.mark, self.on_the_way);
+        let (newest, in_flight) = (newest.mark, self.flight.on_the_way());
         self.window.control().on_acked(&Acked { payloads, bytes, newest, rtt, in_flight }, now);
         if self.paced_until.is_some() {
             self.paced_until = self.window.next_send().filter(|at| *at > now);
@@ -286,8 +251,8 @@ impl Sender {
     fn silent_at(&self) -> Option<Instant> {
         // Lost payloads are sent again without a time-out, unless the window is full of lost
         // payloads.
-        let waits = self.lost.is_empty() || self.on_the_way > 0;
-        if self.unacked > 0 && !self.probe && waits {
+        let waits = self.flight.lost() == 0 || self.flight.on_the_way() > 0;
+        if !self.flight.is_empty() && !self.probe && waits {
             return Some(self.timer_from + self.timeout());
         }
         self.blocked_since.map(|since| since + self.timeout())
@@ -302,7 +267,7 @@ impl Sender {
         self.timer_from = now;
         self.expiries += 1;
         match self.blocked_since.take() {
-            Some(_) if self.unacked == 0 => self.knock = true,
+            Some(_) if self.flight.is_empty() => self.knock = true,
             _ => self.probe = true,
         }
     }
@@ -310,9 +275,7 @@ impl Sender {
     /// The first hop has changed or was lost: all payloads that went there are sent again. This is
     /// no sign of congestion.
     pub(crate) fn path_changed(&mut self, now: Instant) {
-        for at in 0..self.in_flight.len() {
-            self.mark_lost(self.base + at as i32);
-        }
+        self.flight.mark_all_lost();
         self.rtt.path_changed();
         self.window.control().on_path_changed(now);
         self.paced_until = None;
@@ -320,24 +283,11 @@ impl Sender {
         self.expiries = 0;
     }
 
-    /// Marks a payload as lost. True if it was on its way until now.
-    fn mark_lost(&mut self, sequence: i32) -> bool {
-        let Some(bytes) = self.sent(sequence).map(|sent| sent.payload.cost()) else { return false };
-        let new = self.lost.insert(sequence);
-        if new {
-            self.on_the_way -= bytes;
-        }
-        new
-    }
-
     /// Drops everything that waits or is in flight.
     pub(crate) fn clear(&mut self) {
-        self.base = self.next_sequence();
         self.waiting = VecDeque::new();
-        self.in_flight = VecDeque::new();
-        self.lost.clear();
+        self.flight.clear();
         self.order = VecDeque::new();
-        (self.unacked, self.unacked_data, self.on_the_way) = (0, 0, 0);
         self.paced_until = None;
         (self.probe, self.knock, self.blocked_since) = (false, false, None);
         self.held.shrink(u64::MAX);
@@ -345,19 +295,17 @@ impl Sender {
 
     /// The sequence number of the next payload that is sent for the first time.
     pub(crate) fn next_sequence(&self) -> i32 {
-        self.base.saturating_add_unsigned(self.in_flight.len() as u32)
+        self.flight.next_sequence()
     }
 
     /// True if nothing waits and nothing is in flight.
     pub(crate) fn is_drained(&self) -> bool {
-        self.waiting.is_empty() && self.unacked == 0
+        self.waiting.is_empty() && self.flight.is_empty()
     }
 
     /// True if only one payload without data is left in flight.
     pub(crate) fn only_mark_left(&self) -> bool {
-        self.waiting.is_empty()
-            && self.unacked_data == 0
-            && self.in_flight.iter().flatten().count() <= 1
+        self.waiting.is_empty() && self.flight.data() == 0 && self.flight.count() <= 1
     }
 
     /// The time of the last progress.
@@ -372,12 +320,12 @@ impl Sender {
 
     /// Bytes in flight, with bookkeeping.
     pub(crate) fn unacked(&self) -> u64 {
-        self.unacked
+        self.flight.bytes()
     }
 
     /// The number of payloads in flight. It visits each of them.
     pub(crate) fn unacked_payloads(&self) -> usize {
-        self.in_flight.iter().flatten().count()
+        self.flight.count()
     }
 
     /// True if a payload waits because the peer has no room.
@@ -393,13 +341,12 @@ impl Sender {
     /// Adds its state to `out`.
     pub(crate) fn describe(&self, out: &mut Standing, now: Instant) {
         let since = |at: Instant| now.saturating_duration_since(at);
-        let again = self.lost.first().and_then(|sequence| self.sent(*sequence));
-        let next = again.map(|sent| &sent.payload).or_else(|| self.waiting.front());
+        let next = self.first_lost().map(|sent| &sent.payload).or_else(|| self.waiting.front());
         out.window = self.window.size();
-        out.on_the_way = self.on_the_way;
-        out.unacknowledged = self.unacked;
+        out.on_the_way = self.flight.on_the_way();
+        out.unacknowledged = self.flight.bytes();
         out.waiting = self.waiting.len();
-        out.lost = self.lost.len();
+        out.lost = self.flight.lost();
         out.next_sent = self.next_sequence();
         out.peer_unread = self.reported;
         out.acknowledged = self.counts.acknowledged;
@@ -417,7 +364,8 @@ impl Sender {
 
     /// True if this number of bytes still fits the window. One payload alone always does.
     fn fits(&self, bytes: u64) -> bool {
-        self.on_the_way == 0 || self.on_the_way + bytes <= self.window.size()
+        let on_the_way = self.flight.on_the_way();
+        on_the_way == 0 || on_the_way + bytes <= self.window.size()
     }
 
     /// True if the peer has room for a new payload, by its report.
@@ -427,11 +375,11 @@ impl Sender {
         // A peer that has received nothing yet has nothing buffered, whatever it reports.
         let may_be_full = reported > 0 && self.next_sequence() > 0;
         let most = self.options.tx_max.min(self.window.outstanding());
-        !may_be_full || self.unacked_data + reported + len as u64 <= most
+        !may_be_full || self.flight.data() + reported + len as u64 <= most
     }
 
     fn note_block(&mut self, now: Instant) {
-        if self.unacked == 0 && self.blocked_since.is_none() {
+        if self.flight.is_empty() && self.blocked_since.is_none() {
             self.blocked_since = Some(now);
         }
     }
@@ -443,16 +391,13 @@ impl Sender {
             return None;
         }
         let outgoing = self.waiting.pop_front()?;
-        if self.unacked == 0 {
+        if self.flight.is_empty() {
             self.timer_from = now;
         }
-        let payload = payload_of(&outgoing, sequence, role, stamp);
-        let (bytes, on_the_way) = (outgoing.cost(), self.on_the_way);
+        let payload = outgoing.payload(sequence, role, stamp);
+        let (bytes, on_the_way) = (outgoing.cost(), self.flight.on_the_way());
         let mark = self.window.control().on_sent(bytes, on_the_way, false, now);
-        self.unacked += bytes;
-        self.on_the_way += bytes;
-        self.unacked_data += outgoing.data.len() as u64;
-        self.in_flight.push_back(Some(Sent {
+        self.flight.push(Sent {
             payload: outgoing,
             first_sent: now,
             first_stamp: stamp,
@@ -460,7 +405,7 @@ impl Sender {
             last_stamp: stamp,
             sends: 1,
             mark,
-        }));
+        });
         self.order.push_back((now, sequence, 1));
         self.blocked_since = None;
         Some(payload)
@@ -473,18 +418,11 @@ impl Sender {
         stamp: u16,
         now: Instant,
     ) -> Option<Payload> {
-        let bytes = self.sent(sequence)?.payload.cost();
-        let mark = self.window.control().on_sent(bytes, self.on_the_way, true, now);
-        if self.lost.remove(&sequence) {
-            self.on_the_way += bytes;
-        }
-        let sent = self.sent_mut(sequence)?;
-        sent.last_sent = now;
-        sent.last_stamp = stamp;
-        sent.sends += 1;
-        sent.mark = mark;
+        let bytes = self.flight.get(sequence)?.payload.cost();
+        let mark = self.window.control().on_sent(bytes, self.flight.on_the_way(), true, now);
+        let sent = self.flight.again(sequence, stamp, mark, now)?;
         let sends = sent.sends;
-        let payload = payload_of(&sent.payload, sequence, role | Flags::RETRANSMIT, stamp);
+        let payload = sent.payload.payload(sequence, role | Flags::RETRANSMIT, stamp);
         self.order.push_back((now, sequence, sends));
         self.timer_from = now;
         self.counts.copies += 1;
@@ -494,30 +432,14 @@ impl Sender {
 
     /// Takes an acknowledged payload out of flight.
     fn take(&mut self, sequence: i32) -> Option<Sent> {
-        let at = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
-        let sent = self.in_flight.get_mut(at)?.take()?;
-        while let Some(None) = self.in_flight.front() {
-            self.in_flight.pop_front();
-            self.base += 1;
-        }
-        let bytes = sent.payload.cost();
-        if !self.lost.remove(&sequence) {
-            self.on_the_way -= bytes;
-        }
-        self.unacked -= bytes;
-        self.unacked_data -= sent.payload.data.len() as u64;
-        self.held.shrink(bytes);
+        let sent = self.flight.take(sequence)?;
+        self.held.shrink(sent.payload.cost());
         Some(sent)
     }
 
-    fn sent(&self, sequence: i32) -> Option<&Sent> {
-        let at = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
-        self.in_flight.get(at)?.as_ref()
-    }
-
-    fn sent_mut(&mut self, sequence: i32) -> Option<&mut Sent> {
-        let at = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
-        self.in_flight.get_mut(at)?.as_mut()
+    /// The first lost payload.
+    fn first_lost(&self) -> Option<&Sent> {
+        self.flight.first_lost().and_then(|sequence| self.flight.get(sequence))
     }
 
     /// The time of the transmission that arrived. The stamp tells if it fits one; otherwise, a copy
@@ -555,12 +477,12 @@ impl Sender {
         let reorder = self.rtt.reorder_time();
         let mut found = 0;
         while let Some(&(at, sequence, sends)) = self.order.front() {
-            let current = self.sent(sequence).is_some_and(|sent| sent.sends == sends);
+            let current = self.flight.get(sequence).is_some_and(|sent| sent.sends == sends);
             if current {
                 if at + reorder >= arrived {
                     break;
                 }
-                found += u64::from(self.mark_lost(sequence));
+                found += u64::from(self.flight.mark_lost(sequence));
             }
             self.order.pop_front();
         }
@@ -577,28 +499,6 @@ impl Sender {
         let often = first.saturating_mul(1 << self.expiries.min(16)).min(OFTEN.max(first));
         let rarely = often.saturating_mul(1 << self.expiries.saturating_sub(OFTEN_TIMES).min(16));
         if self.options.max.is_zero() { rarely } else { rarely.min(self.options.max) }
-    }
-}
-
-fn payload_of(outgoing: &Outgoing, sequence: i32, flags: Flags, stamp: u16) -> Payload {
-    Payload {
-        sequence,
-        flags: outgoing.flags | flags,
-        stamp,
-        headers: outgoing.headers.clone(),
-        data: outgoing.data.clone(),
-    }
-}
-
-/// Asks for an ack. The first payload has left the buffer of every receiver for its application's
-/// queue (docs/protocol/data-plane.md 7.6), so that this cannot take its place.
-fn knock_of(role: Flags, stamp: u16) -> Payload {
-    Payload {
-        sequence: 0,
-        flags: role | Flags::RETRANSMIT,
-        stamp,
-        headers: PayloadHeaders::new(),
-        data: Bytes::new(),
     }
 }
 

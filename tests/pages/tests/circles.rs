@@ -10,25 +10,6 @@ use weft_pages::source::Reader;
 /// Two files may use each other.
 const MOST_FILES: usize = 2;
 
-/// Crates that have larger circles, with the number of files of each. This list only shrinks: a
-/// circle that is untied or has become smaller has to be written here, too.
-const EXCEPTIONS: &[(&str, &[usize])] = &[("crates/router", &[7])];
-
-/// The problem with circles of these sizes, given the excepted ones; both are sorted, the largest
-/// first.
-fn problem(sizes: &[usize], excepted: &[usize]) -> Option<String> {
-    let over = |(size, most): (&usize, &usize)| size > most;
-    if sizes.len() > excepted.len() || sizes.iter().zip(excepted).any(over) {
-        return Some(format!(
-            "circles of {sizes:?} files where at most {excepted:?} are excepted: move what ties the \
-             files to where it belongs"
-        ));
-    }
-    (sizes != excepted).then(|| {
-        format!("circles of {sizes:?} files are left of {excepted:?}: write that into EXCEPTIONS")
-    })
-}
-
 /// Circles of a crate `x` of these files.
 fn circles(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let files: Vec<File> = files
@@ -47,31 +28,21 @@ fn no_circle_has_more_than_two_files() {
     let (reader, files) = (Reader::new().unwrap(), files::all().unwrap());
     let by_path: BTreeMap<&str, &File> =
         files.iter().map(|file| (file.path.as_str(), file)).collect();
-    let roots = by_path.keys().filter_map(|path| {
-        let folder = path.strip_suffix("/src/lib.rs").or_else(|| path.strip_suffix("/src/main.rs"));
-        folder.map(|folder| (folder, *path))
-    });
-    let (mut count, mut wrong, mut folders) = (0, Vec::new(), Vec::new());
-    for (folder, root) in roots {
-        folders.push(folder);
+    let is_root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
+    let roots = by_path.keys().filter(|path| is_root(path));
+    let (mut count, mut wrong) = (0, Vec::new());
+    for root in roots {
         let read = Crate::read(&reader, &by_path, root);
         count += read.len();
         let found = read.circles(MOST_FILES).unwrap();
-        let sizes: Vec<usize> = found.iter().map(|circle| circle.0.len()).collect();
-        let excepted = EXCEPTIONS.iter().find(|(name, _)| *name == folder);
-        let allowed = excepted.map_or(&[][..], |(_, sizes)| *sizes);
-        if let Some(problem) = problem(&sizes, allowed) {
-            let shown: Vec<_> = found.iter().map(|circle| circle.to_string()).collect();
-            wrong.push(format!("{folder}: {problem}\n{}", shown.join("")));
-        }
+        wrong.extend(found.iter().map(|circle| circle.to_string()));
     }
     assert!(count > 800, "{count} files: are they still found?");
-    for (folder, _) in EXCEPTIONS {
-        if !folders.contains(folder) {
-            wrong.push(format!("{folder} is excepted and there is no such crate"));
-        }
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "circles of more than {MOST_FILES} files: move what ties the files to where it belongs\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -105,18 +76,6 @@ fn a_file_uses_the_file_that_defines_what_it_names() {
         let b = "use crate::a::It; pub struct Made;";
         let none: [Vec<String>; 0] = [];
         assert_eq!(circles(&[("lib.rs", lib), ("a.rs", not), ("b.rs", b)]), none, "{not}");
-    }
-}
-
-#[test]
-fn exceptions_are_neither_exceeded_nor_left_behind() {
-    assert_eq!(problem(&[7, 3], &[7, 3]), None);
-    assert_eq!(problem(&[], &[]), None);
-    for more in [&[8, 3][..], &[7, 4], &[7, 3, 3], &[9]] {
-        assert!(problem(more, &[7, 3]).unwrap().contains("move what ties"), "{more:?}");
-    }
-    for less in [&[6, 3][..], &[7], &[]] {
-        assert!(problem(less, &[7, 3]).unwrap().contains("write that"), "{less:?}");
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     socket::{self, Datagrams, Stream},
 };
 use crate::{
-    forwarder::{App, Circuit, Forwarder, LocalEnd},
+    forwarder::{App, Circuit, Forwarder},
     seam::{Egress, PeerData, RouteError, RouteErrorCode},
 };
 
@@ -178,7 +178,7 @@ pub(crate) fn attach(
     let datagrams = matches!(connected, Connected::Udp(_) | Connected::Resolver(_));
     let options = Options { datagrams, ..options.clone() };
     let (circuit, role, app) = (Arc::clone(circuit), Role::Terminator, App::Socket);
-    let end = LocalEnd::start(forwarder, circuit, &egress.address, role, &options, app);
+    let end = forwarder.start_end(circuit, &egress.address, role, &options, app);
     // The timer of the end begins: a circuit that is never started ends by itself.
     end.begin();
     match connected {

@@ -11,8 +11,8 @@ use weft_xgress::Class;
 
 use super::{
     Forwarder,
-    circuit::{Cached, Circuit},
-    pass::Head,
+    flow::{Cached, Circuit},
+    head::Head,
 };
 
 /// The table of known circuits is searched for ended ones once it holds more circuits than this.

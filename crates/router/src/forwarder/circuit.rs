@@ -9,14 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
+use weft_circuit::{Hop, HopFlow, Outlet};
 
-use super::{
-    ConnOwner, LocalEnd, SdkCircuit,
-    outlet::{FlowRef, Outlet},
-};
+use super::owner::ConnOwner;
 use crate::{
     measures::{Book, Carried},
     seam::ControllerId,
@@ -25,12 +22,9 @@ use crate::{
 /// Most former ways and most former links of hops that a circuit remembers.
 const LEFT: usize = 8;
 
-/// The messages of the circuit that wait for one neighbouring router.
-pub(crate) type Hop = weft_circuit::Hop<FlowRef>;
-
-/// A circuit.
+/// A circuit. `F` is what the outlets of its links serve.
 #[derive(Debug)]
-pub(crate) struct Circuit {
+pub(crate) struct Circuit<F> {
     /// Its id.
     pub(crate) id: Arc<str>,
     /// The controller that made the circuit.
@@ -40,14 +34,14 @@ pub(crate) struct Circuit {
     active: AtomicU64,
     /// A number that goes up with every change of the ways.
     generation: AtomicU32,
-    routes: RwLock<Routes>,
+    routes: RwLock<Routes<F>>,
     /// SDKs that will close the circuit once more, because an end of theirs was taken away.
     closing: Mutex<Vec<Weak<dyn ConnOwner>>>,
     /// Counts of the bytes that the circuit carries.
     pub(crate) carried: Carried,
 }
 
-impl Drop for Circuit {
+impl<F> Drop for Circuit<F> {
     fn drop(&mut self) {
         self.carried.settle(&self.id);
     }
@@ -64,17 +58,29 @@ impl Way {
 pub(super) type Ways = SmallVec<[Way; 2]>;
 
 /// The ways of a circuit, and the attempts that set them up.
-#[derive(Debug, Default)]
-struct Routes {
+#[derive(Debug)]
+struct Routes<F> {
     ways: Ways,
     /// The queues towards neighbouring routers, by link.
-    hops: SmallVec<[(Arc<str>, Arc<Hop>); 2]>,
+    hops: SmallVec<[(Arc<str>, Arc<Hop<F>>); 2]>,
     /// Links that hops led to before reroutes, the latest ones.
-    once: Vec<(Arc<str>, Weak<Hop>)>,
+    once: Vec<(Arc<str>, Weak<Hop<F>>)>,
     /// The newest attempt to set the circuit up.
     newest: Option<u32>,
     /// Routes that are being set up.
     under_way: usize,
+}
+
+impl<F> Default for Routes<F> {
+    fn default() -> Self {
+        Self {
+            ways: Ways::new(),
+            hops: SmallVec::new(),
+            once: Vec::new(),
+            newest: None,
+            under_way: 0,
+        }
+    }
 }
 
 /// The next place for messages that come from one address.
@@ -86,7 +92,7 @@ pub(crate) struct Way {
     pub(crate) destination: Arc<str>,
 }
 
-impl Circuit {
+impl<F: HopFlow> Circuit<F> {
     /// A circuit whose bytes are not reported.
     #[cfg(test)]
     pub(crate) fn new(id: &str, owner: ControllerId) -> Arc<Self> {
@@ -135,6 +141,11 @@ impl Circuit {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// A number that goes up with every change of the ways.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// The address that messages from this address go to.
     pub(crate) fn next(&self, source: &str) -> Option<Arc<str>> {
         let ways = &self.routes.read().ways;
@@ -142,13 +153,13 @@ impl Circuit {
     }
 
     /// The queue for a link.
-    pub(crate) fn hop(&self, link: &str) -> Option<Arc<Hop>> {
+    pub(crate) fn hop(&self, link: &str) -> Option<Arc<Hop<F>>> {
         let hops = &self.routes.read().hops;
         hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop))
     }
 
     /// The queue for a link, or the queue that led to this link before a reroute gave it another one.
-    pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<Hop>> {
+    pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<Hop<F>>> {
         let routes = self.routes.read();
         let now = routes.hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop));
         let once = || routes.once.iter().rev().find(|(id, _)| &**id == link);
@@ -198,7 +209,7 @@ impl Circuit {
         &self,
         attempt: Option<u32>,
         new: &[Way],
-        outlet: impl Fn(&str) -> Option<Arc<Outlet>>,
+        outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
     ) -> Option<Ways> {
         let mut routes = self.routes.write();
         if routes.is_superseded(attempt) {
@@ -266,7 +277,7 @@ impl Circuit {
     }
 }
 
-impl Routes {
+impl<F: HopFlow> Routes<F> {
     fn is_superseded(&self, attempt: Option<u32>) -> bool {
         attempt.is_some() && attempt < self.newest
     }
@@ -287,7 +298,7 @@ impl Routes {
 
     /// Makes the queue of a way over a link, or moves the queue of the way that it replaces to that
     /// link.
-    fn lead_to(&mut self, way: &Way, new: &[Way], outlet: &Arc<Outlet>) {
+    fn lead_to(&mut self, way: &Way, new: &[Way], outlet: &Arc<Outlet<F>>) {
         if let Some((_, hop)) = self.hops.iter().find(|(link, _)| *link == way.destination) {
             return hop.move_to(outlet);
         }
@@ -316,64 +327,6 @@ impl Routes {
     }
 }
 
-/// The next place of a payload.
-#[derive(Debug, Clone)]
-pub(crate) enum Next {
-    /// To an end on this router.
-    Local(Arc<LocalEnd>),
-    /// To an end at an SDK.
-    Sdk(Arc<SdkCircuit>),
-    /// To another router.
-    Link(Arc<Hop>),
-}
-
-/// The next place for payloads of one source, looked up once for every change of the circuit's ways. The
-/// reference is weak, because two ends that lead to each other would never be dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Cached(ArcSwapOption<(u32, Target)>);
-
-#[derive(Debug)]
-enum Target {
-    Local(Weak<LocalEnd>),
-    Sdk(Weak<SdkCircuit>),
-    Link(Weak<Hop>),
-}
-
-impl Cached {
-    /// The next place, looked up with `find` if it is unknown or the ways have changed; `None` if there
-    /// is none.
-    pub(crate) fn get(
-        &self,
-        circuit: &Circuit,
-        find: impl FnOnce() -> Option<Next>,
-    ) -> Option<Next> {
-        let generation = circuit.generation.load(Ordering::Acquire);
-        if let Some((known, target)) = self.0.load().as_deref()
-            && *known == generation
-        {
-            return target.upgrade();
-        }
-        let found = find()?;
-        let target = match &found {
-            Next::Local(end) => Target::Local(Arc::downgrade(end)),
-            Next::Sdk(end) => Target::Sdk(Arc::downgrade(end)),
-            Next::Link(hop) => Target::Link(Arc::downgrade(hop)),
-        };
-        self.0.store(Some(Arc::new((generation, target))));
-        Some(found)
-    }
-}
-
-impl Target {
-    fn upgrade(&self) -> Option<Next> {
-        match self {
-            Self::Local(end) => end.upgrade().map(Next::Local),
-            Self::Sdk(end) => end.upgrade().map(Next::Sdk),
-            Self::Link(hop) => hop.upgrade().map(Next::Link),
-        }
-    }
-}
-
 /// Milliseconds since the first call.
 fn coarse_now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
@@ -383,6 +336,7 @@ fn coarse_now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forwarder::{Circuit, Outlet};
 
     fn way(source: &str, destination: &str) -> Way {
         Way { source: source.into(), destination: destination.into() }

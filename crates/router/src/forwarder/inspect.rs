@@ -5,7 +5,11 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use weft_xgress::{Role, Standing};
 
-use super::{Destination, Forwarder, LocalEnd, SdkCircuit};
+use super::{
+    Forwarder,
+    destination::Destination,
+    flow::{Circuit, LocalEnd, SdkQueue},
+};
 
 impl Forwarder {
     /// The ends of a circuit on this router, by address. An end with flow control is shown with its
@@ -47,7 +51,7 @@ impl Forwarder {
     }
 }
 
-fn of_sdk(end: &SdkCircuit) -> (&std::sync::Arc<super::Circuit>, u32, Role, bool) {
+fn of_sdk(end: &SdkQueue) -> (&std::sync::Arc<Circuit>, u32, Role, bool) {
     (end.circuit(), end.conn_id(), end.role(), true)
 }
 

@@ -22,9 +22,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use weft_circuit::{Driver, Seat, Steps, Timed, Turn, now};
+use weft_circuit::{Driver, Outlet, Seat, Steps, Timed, Timers, Turn, now};
 use weft_limits::Budget;
-use weft_metrics::usage::Way;
 use weft_xgress::{Class, CloseReason, Delivery, End, Options, Role, Standing, Tally};
 
 use self::{
@@ -32,23 +31,52 @@ use self::{
     state::State,
 };
 use super::{
-    Destination, Forwarder,
-    backlog::Backlog,
-    circuit::{Cached, Circuit, Next},
-    fin::HeldFin,
-    outlet::{FlowRef, Outlet},
+    backlog::Backlog, circuit::Circuit, drops::Drops, fin::HeldFin, next, owner::ConnOwner,
+    sdk_queue::SdkFlow,
 };
-use crate::measures::Outstanding;
+use crate::measures::{Measures, Outstanding};
+
+/// The next place of a payload.
+pub(crate) type Next<F> = next::Next<LocalEnd<F>, F>;
+/// The next place for payloads of one source, looked up once for every change of the circuit's ways.
+pub(crate) type Cached<F> = next::Cached<LocalEnd<F>, F>;
+
+/// A flow that can be an end on this router.
+pub(crate) trait EndFlow: SdkFlow {
+    /// Payloads and acks that an end sends to an SDK or to another router, with the number of its
+    /// listing.
+    fn of_fabric(end: Arc<LocalEnd<Self>>, listing: u32) -> Self;
+    /// Data that an end delivers to an SDK without flow control of its own.
+    fn of_app(end: Arc<LocalEnd<Self>>) -> Self;
+}
+
+/// The tables that an end stands in. It asks and tells them nothing for single payloads.
+pub(crate) trait Tables<F>: Send + Sync {
+    /// The next place of messages from one address of a circuit.
+    fn next_of(&self, circuit: &Circuit<F>, source: &str) -> Option<Next<F>>;
+    /// An end has nothing more to do.
+    fn finished(&self, end: &LocalEnd<F>, reason: CloseReason);
+    /// Forgets an end, unless another one took its address.
+    fn forget(&self, end: &LocalEnd<F>);
+}
+
+/// What an end has around it.
+pub(crate) struct Around<F> {
+    pub(super) tables: Arc<dyn Tables<F>>,
+    pub(super) timers: Timers<LocalEnd<F>>,
+    pub(super) measures: Arc<Measures>,
+    pub(super) drops: Arc<Drops>,
+}
 
 /// The application's side of an end: a task with a socket, or an SDK.
 #[derive(Debug)]
-pub(crate) enum App {
+pub(crate) enum App<F> {
     /// A task that reads and writes a socket.
     Socket,
     /// An SDK connection without flow control of its own.
     Sdk {
         /// The outlet of the SDK's connection.
-        outlet: Arc<Outlet>,
+        outlet: Arc<Outlet<F>>,
         /// The connection id at the SDK.
         conn_id: u32,
         /// How long the end of a direction waits for the close that may follow it.
@@ -61,24 +89,15 @@ pub(crate) enum App {
     },
 }
 
-/// The SDK connection that holds an end.
-pub(crate) trait ConnOwner: Send + Sync + std::fmt::Debug {
-    /// The circuit of this connection id is over.
-    fn conn_closed(&self, conn_id: u32);
-    /// The backlog of a connection id has become too large (`true`), or small enough again
-    /// (`false`).
-    fn backlog(&self, over: bool);
-}
-
 /// An end of a circuit on this router.
-pub(crate) struct LocalEnd {
-    circuit: Arc<Circuit>,
+pub(crate) struct LocalEnd<F> {
+    circuit: Arc<Circuit<F>>,
     address: Arc<str>,
     role: Role,
-    app: App,
-    forwarder: Arc<Forwarder>,
+    app: App<F>,
+    around: Around<F>,
     this: Weak<Self>,
-    next: Cached,
+    next: Cached<F>,
     /// The port of the outlet that serves this end.
     seat: Seat,
     fabric: Tally,
@@ -100,28 +119,29 @@ struct Follows {
     finish: Option<CloseReason>,
 }
 
-impl LocalEnd {
-    /// Makes an end of `circuit`, registers it under `address` and begins it.
-    pub(crate) fn start(
-        forwarder: &Arc<Forwarder>,
-        circuit: Arc<Circuit>,
+impl<F: EndFlow> LocalEnd<F> {
+    /// An end of `circuit` that will stand under `address`. What it holds is drawn from `budget`.
+    pub(super) fn new(
+        around: Around<F>,
+        circuit: Arc<Circuit<F>>,
         address: &str,
         role: Role,
         options: &Options,
-        app: App,
+        budget: &Budget,
+        app: App<F>,
     ) -> Arc<Self> {
-        let end = End::new(role, options, forwarder.budget(), now());
+        let end = End::new(role, options, budget, now());
         let (fin, backlog) = match &app {
             App::Sdk { fin_hold, backlog, .. } => (*fin_hold, Backlog::new(backlog)),
-            App::Socket => (None, Backlog::new(forwarder.budget())),
+            App::Socket => (None, Backlog::new(budget)),
         };
         let state = State::new(end, backlog, HeldFin::new(fin));
-        let local = Arc::new_cyclic(|this| Self {
+        Arc::new_cyclic(|this| Self {
             circuit,
             address: address.into(),
             role,
             app,
-            forwarder: Arc::clone(forwarder),
+            around,
             this: this.clone(),
             next: Cached::default(),
             seat: Seat::default(),
@@ -130,9 +150,7 @@ impl LocalEnd {
             lost_one_in: options.lost_one_in,
             turn: Turn::default(),
             inner: Mutex::new(Driver::new(state)),
-        });
-        forwarder.register(address, Destination::Local(Arc::clone(&local)));
-        local
+        })
     }
 
     /// Sends the first messages of the end. To be called once the route is complete and a dialing
@@ -141,7 +159,7 @@ impl LocalEnd {
         self.change(|state, _| state.begun = true);
     }
 
-    pub(crate) fn circuit(&self) -> &Arc<Circuit> {
+    pub(crate) fn circuit(&self) -> &Arc<Circuit<F>> {
         &self.circuit
     }
 
@@ -151,24 +169,14 @@ impl LocalEnd {
 
     /// Counts bytes that came from the application. Called under the lock.
     fn came(&self, bytes: usize) {
-        let measures = self.forwarder.measures();
-        let (flow, way) = match self.role {
-            Role::Initiator => (&measures.ingress.rx, Way::IngressRx),
-            Role::Terminator => (&measures.egress.rx, Way::EgressRx),
-        };
-        flow.message(bytes);
+        let way = self.around.measures.came(self.role, bytes);
         self.circuit.carried.add_locked(way, bytes);
     }
 
     /// Counts bytes that go to the application. Called under the lock.
     fn goes(&self, delivery: &Delivery) {
         let Delivery::Data { data, .. } = delivery else { return };
-        let measures = self.forwarder.measures();
-        let (flow, way) = match self.role {
-            Role::Initiator => (&measures.ingress.tx, Way::IngressTx),
-            Role::Terminator => (&measures.egress.tx, Way::EgressTx),
-        };
-        flow.message(data.len());
+        let way = self.around.measures.goes(self.role, data.len());
         self.circuit.carried.add_locked(way, data.len());
     }
 
@@ -215,11 +223,7 @@ impl LocalEnd {
     /// Drops an end whose circuit was never completed: neither the SDK nor the controller is told,
     /// and the address is removed.
     pub(crate) fn discard(&self) {
-        let is_this = |known: &Destination| match known {
-            Destination::Local(end) => std::ptr::eq(&**end, self),
-            Destination::Sdk(_) | Destination::Link(_) => false,
-        };
-        self.forwarder.withdraw(&self.address, is_this);
+        self.around.tables.forget(self);
         {
             let state = &mut self.inner.lock().machine;
             (state.quiet, state.finished) = (true, true);
@@ -242,8 +246,8 @@ impl LocalEnd {
         self.change(|state, _| state.end.unrouted());
     }
 
-    fn next(&self) -> Option<Next> {
-        let find = || self.forwarder.next_of(&self.circuit, &self.address);
+    fn next(&self) -> Option<Next<F>> {
+        let find = || self.around.tables.next_of(&self.circuit, &self.address);
         self.next.get(&self.circuit, find)
     }
 
@@ -293,10 +297,10 @@ impl LocalEnd {
                 self.list(class, this, listing);
             }
         };
-        steps.carry_out(list, |at| self.forwarder.timers().arm(at, self.this.clone()));
+        steps.carry_out(list, |at| self.around.timers.arm(at, self.this.clone()));
         if let App::Sdk { outlet, owner, .. } = &self.app {
             if list_app && let Some(this) = self.this.upgrade() {
-                outlet.list(Class::Payload, &Seat::default(), FlowRef::App(this));
+                outlet.list(Class::Payload, &Seat::default(), F::of_app(this));
             }
             if let Some(over) = backlog
                 && let Some(owner) = owner.upgrade()
@@ -312,13 +316,12 @@ impl LocalEnd {
             exchange(&first.turn, self, &peer);
         }
         if let Some(reason) = finish {
-            let (circuit, address) = (&self.circuit, &self.address);
-            self.forwarder.end_finished(circuit, address, reason, self.role());
+            self.around.tables.finished(self, reason);
         }
     }
 }
 
-impl Exchanges for LocalEnd {
+impl<F: EndFlow> Exchanges for LocalEnd<F> {
     fn take_parcel(&self) -> Parcel {
         let (parcel, follows) =
             self.determine(|driver, now| Parcel::take(&mut driver.machine.end, now));
@@ -334,16 +337,16 @@ impl Exchanges for LocalEnd {
     }
 
     fn goes_on_later(&self) {
-        self.forwarder.timers().arm(now(), self.this.clone());
+        self.around.timers.arm(now(), self.this.clone());
     }
 }
 
-impl Timed for LocalEnd {
+impl<F: EndFlow> Timed for LocalEnd<F> {
     fn on_timer(&self, at: Instant, now: Instant) {
         let stuck =
             self.drive(|driver, _| driver.fires(at, now) && driver.machine.ends_if_stuck(now));
         if stuck && let App::Sdk { owner, .. } = &self.app {
-            self.forwarder.drops().stuck();
+            self.around.drops.stuck();
             tracing::warn!(
                 circuit = %self.circuit.id,
                 sdk = ?owner.upgrade(),
@@ -354,7 +357,7 @@ impl Timed for LocalEnd {
     }
 }
 
-impl std::fmt::Debug for LocalEnd {
+impl<F> std::fmt::Debug for LocalEnd<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LocalEnd")
             .field("circuit", &self.circuit.id)

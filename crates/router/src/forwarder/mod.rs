@@ -6,19 +6,40 @@
 //!
 //! A path is a list of routers; this router knows its own part of it. Links to other routers are
 //! destinations like ends ([`links`]); [`arrivals`] sorts the messages that come over them.
+//!
+//! Files use each other downwards:
+//!
+//! ```text
+//!  arrivals, sdk, pass, links, setup    messages and routes that come
+//!  this file                            the tables
+//!  destination, over                    what the tables hold
+//!  flow                                 what an outlet serves: ends, queues for SDKs, hops
+//!  local                                ends on this router
+//!  next, sdk_queue, circuit             a message's next place, and the queues there
+//! ```
+//!
+//! What lies below `flow` leaves open what an outlet serves (`F`), and an end asks the tables through
+//! [`local::Tables`].
 
 mod arrivals;
 mod backlog;
 mod circuit;
+mod destination;
 mod drops;
+mod ends;
 mod fin;
+mod flow;
+mod head;
 mod inspect;
 mod links;
 mod local;
-mod outlet;
+mod next;
+mod over;
+mod owner;
 mod pass;
 mod report;
 mod sdk;
+mod sdk_queue;
 mod setup;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -32,26 +53,23 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 use weft_limits::Budget;
-use weft_xgress::{CloseReason, Role};
 
-pub(crate) use arrivals::Arrivals;
-use circuit::Next;
-pub(crate) use circuit::{Circuit, Way};
-use drops::Drops;
-pub(crate) use fin::FIN_HOLD;
-pub(crate) use links::{BackToHops, Link};
-pub(crate) use local::{App, ConnOwner, LocalEnd};
-pub(crate) use outlet::{DataOutbox, Outlet, SdkOutbox};
-pub(crate) use report::ReportIntervals;
-pub(crate) use sdk::SdkCircuit;
-pub(crate) use setup::SetUp;
-
-/// The clock of the ends on this router.
-pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
-
+use self::{destination::Destination, drops::Drops, flow::Next, over::Over};
 use crate::{
     measures::{Measures, Outstanding},
     seam::{Control, ControllerId},
+};
+
+pub(crate) use self::{
+    arrivals::Arrivals,
+    destination::Link,
+    fin::FIN_HOLD,
+    flow::{App, Circuit, DataOutbox, LocalEnd, Outlet, Timers},
+    links::BackToHops,
+    owner::ConnOwner,
+    report::ReportIntervals,
+    sdk::SdkCircuit,
+    setup::SetUp,
 };
 
 /// Tables are split into parts with a lock each, so that circuits that begin and end seldom wait
@@ -62,54 +80,6 @@ const TOMBSTONE: Duration = Duration::from_secs(30);
 /// Most ended circuits that are remembered.
 const MAX_TOMBSTONES: usize = 65_536;
 
-/// Where payloads go.
-#[derive(Clone, Debug)]
-pub(crate) enum Destination {
-    /// An end on this router.
-    Local(Arc<LocalEnd>),
-    /// An end at an SDK.
-    Sdk(Arc<SdkCircuit>),
-    /// A link to another router.
-    Link(Arc<Link>),
-}
-
-impl Destination {
-    /// The circuit of an end.
-    fn circuit(&self) -> Option<&Arc<Circuit>> {
-        match self {
-            Self::Local(end) => Some(end.circuit()),
-            Self::Sdk(end) => Some(end.circuit()),
-            Self::Link(_) => None,
-        }
-    }
-
-    fn unrouted(&self) {
-        match self {
-            Self::Local(end) => end.unrouted(),
-            Self::Sdk(end) => end.unrouted(),
-            Self::Link(_) => {}
-        }
-    }
-
-    /// True if nothing can pass through this destination any more.
-    fn is_closed(&self) -> bool {
-        match self {
-            Self::Local(end) => end.is_closed(),
-            Self::Sdk(end) => end.is_closed(),
-            Self::Link(link) => link.outlet.is_closed(),
-        }
-    }
-
-    /// Ends a destination that was dialed for a route which was not completed, or is undone.
-    fn withdrawn(&self) {
-        match self {
-            Self::Local(end) => end.unrouted(),
-            Self::Sdk(end) => end.withdrawn(),
-            Self::Link(_) => {}
-        }
-    }
-}
-
 type Shards<T> = [RwLock<HashMap<Arc<str>, T>>; SHARDS];
 
 /// The tables of this router.
@@ -117,7 +87,7 @@ pub(crate) struct Forwarder {
     circuits: Shards<Arc<Circuit>>,
     destinations: Shards<Destination>,
     /// Circuits by the links that they go over.
-    over: Mutex<links::Over>,
+    over: Mutex<Over>,
     /// Circuits that ended lately, and when.
     tombstones: Mutex<HashMap<Arc<str>, Instant>>,
     /// Circuits with payloads that have no next place, and their owners.
@@ -165,17 +135,13 @@ impl Forwarder {
     }
 
     /// Counts of the messages that were thrown away.
-    pub(crate) fn drops(&self) -> &Drops {
+    pub(crate) fn drops(&self) -> &Arc<Drops> {
         &self.drops
     }
 
     /// The measurements of this router.
     pub(crate) fn measures(&self) -> &Arc<Measures> {
         &self.measures
-    }
-
-    pub(crate) fn timers(&self) -> &Timers {
-        &self.timers
     }
 
     /// The circuit of this id.
@@ -193,6 +159,14 @@ impl Forwarder {
         shard(&self.destinations, address).read().get(address).cloned()
     }
 
+    /// The link of this id.
+    pub(crate) fn link(&self, id: &str) -> Option<Arc<Link>> {
+        match shard(&self.destinations, id).read().get(id) {
+            Some(Destination::Link(link)) => Some(Arc::clone(link)),
+            _ => None,
+        }
+    }
+
     /// The next place of messages from one address of a circuit.
     fn next_of(&self, circuit: &Circuit, source: &str) -> Option<Next> {
         let address = circuit.next(source)?;
@@ -202,6 +176,14 @@ impl Forwarder {
             // Messages for a link that is away wait for its return, or for another link.
             Some(Destination::Link(_)) | None => circuit.hop(&address).map(Next::Link),
         }
+    }
+
+    /// Brings the index up to date after a change of a circuit's links, which were `before`.
+    fn goes_over(&self, circuit: &Arc<Circuit>, before: &[Arc<str>]) {
+        if *circuit.links() == *before {
+            return;
+        }
+        self.over.lock().follow(circuit, before, |id| self.link(id));
     }
 
     /// Takes a circuit down: its ends are told, and the tables forget it.
@@ -230,40 +212,6 @@ impl Forwarder {
         }
         self.unroute(id);
         true
-    }
-
-    /// An end on this router has nothing more to do. It stays until its circuit is unrouted, and
-    /// goes on acknowledging late payloads, so that the other end can finish too.
-    pub(crate) fn end_finished(
-        &self,
-        circuit: &Circuit,
-        address: &str,
-        reason: CloseReason,
-        role: Role,
-    ) {
-        tracing::debug!(circuit = %circuit.id, ?reason, ?role, "an end of a circuit is closed");
-        if reason != CloseReason::Unrouted {
-            self.tell_end(circuit, address, role);
-        }
-    }
-
-    /// An SDK ended a circuit, or its connection is gone.
-    pub(crate) fn sdk_ended(&self, circuit: &Arc<Circuit>, address: &str, role: Role) {
-        let Some(_) = self.take_destination(address) else { return };
-        if circuit.next(address).is_some() {
-            for other in self.take_destinations(circuit, &circuit.addresses()) {
-                other.unrouted();
-            }
-        }
-        self.tell_end(circuit, address, role);
-    }
-
-    /// Tells the controller that a circuit ended at this address. Where no route stands, nothing
-    /// is told: a route that is being set up fails for it, and another attempt may do better.
-    fn tell_end(&self, circuit: &Circuit, address: &str, role: Role) {
-        if !circuit.has_ended() && circuit.next(address).is_some() {
-            self.control.circuit_ended(&circuit.owner, &circuit.id, role);
-        }
     }
 
     /// Circuits that this controller owns.

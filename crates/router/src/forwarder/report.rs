@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Circuit, Forwarder, TOMBSTONE};
+use super::{Forwarder, TOMBSTONE, flow::Circuit};
 use crate::seam::{ControllerId, Dropped};
 
 /// Most circuits without a next place that are remembered for one report.

@@ -7,7 +7,12 @@
 
 use std::sync::Arc;
 
-use super::{Circuit, Forwarder, Way, circuit::Ways, shard};
+use super::{
+    Forwarder,
+    circuit::{Way, Ways},
+    flow::Circuit,
+    shard,
+};
 use crate::seam::{ControllerId, Forward, ForwardKind, RouteError, RouteErrorCode};
 
 /// A route that is being set up. A circuit without a route is forgotten when its last `SetUp` is

@@ -88,7 +88,7 @@ fn before_a_socket_with(options: Options) -> (End, Arc<LocalEnd>) {
     let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
     let circuit = circuit_of(&forwarder);
     let role = Role::Terminator;
-    let end = LocalEnd::start(&forwarder, circuit, "out", role, &options, App::Socket);
+    let end = forwarder.start_end(circuit, "out", role, &options, App::Socket);
     let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), now());
     (dialer, end)
 }
@@ -107,7 +107,7 @@ fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (End, Arc<LocalEnd>, Arme
     let (outlet, fin_hold, backlog) = (Arc::clone(outlet), Some(fin_hold), Budget::unlimited());
     let app = App::Sdk { outlet, conn_id: 1, fin_hold, owner, backlog };
     let options = Options::default();
-    let host = LocalEnd::start(&forwarder, circuit, "out", Role::Terminator, &options, app);
+    let host = forwarder.start_end(circuit, "out", Role::Terminator, &options, app);
     let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), now());
     (dialer, host, armed)
 }
@@ -253,7 +253,7 @@ fn hops(ingress: &str, egress: &str) -> [Forward; 2] {
 /// A host's end that waits for the start of its circuit.
 fn dialed(forwarder: &Arc<Forwarder>, set_up: &SetUp, address: &str) -> Arc<LocalEnd> {
     let (circuit, role) = (Arc::clone(set_up.circuit()), Role::Terminator);
-    let end = LocalEnd::start(forwarder, circuit, address, role, &Options::default(), App::Socket);
+    let end = forwarder.start_end(circuit, address, role, &Options::default(), App::Socket);
     end.begin();
     end
 }
@@ -438,7 +438,7 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     let wide = Options { window: weft_xgress::WindowKind::Fixed(most), ..wide };
     let start = |address: &str, role| {
         let circuit = Arc::clone(set_up.circuit());
-        LocalEnd::start(&forwarder, circuit, address, role, &wide, App::Socket)
+        forwarder.start_end(circuit, address, role, &wide, App::Socket)
     };
     let (host, dialer) = (start("out", Role::Terminator), start("in", Role::Initiator));
     dialer.begin();

@@ -7,31 +7,30 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    net::SocketAddr,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use weft_channel::{
-    Admission, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
+    AcceptOptions, Admission, ChannelAcceptor, ChannelOptions, Established, GroupPolicy, HelloGate,
+    ListenerLimits, Listeners, PeerHello, Refusal, RegisterError, TlsSource,
 };
+use weft_config::{AddressKind, router::LinkListener as ListenerConfig};
 use weft_wire::{
     Headers,
-    hello::Hello,
+    hello::{Hello, alpn},
     link::{LinkHello, SplitPart},
 };
 
-use super::{Links, opened::Opened};
-use crate::{authority::leads_to_authority, seam::Unverified};
+use super::{Links, datagram, interfaces, opened::Opened};
+use crate::{
+    authority::leads_to_authority,
+    seam::{LinkListener, Unverified},
+};
 
-/// How long the confirmation of a router is valid while no controller can be asked.
-const CONFIRMED: Duration = Duration::from_secs(24 * 3600);
-/// Most routers whose confirmation is remembered.
-const MAX_CONFIRMED: usize = 100_000;
 /// How long the first half of a split link waits for the second.
 const HALF: Duration = Duration::from_secs(30);
 /// Most bytes of an id or a name in a hello.
@@ -42,63 +41,88 @@ const MAX_HALVES: usize = 1024;
 const MAX_HALVES_OF_ONE: usize = 16;
 /// Longest wait for a controller's confirmation of a router.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest wait if a controller has confirmed the router within [`CONFIRMED`].
+/// The longest wait if a controller has confirmed the router within a day.
 const PATIENCE_IF_KNOWN: Duration = Duration::from_secs(2);
 
-/// Routers that controllers have confirmed, with the fingerprints of their leaf certificates.
-#[derive(Debug, Default)]
-pub(super) struct Confirmed(Mutex<HashMap<String, (String, Instant)>>);
-
-impl Confirmed {
-    fn note(&self, router: &str, fingerprint: &str, now: Instant) {
-        let mut known = self.0.lock();
-        if known.len() >= MAX_CONFIRMED {
-            known.retain(|_, (_, at)| now.duration_since(*at) < CONFIRMED);
+impl Links {
+    /// Listens for other routers at a listener of the configuration.
+    pub(crate) async fn listen(
+        self: &Arc<Self>,
+        listeners: &Listeners,
+        config: &ListenerConfig,
+        tls: TlsSource,
+    ) -> Result<(SocketAddr, LinkListener, datagram::Socket), RegisterError> {
+        let protocol = config.bind.kind.name().to_owned();
+        let binding = interfaces::listener_binding(config);
+        let gate = LinkGate {
+            links: Arc::downgrade(self),
+            protocol: protocol.clone(),
+            binding: binding.clone(),
+            write_timeout: config.options.write_timeout,
+            halves: Arc::default(),
+        };
+        // The hello waits for the answer of a controller.
+        let hello_timeout = config.options.connect_timeout.max(Duration::from_secs(10));
+        let hello = AcceptOptions { hello_timeout, vouches: true, ..AcceptOptions::default() };
+        let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
+        let bind = config.bind.host_port().to_string();
+        let (channel, usual) = (&config.options, ListenerLimits::default());
+        let at_once = channel.max_outstanding_connects.saturating_add(channel.max_queued_connects);
+        // As for SDKs, the file can only raise the number of unauthenticated peers.
+        let limits = ListenerLimits {
+            pending: usual.pending.max(at_once),
+            handshake_timeout: self.options.handshake_timeout,
+            ..usual
+        };
+        let listen =
+            |protocols| listeners.listen(&bind, limits, protocols, tls.clone(), acceptor.clone());
+        let registration = if config.bind.kind == AddressKind::Dtls {
+            let own = &self.options;
+            let limits =
+                ListenerLimits { handshake_timeout: own.datagram_handshake_timeout, ..limits };
+            let (identity, runtime) = (Arc::clone(&self.identity), own.data_runtime.clone());
+            let acceptor = (*acceptor).clone();
+            let listening =
+                datagram::listen(&bind, identity, limits, own.datagrams, runtime, acceptor);
+            datagram::Socket::Datagrams(listening.await?)
+        } else {
+            // On a shared port, a peer that offers no protocol may belong to another listener.
+            match listen(&[alpn::LINK, ""]).await {
+                Err(RegisterError::Taken { protocol, .. }) if protocol.is_empty() => {
+                    listen(&[alpn::LINK]).await?.into()
+                }
+                listened => listened?.into(),
+            }
+        };
+        let bound = registration.local_addr();
+        let mut advertise = config.advertise.clone();
+        if advertise.port == 0 {
+            advertise.port = bound.port();
         }
-        if known.len() < MAX_CONFIRMED {
-            known.insert(router.to_owned(), (fingerprint.to_owned(), now));
-        }
-    }
-
-    fn holds(&self, router: &str, fingerprint: &str, now: Instant) -> bool {
-        let known = self.0.lock();
-        let fresh = |at: Instant| now.duration_since(at) < CONFIRMED;
-        known.get(router).is_some_and(|(leaf, at)| leaf == fingerprint && fresh(*at))
-    }
-
-    pub(super) fn forget(&self, router: &str) {
-        self.0.lock().remove(router);
-    }
-}
-
-/// Counts hellos that were refused because of their content.
-#[derive(Debug, Default)]
-pub(super) struct Refused(AtomicU64);
-
-impl Refused {
-    fn count(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn seen(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        let listener = LinkListener {
+            address: advertise.to_string(),
+            protocol,
+            groups: config.groups.clone(),
+            local_binding: binding,
+        };
+        Ok((bound, listener, registration))
     }
 }
 
 /// Admits routers at one listener.
-pub(super) struct LinkGate {
-    pub(super) links: Weak<Links>,
+struct LinkGate {
+    links: Weak<Links>,
     /// Protocol of the listener.
-    pub(super) protocol: String,
+    protocol: String,
     /// The listener's name in the key of links.
-    pub(super) binding: String,
-    pub(super) write_timeout: Option<Duration>,
+    binding: String,
+    write_timeout: Option<Duration>,
     /// First halves of split links, by the key that both halves share.
-    pub(super) halves: Arc<Mutex<HashMap<String, Half>>>,
+    halves: Arc<Mutex<HashMap<String, Half>>>,
 }
 
 /// The first half of a split link.
-pub(super) struct Half {
+struct Half {
     hello: LinkHello,
     part: SplitPart,
     leaf: Vec<u8>,
@@ -265,21 +289,5 @@ impl HelloGate for LinkGate {
             protocol: self.protocol.clone(),
             channels,
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_confirmation_holds_for_a_day_and_for_the_same_leaf() {
-        let (confirmed, now) = (Confirmed::default(), Instant::now());
-        confirmed.note("r2", "aa", now);
-        assert!(confirmed.holds("r2", "aa", now + CONFIRMED - Duration::from_secs(1)));
-        assert!(!confirmed.holds("r2", "aa", now + CONFIRMED));
-        assert!(!confirmed.holds("r2", "bb", now) && !confirmed.holds("r3", "aa", now));
-        confirmed.forget("r2");
-        assert!(!confirmed.holds("r2", "aa", now));
     }
 }

@@ -1,6 +1,9 @@
 //! Opening a link to another router (docs/protocol/data-plane.md 3.1 to 3.3, 3.7, 3.8).
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 use weft_channel::{ChannelOptions, DialError, DialOptions, Established, GroupPolicy, dial};
 use weft_config::router::LinkDialer;
@@ -12,9 +15,12 @@ use weft_wire::{
 
 use super::{Links, datagram, interfaces, opened::Opened, registry::Dial};
 
+/// The interval at which forgotten routers are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+
 /// Why a link was not opened.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotOpened {
+enum NotOpened {
     #[error("the address {0} is not understood: {1}")]
     Address(String, String),
     #[error("there is no interface or address {0} here to dial from (link.dialers.bind)")]
@@ -50,8 +56,54 @@ fn form(version: &str, dialer: &LinkDialer) -> Form {
 }
 
 impl Links {
+    /// Makes the dials that are due, a limited number at the same time.
+    pub(super) async fn dial_when_due(self: Arc<Self>) {
+        let workers = Arc::new(tokio::sync::Semaphore::new(self.options.dial_workers.max(1)));
+        loop {
+            let due = self.registry.lock().next_due();
+            let wait = due.map_or(SWEEP, |at| at.saturating_duration_since(Instant::now()));
+            let _ = tokio::time::timeout(wait.min(SWEEP), self.wake.notified()).await;
+            self.registry.lock().sweep(Instant::now());
+            loop {
+                let most = workers.available_permits() + self.options.dial_queue;
+                self.registry.lock().bound_queue(most, Instant::now(), rand::random);
+                let Ok(worker) = Arc::clone(&workers).acquire_owned().await else { return };
+                let Some(dial) = self.registry.lock().begin_dial(Instant::now()) else { break };
+                let links = Arc::clone(&self);
+                self.spawn(async move {
+                    links.dialing.fetch_add(1, Ordering::Relaxed);
+                    links.dial_once(dial).await;
+                    links.dialing.fetch_sub(1, Ordering::Relaxed);
+                    links.wake.notify_one();
+                    drop(worker);
+                });
+            }
+        }
+    }
+
+    /// Dials a link once.
+    async fn dial_once(self: &Arc<Self>, dial: Dial) {
+        let begun = Instant::now();
+        let connected = self.connect(&dial).await;
+        self.forwarder.measures().link_dials.took(begun.elapsed());
+        let taken = match connected {
+            Ok(opened) => self.opened(opened),
+            Err(problem) => {
+                tracing::info!(
+                    link = %dial.link, peer = %dial.peer, address = %dial.address,
+                    iteration = dial.iteration, %problem, "link not dialed"
+                );
+                self.registry.lock().failed(&dial, false, Instant::now(), rand::random());
+                return;
+            }
+        };
+        if !taken {
+            self.registry.lock().failed(&dial, true, Instant::now(), rand::random());
+        }
+    }
+
     /// Dials a link and says hello.
-    pub(super) async fn connect(self: &Arc<Self>, dial: &Dial) -> Result<Opened, NotOpened> {
+    async fn connect(self: &Arc<Self>, dial: &Dial) -> Result<Opened, NotOpened> {
         let setup = self.setup();
         let dialer = setup.dialers.get(dial.dialer).ok_or(NotOpened::NoDialer)?;
         let bindings = interfaces::dialer_bindings(&setup);

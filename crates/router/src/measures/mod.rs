@@ -10,7 +10,9 @@ use std::{ops::AddAssign, sync::Arc, time::Instant};
 use parking_lot::Mutex;
 use weft_metrics::{
     Buckets, Counter, Histogram, MessageCounter, Registry, Report, Scope, Ticks, process,
+    usage::Way,
 };
+use weft_xgress::Role;
 
 pub(crate) use book::{Book, Carried};
 
@@ -125,6 +127,28 @@ impl Default for Measures {
 }
 
 impl Measures {
+    /// Counts bytes that came from the application behind an end of a circuit, and says which way
+    /// they go.
+    pub(crate) fn came(&self, end: Role, bytes: usize) -> Way {
+        let (flow, way) = match end {
+            Role::Initiator => (&self.ingress.rx, Way::IngressRx),
+            Role::Terminator => (&self.egress.rx, Way::EgressRx),
+        };
+        flow.message(bytes);
+        way
+    }
+
+    /// Counts bytes that go to the application behind an end of a circuit, and says which way they
+    /// go.
+    pub(crate) fn goes(&self, end: Role, bytes: usize) -> Way {
+        let (flow, way) = match end {
+            Role::Initiator => (&self.ingress.tx, Way::IngressTx),
+            Role::Terminator => (&self.egress.tx, Way::EgressTx),
+        };
+        flow.message(bytes);
+        way
+    }
+
     /// Registers more metrics for as long as the router runs.
     pub(crate) fn also(&self, register: impl FnOnce(&mut Scope)) {
         register(&mut self.scope.lock());

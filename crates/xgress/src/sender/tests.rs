@@ -1,3 +1,5 @@
+use bytes::Bytes;
+
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);

@@ -19,7 +19,7 @@ use super::{
     spans,
 };
 use crate::{
-    forwarder::{App, LocalEnd, SdkCircuit},
+    forwarder::{App, SdkCircuit},
     seam::{ApiSession, CircuitRequest, Grant, MadeCircuit, PeerData, Refusal, Use},
 };
 
@@ -144,14 +144,8 @@ impl SdkConnection {
             let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog };
             let options = &self.dialed.end;
             let role = Role::Initiator;
-            Conn::Local(LocalEnd::start(
-                forwarder,
-                Arc::clone(&known),
-                &circuit.address,
-                role,
-                options,
-                app,
-            ))
+            let (known, address) = (Arc::clone(&known), &circuit.address);
+            Conn::Local(forwarder.start_end(known, address, role, options, app))
         };
         if !self.ids.fill(conn_id, cancel, end.clone(), grant) {
             end.discard();

@@ -22,7 +22,7 @@ use super::{
     refusals::GIVEN_UP,
 };
 use crate::{
-    forwarder::{App, Circuit, LocalEnd, SdkCircuit},
+    forwarder::{App, Circuit, SdkCircuit},
     seam::{Egress, PeerData, RouteError, RouteErrorCode},
 };
 
@@ -147,7 +147,7 @@ impl EdgeBinding {
             let (fin_hold, backlog) = (connection.fin_hold(), connection.backlog.clone());
             let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog };
             let (role, options) = (Role::Terminator, &self.options.end);
-            Conn::Local(LocalEnd::start(forwarder, circuit, address, role, options, app))
+            Conn::Local(forwarder.start_end(circuit, address, role, options, app))
         };
         if connection.ids.fill(conn_id, &reserved, end.clone(), hosted.grant.clone()) {
             if !hosted.is_revoked() {

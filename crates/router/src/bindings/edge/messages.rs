@@ -20,9 +20,10 @@ use weft_xgress::Role;
 use super::{
     connection::SdkConnection,
     ids::Conn,
+    outbox::SdkOutbox,
     refusals::{GIVEN_UP, structured},
 };
-use crate::forwarder::{ConnOwner, Outlet, SdkOutbox};
+use crate::forwarder::{ConnOwner, Outlet};
 
 /// Most bytes that one SDK channel may have queued.
 const CONNECTION_BUDGET: u64 = 16 << 20;

@@ -24,6 +24,7 @@ mod ids;
 mod live;
 mod messages;
 mod nudge;
+mod outbox;
 mod pace;
 mod refusals;
 mod revoke;
@@ -35,5 +36,4 @@ mod trust;
 pub(crate) use self::{
     binding::{Dialed, EdgeBinding, EdgeOptions},
     gate::EdgeGate,
-    nudge::Nudge,
 };

@@ -67,7 +67,7 @@ fn close_of_nothing() -> Message {
 
 /// Counts the messages that a native SDK is sent.
 #[derive(Debug)]
-pub(crate) struct Nudge {
+pub(super) struct Nudge {
     is_old: bool,
     count: Mutex<Count>,
     burst: Notify,
@@ -118,13 +118,13 @@ impl Nudge {
     }
 
     /// True if messages with this body are paced.
-    pub(crate) fn is_paced(&self, body: &[u8]) -> bool {
+    pub(super) fn is_paced(&self, body: &[u8]) -> bool {
         !self.is_old && Pace::counts(body)
     }
 
     /// How many paced messages may be written now. If there is no room, the connection is woken when
     /// there is.
-    pub(crate) fn room(&self, now: Instant) -> u64 {
+    pub(super) fn room(&self, now: Instant) -> u64 {
         if self.is_old {
             return u64::MAX;
         }
@@ -136,7 +136,7 @@ impl Nudge {
     }
 
     /// Counts paced messages that are being written.
-    pub(crate) fn paced(&self, messages: u64, now: Instant) {
+    pub(super) fn paced(&self, messages: u64, now: Instant) {
         if messages > 0 {
             let mut pace = self.pace.lock();
             pace.wrote(messages, now);
@@ -146,7 +146,7 @@ impl Nudge {
     }
 
     /// Counts messages that are being written.
-    pub(crate) fn wrote(&self, messages: u32, now: Instant) {
+    pub(super) fn wrote(&self, messages: u32, now: Instant) {
         if messages == 0 {
             return;
         }

@@ -186,8 +186,7 @@ impl Ingress {
         // Its route stood before the controller answered.
         let circuit = self.forwarder.circuit(&made.id)?;
         let options = Options { datagrams, ..self.options.end.clone() };
-        let end = LocalEnd::start(
-            &self.forwarder,
+        let end = self.forwarder.start_end(
             Arc::clone(&circuit),
             &made.address,
             Role::Initiator,

@@ -96,8 +96,7 @@ async fn dial(
     // The route was complete before the controller answered; it may have been taken down since.
     let known = forwarder.circuit(&circuit.id).ok_or_else(ended)?;
     let (address, app) = (&circuit.address, App::Socket);
-    let end =
-        LocalEnd::start(forwarder, Arc::clone(&known), address, Role::Initiator, &options, app);
+    let end = forwarder.start_end(Arc::clone(&known), address, Role::Initiator, &options, app);
     if known.has_ended() {
         // An unroute meanwhile may not have found the new end.
         end.discard();

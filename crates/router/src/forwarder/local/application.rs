@@ -7,10 +7,10 @@ use bytes::Bytes;
 use weft_wire::{Message, edge::Data};
 use weft_xgress::{Delivery, WriteError};
 
-use super::{App, LocalEnd, messages, state::State};
+use super::{App, EndFlow, LocalEnd, messages, state::State};
 
 // A socket.
-impl LocalEnd {
+impl<F: EndFlow> LocalEnd<F> {
     /// Waits until data can be written; false once the direction or the circuit has ended.
     pub(crate) async fn writable(&self) -> bool {
         poll_fn(|cx| {
@@ -69,7 +69,7 @@ impl LocalEnd {
 }
 
 // An SDK connection.
-impl LocalEnd {
+impl<F: EndFlow> LocalEnd<F> {
     /// Takes a data message of the SDK; data without room in the end waits in the backlog.
     pub(crate) fn sdk_data(&self, data: Data) {
         self.circuit.touch();

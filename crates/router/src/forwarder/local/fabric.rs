@@ -9,10 +9,9 @@ use weft_wire::{
 };
 use weft_xgress::Class;
 
-use super::{LocalEnd, state::State};
-use crate::forwarder::{circuit::Next, outlet::FlowRef};
+use super::{EndFlow, LocalEnd, Next, state::State};
 
-impl LocalEnd {
+impl<F: EndFlow> LocalEnd<F> {
     /// Takes a payload.
     pub(crate) fn on_payload(&self, payload: Payload) {
         if self.loses() {
@@ -20,7 +19,7 @@ impl LocalEnd {
         }
         let is_repeated = self.change(|state, now| state.end.on_payload(payload, now));
         if is_repeated {
-            self.forwarder.measures().ends.duplicates.one();
+            self.around.measures.ends.duplicates.one();
         }
     }
 
@@ -30,7 +29,7 @@ impl LocalEnd {
 
     /// Takes an ack.
     pub(crate) fn on_ack(&self, ack: &Ack) {
-        self.forwarder.measures().ends.acks_rx.one();
+        self.around.measures.ends.acks_rx.one();
         self.change(|state, now| state.end.on_ack(ack, now));
     }
 
@@ -80,7 +79,7 @@ impl LocalEnd {
     ) -> Option<Message> {
         if class == Class::Ack {
             let ack = state.end.poll_ack()?;
-            self.forwarder.measures().ends.acks_tx.one();
+            self.around.measures.ends.acks_tx.one();
             return Some(ack.into_message(&self.circuit.id));
         }
         let sample = state.sample.take();
@@ -95,7 +94,7 @@ impl LocalEnd {
     /// A payload leaves, for another router or for an SDK.
     fn transmits(&self, payload: &Payload, to_router: bool) {
         if payload.flags.has(Flags::RETRANSMIT) {
-            self.forwarder.measures().ends.retransmissions.one();
+            self.around.measures.ends.retransmissions.one();
         }
         if to_router {
             self.circuit.carried.add(Way::FabricTx, payload.data.len());
@@ -129,7 +128,7 @@ impl LocalEnd {
     /// Lists the end at the outlet that it sends to.
     pub(super) fn list(&self, class: Class, this: Arc<Self>, listing: u32) {
         match self.next() {
-            Some(Next::Sdk(target)) => target.list_fabric(class, this, listing),
+            Some(Next::Sdk(target)) => target.list_flow(class, F::of_fabric(this, listing)),
             Some(Next::Link(hop)) => {
                 let outlet = hop.outlet();
                 if class == Class::Payload
@@ -137,7 +136,7 @@ impl LocalEnd {
                 {
                     self.inner.lock().machine.sample = Some(sample);
                 }
-                if !outlet.list(class, &self.seat, FlowRef::Fabric(this, listing)) {
+                if !outlet.list(class, &self.seat, F::of_fabric(this, listing)) {
                     // The link is gone: the end goes on with another one.
                     self.unlist::<()>(class, listing);
                 }

@@ -2,24 +2,42 @@
 
 use std::{sync::Arc, time::Instant};
 
-use weft_channel::{Batch, Outbox};
-use weft_circuit::{Flow, HopFlow, now};
+use weft_circuit::{Flow, HopFlow};
 use weft_wire::Message;
 use weft_xgress::{Class, Source, Tally};
 
-use super::{circuit::Hop, local::LocalEnd, sdk::SdkCircuit};
-use crate::bindings::edge::Nudge;
+use super::{
+    circuit, local,
+    local::EndFlow,
+    sdk_queue::{self, SdkFlow},
+};
 
 /// The connections to one neighbour.
 pub(crate) type Outlet = weft_circuit::Outlet<FlowRef>;
 /// The side of an outlet that serves one of its connections.
 pub(crate) type DataOutbox = weft_circuit::DataOutbox<FlowRef>;
+/// The messages of a circuit that wait for one neighbouring router.
+pub(crate) type Hop = weft_circuit::Hop<FlowRef>;
+/// A circuit.
+pub(crate) type Circuit = circuit::Circuit<FlowRef>;
+/// The messages of a circuit that wait for an SDK with flow control of its own.
+pub(crate) type SdkQueue = sdk_queue::SdkQueue<FlowRef>;
+/// An end of a circuit on this router.
+pub(crate) type LocalEnd = local::LocalEnd<FlowRef>;
+/// The application's side of an end.
+pub(crate) type App = local::App<FlowRef>;
+/// The next place of a payload.
+pub(crate) type Next = local::Next<FlowRef>;
+/// The next place for payloads of one source, looked up once for every change of the circuit's ways.
+pub(crate) type Cached = local::Cached<FlowRef>;
+/// The clock of the ends on this router.
+pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
 
 /// One direction of a circuit that ends at, or passes through, a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum FlowRef {
     /// Payloads and acks for an SDK with flow control of its own.
-    Sdk(Arc<SdkCircuit>),
+    Sdk(Arc<SdkQueue>),
     /// Payloads and acks that an end here sends to such an SDK or to another router, with the
     /// number of its listing.
     Fabric(Arc<LocalEnd>, u32),
@@ -34,7 +52,7 @@ impl Source for FlowRef {
 
     fn pull(&self, class: Class, now: Instant) -> Option<(Message, u64)> {
         match self {
-            Self::Sdk(circuit) => circuit.pull(class),
+            Self::Sdk(queue) => queue.pull(class),
             Self::Fabric(end, listing) => end.pull_fabric(class, *listing, now),
             Self::App(end) => end.pull_app(),
             Self::Hop(hop, listing) => hop.pull(*listing, class),
@@ -43,7 +61,7 @@ impl Source for FlowRef {
 
     fn tally(&self) -> &Tally {
         match self {
-            Self::Sdk(circuit) => circuit.tally(),
+            Self::Sdk(queue) => queue.tally(),
             Self::Fabric(end, _) => end.fabric_tally(),
             Self::App(end) => end.app_tally(),
             Self::Hop(hop, _) => hop.tally(),
@@ -62,53 +80,24 @@ impl Flow for FlowRef {
     }
 }
 
+impl SdkFlow for FlowRef {
+    fn of_sdk(queue: Arc<SdkQueue>) -> Self {
+        Self::Sdk(queue)
+    }
+}
+
+impl EndFlow for FlowRef {
+    fn of_fabric(end: Arc<LocalEnd>, listing: u32) -> Self {
+        Self::Fabric(end, listing)
+    }
+
+    fn of_app(end: Arc<LocalEnd>) -> Self {
+        Self::App(end)
+    }
+}
+
 impl HopFlow for FlowRef {
     fn of_hop(hop: Arc<Hop>, listing: u32) -> Self {
         Self::Hop(hop, listing)
     }
-}
-
-/// Serves the connection to an SDK. A native SDK is sent no more than it has room for.
-pub(crate) struct SdkOutbox {
-    data: DataOutbox,
-    nudge: Option<Arc<Nudge>>,
-}
-
-impl SdkOutbox {
-    /// Serves `data`; `nudge` counts the messages written to an SDK that needs reminding.
-    pub(crate) fn new(data: DataOutbox, nudge: Option<Arc<Nudge>>) -> Self {
-        Self { data, nudge }
-    }
-
-    fn fill_for(&mut self, nudge: &Nudge, batch: &mut Batch, now: Instant) {
-        let room = nudge.room(now);
-        let (mut written, mut paced) = (0, 0);
-        while !batch.is_full()
-            && paced < room
-            && let Some(message) = self.data.pull(now)
-        {
-            written += 1;
-            paced += u64::from(nudge.is_paced(&message.body));
-            batch.push(message);
-        }
-        nudge.wrote(written, now);
-        nudge.paced(paced, now);
-    }
-}
-
-impl Outbox for SdkOutbox {
-    fn notice(&mut self) {
-        self.data.notice();
-    }
-
-    fn fill(&mut self, batch: &mut Batch) {
-        match self.nudge.clone() {
-            Some(nudge) if !self.data.is_empty() => self.fill_for(&nudge, batch, now()),
-            Some(_) => {}
-            None => self.data.fill(batch),
-        }
-    }
-
-    // Messages that were taken and not written are lost with the connection: the ends of all its
-    // circuits end with it.
 }

@@ -1,0 +1,66 @@
+//! What became of circuits that ended or took another path.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use weft_model::Id;
+
+/// Circuits of which the past is remembered: those that ended are not taken up again, and routers
+/// tell minutes later what they carried of them.
+const REMEMBERED: usize = 131_072;
+/// Routers of a circuit's past that are remembered.
+const MAX_PAST: usize = 32;
+
+/// Circuits that ended or took another path.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    by_id: HashMap<Arc<str>, Former>,
+    order: VecDeque<Arc<str>>,
+}
+
+/// What became of a circuit.
+#[derive(Debug)]
+struct Former {
+    service: Id,
+    /// Routers that it went over.
+    nodes: Vec<Id>,
+    has_ended: bool,
+}
+
+impl Past {
+    /// Whether a circuit of this id ended here.
+    pub(super) fn has_ended(&self, id: &str) -> bool {
+        self.by_id.get(id).is_some_and(|former| former.has_ended)
+    }
+
+    /// The service of a circuit that went over the router.
+    pub(super) fn service_over(&self, id: &str, router: &str) -> Option<Id> {
+        let former = self.by_id.get(id)?;
+        let went_over = former.nodes.iter().any(|node| node.as_str() == router);
+        went_over.then(|| former.service.clone())
+    }
+
+    /// A circuit over these routers has ended, or leaves its path.
+    pub(super) fn note(&mut self, id: &str, service: &Id, nodes: &[Id], has_ended: bool) {
+        if let Some(former) = self.by_id.get_mut(id) {
+            former.has_ended |= has_ended;
+            former.service = service.clone();
+            for node in nodes {
+                if former.nodes.len() < MAX_PAST && !former.nodes.contains(node) {
+                    former.nodes.push(node.clone());
+                }
+            }
+            return;
+        }
+        let id: Arc<str> = id.into();
+        let former = Former { service: service.clone(), nodes: nodes.to_vec(), has_ended };
+        self.by_id.insert(Arc::clone(&id), former);
+        self.order.push_back(id);
+        while self.order.len() > REMEMBERED {
+            if let Some(oldest) = self.order.pop_front() {
+                self.by_id.remove(&oldest);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Where a dial goes: the terminator and the way to it.
+
+use std::sync::Arc;
+
+use weft_model::entity::{Service, Terminator, TerminatorStrategy};
+use weft_model::{Id, Snapshot};
+use weft_paths::path::Path;
+use weft_paths::select::{Candidate, choose};
+use weft_wire::ctrl::peer_data_key;
+
+use super::CircuitSpec;
+use crate::failure::FailureCause;
+use crate::network::Network;
+
+/// Where a dial goes.
+pub(super) struct Chosen {
+    pub(super) terminator: Arc<Terminator>,
+    pub(super) path: Path,
+    /// Whether what becomes of the dial counts for the terminator's cost.
+    pub(super) is_counted: bool,
+}
+
+/// What earlier attempts went over in vain.
+#[derive(Debug, Default)]
+pub(super) struct Tried {
+    terminators: Vec<Id>,
+    /// Routers between the ends that failed or did not answer.
+    transit: Vec<Id>,
+}
+
+impl Tried {
+    /// An attempt failed at a router. True if it is one between the ends at which none has before.
+    pub(super) fn note(&mut self, chosen: &Chosen, router: &Id) -> bool {
+        let ends = [chosen.path.first(), chosen.path.last()];
+        if !ends.contains(&Some(router)) {
+            let is_new = !self.transit.contains(router);
+            self.transit.push(router.clone());
+            return is_new;
+        }
+        if *router == chosen.terminator.router_id {
+            self.terminators.push(chosen.terminator.base.id.clone());
+        }
+        false
+    }
+}
+
+impl Network {
+    /// The terminator for a dial, and the way to it. Of terminators of one precedence those that were
+    /// not tried come first.
+    pub(super) fn choose(
+        &self,
+        snapshot: &Snapshot,
+        spec: &CircuitSpec,
+        tried: &Tried,
+    ) -> Result<Chosen, FailureCause> {
+        let service = snapshot.get::<Service>(&spec.service).ok_or(FailureCause::InvalidService)?;
+        let ways = self.ways(&spec.router);
+        let strategy = service.terminator_strategy;
+        let (mut offline, mut apart) = (false, false);
+        let mut candidates = Vec::new();
+        for terminator in snapshot.referring::<Terminator>(Terminator::SERVICE, &spec.service) {
+            if *terminator.instance_id != *spec.instance {
+                continue;
+            }
+            let Some(reached) = ways.reach(&terminator.router_id) else {
+                offline = true;
+                continue;
+            };
+            let Some(path_cost) = reached else {
+                apart = true;
+                continue;
+            };
+            let was_tried = tried.terminators.contains(&terminator.base.id);
+            let terminator = Arc::clone(terminator);
+            candidates.push(Candidate { terminator, path_cost, dynamic_cost: 0, was_tried });
+        }
+        // A random choice looks at no experience.
+        if strategy != TerminatorStrategy::Random {
+            let ids = candidates.iter().map(|one| &one.terminator.base.id);
+            let costs = self.0.costs.of_each(ids);
+            candidates.iter_mut().zip(costs).for_each(|(one, cost)| one.dynamic_cost = cost);
+        }
+        let wanted = spec.peer_data.get(&peer_data_key::STICKINESS_TOKEN);
+        let wanted = wanted.and_then(|token| std::str::from_utf8(token).ok());
+        let random = u64::from_le_bytes(self.0.kernel.ids().bytes());
+        let none = match (apart, offline) {
+            (true, _) => FailureCause::NoPath,
+            (_, true) => FailureCause::NoOnlineTerminators,
+            _ => FailureCause::NoTerminators,
+        };
+        let Candidate { terminator, .. } =
+            choose(strategy, candidates, wanted, random).ok_or(none)?;
+        let to = &terminator.router_id;
+        let around = match tried.transit.is_empty() {
+            true => None,
+            false => ways.graph().path_around(&spec.router, to, &tried.transit),
+        };
+        let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
+        // Of a random choice nothing is learnt (docs/protocol/control-plane.md 11).
+        let is_counted = strategy != TerminatorStrategy::Random;
+        Ok(Chosen { terminator, path, is_counted })
+    }
+}

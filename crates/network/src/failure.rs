@@ -1,0 +1,63 @@
+//! Why a circuit was not made.
+
+use weft_wire::ctrl::RouteErrorCode;
+
+/// Why there is no circuit (docs/protocol/operations.md 4.3, `failure_cause`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FailureCause {
+    /// Another circuit has the id.
+    IdInUse,
+    /// Too many circuits are being made.
+    TooMany,
+    /// There is no such service.
+    InvalidService,
+    /// The service has no terminators.
+    NoTerminators,
+    /// No router of a terminator is connected.
+    NoOnlineTerminators,
+    /// No path leads to a terminator.
+    NoPath,
+    /// A router did not answer in time.
+    RouterResponseTimeout,
+    /// A router refused.
+    Router(RouteErrorCode),
+}
+
+impl FailureCause {
+    /// The word in events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IdInUse | Self::TooMany => "ID_GENERATION_ERR",
+            Self::InvalidService => "INVALID_SERVICE",
+            Self::NoTerminators => "NO_TERMINATORS",
+            Self::NoOnlineTerminators => "NO_ONLINE_TERMINATORS",
+            Self::NoPath => "NO_PATH",
+            Self::RouterResponseTimeout => "ROUTER_RESPONSE_TIMEOUT",
+            Self::Router(code) => match code {
+                RouteErrorCode::Generic => "ROUTER_ERR_GENERIC",
+                RouteErrorCode::InvalidTerminator => "ROUTER_ERR_INVALID_TERMINATOR",
+                RouteErrorCode::MisconfiguredTerminator => "ROUTER_ERR_MISCONFIGURED_TERMINATOR",
+                RouteErrorCode::DialTimedOut => "ROUTER_ERR_DIAL_TIMED_OUT",
+                RouteErrorCode::ConnectionRefused => "ROUTER_ERR_CONN_REFUSED",
+                RouteErrorCode::RejectedByApplication => "ROUTER_ERR_REJECTED_BY_APPLICATION",
+                RouteErrorCode::DnsResolutionFailed => "ROUTER_ERR_DNS_RESOLUTION_FAILED",
+                RouteErrorCode::PortNotAllowed => "ROUTER_ERR_PORT_NOT_ALLOWED",
+                RouteErrorCode::InvalidLinkDestination => "ROUTER_ERR_INVALID_LINK_DESTINATION",
+                RouteErrorCode::ResourcesNotAvailable => "ROUTER_ERR_RESOURCES_NOT_AVAILABLE",
+            },
+        }
+    }
+}
+
+/// A circuit that was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct CircuitFailure {
+    /// The class.
+    pub cause: FailureCause,
+    /// For people.
+    pub text: String,
+    /// The id it would have had.
+    pub circuit: String,
+}

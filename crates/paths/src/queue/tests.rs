@@ -1,0 +1,223 @@
+//! Who is looked for first, and who waits.
+
+use super::*;
+
+/// How long circuits may have no path.
+const LIMIT: Duration = Duration::from_secs(1);
+
+fn queue() -> Queue {
+    Queue::new(LIMIT)
+}
+
+fn id(number: usize) -> Arc<str> {
+    format!("c{number}").into()
+}
+
+fn popped(queue: &mut Queue, only_urgent: bool) -> Option<String> {
+    queue.pop(only_urgent).map(|(id, _)| id.to_string())
+}
+
+fn is_bare(queue: &Queue) -> bool {
+    queue.circuits.is_empty()
+        && queue.ready.is_empty()
+        && queue.parked.is_empty()
+        && queue.resting.is_empty()
+        && queue.stranded.is_empty()
+}
+
+#[test]
+fn a_circuit_that_ends_leaves_nothing_in_the_queue() {
+    let (mut queue, router, now) = (queue(), Id::new("r"), Instant::now());
+    for number in 0..100 {
+        for why in [Why::Faulty, Why::Broken, Why::Cost, Why::Lost] {
+            queue.push(&id(number), why);
+        }
+    }
+    assert_eq!((queue.circuits.len(), queue.ready()), (100, 100));
+    for number in 0..90 {
+        let (next, wish) = queue.pop(false).unwrap();
+        match number / 30 {
+            0 => queue.park(&next, &router),
+            1 if number % 2 == 0 => assert!(queue.rest(&next, wish, &router, now)),
+            1 => queue.strand(&next, wish, now, 1),
+            _ => {}
+        }
+    }
+    for number in 0..100 {
+        queue.forget(&id(number));
+    }
+    assert!(is_bare(&queue));
+    // What was under way comes to nothing.
+    queue.strand(&id(70), Why::Broken.into(), now, 1);
+    queue.park(&id(71), &router);
+    queue.done(&id(72));
+    assert!(is_bare(&queue));
+}
+
+#[test]
+fn the_urgent_come_first_and_what_adds_up_is_kept() {
+    let mut queue = queue();
+    queue.push(&id(1), Why::Cost);
+    queue.push(&id(2), Why::Faulty);
+    queue.push(&id(3), Why::Broken);
+    queue.push(&id(1), Why::Broken);
+    let (first, wish) = queue.pop(true).unwrap();
+    assert_eq!((&*first, wish), ("c1", Why::Broken.into()), "it came first");
+    queue.push(&first, Why::Broken);
+    queue.push(&first, Why::Lost);
+    queue.done(&first);
+    assert_eq!(popped(&mut queue, true).unwrap(), "c3");
+    let (again, wish) = queue.pop(true).unwrap();
+    assert_eq!((&*again, wish), ("c1", Why::Lost.into()), "it came up meanwhile");
+    assert_eq!((popped(&mut queue, true), queue.ready()), (None, 1));
+    queue.push(&id(2), Why::Broken);
+    let (_, wish) = queue.pop(true).unwrap();
+    assert!(wish.is_urgent && wish.sends_again);
+    queue.done(&again);
+    assert_eq!(queue.ready(), 0);
+}
+
+#[test]
+fn who_waits_for_a_router_goes_on_when_it_has_room() {
+    let (mut queue, router) = (queue(), Id::new("r"));
+    (0..4).for_each(|number| queue.push(&id(number), Why::Faulty));
+    for _ in 0..4 {
+        let (next, _) = queue.pop(false).unwrap();
+        queue.park(&next, &router);
+    }
+    assert_eq!((queue.ready(), queue.waiting().0), (0, 4));
+    queue.push(&id(3), Why::Broken);
+    assert!(queue.unpark(&router, 2) && !queue.unpark(&Id::new("other"), 2));
+    assert_eq!(popped(&mut queue, false).unwrap(), "c3");
+    assert_eq!(popped(&mut queue, false).unwrap(), "c0");
+    assert!(queue.unpark(&router, usize::MAX) && !queue.unpark(&router, 1));
+    assert_eq!((queue.ready(), queue.parked.len()), (2, 0));
+}
+
+#[test]
+fn circuits_without_a_path_are_looked_at_once_in_each_version() {
+    let (mut queue, start) = (queue(), Instant::now());
+    for number in 0..10 {
+        queue.push(&id(number), Why::Broken);
+        let (next, wish) = queue.pop(false).unwrap();
+        queue.strand(&next, wish, start + Duration::from_secs(number as u64), 7);
+    }
+    assert!(queue.take_to_look_at(7, 100).is_empty());
+    assert_eq!(queue.take_to_look_at(8, 4), [id(0), id(1), id(2), id(3)]);
+    assert_eq!(queue.take_to_look_at(8, 4), [id(4), id(5), id(6), id(7)]);
+    assert_eq!(queue.take_to_look_at(8, 4), [id(8), id(9)]);
+    assert!(queue.take_to_look_at(8, 4).is_empty());
+    queue.found_path(&id(5));
+    queue.found_path(&id(5));
+    assert_eq!((queue.stranded(), queue.ready()), (9, 1));
+    // One whose path turns out to be none has had none since then.
+    let (again, wish) = queue.pop(false).unwrap();
+    queue.strand(&again, wish, start + Duration::from_secs(100), 9);
+    assert_eq!(queue.stranded(), 10);
+    assert_eq!(queue.expired(start + Duration::from_secs(7), 99).len(), 7);
+    let later = start + Duration::from_secs(3);
+    assert_eq!(queue.expired(later, 2), [id(0), id(1)]);
+    assert_eq!(queue.expired(later, 9).len(), 3);
+}
+
+/// A circuit whose next try fails.
+fn failed(queue: &mut Queue, now: Instant, version: u64) {
+    let (next, wish) = queue.pop(false).unwrap();
+    queue.fail(&next, wish, now, version);
+}
+
+#[test]
+fn who_could_not_take_its_path_is_looked_at_once_more_in_any_version() {
+    let (mut queue, now) = (queue(), Instant::now());
+    queue.push(&id(1), Why::Broken);
+    failed(&mut queue, now, 7);
+    assert_eq!(queue.take_to_look_at(7, 9), [id(1)]);
+    assert!(queue.take_to_look_at(7, 9).is_empty());
+    queue.found_path(&id(1));
+    failed(&mut queue, now, 7);
+    assert!(queue.take_to_look_at(7, 9).is_empty(), "it was once more");
+    assert_eq!(queue.take_to_look_at(8, 9), [id(1)]);
+    queue.found_path(&id(1));
+    failed(&mut queue, now, 8);
+    assert_eq!(queue.take_to_look_at(8, 9), [id(1)], "once in each");
+}
+
+#[test]
+fn only_the_time_without_a_path_counts() {
+    let (mut queue, start) = (queue(), Instant::now());
+    let has_expired = |queue: &Queue, after: Duration| queue.expired(start + after, 9).len();
+    queue.push(&id(1), Why::Broken);
+    failed(&mut queue, start, 7);
+    assert_eq!(has_expired(&queue, LIMIT * 9), 0, "it has one");
+    queue.found_none(&id(1), start + LIMIT);
+    queue.found_none(&id(1), start + LIMIT * 2);
+    assert_eq!((has_expired(&queue, LIMIT), has_expired(&queue, LIMIT * 2)), (0, 1));
+    queue.found_path(&id(1));
+    failed(&mut queue, start + LIMIT * 2, 8);
+    assert_eq!(has_expired(&queue, LIMIT * 9), 0, "it had one again");
+    assert_eq!(has_expired(&queue, IN_ALL), 1, "not for ever");
+    queue.forget(&id(1));
+    assert!(is_bare(&queue));
+}
+
+#[test]
+fn who_waits_for_an_end_goes_on_when_that_answers() {
+    let (mut queue, router, start) = (queue(), Id::new("r"), Instant::now());
+    queue.push(&id(1), Why::Broken);
+    let (next, wish) = queue.pop(false).unwrap();
+    assert!(queue.rest(&next, wish, &router, start));
+    assert_eq!((queue.ready(), queue.waiting().0, queue.stranded()), (0, 1, 0));
+    assert!(!queue.unpark(&router, 9) && !queue.end_rest(&Id::new("other")));
+    assert!(queue.expired(start + IN_ALL * 2, 9).is_empty());
+    assert!(queue.end_rest(&router) && !queue.end_rest(&router));
+    let (next, wish) = queue.pop(false).unwrap();
+    assert!(!queue.rest(&next, wish, &router, start + IN_ALL), "it has waited long enough");
+    queue.forget(&next);
+    assert!(is_bare(&queue));
+}
+
+#[test]
+fn a_lost_link_costs_as_little_as_it_is_named() {
+    let mut queue = queue();
+    (0..1_000).for_each(|_| queue.push_link("l", Why::Broken));
+    assert_eq!(queue.waiting().1.len(), 1);
+    queue.push_link("dear", Why::Cost);
+    let first = queue.wants_more(3).unwrap();
+    assert_eq!((&*first.link, &first.after), ("l", &None));
+    queue.expand(&first, &[id(2), id(1)], Some(id(2)));
+    // It breaks again meanwhile: those that came back to it may be among the first.
+    queue.push_link("l", Why::Broken);
+    queue.push_link("l", Why::Broken);
+    let second = queue.wants_more(3).unwrap();
+    assert_eq!(second.after, Some(id(2)));
+    queue.expand(&second, &[id(3)], None);
+    assert_eq!(queue.wants_more(3), None, "three come before");
+    let again = queue.wants_more(4).unwrap();
+    assert_eq!((queue.ready(), &*again.link, &again.after), (3, "l", &None));
+    queue.expand(&again, &[], None);
+    let dear = queue.wants_more(4).unwrap();
+    assert_eq!(&*dear.link, "dear");
+    queue.expand(&first, &[id(9)], None);
+    queue.expand(&dear, &[id(4)], None);
+    assert_eq!((queue.wants_more(9), queue.ready()), (None, 4));
+    assert!(queue.untouched.is_empty());
+}
+
+/// A search for each among all others would take minutes.
+#[test]
+fn many_links_are_lost_at_once() {
+    let mut queue = queue();
+    for link in 0..200_000 {
+        queue.push_link(&format!("dear{link}"), Why::Cost);
+        queue.push_link(&format!("lost{link}"), Why::Broken);
+        queue.push_link(&format!("lost{link}"), Why::Broken);
+    }
+    assert_eq!(queue.waiting().1.len(), 400_000);
+    let mut order = Vec::new();
+    while let Some(next) = queue.wants_more(1) {
+        queue.expand(&next, &[], None);
+        order.push(next.link);
+    }
+    assert_eq!((&*order[0], &*order[199_999], &*order[200_000]), ("lost0", "lost199999", "dear0"));
+    assert!(order.len() == 400_000 && queue.untouched.is_empty());
+}

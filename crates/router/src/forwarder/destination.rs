@@ -1,0 +1,65 @@
+//! Where messages of circuits go: ends on this router, SDKs, links.
+
+use std::sync::Arc;
+
+use super::flow::{Circuit, LocalEnd, Outlet, SdkQueue};
+
+/// Where payloads go.
+#[derive(Clone, Debug)]
+pub(crate) enum Destination {
+    /// An end on this router.
+    Local(Arc<LocalEnd>),
+    /// An end at an SDK.
+    Sdk(Arc<SdkQueue>),
+    /// A link to another router.
+    Link(Arc<Link>),
+}
+
+impl Destination {
+    /// The circuit of an end.
+    pub(super) fn circuit(&self) -> Option<&Arc<Circuit>> {
+        match self {
+            Self::Local(end) => Some(end.circuit()),
+            Self::Sdk(end) => Some(end.circuit()),
+            Self::Link(_) => None,
+        }
+    }
+
+    /// The route was taken down: an end is told.
+    pub(super) fn unrouted(&self) {
+        match self {
+            Self::Local(end) => end.unrouted(),
+            Self::Sdk(end) => end.unrouted(),
+            Self::Link(_) => {}
+        }
+    }
+
+    /// True if nothing can pass through this destination any more.
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Self::Local(end) => end.is_closed(),
+            Self::Sdk(end) => end.is_closed(),
+            Self::Link(link) => link.outlet.is_closed(),
+        }
+    }
+
+    /// Ends a destination that was dialed for a route which was not completed, or is undone.
+    pub(super) fn withdrawn(&self) {
+        match self {
+            Self::Local(end) => end.unrouted(),
+            Self::Sdk(end) => end.withdrawn(),
+            Self::Link(_) => {}
+        }
+    }
+}
+
+/// A link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The id of the link, which is also its address.
+    pub(crate) id: Arc<str>,
+    /// The router at the other end.
+    pub(crate) peer: Arc<str>,
+    /// Its connections.
+    pub(crate) outlet: Arc<Outlet>,
+}

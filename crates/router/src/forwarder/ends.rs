@@ -1,0 +1,77 @@
+//! Ends of circuits on this router and at its SDKs: how they begin, and what follows when they end.
+
+use std::sync::Arc;
+
+use weft_xgress::{CloseReason, Options, Role};
+
+use super::{
+    Forwarder,
+    destination::Destination,
+    flow::{App, Circuit, FlowRef, LocalEnd, Next},
+    local::{Around, Tables},
+};
+
+impl Forwarder {
+    /// Makes an end of `circuit` on this router and registers it under `address`.
+    pub(crate) fn start_end(
+        self: &Arc<Self>,
+        circuit: Arc<Circuit>,
+        address: &str,
+        role: Role,
+        options: &Options,
+        app: App,
+    ) -> Arc<LocalEnd> {
+        let around = Around {
+            tables: Arc::clone(self) as Arc<dyn Tables<FlowRef>>,
+            timers: self.timers.clone(),
+            measures: Arc::clone(&self.measures),
+            drops: Arc::clone(&self.drops),
+        };
+        let end = LocalEnd::new(around, circuit, address, role, options, &self.budget, app);
+        self.register(address, Destination::Local(Arc::clone(&end)));
+        end
+    }
+
+    /// An SDK ended a circuit, or its connection is gone.
+    pub(super) fn sdk_ended(&self, circuit: &Arc<Circuit>, address: &str, role: Role) {
+        let Some(_) = self.take_destination(address) else { return };
+        if circuit.next(address).is_some() {
+            for other in self.take_destinations(circuit, &circuit.addresses()) {
+                other.unrouted();
+            }
+        }
+        self.tell_end(circuit, address, role);
+    }
+
+    /// Tells the controller that a circuit ended at this address. Where no route stands, nothing
+    /// is told: a route that is being set up fails for it, and another attempt may do better.
+    fn tell_end(&self, circuit: &Circuit, address: &str, role: Role) {
+        if !circuit.has_ended() && circuit.next(address).is_some() {
+            self.control.circuit_ended(&circuit.owner, &circuit.id, role);
+        }
+    }
+}
+
+impl Tables<FlowRef> for Forwarder {
+    fn next_of(&self, circuit: &Circuit, source: &str) -> Option<Next> {
+        Self::next_of(self, circuit, source)
+    }
+
+    /// The end stays until its circuit is unrouted, and goes on acknowledging late payloads, so that
+    /// the other end can finish too.
+    fn finished(&self, end: &LocalEnd, reason: CloseReason) {
+        let (circuit, role) = (end.circuit(), end.role());
+        tracing::debug!(circuit = %circuit.id, ?reason, ?role, "an end of a circuit is closed");
+        if reason != CloseReason::Unrouted {
+            self.tell_end(circuit, end.address(), role);
+        }
+    }
+
+    fn forget(&self, end: &LocalEnd) {
+        let is_this = |known: &Destination| match known {
+            Destination::Local(known) => std::ptr::eq(&**known, end),
+            Destination::Sdk(_) | Destination::Link(_) => false,
+        };
+        self.withdraw(end.address(), is_this);
+    }
+}

@@ -1,0 +1,32 @@
+//! What the headers of a message say about its way.
+
+use weft_wire::{
+    Message, WireError,
+    payload::{self, View},
+};
+use weft_xgress::Class;
+
+/// The parts of a message's headers that forwarding needs, read once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    /// The class; acks and control messages share one.
+    pub(super) class: Class,
+    /// The sequence number of a payload.
+    pub(super) sequence: i32,
+    /// True if the message has headers that are not passed on.
+    pub(super) strip: bool,
+}
+
+impl Head {
+    /// Reads a message of a circuit.
+    pub(super) fn of(message: &Message) -> Result<Self, WireError> {
+        Ok(Self::seen(message.content_type, &View::of(message)?))
+    }
+
+    /// Reads a message of a circuit whose headers were parsed already.
+    pub(super) fn seen(content_type: i32, view: &View<'_>) -> Self {
+        let is_payload = content_type == payload::content_type::PAYLOAD;
+        let class = if is_payload { Class::Payload } else { Class::Ack };
+        Self { class, sequence: view.sequence, strip: view.strip }
+    }
+}

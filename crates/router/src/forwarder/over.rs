@@ -1,0 +1,71 @@
+//! The index of circuits by the links that they go over.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use super::{destination::Link, flow::Circuit};
+
+/// The circuits over each link, also over one that is away.
+#[derive(Debug, Default)]
+pub(super) struct Over(HashMap<Arc<str>, OverLink>);
+
+/// The circuits over a link.
+#[derive(Debug)]
+struct OverLink {
+    /// The router at the other end of the link. A link of the same id to another router does not get
+    /// these circuits.
+    peer: Arc<str>,
+    circuits: HashMap<Arc<str>, Weak<Circuit>>,
+}
+
+impl Over {
+    /// The circuits over a link that came. `None` if they go over a link of this id to another router.
+    pub(super) fn waiting_for(&mut self, link: &Link) -> Option<Vec<Arc<Circuit>>> {
+        let Some(known) = self.0.get_mut(&link.id) else { return Some(Vec::new()) };
+        known.circuits.retain(|_, circuit| circuit.strong_count() > 0);
+        if known.circuits.is_empty() {
+            self.0.remove(&link.id);
+            return Some(Vec::new());
+        }
+        let is_same = known.peer == link.peer;
+        is_same.then(|| known.circuits.values().filter_map(Weak::upgrade).collect())
+    }
+
+    /// How many circuits go over a link.
+    pub(super) fn count(&self, link: &str) -> usize {
+        self.0.get(link).map_or(0, |over| over.circuits.len())
+    }
+
+    /// Follows a change of a circuit's links, which were `before`. `find` finds a link.
+    pub(super) fn follow(
+        &mut self,
+        circuit: &Arc<Circuit>,
+        before: &[Arc<str>],
+        find: impl Fn(&str) -> Option<Arc<Link>>,
+    ) {
+        // The links are read under the lock of the index: the last caller has seen the last change.
+        let now = circuit.links();
+        if circuit.has_ended() && !now.is_empty() {
+            // The end of the circuit has passed the lock already, or will after this.
+            return;
+        }
+        for link in before.iter().filter(|link| !now.contains(link)) {
+            if let Some(known) = self.0.get_mut(link) {
+                known.circuits.remove(&circuit.id);
+                if known.circuits.is_empty() {
+                    self.0.remove(link);
+                }
+            }
+        }
+        for link in now.iter().filter(|link| !before.contains(link)) {
+            let Some(there) = find(link) else { continue };
+            let known = self.0.entry(Arc::clone(link)).or_insert_with(|| OverLink {
+                peer: Arc::clone(&there.peer),
+                circuits: HashMap::new(),
+            });
+            known.circuits.insert(Arc::clone(&circuit.id), Arc::downgrade(circuit));
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The messages of a circuit that wait for an SDK with flow control of its own.
+//!
+//! ```text
+//!  other end -> push -> TransitQueue -> pull (SDK connection's task) -> SDK
+//! ```
+//!
+//! The queue is bounded by the budget of the SDK's connection; payloads beyond that are dropped, and
+//! the other end sends them again (docs/protocol/sdk.md 13, docs/protocol/data-plane.md 10).
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+use weft_circuit::{HopFlow, Outlet, Seat};
+use weft_wire::{
+    Message,
+    edge::{StateClosed, header},
+};
+use weft_xgress::{Class, ITEM_COST, Role, Tally, TransitQueue, transit_len};
+
+use super::{circuit::Circuit, drops::Drops, head::Head, owner::ConnOwner};
+use crate::measures::Measures;
+
+/// A flow that can be the queue for an SDK.
+pub(crate) trait SdkFlow: HopFlow {
+    /// Payloads and acks for the SDK.
+    fn of_sdk(queue: Arc<SdkQueue<Self>>) -> Self;
+}
+
+/// The queue for an SDK, which is where payloads for this end of the circuit go.
+pub(crate) struct SdkQueue<F> {
+    circuit: Arc<Circuit<F>>,
+    role: Role,
+    conn_id: u32,
+    outlet: Arc<Outlet<F>>,
+    owner: Weak<dyn ConnOwner>,
+    measures: Arc<Measures>,
+    drops: Arc<Drops>,
+    this: Weak<Self>,
+    seat: Seat,
+    tally: Tally,
+    /// True once the SDK knows of the connection; nothing is sent to it before that. Set under the
+    /// lock.
+    begun: AtomicBool,
+    queue: Mutex<Queue<F>>,
+}
+
+struct Queue<F> {
+    frames: TransitQueue<Message>,
+    listed_ack: bool,
+    listed_payload: bool,
+    end: Ending,
+    /// Flows to be listed once the SDK knows of the connection; `None` is the circuit itself.
+    waiting: Vec<(Class, Option<F>)>,
+}
+
+/// How far the end of the circuit has come at the SDK.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// The circuit is up.
+    Not,
+    /// The SDK is sent the end once its queue is empty.
+    Telling,
+    /// The SDK has been sent the end.
+    Told,
+}
+
+impl<F: SdkFlow> SdkQueue<F> {
+    pub(super) fn new(
+        circuit: Arc<Circuit<F>>,
+        role: Role,
+        conn_id: u32,
+        outlet: Arc<Outlet<F>>,
+        owner: Weak<dyn ConnOwner>,
+        measures: Arc<Measures>,
+        drops: Arc<Drops>,
+    ) -> Arc<Self> {
+        let queue = Queue {
+            frames: TransitQueue::new(outlet.budget()),
+            listed_ack: false,
+            listed_payload: false,
+            end: Ending::Not,
+            waiting: Vec::new(),
+        };
+        Arc::new_cyclic(|this| Self {
+            circuit,
+            role,
+            conn_id,
+            outlet,
+            owner,
+            measures,
+            drops,
+            this: this.clone(),
+            seat: Seat::default(),
+            tally: Tally::default(),
+            begun: AtomicBool::new(false),
+            queue: Mutex::new(queue),
+        })
+    }
+
+    /// The SDK knows of the connection: it is sent the messages that came meanwhile and those to
+    /// come.
+    pub(crate) fn begin(&self) {
+        let waiting = {
+            let mut queue = self.queue.lock();
+            self.begun.store(true, Ordering::Release);
+            std::mem::take(&mut queue.waiting)
+        };
+        for (class, flow) in waiting {
+            self.list_now(class, flow);
+        }
+    }
+
+    pub(super) fn circuit(&self) -> &Arc<Circuit<F>> {
+        &self.circuit
+    }
+
+    /// Which end of the circuit it is.
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The connection's name on the SDK's channel.
+    pub(super) fn conn_id(&self) -> u32 {
+        self.conn_id
+    }
+
+    /// Time and bytes that the connection has served for payloads of this circuit.
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Rewrites a message of the circuit for the SDK's connection id.
+    pub(crate) fn address_to_sdk(&self, message: &mut Message) {
+        message.headers.set_u32(header::CONN_ID, self.conn_id);
+    }
+
+    /// Queues a message of the circuit for the SDK.
+    pub(super) fn push(&self, head: Head, message: Message) {
+        let length = transit_len(&message);
+        let list = {
+            let mut queue = self.queue.lock();
+            if queue.end != Ending::Not {
+                return;
+            }
+            let pushed = match head.class {
+                Class::Payload => queue.frames.push(head.sequence, length, message),
+                Class::Ack => queue.frames.push_ack(length, message),
+            };
+            self.drops.pushed(pushed);
+            queue.list(head.class)
+        };
+        self.list(head.class, list);
+    }
+
+    /// The next message for the SDK, on its connection's task.
+    pub(crate) fn pull(&self, class: Class) -> Option<(Message, u64)> {
+        let (frame, last) = {
+            let mut queue = self.queue.lock();
+            let frame = match class {
+                Class::Payload => queue.frames.pop().map(|waiting| {
+                    let bytes = waiting.frame.body.len();
+                    let way = self.measures.goes(self.role, bytes);
+                    self.circuit.carried.add_locked(way, bytes);
+                    (waiting.frame, waiting.len)
+                }),
+                Class::Ack => queue.frames.pop_ack().map(|(len, frame)| (frame, len)),
+            };
+            let last = frame.is_none() && class == Class::Payload && queue.end == Ending::Telling;
+            if last {
+                queue.end = Ending::Told;
+            }
+            if frame.is_none() {
+                *queue.listed(class) = false;
+                if class == Class::Payload {
+                    self.outlet.emptied(&self.seat);
+                }
+            }
+            (frame, last)
+        };
+        if last {
+            if let Some(owner) = self.owner.upgrade() {
+                owner.conn_closed(self.conn_id);
+            }
+            let closed = StateClosed::new(self.conn_id, "xgress unrouted").to_message();
+            return Some((closed, ITEM_COST as u64));
+        }
+        let (mut message, length) = frame?;
+        self.address_to_sdk(&mut message);
+        Some((message, (length + ITEM_COST) as u64))
+    }
+
+    /// The route was taken down: the SDK is sent the end after the queued messages.
+    pub(crate) fn unrouted(&self) {
+        let list = {
+            let mut queue = self.queue.lock();
+            if queue.end != Ending::Not {
+                return;
+            }
+            queue.end = Ending::Telling;
+            queue.list(Class::Payload)
+        };
+        self.list(Class::Payload, list);
+    }
+
+    /// The route was not completed, or is undone, while the circuit may have another one.
+    pub(super) fn withdrawn(&self) {
+        self.circuit.expect_close(Weak::clone(&self.owner));
+        self.unrouted();
+    }
+
+    /// The SDK is sent nothing more.
+    pub(super) fn silence(&self) {
+        self.queue.lock().end = Ending::Told;
+    }
+
+    /// True if nothing more is accepted for the SDK.
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.lock().end != Ending::Not
+    }
+
+    fn list(&self, class: Class, list: bool) {
+        if list {
+            self.list_or_wait(class, None);
+        }
+    }
+
+    /// Lists a flow at the connection of the SDK, once the SDK knows of the connection.
+    pub(super) fn list_flow(&self, class: Class, flow: F) {
+        self.list_or_wait(class, Some(flow));
+    }
+
+    fn list_or_wait(&self, class: Class, flow: Option<F>) {
+        if !self.begun.load(Ordering::Acquire) {
+            let mut queue = self.queue.lock();
+            if !self.begun.load(Ordering::Acquire) {
+                queue.waiting.push((class, flow));
+                return;
+            }
+        }
+        self.list_now(class, flow);
+    }
+
+    fn list_now(&self, class: Class, flow: Option<F>) {
+        if let Some(flow) = flow.or_else(|| self.this.upgrade().map(F::of_sdk)) {
+            self.outlet.list(class, &self.seat, flow);
+        }
+    }
+}
+
+impl<F> Queue<F> {
+    fn listed(&mut self, class: Class) -> &mut bool {
+        match class {
+            Class::Ack => &mut self.listed_ack,
+            Class::Payload => &mut self.listed_payload,
+        }
+    }
+
+    /// Lists the circuit for a class. True if it was not listed before.
+    fn list(&mut self, class: Class) -> bool {
+        !std::mem::replace(self.listed(class), true)
+    }
+}
+
+impl<F> std::fmt::Debug for SdkQueue<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SdkQueue")
+            .field("circuit", &self.circuit.id)
+            .field("conn_id", &self.conn_id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,147 @@
+//! The place of an opened link among the others: it is taken, takes the place of another one, or is
+//! refused.
+
+use std::{
+    sync::{Arc, Weak, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use weft_channel::Established;
+use weft_wire::link::SplitPart;
+
+use super::{
+    Links,
+    live::LiveLink,
+    opened::Opened,
+    registry::{Candidate, Verdict},
+};
+use crate::{
+    forwarder::{Link, Outlet},
+    seam::LinkReport,
+};
+
+/// Bytes that may wait for one link.
+const LINK_BUDGET: u64 = 64 << 20;
+/// Most links that one router may open.
+const MAX_PER_PEER: usize = 64;
+/// How long a replaced link stays open, for messages on their way.
+const REPLACED: Duration = Duration::from_secs(75);
+
+impl Links {
+    /// Takes an opened link, unless another one with its key stays. True if it is taken.
+    pub(super) fn opened(self: &Arc<Self>, opened: Opened) -> bool {
+        if opened.dialed.is_none() && self.links_with(&opened.peer) >= MAX_PER_PEER {
+            tracing::warn!(
+                peer = %opened.peer,
+                "a link is refused: its peer has {MAX_PER_PEER} links already"
+            );
+            return false;
+        }
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let candidate = Candidate {
+            number,
+            key: opened.key.clone(),
+            id: opened.id.clone(),
+            iteration: opened.iteration,
+            dialed: opened.dialed.is_some(),
+            since: Instant::now(),
+        };
+        let verdict = self.registry.lock().register(candidate);
+        if let Verdict::Refused { close_after } = verdict {
+            tracing::debug!(link = %opened.id, peer = %opened.peer, "a link is refused for one that stands");
+            self.keep_for(close_after, opened.channels);
+            return false;
+        }
+        let budget = self.forwarder.budget().child(LINK_BUDGET);
+        let link = Arc::new(Link {
+            id: opened.id.as_str().into(),
+            peer: opened.peer.as_str().into(),
+            outlet: Outlet::new(budget),
+        });
+        let owner: Weak<Self> = Arc::downgrade(self);
+        let measures = self.forwarder.measures();
+        let live = LiveLink::new(measures, owner, number, Arc::clone(&link), &opened);
+        self.live.lock().insert(number, Arc::clone(&live));
+        for (part, channel) in opened.channels {
+            live.add(part, channel.handle());
+            if let Some(trace) = &self.options.trace {
+                trace.follow(&channel.handle());
+            }
+            channel.start(live.behaviour(part));
+        }
+        if let Err(problem) = self.forwarder.register_link(&link) {
+            tracing::warn!(link = %link.id, peer = %link.peer, ?problem, "a link is refused");
+            live.close("its id is in use");
+            return false;
+        }
+        if live.is_closed() {
+            // The link closed before it was registered.
+            self.forwarder.unregister_link(&link);
+            return true;
+        }
+        if let Verdict::Replaces { number, id, iteration, close_after } = verdict {
+            self.replaced(number, id, iteration, close_after, &live);
+        }
+        tracing::info!(link = %link.id, peer = %link.peer, dialed = live.dialed, iteration = live.iteration, "link established");
+        let told = live.connections();
+        if live.dialed {
+            self.control.link_up(LinkReport { connections: told.clone(), ..live.report() });
+            if live.is_closed() {
+                // The link's end may have been reported before the link itself.
+                self.faults.link_fault(&live.link.id, live.iteration);
+            }
+            if !self.registry.lock().is_live(&live.key, live.number) && !live.is_closed() {
+                // Another link took its place meanwhile, and that was reported before the link
+                // itself.
+                self.control.link_duplicate(&live.link.id, live.iteration);
+            }
+        }
+        if !self.registry.lock().is_live(&live.key, live.number) {
+            // The link that took its place found it in the registry, but not yet in this table.
+            self.close_after(REPLACED, Arc::clone(&live));
+        }
+        self.spawn(Arc::clone(self).follow(live, told));
+        true
+    }
+
+    /// Closes a link after this time, because another one has its place.
+    fn close_after(&self, time: Duration, live: Arc<LiveLink>) {
+        self.spawn(async move {
+            tokio::time::sleep(time).await;
+            live.close("another link took its place");
+        });
+    }
+
+    fn links_with(&self, peer: &str) -> usize {
+        self.live.lock().values().filter(|live| *live.link.peer == *peer).count()
+    }
+
+    /// Closes channels after this time that are never started.
+    fn keep_for(&self, time: Duration, channels: Vec<(Option<SplitPart>, Established)>) {
+        if time.is_zero() {
+            return drop(channels);
+        }
+        self.spawn(async move {
+            tokio::time::sleep(time).await;
+            drop(channels);
+        });
+    }
+
+    /// Closes a link in whose place another one was taken.
+    fn replaced(
+        self: &Arc<Self>,
+        number: u64,
+        id: String,
+        iteration: u32,
+        close_after: Duration,
+        by: &LiveLink,
+    ) {
+        let Some(former) = self.live.lock().get(&number).cloned() else { return };
+        if former.link.id == by.link.id {
+            // The peer dialed the same link again, so that the former connection is dead.
+            return former.close("the link was dialed anew");
+        }
+        self.control.link_duplicate(&id, iteration);
+        self.close_after(close_after, former);
+    }
+}

@@ -1,0 +1,115 @@
+//! A link that this router wants to dial, and its dials.
+
+use std::time::{Duration, Instant};
+
+use weft_config::router::Backoff;
+
+/// A dialer of links.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialer {
+    /// The dialer's name in the key of links; empty means `default`.
+    pub(crate) binding: String,
+    /// The dialer's groups: listeners of one of them are dialed.
+    pub(crate) groups: Vec<String>,
+    /// Waits while the peer is connected to a controller.
+    pub(crate) healthy: Backoff,
+    /// Waits while the peer is not connected to a controller.
+    pub(crate) unhealthy: Backoff,
+}
+
+impl Dialer {
+    /// The wait after one of `before`. `chance` is between 0 and 1.
+    pub(super) fn wait_after(&self, before: Duration, is_healthy: bool, chance: f64) -> Duration {
+        let backoff = if is_healthy { &self.healthy } else { &self.unhealthy };
+        let factor = (backoff.factor + chance.clamp(0.0, 1.0) - 0.5).max(1.0);
+        before.mul_f64(factor).clamp(backoff.min, backoff.max.max(backoff.min))
+    }
+}
+
+/// A dial that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dial {
+    /// Key of the link.
+    pub(crate) key: String,
+    /// Id of the link.
+    pub(crate) link: String,
+    /// Number of the dial, from 1.
+    pub(crate) iteration: u32,
+    /// The router to dial.
+    pub(crate) peer: String,
+    /// The router's release, as controllers report it.
+    pub(crate) version: String,
+    /// The address of its listener.
+    pub(crate) address: String,
+    /// The protocol of its listener.
+    pub(crate) protocol: String,
+    /// The number of the dialer.
+    pub(crate) dialer: usize,
+}
+
+/// The state of a target (docs/protocol/data-plane.md 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// The target waits for its first dial.
+    Pending,
+    /// A dial is under way.
+    Dialing,
+    /// The last dial failed.
+    DialFailed,
+    /// The link has closed.
+    LinkFailed,
+    /// The link is open.
+    Established,
+}
+
+impl Status {
+    /// The state's name in inspections.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Dialing => "dialing",
+            Self::DialFailed => "dialFailed",
+            Self::LinkFailed => "linkFailed",
+            Self::Established => "established",
+        }
+    }
+}
+
+/// A link that this router wants to dial, or has dialed.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) link: String,
+    pub(crate) peer: String,
+    pub(crate) address: String,
+    pub(crate) protocol: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) listener_binding: String,
+    pub(crate) dialer: usize,
+    pub(crate) status: Status,
+    pub(crate) iteration: u32,
+    pub(crate) connected: u32,
+    pub(crate) delay: Duration,
+    /// How many of its last links closed soon.
+    pub(crate) short: u32,
+    /// The time of its next dial; `None` while the link is open or being dialed.
+    pub(crate) due: Option<Instant>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_stay_in_their_bounds() {
+        let (healthy, unhealthy) = (Backoff::healthy(), Backoff::unhealthy());
+        let dialer = Dialer { binding: String::new(), groups: Vec::new(), healthy, unhealthy };
+        for (is_healthy, backoff) in [(true, &dialer.healthy), (false, &dialer.unhealthy)] {
+            let mut wait = Duration::ZERO;
+            for chance in [0.0, 1.0, f64::NAN.max(0.0), 0.3, 1.0].repeat(8) {
+                wait = dialer.wait_after(wait, is_healthy, chance);
+                assert!((backoff.min..=backoff.max).contains(&wait), "{wait:?}");
+            }
+            assert_eq!(wait, backoff.max);
+        }
+    }
+}

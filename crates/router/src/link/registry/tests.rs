@@ -1,0 +1,229 @@
+//! Which links are dialed and when, and which of two stays.
+
+use weft_config::router::Backoff;
+
+use super::*;
+
+fn registry() -> Registry {
+    let dialer = Dialer {
+        binding: String::new(),
+        groups: vec!["default".into()],
+        healthy: Backoff::healthy(),
+        unhealthy: Backoff::unhealthy(),
+    };
+    Registry::new("r1", vec![dialer])
+}
+
+fn peer(id: &str, state: PeerState) -> Peer {
+    let listener = LinkListener {
+        address: format!("tls:{id}:6004"),
+        protocol: "tls".into(),
+        groups: vec!["default".into()],
+        local_binding: String::new(),
+    };
+    Peer { id: id.into(), version: "v2.1.0".into(), state, listeners: vec![listener] }
+}
+
+fn ids() -> impl FnMut() -> String {
+    let mut next = 0;
+    move || {
+        next += 1;
+        format!("m{next}")
+    }
+}
+
+fn link(number: u64, id: &str, dialed: bool) -> Candidate {
+    let key = "default->tls:r2->default".to_owned();
+    Candidate { number, key, id: id.into(), iteration: 1, dialed, since: Instant::now() }
+}
+
+/// A registry that dials a link of this id.
+fn dialing(id: &str, now: Instant) -> Registry {
+    let mut registry = registry();
+    registry.peer(&peer("r2", PeerState::Healthy), now, || id.to_owned());
+    registry.begin_dial(now).unwrap();
+    registry
+}
+
+#[test]
+fn other_dialers_want_other_links_and_leave_those_that_stand() {
+    let now = Instant::now();
+    let mut registry = dialing("A", now);
+    let key = link(1, "A", true).key;
+    assert_eq!(registry.register(link(1, "A", true)), Verdict::Taken);
+    registry.set_dialers(Vec::new(), now, ids());
+    assert!(registry.is_live(&key, 1) && registry.next_due().is_none());
+    // When the link ends it is not dialed again, until a dialer for it is set.
+    registry.closed(&key, 1, now);
+    assert!(registry.next_due().is_none());
+    registry.set_dialers(self::registry().dialers, now, ids());
+    assert_eq!(registry.begin_dial(now).unwrap().key, key);
+}
+
+#[test]
+fn a_dial_that_ends_after_its_router_was_removed_makes_no_link() {
+    let now = Instant::now();
+    let mut registry = dialing("A", now);
+    registry.peer(&peer("r2", PeerState::Removed), now, ids());
+    let refused = Verdict::Refused { close_after: Duration::ZERO };
+    assert_eq!(registry.register(link(1, "A", true)), refused);
+    // Its successor at the same address has another id.
+    registry.peer(&peer("r2", PeerState::Healthy), now, || "B".to_owned());
+    assert_eq!(registry.register(link(2, "A", true)), refused);
+    assert_eq!(registry.register(link(3, "B", true)), Verdict::Taken);
+}
+
+#[test]
+fn a_peer_that_closes_every_link_is_not_dialed_without_a_pause() {
+    let now = Instant::now();
+    let mut registry = dialing("A", now);
+    let mut waits = Vec::new();
+    for number in 0..12 {
+        registry.register(link(number, "A", true));
+        let ended = Instant::now();
+        registry.closed("default->tls:r2->default", number, ended);
+        waits.push(registry.next_due().unwrap() - ended);
+        registry.begin_dial(ended + LONGEST_WAIT).unwrap();
+    }
+    assert_eq!(waits[0], Duration::ZERO, "a link that breaks is back at once");
+    assert!(waits.is_sorted() && waits[1] == FIRST_WAIT && waits[11] == LONGEST_WAIT);
+    registry.register(link(50, "A", true));
+    let later = Instant::now() + STEADY;
+    registry.closed("default->tls:r2->default", 50, later);
+    assert_eq!(registry.next_due(), Some(later), "it has been steady since");
+}
+
+#[test]
+fn a_peer_is_dialed_and_again_after_a_growing_wait() {
+    let (mut registry, now) = (registry(), Instant::now());
+    assert!(registry.peer(&peer("r1", PeerState::Healthy), now, ids()).is_empty());
+    assert_eq!(registry.next_due(), None, "oneself is not dialed");
+    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    let dial = registry.begin_dial(now).unwrap();
+    assert_eq!(
+        (dial.link.as_str(), dial.iteration, dial.key.as_str()),
+        ("m1", 1, "default->tls:r2->default")
+    );
+    assert_eq!(registry.begin_dial(now), None);
+    registry.failed(&dial, false, now, 0.5);
+    assert_eq!(registry.next_due(), Some(now + Duration::from_secs(5)));
+    let dial = registry.begin_dial(now + Duration::from_secs(5)).unwrap();
+    assert_eq!((dial.link.as_str(), dial.iteration), ("m1", 2));
+    registry.failed(&dial, false, now, 0.5);
+    assert_eq!(registry.next_due(), Some(now + Duration::from_millis(7500)));
+    // It connects to a controller again: at once.
+    registry.peer(&peer("r2", PeerState::Unhealthy), now, ids());
+    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    assert_eq!(registry.next_due(), Some(now));
+}
+
+#[test]
+fn both_ends_keep_the_same_of_two_links() {
+    let now = Instant::now();
+    // r1 dialed A, r2 dialed B, at the same time: both keep A.
+    let (mut one, mut two) = (dialing("A", now), dialing("B", now));
+    assert_eq!(one.register(link(1, "A", true)), Verdict::Taken);
+    assert_eq!(
+        one.register(link(2, "B", false)),
+        Verdict::Refused { close_after: Duration::from_secs(30) }
+    );
+    assert_eq!(two.register(link(1, "B", true)), Verdict::Taken);
+    let replaces = two.register(link(2, "A", false));
+    let close_after = Duration::from_secs(60);
+    assert_eq!(
+        replaces,
+        Verdict::Replaces { number: 1, id: "B".into(), iteration: 1, close_after }
+    );
+    // The end of the one that was replaced changes nothing.
+    two.closed("default->tls:r2->default", 1, now);
+    assert_eq!(
+        two.register(link(3, "C", false)),
+        Verdict::Refused { close_after: Duration::from_secs(30) }
+    );
+}
+
+#[test]
+fn a_peer_that_insists_wins_in_the_end() {
+    let mut registry = registry();
+    registry.register(link(1, "A", false));
+    for number in 0..5 {
+        assert!(matches!(
+            registry.register(link(10 + number, "B", false)),
+            Verdict::Refused { .. }
+        ));
+    }
+    assert!(matches!(registry.register(link(20, "B", false)), Verdict::Replaces { number: 1, .. }));
+    // The same link anew, in its next iteration.
+    assert!(matches!(
+        registry.register(link(21, "B", false)),
+        Verdict::Replaces { number: 20, .. }
+    ));
+}
+
+#[test]
+fn a_link_that_broke_is_dialed_at_once_and_one_that_came_meanwhile_is_enough() {
+    let (mut registry, now) = (registry(), Instant::now());
+    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    let dial = registry.begin_dial(now).unwrap();
+    registry.register(link(1, &dial.link, true));
+    let later = now + Duration::from_secs(100);
+    registry.closed(&dial.key, 1, later);
+    assert_eq!(registry.next_due(), Some(later));
+    registry.register(link(2, "A", false));
+    assert_eq!(registry.next_due(), None);
+    assert_eq!(registry.begin_dial(later), None);
+}
+
+#[test]
+fn removed_peers_lose_their_links_and_long_gone_ones_are_forgotten() {
+    let (mut registry, now) = (registry(), Instant::now());
+    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    registry.begin_dial(now).unwrap();
+    registry.register(link(1, "A", false));
+    assert_eq!(registry.peer(&peer("r2", PeerState::Removed), now, ids()), [1]);
+    assert_eq!(registry.targets().count(), 0);
+
+    registry.peer(&peer("r3", PeerState::Healthy), now, ids());
+    registry.peer(&peer("r3", PeerState::Unhealthy), now, ids());
+    registry.sweep(now + FORGET - Duration::from_secs(1));
+    assert_eq!(registry.peers().count(), 1);
+    registry.sweep(now + FORGET);
+    assert_eq!(
+        (registry.peers().count(), registry.targets().count(), registry.next_due()),
+        (0, 0, None)
+    );
+}
+
+#[test]
+fn more_dials_than_may_wait_come_later() {
+    let (mut registry, now) = (registry(), Instant::now());
+    for id in ["r2", "r3", "r4", "r5"] {
+        registry.peer(&peer(id, PeerState::Healthy), now, ids());
+    }
+    registry.bound_queue(3, now, || 0.0);
+    let mut begun = 0;
+    while registry.begin_dial(now).is_some() {
+        begun += 1;
+    }
+    assert_eq!(begun, 3);
+    let later = registry.next_due().unwrap();
+    assert!(later > now);
+    assert!(registry.begin_dial(later).is_some());
+}
+
+#[test]
+fn another_address_closes_the_link_to_the_old_one() {
+    let (mut registry, now) = (registry(), Instant::now());
+    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    let dial = registry.begin_dial(now).unwrap();
+    registry.register(link(7, &dial.link, true));
+    let mut moved = peer("r2", PeerState::Healthy);
+    moved.listeners[0].address = "tls:elsewhere:6004".into();
+    assert_eq!(registry.peer(&moved, now, ids()), [7]);
+    registry.closed(&dial.key, 7, now);
+    assert_eq!(registry.begin_dial(now).unwrap().address, "tls:elsewhere:6004");
+    // No listener at all: there is nothing to dial.
+    moved.listeners.clear();
+    assert!(registry.peer(&moved, now, ids()).is_empty());
+    assert_eq!(registry.targets().count(), 0);
+}
