@@ -10,11 +10,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, LazyLock, OnceLock},
+    sync::{Arc, LazyLock},
     time::Instant,
 };
 
-use arc_swap::ArcSwap;
 use weft_channel::{Batch, Outbox, UnderlayWaker};
 use weft_limits::Budget;
 use weft_wire::Message;
@@ -24,7 +23,7 @@ use crate::{
     clock::now,
     probe::Probe,
     sync::{
-        Mutex,
+        ArcSwap, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };

@@ -1,5 +1,6 @@
 //! The locks, atomics and wake-ups that the scenes run with.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 pub use loom::sync::atomic;
@@ -23,6 +24,53 @@ impl<T> Mutex<T> {
             Ok(guard) => guard,
             Err(_) => panic!("a thread panicked that held the lock"),
         }
+    }
+}
+
+/// A value that is set once, with the calls of the usual one.
+#[derive(Debug, Default)]
+pub struct OnceLock<T> {
+    value: std::sync::OnceLock<T>,
+    is_set: atomic::AtomicBool,
+}
+
+impl<T> OnceLock<T> {
+    /// Without a value.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { value: std::sync::OnceLock::new(), is_set: atomic::AtomicBool::new(false) }
+    }
+
+    /// The value.
+    pub fn get(&self) -> Option<&T> {
+        if self.is_set.load(atomic::Ordering::Acquire) { self.value.get() } else { None }
+    }
+
+    /// Sets the value.
+    ///
+    /// # Errors
+    /// The value, when there is one already.
+    pub fn set(&self, value: T) -> Result<(), T> {
+        self.value.set(value)?;
+        self.is_set.store(true, atomic::Ordering::Release);
+        Ok(())
+    }
+}
+
+/// A shared value that can be replaced, with the calls of the usual one.
+#[derive(Debug, Default)]
+pub struct ArcSwap<T>(Mutex<Arc<T>>);
+
+impl<T> ArcSwap<T> {
+    /// The present value.
+    pub fn load(&self) -> Arc<T> {
+        Arc::clone(&self.0.lock())
+    }
+
+    /// Replaces the value by what follows from it.
+    pub fn rcu<R: Into<Arc<T>>>(&self, change: impl Fn(&Arc<T>) -> R) {
+        let mut value = self.0.lock();
+        *value = change(&value).into();
     }
 }
 
