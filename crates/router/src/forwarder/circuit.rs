@@ -57,12 +57,15 @@ impl Way {
 /// The ways of a circuit.
 pub(super) type Ways = SmallVec<[Way; 2]>;
 
+/// The queues towards neighbouring routers, by link.
+type Hops<F> = SmallVec<[(Arc<str>, Arc<Hop<F>>); 2]>;
+
 /// The ways of a circuit, and the attempts that set them up.
 #[derive(Debug)]
 struct Routes<F> {
     ways: Ways,
     /// The queues towards neighbouring routers, by link.
-    hops: SmallVec<[(Arc<str>, Arc<Hop<F>>); 2]>,
+    hops: Hops<F>,
     /// Links that hops led to before reroutes, the latest ones.
     once: Vec<(Arc<str>, Weak<Hop<F>>)>,
     /// The newest attempt to set the circuit up.
@@ -73,13 +76,7 @@ struct Routes<F> {
 
 impl<F> Default for Routes<F> {
     fn default() -> Self {
-        Self {
-            ways: Ways::new(),
-            hops: SmallVec::new(),
-            once: Vec::new(),
-            newest: None,
-            under_way: 0,
-        }
+        Self { ways: Ways::new(), hops: Hops::new(), once: Vec::new(), newest: None, under_way: 0 }
     }
 }
 
