@@ -83,7 +83,7 @@ impl Validations {
             Due::Later => true,
             Due::Never => false,
         });
-        check.asked = (!due.is_empty()).then(Instant::now);
+        check.asked = (!due.is_empty()).then(clock::now);
         due
     }
 
