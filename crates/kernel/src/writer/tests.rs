@@ -194,7 +194,7 @@ async fn an_unknown_outcome_is_found_out_before_the_next_write_and_without_one()
     // Nothing is decided while the model may be another.
     let refused = writer.submit(create("b", "two")).await.unwrap_err();
     assert_eq!((refused.status(), refused.code()), (503, ErrorCode::ClusterNoLeader));
-    assert!(refused.to_string().contains("nothing was done"), "{refused}");
+    assert!(refused.to_string().contains("this one was not made"), "{refused}");
     let (_, mut follower) = writer.subscribe();
     store.set_dark(false);
     // The subscriber sees the change although nothing else is written.
