@@ -59,7 +59,7 @@ fn what_is_forwarded_stays_in_bounds() {
 fn incomplete_configs_host_nothing_and_say_why() {
     assert_eq!(problem(r#"{"protocol":"tcp","port":1}"#), "host.v1: address: is missing");
     let wrong = problem(r#"{"protocol":"tcp","address":"a","forwardPort":true}"#);
-    assert!(wrong.starts_with("host.v1: allowedPortRanges: nothing is allowed"), "{wrong}");
+    assert!(wrong.starts_with("host.v1: allowedPortRanges: no value is allowed"), "{wrong}");
     assert!(read("host.v1", "{").is_err());
     assert!(read("intercept.v1", "{}").unwrap().is_empty());
     let with =
