@@ -1,4 +1,4 @@
-//! Messages that come over a link, and where they go on to.
+//! Messages that come over a link, and the choice of their next place.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -50,7 +50,7 @@ pub(super) struct Backlog {
     over: bool,
     /// The time since which the end took less than [`PROGRESS`] although messages wait.
     still: Option<Instant>,
-    /// Bytes that the end took since that time.
+    /// Bytes that the end took since the time in `still`.
     taken: usize,
 }
 
@@ -85,8 +85,8 @@ impl Backlog {
             match item {
                 FromSdk::Data { headers, data } => {
                     if !end.can_write() {
-                        // Either the end has no room yet, or the direction has ended: then the next
-                        // write reports that, and the rest is thrown away.
+                        // The message waits until the end has room. Once the direction has ended,
+                        // the message is thrown away.
                         if end.is_sending_over() {
                             self.bytes -= cost;
                             continue;
@@ -105,8 +105,9 @@ impl Backlog {
         }
     }
 
-    /// To be called after each change. Answers `true` if the SDK has to stop being read, `false` if
-    /// it may be read again, and `None` if nothing changes for it.
+    /// Follows each change: draws the waiting bytes from the budget and measures progress. Answers
+    /// `true` if the SDK has to stop being read, `false` if the SDK may be read again, and `None`
+    /// if nothing changes for the SDK.
     pub(super) fn settle(&mut self, now: Instant) -> Option<bool> {
         let (bytes, held) = (self.bytes as u64, self.held.bytes());
         if bytes == 0 && held == 0 {
@@ -140,7 +141,8 @@ impl Backlog {
         self.still.filter(|_| self.over).map(|since| since + PATIENCE)
     }
 
-    /// True if the other circuits of the SDK have waited long enough for this one.
+    /// True if the circuit kept the SDK from being read for [`PATIENCE`] without taking
+    /// [`PROGRESS`] bytes.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
@@ -193,14 +195,14 @@ mod tests {
         let mut held = Vec::new();
         for _ in 0..1000 {
             let (mut backlog, mut end) = (Backlog::new(&budget), end(now));
-            // Each stays far below its own limit.
+            // Each backlog stays far below the limit of one connection id.
             stopped += usize::from(push(&mut backlog, &mut end, LIMIT / 4, now));
             held.push(backlog);
         }
-        // Those beyond the budget stop the reading at their first message.
+        // Backlogs beyond the budget stop the reading at their first message.
         assert!(stopped > 900, "{stopped}");
         assert!(budget.used() < (4 << 20) + 1000 * (20 << 10), "{}", budget.used());
-        // Read again only once nothing of it waits, or there is room.
+        // The SDK is read again only once its backlog is empty, or the budget has room.
         let last = held.last_mut().unwrap();
         assert_eq!(last.settle(now), None);
         held.drain(..900).for_each(drop);
@@ -214,14 +216,16 @@ mod tests {
         assert!(!push(&mut backlog, &mut stalled, LIMIT / 2, start));
         let late = start + 100 * PATIENCE;
         assert!(!backlog.is_stuck(late), "nobody waits for it");
-        // It has taken nothing for long when it begins to stop the others.
+        // The circuit has taken nothing for long when its backlog begins to stop the other
+        // circuits.
         assert!(push(&mut backlog, &mut stalled, usize::MAX, late));
         assert!(backlog.is_stuck(late));
 
         let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
         assert!(push(&mut backlog, &mut stalled, usize::MAX, start));
         assert_eq!(backlog.deadline(), Some(start + PATIENCE));
-        // A little does not count, and what counts gives it the whole time again.
+        // Less than `PROGRESS` does not count; `PROGRESS` bytes give the circuit the whole time
+        // again.
         backlog.taken += PROGRESS - 1;
         assert_eq!(backlog.settle(start + PATIENCE / 2), None);
         assert_eq!(backlog.deadline(), Some(start + PATIENCE));

@@ -1,5 +1,5 @@
-//! A circuit on this router: the controller that owns it, and the next place for what comes from each of
-//! its addresses.
+//! A circuit on this router: the controller that owns it, and the next place for messages from each
+//! of its addresses.
 
 use std::{
     sync::{
@@ -22,10 +22,10 @@ use crate::{
 /// Most former ways and most former links of hops that a circuit remembers.
 const LEFT: usize = 8;
 
-/// A circuit. `F` is what the outlets of its links serve.
+/// A circuit. `F` is the flow that the outlets of its links serve.
 #[derive(Debug)]
 pub(crate) struct Circuit<F> {
-    /// Its id.
+    /// The id of the circuit.
     pub(crate) id: Arc<str>,
     /// The controller that made the circuit.
     pub(crate) owner: ControllerId,
@@ -66,11 +66,11 @@ struct Routes<F> {
     ways: Ways,
     /// The queues towards neighbouring routers, by link.
     hops: Hops<F>,
-    /// Links that hops led to before reroutes, the latest ones.
+    /// The latest links that hops led to before reroutes.
     once: Vec<(Arc<str>, Weak<Hop<F>>)>,
     /// The newest attempt to set the circuit up.
     newest: Option<u32>,
-    /// Routes that are being set up.
+    /// The number of routes that are being set up.
     under_way: usize,
 }
 
@@ -85,7 +85,7 @@ impl<F> Default for Routes<F> {
 pub(crate) struct Way {
     /// The address that messages come from.
     pub(crate) source: Arc<str>,
-    /// The address that they go to.
+    /// The address that these messages go to.
     pub(crate) destination: Arc<str>,
 }
 
@@ -143,7 +143,7 @@ impl<F: HopFlow> Circuit<F> {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The address that messages from this address go to.
+    /// The address that messages from `source` go to.
     pub(crate) fn next(&self, source: &str) -> Option<Arc<str>> {
         let ways = &self.routes.read().ways;
         ways.iter().find(|way| &*way.source == source).map(|way| Arc::clone(&way.destination))
@@ -257,8 +257,8 @@ impl<F: HopFlow> Circuit<F> {
         self.routes.read().ways.iter().map(|way| Arc::clone(&way.source)).collect()
     }
 
-    /// Notes that an end of the circuit was taken from this SDK. The SDK answers by closing the circuit
-    /// by its id, so that its close could be mistaken for that of another end, which the SDK has got
+    /// Notes that an end of the circuit was taken from this SDK. The SDK answers by closing the
+    /// circuit by its id. Without the note, this close would count for an end that the SDK has got
     /// since (docs/protocol/sdk.md 13).
     pub(crate) fn expect_close(&self, of: Weak<dyn ConnOwner>) {
         self.closing.lock().push(of);
@@ -279,8 +279,8 @@ impl<F: HopFlow> Routes<F> {
         attempt.is_some() && attempt < self.newest
     }
 
-    /// Forgets the oldest ways from neighbours that nothing is sent to any more, once there are several
-    /// of them: the payloads of these neighbours have arrived by then.
+    /// Keeps the latest [`LEFT`] ways from neighbours that are sent no messages any more, and
+    /// forgets the older ones, whose payloads have arrived by then.
     fn forget_left_ways(&mut self) {
         let is_left = |ways: &Ways, way: &Way| ways.iter().all(|to| to.destination != way.source);
         let left: Vec<Arc<str>> = self
@@ -389,7 +389,7 @@ mod tests {
         };
         circuit.set_ways(Some(0), &[way("a", "b"), way("b", "a")], links).unwrap();
         let (to_a, to_b) = (circuit.hop("a").unwrap(), circuit.hop("b").unwrap());
-        // The path comes in over another link now and leaves over the same.
+        // The path comes in over another link now, and leaves over the same link as before.
         circuit.set_ways(None, &[way("c", "b"), way("b", "c")], links).unwrap();
         assert!(Arc::ptr_eq(&circuit.hop("b").unwrap(), &to_b));
         assert!(Arc::ptr_eq(&circuit.hop("c").unwrap(), &to_a));

@@ -1,10 +1,10 @@
-//! Where messages of circuits go: ends on this router, SDKs, links.
+//! Destinations of the messages of circuits: ends on this router, SDKs, links.
 
 use std::sync::Arc;
 
 use super::flow::{Circuit, LocalEnd, Outlet, SdkQueue};
 
-/// Where payloads go.
+/// A destination of payloads.
 #[derive(Clone, Debug)]
 pub(crate) enum Destination {
     /// An end on this router.
@@ -16,7 +16,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// The circuit of an end.
+    /// The circuit of an end; `None` for a link.
     pub(super) fn circuit(&self) -> Option<&Arc<Circuit>> {
         match self {
             Self::Local(end) => Some(end.circuit()),
@@ -53,13 +53,13 @@ impl Destination {
     }
 }
 
-/// A link.
+/// A link, as circuits see it.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// The id of the link, which is also its address.
     pub(crate) id: Arc<str>,
     /// The router at the other end.
     pub(crate) peer: Arc<str>,
-    /// Its connections.
+    /// The connections of the link.
     pub(crate) outlet: Arc<Outlet>,
 }

@@ -22,7 +22,7 @@ pub(crate) struct Drops {
 }
 
 impl Drops {
-    /// Counts a message that a queue dropped; a queued one counts nothing.
+    /// Counts a message that a queue dropped. A queued message is not counted.
     pub(super) fn pushed(&self, pushed: Pushed) {
         match pushed {
             Pushed::Queued => {}

@@ -43,8 +43,8 @@ impl Forwarder {
         self.tell_end(circuit, address, role);
     }
 
-    /// Tells the controller that a circuit ended at this address. Where no route stands, nothing
-    /// is told: a route that is being set up fails for it, and another attempt may do better.
+    /// Tells the controller that a circuit ended at this address, if a route stands there. A route
+    /// that is still being set up fails instead, and another attempt may do better.
     fn tell_end(&self, circuit: &Circuit, address: &str, role: Role) {
         if !circuit.has_ended() && circuit.next(address).is_some() {
             self.control.circuit_ended(&circuit.owner, &circuit.id, role);

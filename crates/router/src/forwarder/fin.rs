@@ -79,7 +79,7 @@ impl HeldFin {
         }
     }
 
-    /// The time until which something is held back.
+    /// The time until which the end of the direction, or the close, is held back.
     pub(super) fn until(&self, end: &End) -> Option<Instant> {
         match &self.state {
             State::Held(_, until) => Some(*until),

@@ -1,4 +1,4 @@
-//! The messages that a connection writes next: flows that have something, served in turn.
+//! The messages that a connection writes next: flows with waiting messages, served in turn.
 
 use std::{sync::Arc, time::Instant};
 
@@ -38,10 +38,10 @@ pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
 pub(crate) enum FlowRef {
     /// Payloads and acks for an SDK with flow control of its own.
     Sdk(Arc<SdkQueue>),
-    /// Payloads and acks that an end here sends to such an SDK or to another router, with the
-    /// number of its listing.
+    /// Payloads and acks that an end on this router sends to an SDK with flow control of its own or
+    /// to another router, with the number of the end's listing.
     Fabric(Arc<LocalEnd>, u32),
-    /// Data that an end here delivers to an SDK without flow control of its own.
+    /// Data that an end on this router delivers to an SDK without flow control of its own.
     App(Arc<LocalEnd>),
     /// Messages that pass on to another router, with the number of the hop's listing.
     Hop(Arc<Hop>, u32),

@@ -1,4 +1,4 @@
-//! What the headers of a message say about its way.
+//! The headers of a message, as far as forwarding needs them.
 
 use weft_wire::{
     Message, WireError,
@@ -9,7 +9,7 @@ use weft_xgress::Class;
 /// The parts of a message's headers that forwarding needs, read once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    /// The class; acks and control messages share one.
+    /// The class of the message; acks and control messages share one.
     pub(super) class: Class,
     /// The sequence number of a payload.
     pub(super) sequence: i32,

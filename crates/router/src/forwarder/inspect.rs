@@ -96,7 +96,7 @@ fn local(end: &LocalEnd) -> Value {
     })
 }
 
-/// The sender's view of the path: members that the original does not have.
+/// The sender's view of the path, in members that the original does not have.
 fn path(standing: &Standing) -> Value {
     json!({
         "phase": standing.path.phase,

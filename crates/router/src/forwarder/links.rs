@@ -22,7 +22,7 @@ pub(crate) enum NotTaken {
 }
 
 impl Forwarder {
-    /// Registers a link. Circuits that waited for it go on over it.
+    /// Registers a link. Circuits that waited for the link go on over it.
     pub(crate) fn register_link(&self, link: &Arc<Link>) -> Result<(), NotTaken> {
         let waiting = {
             let mut over = self.over.lock();
@@ -89,7 +89,8 @@ pub(crate) struct BackToHops {
 impl Unsent for BackToHops {
     fn unsent(&self, messages: Vec<Message>) {
         let Some(forwarder) = self.forwarder.upgrade() else { return };
-        // Each is put in front, so that the last comes first.
+        // Each message goes to the front of its hop, so that the first message has to be put back
+        // last.
         for message in messages.into_iter().rev() {
             let Ok(view) = View::of(&message) else { continue };
             let circuit = forwarder.circuit(view.circuit_id);

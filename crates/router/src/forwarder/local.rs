@@ -6,9 +6,10 @@
 //!  application <- read  <- End <- on_payload, on_ack
 //! ```
 //!
-//! An end has one lock, which is held for short computations ([`weft_circuit::Driver`]). Inside it two
-//! others are taken, both rarely: the tables of the circuit, for reading, when the ways have changed
-//! since the last look-up; and the measurement of waiting times ([`weft_circuit::Probe`]).
+//! An end has one lock, which is held for short computations ([`weft_circuit::Driver`]). Under it
+//! two other locks are taken, both rarely: the lock of the circuit's tables, for reading, when the
+//! ways have changed since the last look-up; and the lock of the measured waiting times
+//! ([`weft_circuit::Probe`]).
 
 mod application;
 mod exchange;
@@ -50,17 +51,17 @@ pub(crate) trait EndFlow: SdkFlow {
     fn of_app(end: Arc<LocalEnd<Self>>) -> Self;
 }
 
-/// The tables that an end stands in. It asks and tells them nothing for single payloads.
+/// The tables that an end stands in. Single payloads cause no call to the tables.
 pub(crate) trait Tables<F>: Send + Sync {
     /// The next place of messages from one address of a circuit.
     fn next_of(&self, circuit: &Circuit<F>, source: &str) -> Option<Next<F>>;
-    /// An end has nothing more to do.
+    /// Takes note that an end has nothing more to do.
     fn finished(&self, end: &LocalEnd<F>, reason: CloseReason);
     /// Forgets an end, unless another one took its address.
     fn forget(&self, end: &LocalEnd<F>);
 }
 
-/// What an end has around it.
+/// The surroundings of an end: tables, deadlines, and counts.
 pub(crate) struct Around<F> {
     pub(super) tables: Arc<dyn Tables<F>>,
     pub(super) timers: Timers<LocalEnd<F>>,
@@ -102,10 +103,10 @@ pub(crate) struct LocalEnd<F> {
     seat: Seat,
     fabric: Tally,
     delivered: Tally,
-    /// Loses one of so many arriving payloads, for tests; 0 loses none.
+    /// One of so many arriving payloads is lost, for tests; 0 loses none.
     lost_one_in: u32,
-    /// The turn to exchange payloads with the other end on this router; both ends use that of the
-    /// initiator.
+    /// The turn to exchange payloads with the other end on this router; both ends use the turn of
+    /// the initiator.
     turn: Turn,
     inner: Mutex<Driver<State>>,
 }
@@ -120,7 +121,8 @@ struct Follows {
 }
 
 impl<F: EndFlow> LocalEnd<F> {
-    /// An end of `circuit` that will stand under `address`. What it holds is drawn from `budget`.
+    /// An end of `circuit` that will stand under `address`. The bytes that the end holds are drawn
+    /// from `budget`.
     pub(super) fn new(
         around: Around<F>,
         circuit: Arc<Circuit<F>>,
@@ -241,7 +243,7 @@ impl<F: EndFlow> LocalEnd<F> {
         &self.delivered
     }
 
-    /// The route was taken down.
+    /// Tells the end that its route was taken down.
     pub(crate) fn unrouted(&self) {
         self.change(|state, _| state.end.unrouted());
     }

@@ -18,8 +18,8 @@
 //!  next, sdk_queue, circuit             a message's next place, and the queues there
 //! ```
 //!
-//! What lies below `flow` leaves open what an outlet serves (`F`), and an end asks the tables through
-//! [`local::Tables`].
+//! Files below `flow` are generic over the flow that an outlet serves (`F`), and an end asks the
+//! tables through [`local::Tables`].
 
 mod arrivals;
 mod backlog;

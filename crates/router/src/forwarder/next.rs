@@ -1,4 +1,4 @@
-//! Where the messages from one address of a circuit go next.
+//! The next place of the messages from one address of a circuit.
 
 use std::sync::{Arc, Weak};
 
@@ -34,8 +34,8 @@ impl<E, F> Default for Cached<E, F> {
 }
 
 impl<E, F: HopFlow> Cached<E, F> {
-    /// The next place, looked up with `find` if it is unknown or the ways have changed; `None` if there
-    /// is none.
+    /// The next place, looked up with `find` if it is unknown or the ways have changed; `None` if
+    /// the messages have no next place.
     pub(crate) fn get(
         &self,
         circuit: &Circuit<F>,

@@ -21,7 +21,8 @@ struct OverLink {
 }
 
 impl Over {
-    /// The circuits over a link that came. `None` if they go over a link of this id to another router.
+    /// The circuits that wait for a link that came up. `None` if these circuits go over a link of
+    /// this id to another router.
     pub(super) fn waiting_for(&mut self, link: &Link) -> Option<Vec<Arc<Circuit>>> {
         let Some(known) = self.0.get_mut(&link.id) else { return Some(Vec::new()) };
         known.circuits.retain(|_, circuit| circuit.strong_count() > 0);
@@ -48,7 +49,7 @@ impl Over {
         // The links are read under the lock of the index: the last caller has seen the last change.
         let now = circuit.links();
         if circuit.has_ended() && !now.is_empty() {
-            // The end of the circuit has passed the lock already, or will after this.
+            // The call that follows the end of the circuit removes the circuit from the index.
             return;
         }
         for link in before.iter().filter(|link| !now.contains(link)) {

@@ -2,7 +2,7 @@
 
 /// The SDK connection that holds an end.
 pub(crate) trait ConnOwner: Send + Sync + std::fmt::Debug {
-    /// The circuit of this connection id is over.
+    /// Tells the SDK that the circuit of this connection id is over.
     fn conn_closed(&self, conn_id: u32);
     /// The backlog of a connection id has become too large (`true`), or small enough again
     /// (`false`).

@@ -14,8 +14,8 @@ use super::{
 };
 
 impl Forwarder {
-    /// Gives a message to its next place. An answer of this router itself goes to `back`, where the
-    /// message came from.
+    /// Gives a message to its next place. An answer of this router itself goes to `back`, the place
+    /// that the message came from.
     pub(super) fn pass(
         &self,
         circuit: &Circuit,

@@ -1,7 +1,7 @@
 //! Periodic reports to controllers: circuits whose payloads have no next place, and idle circuits.
 //!
-//! A controller answers for circuits that it does not know by unrouting them. That cleans up after lost
-//! messages (docs/protocol/data-plane.md 8.3 and 8.4).
+//! A controller answers for circuits that it does not know by unrouting them. These answers clean
+//! up after lost messages (docs/protocol/data-plane.md 8.3 and 8.4).
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -63,8 +63,8 @@ impl SdkCircuit {
         })
     }
 
-    /// The SDK knows of the connection: it is sent the messages that came meanwhile and those to
-    /// come.
+    /// Begins to send, because the SDK knows of the connection now: the messages that came
+    /// meanwhile are sent first.
     pub(crate) fn begin(&self) {
         self.queue.begin();
     }
@@ -73,12 +73,12 @@ impl SdkCircuit {
         &self.circuit
     }
 
-    /// Which end of the circuit it is.
+    /// The role of the end.
     pub(crate) fn role(&self) -> Role {
         self.queue.role()
     }
 
-    /// The connection's name on the SDK's channel.
+    /// The id of the connection on the SDK's channel.
     pub(crate) fn conn_id(&self) -> u32 {
         self.queue.conn_id()
     }

@@ -29,7 +29,7 @@ pub(crate) trait SdkFlow: HopFlow {
     fn of_sdk(queue: Arc<SdkQueue<Self>>) -> Self;
 }
 
-/// The queue for an SDK, which is where payloads for this end of the circuit go.
+/// The queue for an SDK: the destination of payloads for this end of the circuit.
 pub(crate) struct SdkQueue<F> {
     circuit: Arc<Circuit<F>>,
     role: Role,
@@ -41,8 +41,8 @@ pub(crate) struct SdkQueue<F> {
     this: Weak<Self>,
     seat: Seat,
     tally: Tally,
-    /// True once the SDK knows of the connection; nothing is sent to it before that. Set under the
-    /// lock.
+    /// True once the SDK knows of the connection; the SDK is sent messages from then on. Set under
+    /// the lock.
     begun: AtomicBool,
     queue: Mutex<Queue<F>>,
 }
@@ -100,8 +100,8 @@ impl<F: SdkFlow> SdkQueue<F> {
         })
     }
 
-    /// The SDK knows of the connection: it is sent the messages that came meanwhile and those to
-    /// come.
+    /// Begins to send, because the SDK knows of the connection now: the messages that came
+    /// meanwhile are sent first.
     pub(crate) fn begin(&self) {
         let waiting = {
             let mut queue = self.queue.lock();
@@ -117,12 +117,12 @@ impl<F: SdkFlow> SdkQueue<F> {
         &self.circuit
     }
 
-    /// Which end of the circuit it is.
+    /// The role of this end of the circuit.
     pub(super) fn role(&self) -> Role {
         self.role
     }
 
-    /// The connection's name on the SDK's channel.
+    /// The id of the connection on the SDK's channel.
     pub(super) fn conn_id(&self) -> u32 {
         self.conn_id
     }
@@ -205,13 +205,14 @@ impl<F: SdkFlow> SdkQueue<F> {
         self.list(Class::Payload, list);
     }
 
-    /// The route was not completed, or is undone, while the circuit may have another one.
+    /// Ends the queue, because its route was not completed, or is undone. The circuit may have
+    /// another route.
     pub(super) fn withdrawn(&self) {
         self.circuit.expect_close(Weak::clone(&self.owner));
         self.unrouted();
     }
 
-    /// The SDK is sent nothing more.
+    /// Ends the sending to the SDK.
     pub(super) fn silence(&self) {
         self.queue.lock().end = Ending::Told;
     }

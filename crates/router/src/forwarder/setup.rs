@@ -109,7 +109,7 @@ impl SetUp {
             self.circuit.close_hops();
             return Err(failed("the circuit was unrouted while its route was set up"));
         }
-        // The controller has not been told yet of an end that had closed before. A reroute also
+        // An end that closed before this was not reported to the controller yet. A reroute also
         // serves ends that drain.
         let end_of = |way: &Way| self.forwarder.destination(&way.destination);
         let is_new = self.attempt.is_some();

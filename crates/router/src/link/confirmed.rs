@@ -18,7 +18,7 @@ const MAX_CONFIRMED: usize = 100_000;
 pub(super) struct Confirmed(Mutex<HashMap<String, (String, Instant)>>);
 
 impl Confirmed {
-    /// A controller has confirmed a router.
+    /// Notes that a controller has confirmed a router.
     pub(super) fn note(&self, router: &str, fingerprint: &str, now: Instant) {
         let mut known = self.0.lock();
         if known.len() >= MAX_CONFIRMED {

@@ -17,12 +17,12 @@ use weft_identity::{
     tls::{Trust, provider, verify_server},
 };
 
-/// A listening socket, until this is dropped.
+/// A listening socket. Dropping it ends the listening.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// For streams.
+    /// A socket for links over streams.
     Streams(Registration),
-    /// For datagrams.
+    /// A socket for links over DTLS.
     Datagrams(DatagramRegistration),
 }
 
@@ -41,8 +41,8 @@ impl From<Registration> for Socket {
     }
 }
 
-/// The options of links over DTLS. Payloads have their compact form if the ends of circuits here keep
-/// them below an `mtu`.
+/// The options of links over DTLS. Payloads have their compact form if the ends of circuits on this
+/// router keep payloads below an `mtu`.
 pub(crate) fn options(config: &RouterConfig) -> DatagramOptions {
     let dtls = &config.transport.dtls;
     let of_listener = |listener: &Listener| match listener {
@@ -85,7 +85,7 @@ fn dialing(identity: &Arc<LiveIdentity>, host: &str) -> Option<Settings> {
     Some(settings(&client, judge))
 }
 
-/// How a `dtls:` address of this host is dialed.
+/// The settings and options of dials to a `dtls:` address of this host.
 pub(super) fn dials(
     identity: &Arc<LiveIdentity>,
     host: &str,

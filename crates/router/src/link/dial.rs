@@ -15,7 +15,7 @@ use weft_wire::{
 
 use super::{Links, datagram, interfaces, opened::Opened, registry::Dial};
 
-/// The interval at which forgotten routers are looked for.
+/// The interval of the search for routers that can be forgotten.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Why a link was not opened.

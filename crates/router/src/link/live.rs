@@ -33,9 +33,9 @@ use crate::{
 /// makes paths avoid it.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
-/// Whoever keeps the open links of this router.
+/// The keeper of the open links of this router.
 pub(super) trait Owner: Send + Sync {
-    /// Where the messages of links go.
+    /// The forwarder that takes the messages of links.
     fn forwarder(&self) -> &Arc<Forwarder>;
 
     /// Removes a link that has closed.
@@ -109,12 +109,12 @@ impl LiveLink {
         Arc::new(Traffic { live: Arc::clone(self), part })
     }
 
-    /// Its first channel, which takes all kinds of messages.
+    /// The first channel of the link, which takes all kinds of messages.
     pub(super) fn channel(&self) -> Option<ChannelHandle> {
         self.channels.lock().first().map(|(_, channel)| channel.clone())
     }
 
-    /// Closes its channels.
+    /// Closes all channels of the link.
     pub(super) fn close(&self, reason: &str) {
         let channels = self.channels.lock().clone();
         for (_, channel) in channels {

@@ -10,9 +10,9 @@ use weft_wire::{Message, content_type};
 use super::{Links, live::LiveLink};
 use crate::seam::{LinkConnection, LinkLatency};
 
-/// The number of round trips measured at once on a new link, and the longest wait for an answer.
+/// The number of round trips measured at once on a new link.
 const FIRST_PROBES: usize = 3;
-/// See [`FIRST_PROBES`].
+/// Longest wait for the answer to one of the first round trips.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Links {

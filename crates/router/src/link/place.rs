@@ -116,7 +116,7 @@ impl Links {
         self.live.lock().values().filter(|live| *live.link.peer == *peer).count()
     }
 
-    /// Closes channels after this time that are never started.
+    /// Keeps channels that are never started for this time, then closes them.
     fn keep_for(&self, time: Duration, channels: Vec<(Option<SplitPart>, Established)>) {
         if time.is_zero() {
             return drop(channels);
@@ -127,7 +127,7 @@ impl Links {
         });
     }
 
-    /// Closes a link in whose place another one was taken.
+    /// Closes a link whose place another link took.
     fn replaced(
         self: &Arc<Self>,
         number: u64,

@@ -1,4 +1,4 @@
-//! The links as controllers and inspections are told of them.
+//! Descriptions of the links, for controllers and inspections.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ impl Links {
         let dialed: Vec<_> =
             self.live.lock().values().filter(|live| live.dialed).cloned().collect();
         let registry = self.registry.lock();
-        // Without links that close because another one took their place.
+        // A link whose place another link took is left out: it will be closed.
         let stand = dialed.iter().filter(|live| registry.is_live(&live.key, live.number));
         stand.map(|live| live.report()).collect()
     }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// A link that has been preferred to this many others gives way to the next one: the peer does not know
-/// it.
+/// A link that was preferred to this many others gives way to the next one, because the peer does
+/// not know the link.
 const MAX_REJECTED: u32 = 5;
 
 /// A link that was opened.
@@ -14,9 +14,9 @@ pub(crate) struct Candidate {
     pub(crate) key: String,
     pub(crate) id: String,
     pub(crate) iteration: u32,
-    /// True if this router dialed it.
+    /// True if this router dialed the link.
     pub(crate) dialed: bool,
-    /// The time at which it was opened.
+    /// The time at which the link was opened.
     pub(crate) since: Instant,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) link: Candidate,
-    /// How many others it was preferred to.
+    /// The number of links that this one was preferred to.
     rejected: u32,
 }
 

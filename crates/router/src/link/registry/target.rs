@@ -18,7 +18,7 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// The wait after one of `before`. `chance` is between 0 and 1.
+    /// The wait that follows a wait of `before`. `chance` is between 0 and 1.
     pub(super) fn wait_after(&self, before: Duration, is_healthy: bool, chance: f64) -> Duration {
         let backoff = if is_healthy { &self.healthy } else { &self.unhealthy };
         let factor = (backoff.factor + chance.clamp(0.0, 1.0) - 0.5).max(1.0);
@@ -39,9 +39,9 @@ pub(crate) struct Dial {
     pub(crate) peer: String,
     /// The router's release, as controllers report it.
     pub(crate) version: String,
-    /// The address of its listener.
+    /// The address of the router's listener.
     pub(crate) address: String,
-    /// The protocol of its listener.
+    /// The protocol of the router's listener.
     pub(crate) protocol: String,
     /// The number of the dialer.
     pub(crate) dialer: usize,
@@ -89,9 +89,9 @@ pub(crate) struct Target {
     pub(crate) iteration: u32,
     pub(crate) connected: u32,
     pub(crate) delay: Duration,
-    /// How many of its last links closed soon.
+    /// The number of links in a row that closed soon.
     pub(crate) short: u32,
-    /// The time of its next dial; `None` while the link is open or being dialed.
+    /// The time of the next dial; `None` while the link is open or being dialed.
     pub(crate) due: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! Which links are dialed and when, and which of two stays.
+//! The dials of links and their times, and the choice between two links.
 
 use weft_config::router::Backoff;
 
@@ -67,7 +67,7 @@ fn a_dial_that_ends_after_its_router_was_removed_makes_no_link() {
     registry.peer(&peer("r2", PeerState::Removed), now, ids());
     let refused = Verdict::Refused { close_after: Duration::ZERO };
     assert_eq!(registry.register(link(1, "A", true)), refused);
-    // Its successor at the same address has another id.
+    // The next target for the same address has another id.
     registry.peer(&peer("r2", PeerState::Healthy), now, || "B".to_owned());
     assert_eq!(registry.register(link(2, "A", true)), refused);
     assert_eq!(registry.register(link(3, "B", true)), Verdict::Taken);
@@ -111,7 +111,7 @@ fn a_peer_is_dialed_and_again_after_a_growing_wait() {
     assert_eq!((dial.link.as_str(), dial.iteration), ("m1", 2));
     registry.failed(&dial, false, now, 0.5);
     assert_eq!(registry.next_due(), Some(now + Duration::from_millis(7500)));
-    // It connects to a controller again: at once.
+    // The router connects to a controller again: the dial is due at once.
     registry.peer(&peer("r2", PeerState::Unhealthy), now, ids());
     registry.peer(&peer("r2", PeerState::Healthy), now, ids());
     assert_eq!(registry.next_due(), Some(now));
@@ -134,7 +134,7 @@ fn both_ends_keep_the_same_of_two_links() {
         replaces,
         Verdict::Replaces { number: 1, id: "B".into(), iteration: 1, close_after }
     );
-    // The end of the one that was replaced changes nothing.
+    // The end of the replaced link changes nothing.
     two.closed("default->tls:r2->default", 1, now);
     assert_eq!(
         two.register(link(3, "C", false)),
@@ -222,7 +222,7 @@ fn another_address_closes_the_link_to_the_old_one() {
     assert_eq!(registry.peer(&moved, now, ids()), [7]);
     registry.closed(&dial.key, 7, now);
     assert_eq!(registry.begin_dial(now).unwrap().address, "tls:elsewhere:6004");
-    // No listener at all: there is nothing to dial.
+    // A router without listeners is not dialed.
     moved.listeners.clear();
     assert!(registry.peer(&moved, now, ids()).is_empty());
     assert_eq!(registry.targets().count(), 0);
