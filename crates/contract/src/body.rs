@@ -1,8 +1,8 @@
 //! Request bodies: one type per kind serves create, replace and patch.
 //!
-//! Every member is optional and null is the same as absent, so a member that is `Some` was sent:
-//! that is all a patch needs to know (docs/protocol/management-api.md 2.4). What a verb requires is
-//! said by the [`Field`] rows of the type, which also feed the commands and the API description.
+//! Every member is optional, and null is the same as absent. A member that is `Some` was sent, and
+//! a patch needs to know no more (docs/protocol/management-api.md 2.4). The [`Field`] rows of the
+//! type name the members that a verb requires, and also feed the commands and the API description.
 //! Unknown members are ignored (docs/protocol/management-api.md 1.2), and names count in any case.
 //!
 //! ```
@@ -34,14 +34,14 @@ pub use crate::shape::{Field, FieldType, Need, Shape, Verb};
 
 /// A request body; made by the `body!` macro.
 pub trait Body: Serialize + DeserializeOwned + Default {
-    /// Its members.
+    /// The members of the body.
     const FIELDS: &'static [Field];
 
-    /// For each of [`Self::FIELDS`] what of it is not there, as [`Shape::lacks`] says it; `None` if
-    /// all of it is not.
+    /// For each of [`Self::FIELDS`] its missing parts, in the form of [`Shape::lacks`]; `None` if
+    /// the whole member is missing.
     fn lacks_in_fields(&self, verb: Verb) -> Vec<Option<Vec<String>>>;
 
-    /// The names of the members this verb requires and that are not there, nested ones dotted.
+    /// The names of the members that this verb requires and the body lacks, nested ones dotted.
     fn missing(&self, verb: Verb) -> Vec<String> {
         let (mut own, mut nested) = (Vec::new(), Vec::new());
         for (field, lacks) in Self::FIELDS.iter().zip(self.lacks_in_fields(verb)) {
@@ -55,7 +55,7 @@ pub trait Body: Serialize + DeserializeOwned + Default {
         own
     }
 
-    /// The names of the members that are there.
+    /// The names of the members that the body has.
     fn members(&self) -> Vec<&'static str> {
         let fields = Self::FIELDS.iter().zip(self.lacks_in_fields(Verb::Patch));
         fields.filter(|(_, lacks)| lacks.is_some()).map(|(field, _)| field.name).collect()
@@ -65,21 +65,21 @@ pub trait Body: Serialize + DeserializeOwned + Default {
 /// Why a body was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// Not JSON.
+    /// The text is not JSON, or not the expected JSON as a whole.
     #[error("{0}")]
     Syntax(String),
-    /// A member is missing, or is not what it must be.
+    /// A member is missing, or has a wrong value.
     #[error("{field}: {reason}")]
     Field {
-        /// The member, dotted.
+        /// The name of the member, dotted.
         field: String,
-        /// What is wrong.
+        /// The problem with the member.
         reason: String,
     },
 }
 
 impl BodyError {
-    /// The code to answer with.
+    /// The error code for the answer.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -88,7 +88,7 @@ impl BodyError {
         }
     }
 
-    /// The cause to answer with. It never holds the value sent: that could be a password.
+    /// The cause for the answer, without the value that was sent, which could be a password.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
@@ -98,10 +98,10 @@ impl BodyError {
     }
 }
 
-/// Reads a body and checks that what the verb requires is there.
+/// Reads a body and checks that the members that the verb requires are there.
 ///
 /// # Errors
-/// Says which member is wrong, or where the text stops being JSON.
+/// Names the wrong member, or the place where the text stops being JSON.
 pub fn decode<B: Body>(text: &[u8], verb: Verb) -> Result<B, BodyError> {
     let body: B = read(text)?;
     match body.missing(verb).into_iter().next() {
@@ -113,16 +113,16 @@ pub fn decode<B: Body>(text: &[u8], verb: Verb) -> Result<B, BodyError> {
     }
 }
 
-/// Reads JSON that is no [`Body`], such as a list of objects, with the same errors.
+/// Reads JSON of other types than [`Body`], such as a list of objects, with the same errors.
 ///
 /// # Errors
-/// As [`decode`].
+/// Like [`decode`], but without the check for required members.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, BodyError> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let inner = error.inner();
         let is_whole = error.path().iter().next().is_none();
-        // A number where a word is expected is said to be no JSON.
+        // serde reports a number in the place of a word as an error of syntax.
         let is_json = inner.is_data() || serde_json::from_slice::<IgnoredAny>(text).is_ok();
         if is_json && !is_whole {
             BodyError::Field { field: error.path().to_string(), reason: reason(inner) }
@@ -134,7 +134,7 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, BodyError> {
     Ok(value)
 }
 
-/// What serde says, without the value it quotes and without line and column.
+/// The text of serde's error, without the value it quotes and without line and column.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(head, _)| head);
@@ -160,13 +160,13 @@ fn reason(error: &serde_json::Error) -> String {
 
 /// Declares a request body.
 ///
-/// A member is `Need rust_name: Type`, with its name in JSON before it when that is not its camel
-/// case, with `=> "collection"` behind it when it names entities by id, and with `as shape` when
-/// less is taken than the type holds. The members that a member requires in turn count when it is
-/// there.
+/// A member is `Need rust_name: Type`. Before it stands its name in JSON, if that is not its camel
+/// case. Behind it stand `=> "collection"`, if it names entities by id, and `as shape`, if fewer
+/// values are accepted than the type holds. Members that are required within a member count when
+/// the outer member is there.
 ///
-/// `body! { objects of Name }` is for a struct by hand that derives its reader and writer with
-/// `remote = "Self"`: it is read from objects alone, the names of its members in any case.
+/// `body! { objects of Name }` is for a struct written by hand that derives its reader and writer
+/// with `remote = "Self"`: it is read from objects alone, the names of its members in any case.
 macro_rules! body {
     (objects of $name:ident) => {
         impl serde::Serialize for $name {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crate::json::Tags;
 use crate::timestamp::Timestamp;
 
-/// Declares the detail of a resource: what an answer holds, and its description in one.
+/// Declares the detail of a resource: the content of an answer and its description in one.
 ///
-/// Every member may be missing or null when read (older and other controllers leave some out) and
-/// is then its default. `with Base` adds the fields of [`Base`], `including name: Type` those of
-/// another detail. The comment of a member, its type and its `serde` attributes also describe it
-/// (see [`crate::schema`]), so that two of these are known: first `rename`, then
-/// `skip_serializing_if`.
+/// Every member may be missing or null when read (older and other controllers leave some out), and
+/// then has its default. `with Base` adds the fields of [`Base`], `including name: Type` the fields
+/// of another detail. The comment of a member, its type and its `serde` attributes also describe it
+/// (see [`crate::schema`]), so that the macro knows two of these attributes only: first `rename`,
+/// then `skip_serializing_if`.
 macro_rules! detail {
     (
         $(#[doc = $about:literal])+
@@ -34,7 +34,7 @@ macro_rules! detail {
                 pub base: $crate::entity::$base,
             )?
             $(
-                /// What it includes.
+                /// The members of another detail.
                 #[serde(flatten)]
                 pub $part: $included,
             )?
@@ -215,7 +215,7 @@ detail! {
 }
 
 impl EntityRef {
-    /// A mention of `name`, which is `id` in `collection`.
+    /// A mention of the entity `id` of `collection`, called `name`.
     #[must_use]
     pub fn new(collection: &str, id: &str, name: &str) -> Self {
         Self {
@@ -227,7 +227,7 @@ impl EntityRef {
         }
     }
 
-    /// The same with `urlName` filled.
+    /// A mention with `urlName` filled.
     #[must_use]
     pub fn short(collection: &str, id: &str, name: &str) -> Self {
         Self { url_name: Some(collection.to_owned()), ..Self::new(collection, id, name) }
@@ -267,7 +267,7 @@ words! {
 }
 
 impl DialBind {
-    /// The words that grant something: what bodies may say.
+    /// The words that grant a permission, which are the words that bodies may hold.
     pub const GRANTED: &[&str] = &["Dial", "Bind"];
 }
 

@@ -1,11 +1,12 @@
-//! The members of a kind, each said once: what callers set by its body, and what its detail shows.
+//! The members of a kind, each declared once: for the body that callers send, and for the detail in
+//! answers.
 
 /// Declares the body and the detail of a kind by their members.
 ///
-/// A line begins with what needs the member: a [`Need`](crate::shape::Need) of the body, or `Shown`
-/// for a member of the detail alone. A member of the body that ends with `shown` is one of the
-/// detail, too: `shown "What it means there."` if its comment is another one, `shown as Type` if
-/// its type is.
+/// A line begins with a [`Need`](crate::shape::Need), for a member of the body, or with `Shown`,
+/// for a member of the detail alone. A member of the body that ends with `shown` is a member of the
+/// detail, too: `shown "Its meaning there."` if the comment in the detail is another one,
+/// `shown as Type` if the type is.
 ///
 /// ```text
 /// members! {
@@ -41,7 +42,7 @@ macro_rules! members {
         }
     };
 
-    // A member of both is one of each.
+    // A member of both becomes a member of the body and a member of the detail.
     (@line $both:tt
         $(#[$($about:tt)*])+
         $need:ident $($json:literal)? $member:ident: $type:ty
@@ -95,7 +96,7 @@ macro_rules! members {
         }
     };
 
-    // A member of one.
+    // A member of the body or of the detail alone.
     (@line { $body:tt $detail:tt $set:tt [$($shown:tt)*] }
         $(#[$($about:tt)*])+ Shown $member:ident: $type:ty; $($lines:tt)*
     ) => {

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use crate::shape::{FieldType, Plain};
 
-/// What a value of an answer is.
+/// The type of a value in an answer.
 #[derive(Clone, Copy, Debug)]
 pub enum Schema {
-    /// Something that bodies hold too.
+    /// A type that bodies have, too.
     Plain(FieldType),
-    /// A number that need not be whole.
+    /// A number, whole or not.
     Number,
-    /// Anything.
+    /// A value of any type.
     Any,
     /// An array.
     List(&'static Schema),
@@ -30,26 +30,26 @@ pub enum Schema {
 /// An object of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Object {
-    /// The name of its type.
+    /// The name of the object's type.
     pub name: &'static str,
-    /// What it is.
+    /// The description of the object.
     pub about: &'static str,
     /// Objects whose members are members of this one.
     pub includes: &'static [&'static Object],
-    /// Its own members.
+    /// The object's own members.
     pub members: &'static [Member],
 }
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Its name in JSON.
+    /// The name of the member in JSON.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of the member's value.
     pub schema: Schema,
-    /// Whether it is there in every answer; the others are left out when they do not apply.
+    /// Whether every answer has the member; other members are left out when they do not apply.
     pub always: bool,
-    /// What it means.
+    /// The description of the member.
     pub about: &'static str,
 }
 
@@ -63,13 +63,13 @@ impl Object {
 
 /// A type that can be in an answer.
 pub trait HasSchema {
-    /// What it is.
+    /// The schema of the type.
     const SCHEMA: Schema;
 }
 
 /// An answer, or a part of one, with known members.
 pub trait HasMembers {
-    /// Its description.
+    /// The description of the type.
     const OBJECT: Object;
 }
 
@@ -97,7 +97,7 @@ impl<T: HasSchema> HasSchema for BTreeMap<String, T> {
     const SCHEMA: Schema = Schema::Map(&T::SCHEMA);
 }
 
-/// The first of at most one: what a macro was given.
+/// The element of a list of at most one, in which a macro passes an optional argument.
 #[doc(hidden)]
 #[must_use]
 pub const fn first<T: Copy>(given: &[T]) -> Option<T> {
@@ -107,7 +107,7 @@ pub const fn first<T: Copy>(given: &[T]) -> Option<T> {
     }
 }
 
-/// The name in JSON of a member: the one that is given, or the camel case of its own.
+/// The name in JSON of a member: the given name, or the camel case of its name in Rust.
 #[doc(hidden)]
 #[must_use]
 pub const fn json_name(given: Option<&'static str>, own: &'static Camel) -> &'static str {
@@ -139,8 +139,8 @@ impl Camel {
     }
 }
 
-/// The name in JSON of a member that is called so in Rust: `isMfaEnabled` of `is_mfa_enabled`. A
-/// raw identifier loses its `r#`.
+/// The name in JSON of a member with this name in Rust: `isMfaEnabled` of `is_mfa_enabled`. A raw
+/// identifier loses its `r#`.
 ///
 /// ```
 /// use weft_contract::schema::camel;

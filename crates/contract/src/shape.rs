@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::json::{JsonMap, Password, Tags, Username};
 use crate::timestamp::Timestamp;
 
-/// What a body is sent for.
+/// The purpose of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// A new entity, or an action: POST.
@@ -17,10 +17,10 @@ pub enum Verb {
     Patch,
 }
 
-/// Which verbs cannot do without a member.
+/// The verbs that require a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// None.
+    /// No verb.
     Optional,
     /// Create only.
     Create,
@@ -52,37 +52,37 @@ impl Need {
 /// One member of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its name in JSON.
+    /// The name of the member in JSON.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of the member's value.
     pub shape: FieldType,
-    /// Which verbs require it.
+    /// The verbs that require the member.
     pub need: Need,
-    /// The collection whose entities it names by id, if it does.
+    /// The collection whose entities the member names by id; `None` for other members.
     pub names: Option<&'static str>,
-    /// What it means.
+    /// The description of the member.
     pub about: &'static str,
 }
 
-/// What a member holds.
+/// The type of the value of a member.
 #[derive(Clone, Copy, Debug)]
 pub enum FieldType {
     /// A text.
     Text,
-    /// A text of so many characters.
+    /// A text with a limited length, in characters.
     Length {
-        /// The least.
+        /// The least number of characters.
         min: usize,
-        /// The most.
+        /// The largest number of characters.
         max: usize,
     },
     /// `true` or `false`.
     Bool,
-    /// A whole number in these bounds.
+    /// A whole number within limits.
     Integer {
-        /// The least.
+        /// The least number.
         min: i64,
-        /// The most.
+        /// The largest number.
         max: i64,
     },
     /// A date and time.
@@ -101,7 +101,7 @@ pub enum FieldType {
 
 /// A type that can be a member of a body.
 pub trait Shape {
-    /// What it holds.
+    /// The type of the value.
     const SHAPE: FieldType;
 
     /// Parts of the value that the verb requires and that are not there, each as the path behind
@@ -124,14 +124,14 @@ impl<T: Shape> Shape for BTreeMap<String, T> {
     const SHAPE: FieldType = FieldType::Map(&T::SHAPE);
 }
 
-/// Paths behind what they begin with.
+/// The paths, each with `start` before it.
 pub(crate) fn behind(start: String, paths: Vec<String>) -> impl Iterator<Item = String> {
     paths.into_iter().map(move |path| format!("{start}{path}"))
 }
 
-/// A type without parts that bodies and answers hold alike.
+/// A type without parts, the same in bodies and in answers.
 pub trait Plain {
-    /// What it holds.
+    /// The type of the value.
     const TYPE: FieldType;
 }
 

@@ -14,16 +14,16 @@ use crate::{
     row::{Row, RowError},
 };
 
-/// Where entities of a kind are kept.
+/// The place where entities of a kind are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// In the ordered log, durable.
+    /// The ordered log, durable.
     Durable,
-    /// In every controller, without revision: the last write wins.
+    /// Every controller, without revision: the last write wins.
     Shared,
-    /// In the file of one controller, written in the background.
+    /// The file of one controller, written in the background.
     Local,
-    /// In memory only.
+    /// Memory only.
     Memory,
 }
 
@@ -63,12 +63,12 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => $collection,)* }
             }
 
-            /// Where its entities are kept.
+            /// The place where entities of the kind are kept.
             pub const fn class(self) -> Class {
                 match self { $(Kind::$kind => Class::$class,)* }
             }
 
-            /// Its references to other kinds.
+            /// References of the kind to other kinds.
             pub const fn links(self) -> &'static [Link] {
                 match self { $(Kind::$kind => <entity::$kind as Record>::LINKS,)* }
             }
@@ -170,29 +170,30 @@ macro_rules! kinds {
                 match self { $(Self::$kind(it) => it.unique(each),)* }
             }
 
-            /// Passes the entities that it refers to to `each`, see [`Kind::links`].
+            /// Passes the ids of the entities that the entity refers to, to `each`, see
+            /// [`Kind::links`].
             pub fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
                 match self { $(Self::$kind(it) => it.links(each),)* }
             }
 
-            /// Passes its groups to `each`, see [`Record::groups`].
+            /// Passes the groups of the entity to `each`, see [`Record::groups`].
             pub fn groups(&self, each: &mut dyn FnMut(usize, &Id)) {
                 match self { $(Self::$kind(it) => it.groups(each),)* }
             }
 
-            /// Role attributes; `None` for kinds without.
+            /// Role attributes; `None` for kinds that have none.
             pub fn attributes(&self) -> Option<&[Arc<str>]> {
                 match self { $(Self::$kind(it) => it.attributes(),)* }
             }
 
-            /// Removes the fields that only the store holds and passes them to `take`, see
+            /// Removes the fields that only the store holds, and passes the fields to `take`, see
             /// [`Record::take_cold`].
             pub(crate) fn take_cold(&mut self, take: &mut dyn FnMut(ColdField, Bytes)) {
                 match self { $(Self::$kind(it) => Arc::make_mut(it).take_cold(take),)* }
             }
 
-            /// Passes its role attributes to `share`, which may replace them with shared ones; does
-            /// nothing if the entity itself is shared.
+            /// Passes the entity's role attributes to `share`, which may replace them with shared
+            /// ones. Leaves an entity that is shared itself as it is.
             pub(crate) fn share_attributes(&mut self, share: &mut dyn FnMut(&mut Arc<str>)) {
                 let list = match self {
                     $(Self::$kind(it) => Arc::get_mut(it).and_then(Record::attributes_mut),)*
@@ -263,7 +264,7 @@ kinds! {
     1 Identity "identity" "identities" Durable,
     /// A credential of an identity.
     2 Authenticator "authenticator" "authenticators" Durable,
-    /// A ticket for a first credential.
+    /// An invitation to get a first credential.
     3 Enrollment "enrollment" "enrollments" Durable,
     /// An edge or transit router.
     4 Router "router" "routers" Durable,
@@ -289,9 +290,9 @@ kinds! {
     14 AuthPolicy "auth policy" "auth-policies" Durable,
     /// A third-party CA.
     15 Ca "CA" "cas" Durable,
-    /// Another issuer of tokens.
+    /// An issuer of tokens outside of the network.
     16 ExtJwtSigner "external JWT signer" "external-jwt-signers" Durable,
-    /// A condition on a device.
+    /// A property that a device has to show.
     17 PostureCheck "posture check" "posture-checks" Durable,
     /// A refused token.
     18 Revocation "revocation" "revocations" Durable,

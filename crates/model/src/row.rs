@@ -16,7 +16,7 @@ use crate::{
     rare::{Empty, Rare},
 };
 
-/// Why a row could not be read.
+/// The reason why a row was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
     /// The bytes are not a protocol buffers message.

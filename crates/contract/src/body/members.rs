@@ -1,10 +1,10 @@
-//! How the members of a body are found: in an object, under their names in any case.
+//! The members of a body are read from an object, under their names in any case.
 //!
 //! Go reads the members of a struct without regard to case, and clients written in Go rely on it
-//! (`Type` for `type` in the original's own commands). A name that equals one of the body's is that
-//! member; otherwise the member whose name differs in ASCII case only. A body with one member
-//! twice, in whichever spelling, is refused, because its meaning is unclear. Members of free
-//! objects (tags, data of configs, schemas) are keys and not names, and are left as they are.
+//! (`Type` for `type` in the original's own commands). A key means the member of exactly this name,
+//! otherwise the member whose name differs in ASCII case only. A body with one member twice, in
+//! whichever spelling, is refused, because its meaning is unclear. Members of free objects (tags,
+//! data of configs, schemas) are keys and not names, and are left as they are.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Members<D> {
     }
 }
 
-/// The name of the member that a key means; the key itself if it means none.
+/// The name of the member that a key means; as an error the key itself, if it means no member.
 fn meant(names: Names, key: &str) -> Result<&'static str, &str> {
     let exactly = || names.iter().find(|name| **name == key);
     let roughly = || names.iter().find(|name| name.eq_ignore_ascii_case(key));
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(systems[0].versions.as_ref().unwrap(), &[">=10"]);
         let info: SdkInfo = serde_json::from_value(json!({"AppID": "x", "Version": "1"})).unwrap();
         assert_eq!((info.app_id.as_str(), info.version.as_str()), ("x", "1"));
-        // The same works for values that were parsed already.
+        // Values that were parsed already are read in the same way.
         let body: IdentityBody = serde_json::from_value(json!({"isadmin": true})).unwrap();
         assert_eq!(body.is_admin, Some(true));
     }

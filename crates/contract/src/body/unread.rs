@@ -1,8 +1,9 @@
-//! Members that are read only if they count.
+//! Members of a body that are read only if they belong to its kind.
 //!
-//! A body may hold the members of several kinds, and another member, or the entity itself, says of
-//! which kind it is. Clients fill in the others with what their forms happen to hold. What is wrong
-//! with such a member concerns nobody, so that it is kept as it was sent until it is asked for.
+//! A body may hold the members of several kinds. Another member, or the entity itself, names its
+//! kind. Clients fill in the members of the other kinds with any values that their forms happen to
+//! hold. An error in such a member is no reason for a refusal, so that the member is kept as it was
+//! sent until it is read.
 
 use std::marker::PhantomData;
 
@@ -19,10 +20,10 @@ pub struct Unread<T> {
 }
 
 impl<T: DeserializeOwned> Unread<T> {
-    /// Reads the member, which errors call `name`.
+    /// Reads the member, whose name in errors is `name`.
     ///
     /// # Errors
-    /// Says what is wrong with it, or with which part.
+    /// Names the wrong part of the member, and the problem.
     pub fn read(&self, name: &str) -> Result<T, BodyError> {
         super::read(self.text.get().as_bytes()).map_err(|error| match error {
             BodyError::Syntax(reason) => BodyError::Field { field: name.to_owned(), reason },
@@ -35,7 +36,7 @@ impl<T: DeserializeOwned> Unread<T> {
 }
 
 impl<T: DeserializeOwned + Shape> Unread<T> {
-    /// Reads the member and checks that it has what it cannot do without.
+    /// Reads the member and checks that the parts that the verb requires are there.
     ///
     /// # Errors
     /// As [`Self::read`].

@@ -1,6 +1,6 @@
-//! The members of a kind, each said once: `members!` ties what the record holds to what the body
-//! sets, what the detail shows and what filters find. Merging a body, keeping what a replace does
-//! not say, the detail and the symbols follow from it.
+//! The members of a kind, each declared once: `members!` ties fields of the record to members of
+//! the body, to members of the detail, and to symbols of filters. The merge of a body, the fields
+//! that a replace keeps, the detail and the symbols follow from the table.
 //!
 //! ```text
 //! members! {
@@ -15,25 +15,25 @@
 //! }
 //! ```
 //!
-//! A line with braces is a field of the record, `as` the name that it has in the API if that is
-//! another one. Somebody sets it:
+//! A line with braces is a field of the record, with `as` and the field's name in the API if the
+//! two names differ. A field is set by one of:
 //!
-//! - `set`: callers, by the member of the body. `set as service` if the body calls it so, `on
-//!   Create` if other verbs leave it as it is, `by rule` if a function
-//!   `fn(&Member) -> Result<Field, Failure>` has to look at it. A replace that does not say it
-//!   makes it empty, unless it is `set on Create`.
-//! - `kept`: the server. A replace leaves it as it is.
+//! - `set`: callers, by a member of the body. `set as service` names that member if its name
+//!   differs, `on Create` leaves the field as it is in other verbs, `by rule` has a function
+//!   `fn(&Member) -> Result<Field, Failure>` look at the value. A replace without the member makes
+//!   the field empty, unless the field is `set on Create`.
+//! - `kept`: the server. A replace leaves the field as it is.
 //! - `merged`: [`Resource::merge`](super::resource::Resource::merge) of the kind, on every change.
-//!   A replace begins with it empty, unless it is `kept` too.
+//!   A replace begins with an empty field, unless the field is `kept` too.
 //!
-//! It may be seen:
+//! A field may be seen:
 //!
-//! - `shown`: in the detail, `as` that member of it, `by` a function of the field.
-//! - `searched`: in filters, `as` that symbol, `indexed` by that index.
+//! - `shown`: in the detail, `as` a member of another name, `by` a function of the field.
+//! - `searched`: in filters, `as` a symbol of another name, `indexed` by an index.
 //!
-//! Other lines are for what is no field: `tags;` if the body has tags; `read` for members of the
-//! body that code of the kind reads; `show .. by` for members of the detail that are found by a
-//! function of context and record, `show .. elsewhere` for those that
+//! Other lines are for members and symbols that are not fields: `tags;` if the body has tags;
+//! `read` for members of the body that code of the kind reads; `show .. by` for members of the
+//! detail that are found by a function of context and record, `show .. elsewhere` for members that
 //! [`Readable::detail`](super::resource::Readable::detail) of the kind fills in; `search` for
 //! symbols, by their path in the record (`search "primary.cert.allowed" in cert.allowed;`) or as a
 //! column (`search Column::one("isOnline", Type::Bool, connected).public();`).
@@ -49,30 +49,31 @@ use weft_model::filter::Table;
 
 use super::context::Context;
 
-/// What follows from the table of a kind; made by `members!`.
+/// The functions that follow from the table of a kind; made by `members!`.
 pub trait Members: Sized + Send + Sync + 'static {
     /// The entity in the model.
     type Record: Record + PartialEq + Send + Sync + 'static;
     /// The body of create, replace and patch.
     type Body: Body + Clone + Send + Sync + 'static;
-    /// The answer to read.
+    /// The answer to a read.
     type Detail: Serialize;
 
-    /// Its symbols in filters.
+    /// The symbols of the kind in filters.
     const SYMBOLS: &'static Table<Context, Self::Record>;
 
-    /// Puts what a replace leaves as it is into a fresh record.
+    /// Copies the fields that a replace leaves as they are from the current record into a fresh
+    /// one.
     fn keep(current: &Self::Record, fresh: &mut Self::Record);
 
-    /// Puts what the body says into the record. Members that are absent stay as they are: default
-    /// in a fresh record, current in a patched one.
+    /// Puts the members of the body into the record. An absent member leaves its field as it is:
+    /// default in a fresh record, current in a patched one.
     fn set(record: &mut Self::Record, body: &Self::Body, verb: Verb) -> Result<(), Failure>;
 
     /// The record as the API shows it; members that are filled in elsewhere are empty.
     fn show(context: &Context, record: &Self::Record) -> Self::Detail;
 }
 
-/// Calls a getter, whose types the table does not say.
+/// Calls a getter, whose types the compiler infers, because they are not in the table.
 pub(crate) fn shown<R, T>(
     context: &Context,
     record: &R,
@@ -81,7 +82,7 @@ pub(crate) fn shown<R, T>(
     getter(context, record)
 }
 
-/// Implements [`Members`] for a kind; the module says what lines there are.
+/// Implements [`Members`] for a kind. The comment of the module describes the lines.
 ///
 /// The lines are read one by one, and in a line the facets one by one, into five lists: fields of
 /// the record, fields that are kept, members of the body, members of the detail, symbols.
@@ -160,7 +161,7 @@ macro_rules! members {
         }
     };
 
-    // The end: everything follows from the lists.
+    // After the last line, all items are made from the lists.
     (@line ($kind:ident $record:ident $body:ident $detail:ident $symbols:tt)
         [$($field:ident)*] [$($kept:ident)*] [$(($member:ident $($set:tt)*))*]
         [$(($shown:ident $getter:expr))*] [$($column:expr,)*]
@@ -205,7 +206,7 @@ macro_rules! members {
         }
     };
 
-    // Facets of a field, under the name that the API has for it.
+    // Facets of a field, with its name in the API.
     (@facet $of:tt $fields:tt $kept:tt $set:tt $shown:tt $columns:tt
         somebody $field:ident $name:tt {} $($lines:tt)*
     ) => {
@@ -326,7 +327,7 @@ macro_rules! members {
             $($lines)*
         }
     };
-    // `set` and `shown` without a name of their own.
+    // `set` and `shown` without a name after `as`.
     (@facet $of:tt $fields:tt $kept:tt $set:tt $shown:tt $columns:tt
         $who:ident $field:ident [$name:ident $($names:ident)*]
         { $facet:ident, $($facets:tt)* } $($lines:tt)*
@@ -376,7 +377,7 @@ macro_rules! members {
         }
     };
 
-    // The symbols: of this kind, or those of another.
+    // The symbols: the table of this kind, or the table of another kind.
     (@symbols $record:ident $name:literal $($column:expr,)*) => {{
         // The columns are written without their types.
         #[allow(dead_code)]

@@ -1,8 +1,9 @@
 //! What a new network contains (docs/protocol/management-api.md 8): identity types, posture check
 //! types, the default authentication policy and the built-in config types, with their fixed ids.
 //!
-//! The schemas of config types are an interface: consoles make their forms of them. Whoever wants
-//! to know what a list holds looks for `allOf` of what every list is and what its items are.
+//! The schemas of config types are an interface, because consoles make their forms from them. The
+//! schema of a list is an `allOf` of two parts, the rules of every list and the schema of the
+//! items: consoles look for the items there.
 
 use weft_model::entity::{ConfigTarget, ConfigType};
 use weft_model::{Base, Id, JsonMap, Timestamp};
@@ -21,7 +22,7 @@ pub struct ConfigTypeSeed {
 }
 
 impl ConfigTypeSeed {
-    /// The config type, made now; none if the schema were no object.
+    /// The config type, made now; `None` if the schema is not an object.
     pub(crate) fn make(&self, now: Timestamp) -> Option<ConfigType> {
         Some(ConfigType {
             base: Base::new(Id::new(self.id), now),

@@ -1,7 +1,7 @@
-//! Between the values of records and those of bodies, details and filters: what a member is on one
-//! side tells what it is on the others.
+//! Conversions of values between records, bodies, details and filters: the types of a member on
+//! both sides choose the conversion.
 //!
-//! A member of which this does not hold names a function in the table of its kind
+//! A member that needs another conversion names a function in the table of its kind
 //! ([`super::members`]).
 
 use std::collections::BTreeMap;
@@ -32,13 +32,13 @@ use super::context::Context;
 
 /// A value of a record that details hold as an `S`.
 pub(crate) trait Show<S> {
-    /// As a detail holds it.
+    /// The value for a detail.
     fn show(&self) -> S;
 }
 
 /// A value of a body that records hold as an `M`.
 pub(crate) trait Take<M> {
-    /// As a record holds it; `member` is the name in the body, for the refusal.
+    /// The value for a record. A refusal names the member `member`, which is its name in the body.
     fn take(&self, member: &str) -> Result<M, Failure>;
 }
 
@@ -46,10 +46,10 @@ pub(crate) trait Take<M> {
 pub(crate) trait Search {
     /// The type of the value, or of the elements of the set.
     const TYPE: Type;
-    /// Whether it is a set.
+    /// Whether the value is a set.
     const IS_SET: bool = false;
 
-    /// The value; of a set there is none.
+    /// The value; `Null` for a set.
     fn value(&self) -> Value<'_> {
         Value::Null
     }
@@ -60,7 +60,7 @@ pub(crate) trait Search {
     }
 }
 
-/// The symbol of a member, as its type has it.
+/// The symbol of a member, with the type of its value.
 pub(crate) const fn column<R, T: Search>(
     name: &'static str,
     _member: fn(&R) -> &T,
@@ -74,7 +74,7 @@ pub(crate) const fn column<R, T: Search>(
     column.public()
 }
 
-/// Records, bodies and details hold it alike.
+/// A type that records, bodies and details share.
 trait Same: Clone {}
 
 impl Same for bool {}
@@ -148,7 +148,7 @@ impl<M: Show<S>, S> Show<Option<S>> for Option<M> {
     }
 }
 
-/// What is not there is the empty text.
+/// An absent value is shown as the empty text.
 impl<M: Show<String>> Show<String> for Option<M> {
     fn show(&self) -> String {
         self.as_ref().map(Show::show).unwrap_or_default()
@@ -185,7 +185,7 @@ impl Take<Id> for String {
     }
 }
 
-/// A text that may be left empty: nothing if it is blank.
+/// The text of an optional member; `None` if the text is blank.
 fn filled(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
 }
@@ -242,7 +242,7 @@ impl<V: Take<M>, M> Take<BTreeMap<String, M>> for BTreeMap<String, V> {
     }
 }
 
-/// Keys that are ids.
+/// A map whose keys are ids.
 impl<V: Take<M>, M: PartialEq + 'static> Take<Rare<BTreeMap<Id, M>>> for BTreeMap<String, V> {
     fn take(&self, member: &str) -> Result<Rare<BTreeMap<Id, M>>, Failure> {
         self.iter().map(|(key, value)| Ok((key.take(member)?, value.take(member)?))).collect()
@@ -325,7 +325,7 @@ impl Search for Id {
     }
 }
 
-/// As JSON text.
+/// Filters compare the JSON text.
 impl Search for JsonMap {
     const TYPE: Type = Type::String;
 
@@ -351,7 +351,7 @@ impl<T: AsRef<str>> Search for Vec<T> {
     }
 }
 
-/// The entries as they are written.
+/// Filters compare the entries of a role list as they are written.
 impl Search for Roles {
     const TYPE: Type = Type::String;
     const IS_SET: bool = true;

@@ -44,8 +44,8 @@ pub(crate) type Cached<F> = next::Cached<LocalEnd<F>, F>;
 
 /// A flow that can be an end on this router.
 pub(crate) trait EndFlow: SdkFlow {
-    /// Payloads and acks that an end sends to an SDK or to another router, with the number of its
-    /// listing.
+    /// Payloads and acks that an end sends to an SDK or to another router, with the number of the
+    /// end's listing.
     fn of_fabric(end: Arc<LocalEnd<Self>>, listing: u32) -> Self;
     /// Data that an end delivers to an SDK without flow control of its own.
     fn of_app(end: Arc<LocalEnd<Self>>) -> Self;

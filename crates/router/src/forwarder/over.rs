@@ -49,7 +49,7 @@ impl Over {
         // The links are read under the lock of the index: the last caller has seen the last change.
         let now = circuit.links();
         if circuit.has_ended() && !now.is_empty() {
-            // The call that follows the end of the circuit removes the circuit from the index.
+            // The call for the end of the circuit, before or after this one, removes the circuit.
             return;
         }
         for link in before.iter().filter(|link| !now.contains(link)) {

@@ -28,7 +28,7 @@ use crate::domain::collection;
 use crate::domain::context::Context;
 use crate::domain::resource::Readable;
 
-/// A row of the table below.
+/// A row of [`HANDLERS`].
 const fn list(
     id: &'static str,
     handler: Handler<Controller>,
@@ -36,7 +36,8 @@ const fn list(
     (Api::Management, id, handler)
 }
 
-/// Answers with those of kind `C` that belong to the parent of kind `P` that the call names.
+/// Answers with the entities of kind `C` that belong to the parent, of kind `P`, that the call
+/// names.
 fn nested<P: Readable, C: Readable>(
     controller: Controller,
     caller: Caller,
@@ -222,7 +223,7 @@ fn members<P: Record>(context: &Context, policy: &P, side: usize) -> RoaringBitm
     members.map(|members| (*members).clone()).unwrap_or_default()
 }
 
-/// The service policies for `policyType`: those for Dial, those for Bind, or both if it is absent.
+/// The service policies of the type in `policyType`, Dial or Bind; of both types if it is absent.
 fn by_type(
     query: &Query,
     of: impl Fn(PolicyType) -> RoaringBitmap,
