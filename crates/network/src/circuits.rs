@@ -31,11 +31,11 @@ const TURN: usize = 500;
 /// A circuit that is up.
 #[derive(Debug)]
 pub struct Circuit {
-    /// Its id.
+    /// The id of the circuit.
     pub id: String,
-    /// Session or identity that dials.
+    /// The session or the identity that dials.
     pub client: String,
-    /// Whether the client is a service session of this controller: then the circuit ends with the
+    /// Whether the client is a service session of this controller. The circuit ends with such a
     /// session.
     pub is_of_session: bool,
     /// The service.
@@ -44,7 +44,8 @@ pub struct Circuit {
     pub terminator: Id,
     /// The instance that was asked for.
     pub instance: String,
-    /// The path of the circuit. For a circuit known in part, only the routers that reported it.
+    /// The path of the circuit. The path of a circuit known in part has only the routers that
+    /// reported it.
     pub path: Path,
     /// Address of the initiating end.
     pub ingress: String,
@@ -52,15 +53,15 @@ pub struct Circuit {
     pub egress: String,
     /// Addresses of the applications, as far as the ends told them.
     pub addresses: EndAddresses,
-    /// When it was made or adopted.
+    /// The time at which the circuit was made or adopted.
     pub created_at: Timestamp,
-    /// When all routers on its path had set it up.
+    /// The time at which all routers on the path had set up the circuit.
     pub routed_at: Instant,
-    /// Its tags.
+    /// The tags of the circuit.
     pub tags: StringMap,
     /// Whether the whole path is known. A circuit known in part cannot be moved.
     pub is_whole: bool,
-    /// When the circuit was moved last.
+    /// The time at which the circuit was moved last.
     pub moving: Arc<Moving>,
 }
 
@@ -101,7 +102,7 @@ impl Circuit {
     }
 }
 
-/// Why an id cannot be reserved.
+/// The reason why an id cannot be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotReserved {
     /// Another circuit has the id.
@@ -113,7 +114,7 @@ pub enum NotReserved {
 /// A circuit that is being made.
 #[derive(Debug, Clone)]
 struct Reservation {
-    /// Session or identity that dials.
+    /// The session or the identity that dials.
     client: String,
     /// The routers of the attempt; before the first attempt only the router of the dialer.
     nodes: Vec<Id>,
@@ -176,8 +177,8 @@ impl Circuits {
         !reservation.ended
     }
 
-    /// Gives a circuit in the making another id; false if it is not in the making, or the id is
-    /// taken.
+    /// Gives a circuit in the making another id; false if the circuit is not in the making, or the
+    /// id is taken.
     pub fn rename(&self, id: &str, new: &str) -> bool {
         let mut tables = self.0.write();
         if tables.is_known(new) {
@@ -210,8 +211,8 @@ impl Circuits {
         self.0.write().making.remove(id);
     }
 
-    /// Puts a circuit in the place of its reservation, or of its former state; false if it was
-    /// removed or ended meanwhile.
+    /// Puts a circuit in the place of its reservation, or of its former state; false if the circuit
+    /// was removed or ended meanwhile.
     pub fn put(&self, circuit: Arc<Circuit>) -> bool {
         self.put_with(circuit, || {})
     }

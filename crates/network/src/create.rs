@@ -1,8 +1,8 @@
 //! Makes a circuit (docs/protocol/control-plane.md 12): chooses a terminator and a path, tells
-//! every router on the path its route, and waits for all of them. After a failure it tries again
-//! without the router or terminator that failed, under another circuit id unless the router chose
-//! the id. A router between the ends that takes no new circuits, because it drains or is full, is
-//! avoided in another attempt that does not count; `DETOURS` times at most.
+//! every router on the path its route, and waits for all of them. After a failure, another attempt
+//! goes without the router or terminator that failed, under another circuit id unless the router of
+//! the dialer chose the id. A router between the ends that takes no new circuits, because it drains
+//! or is full, is avoided in another attempt that does not count; `DETOURS` times at most.
 
 mod chosen;
 
@@ -38,7 +38,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// A circuit to be made.
 #[derive(Debug, Clone)]
 pub struct CircuitSpec {
-    /// The router where it begins.
+    /// The router of the dialer.
     pub router: Id,
     /// The service.
     pub service: Id,
@@ -59,14 +59,14 @@ pub struct CircuitSpec {
 /// A circuit that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeCircuit {
-    /// Its id.
+    /// The id of the circuit.
     pub id: String,
-    /// Address of the initiating end.
+    /// The address of the initiating end.
     pub address: String,
     /// Data of the terminating side: the data of the terminator, and the data that the host sent
     /// for this circuit.
     pub peer_data: PeerData,
-    /// Its tags.
+    /// The tags of the circuit.
     pub tags: StringMap,
 }
 
@@ -363,8 +363,8 @@ impl Making<'_> {
         });
     }
 
-    /// Begins the next attempt under another id: late answers and faults of the former attempt name
-    /// the former id, and are not mistaken for this one's.
+    /// Begins the next attempt under another id. Late answers and faults of the former attempt name
+    /// the former id, so that they do not count for the next attempt.
     fn begin_anew(&mut self) {
         let id = self.network.new_circuit_id();
         if self.network.0.circuits.rename(&self.id, &id) {
@@ -419,14 +419,14 @@ impl Making<'_> {
             self.unroute_all_but(&[]);
             return Err(self.ended(&chosen));
         }
-        // The session may have ended before its circuit was in the table, where the end did not
-        // find it.
+        // The session may have ended before its circuit was in the table. The end of the session
+        // did not find the circuit then.
         if circuit.is_of_session && !self.network.0.logins.has_session(&circuit.client) {
             self.network.remove_circuit(&circuit.id, true);
             return Err(self.ended(&chosen));
         }
-        // A link may have broken before the circuit was in the table, where the break did not find
-        // it.
+        // A link may have broken before the circuit was in the table. The report of the break did
+        // not find the circuit then.
         if !self.network.is_usable(&circuit.path) {
             self.network.move_or_end(&circuit, Why::Broken);
         }

@@ -1,8 +1,8 @@
-//! Why a circuit was not made.
+//! The reasons why a circuit was not made.
 
 use weft_wire::ctrl::RouteErrorCode;
 
-/// Why there is no circuit (docs/protocol/operations.md 4.3, `failure_cause`).
+/// The reason why a circuit was not made (docs/protocol/operations.md 4.3, `failure_cause`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FailureCause {
@@ -25,7 +25,7 @@ pub enum FailureCause {
 }
 
 impl FailureCause {
-    /// The word in events.
+    /// The word for the cause in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::IdInUse | Self::TooMany => "ID_GENERATION_ERR",
@@ -54,10 +54,10 @@ impl FailureCause {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct CircuitFailure {
-    /// The class.
+    /// The cause.
     pub cause: FailureCause,
-    /// For people.
+    /// A text for people.
     pub text: String,
-    /// The id it would have had.
+    /// The id that was meant for the circuit.
     pub circuit: String,
 }

@@ -1,4 +1,4 @@
-//! What became of circuits that ended or took another path.
+//! Former circuits and former paths: circuits that ended, and routers that circuits went over.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use weft_model::Id;
 
-/// Circuits of which the past is remembered: those that ended are not taken up again, and routers
-/// tell minutes later what they carried of them.
+/// Most circuits whose past is remembered. Circuits that ended are not adopted again, and routers
+/// report bytes of a circuit minutes after it has left them.
 const REMEMBERED: usize = 131_072;
-/// Routers of a circuit's past that are remembered.
+/// Most routers that are remembered for one circuit.
 const MAX_PAST: usize = 32;
 
 /// Circuits that ended or took another path.
@@ -19,11 +19,11 @@ pub(super) struct Past {
     order: VecDeque<Arc<str>>,
 }
 
-/// What became of a circuit.
+/// The past of a circuit.
 #[derive(Debug)]
 struct Former {
     service: Id,
-    /// Routers that it went over.
+    /// Routers that the circuit went over.
     nodes: Vec<Id>,
     has_ended: bool,
 }
@@ -41,7 +41,7 @@ impl Past {
         went_over.then(|| former.service.clone())
     }
 
-    /// A circuit over these routers has ended, or leaves its path.
+    /// Notes that a circuit over these routers has ended, or leaves its path.
     pub(super) fn note(&mut self, id: &str, service: &Id, nodes: &[Id], has_ended: bool) {
         if let Some(former) = self.by_id.get_mut(id) {
             former.has_ended |= has_ended;

@@ -1,4 +1,4 @@
-//! Which circuits are found, and how many there may be.
+//! The circuits that the table finds, and the limit on their number.
 
 use super::sample as circuit;
 use super::*;
@@ -37,7 +37,7 @@ fn what_ends_in_the_making_is_not_put() {
     assert!(circuits.attempt("c1", &[r1.clone(), r3.clone()]));
     assert!(circuits.fault_in_making("c1", &r3));
     assert!(!put(), "ended by a router on its way");
-    // The next attempt knows nothing of the one before.
+    // The fault of the former attempt does not count for the next one.
     assert!(circuits.attempt("c1", &[r1.clone(), r2.clone()]));
     assert!(circuits.fault_in_making("c1", &r3), "not on its way any more");
     circuits.end_in_making(|client, _| client == "other");
@@ -68,7 +68,7 @@ fn what_is_renamed_in_the_making_is_the_same() {
     assert!(!circuits.is_known("c1") && !circuits.fault_in_making("c1", &r1));
     assert!(circuits.put(Arc::new(circuit("c2", &["r1"], &[]))));
     assert!(!circuits.rename("c2", "c4"), "not in the making");
-    // What is not wanted any more is not under another id either.
+    // A circuit that was ended in the making stays ended under another id.
     circuits.end_in_making(|client, _| client == "client");
     assert!(circuits.rename("c3", "c5") && !circuits.attempt("c5", &[r1]));
 }
@@ -108,7 +108,7 @@ fn a_circuit_is_known_to_routers_that_it_went_over() {
     assert_eq!(circuits.service_over("c2", "r1"), None);
 }
 
-/// Whatever happens to circuits, each is found by all that it has, and by nothing else.
+/// Each circuit is found by each of its keys and by no other key, whatever happens to circuits.
 #[test]
 fn circuits_are_found_by_what_they_have() {
     let circuits = Circuits::default();

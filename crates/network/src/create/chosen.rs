@@ -1,4 +1,4 @@
-//! Where a dial goes: the terminator and the way to it.
+//! The choice of a terminator for a dial, and of the path to it.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::CircuitSpec;
 use crate::failure::FailureCause;
 use crate::network::Network;
 
-/// Where a dial goes.
+/// The terminator of a dial, and the path to it.
 pub(super) struct Chosen {
     pub(super) terminator: Arc<Terminator>,
     pub(super) path: Path,
-    /// Whether what becomes of the dial counts for the terminator's cost.
+    /// Whether the result of the dial counts for the terminator's cost.
     pub(super) is_counted: bool,
 }
 
-/// What earlier attempts went over in vain.
+/// The terminators and routers at which earlier attempts failed.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
     terminators: Vec<Id>,
@@ -29,7 +29,8 @@ pub(super) struct Tried {
 }
 
 impl Tried {
-    /// An attempt failed at a router. True if it is one between the ends at which none has before.
+    /// Notes that an attempt failed at a router. True if the router is between the ends and no
+    /// attempt failed there before.
     pub(super) fn note(&mut self, chosen: &Chosen, router: &Id) -> bool {
         let ends = [chosen.path.first(), chosen.path.last()];
         if !ends.contains(&Some(router)) {
@@ -45,8 +46,8 @@ impl Tried {
 }
 
 impl Network {
-    /// The terminator for a dial, and the way to it. Of terminators of one precedence those that were
-    /// not tried come first.
+    /// Chooses the terminator for a dial, and the path to it. Among terminators of one precedence,
+    /// the ones that were not tried come first.
     pub(super) fn choose(
         &self,
         snapshot: &Snapshot,
@@ -74,7 +75,7 @@ impl Network {
             let terminator = Arc::clone(terminator);
             candidates.push(Candidate { terminator, path_cost, dynamic_cost: 0, was_tried });
         }
-        // A random choice looks at no experience.
+        // A random choice does not look at dynamic costs.
         if strategy != TerminatorStrategy::Random {
             let ids = candidates.iter().map(|one| &one.terminator.base.id);
             let costs = self.0.costs.of_each(ids);
@@ -96,7 +97,7 @@ impl Network {
             false => ways.graph().path_around(&spec.router, to, &tried.transit),
         };
         let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
-        // Of a random choice nothing is learnt (docs/protocol/control-plane.md 11).
+        // The result of a random choice does not count (docs/protocol/control-plane.md 11).
         let is_counted = strategy != TerminatorStrategy::Random;
         Ok(Chosen { terminator, path, is_counted })
     }

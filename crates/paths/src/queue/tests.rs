@@ -1,8 +1,8 @@
-//! Who is looked for first, and who waits.
+//! The order of circuits in the queue, and the circuits that wait.
 
 use super::*;
 
-/// How long circuits may have no path.
+/// The longest time that a circuit may have no path.
 const LIMIT: Duration = Duration::from_secs(1);
 
 fn queue() -> Queue {
@@ -47,7 +47,7 @@ fn a_circuit_that_ends_leaves_nothing_in_the_queue() {
         queue.forget(&id(number));
     }
     assert!(is_bare(&queue));
-    // What was under way comes to nothing.
+    // The results of tries that were under way change nothing any more.
     queue.strand(&id(70), Why::Broken.into(), now, 1);
     queue.park(&id(71), &router);
     queue.done(&id(72));
@@ -110,7 +110,7 @@ fn circuits_without_a_path_are_looked_at_once_in_each_version() {
     queue.found_path(&id(5));
     queue.found_path(&id(5));
     assert_eq!((queue.stranded(), queue.ready()), (9, 1));
-    // One whose path turns out to be none has had none since then.
+    // A circuit whose new path fails counts as without a path since the first time.
     let (again, wish) = queue.pop(false).unwrap();
     queue.strand(&again, wish, start + Duration::from_secs(100), 9);
     assert_eq!(queue.stranded(), 10);
@@ -185,7 +185,7 @@ fn a_lost_link_costs_as_little_as_it_is_named() {
     let first = queue.wants_more(3).unwrap();
     assert_eq!((&*first.link, &first.after), ("l", &None));
     queue.expand(&first, &[id(2), id(1)], Some(id(2)));
-    // It breaks again meanwhile: those that came back to it may be among the first.
+    // The link breaks again meanwhile. Circuits that came back to it may be among the first ones.
     queue.push_link("l", Why::Broken);
     queue.push_link("l", Why::Broken);
     let second = queue.wants_more(3).unwrap();
@@ -203,7 +203,7 @@ fn a_lost_link_costs_as_little_as_it_is_named() {
     assert!(queue.untouched.is_empty());
 }
 
-/// A search for each among all others would take minutes.
+/// A search through all other links for each link would take minutes.
 #[test]
 fn many_links_are_lost_at_once() {
     let mut queue = queue();

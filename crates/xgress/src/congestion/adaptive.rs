@@ -59,8 +59,8 @@ const START: u64 = 4 * PAYLOAD;
 /// Most bytes of the window beyond the capacity of the path.
 const MOST_SLACK: u64 = 128 * 1024;
 
-/// Most bytes of the window beyond the capacity of a path without pacing: what keeps both ends and the routers between
-/// them at work while each waits for a processor.
+/// Most bytes of the window beyond the capacity of a path without pacing. These bytes keep both ends and the
+/// routers between them at work while each waits for a processor.
 const MOST_SHORT_SLACK: u64 = 384 * 1024;
 
 /// Smallest window on a path without pacing, in bytes: one payload on its way while another is worked on.
@@ -70,16 +70,16 @@ const LEAST_SHORT: u64 = 64 * 1024;
 /// both ends are in one process.
 const SHORT_OUTSTANDING: u64 = 512 * 1024;
 
-/// Paths with a shorter round-trip time are not paced: nanoseconds.
+/// The round-trip time from which paths are paced, in nanoseconds.
 const PACED_FROM: u64 = MILLI;
 
-/// Most time without sending that later payloads may make up for: nanoseconds.
+/// Most time without sending that later payloads may make up for, in nanoseconds.
 const CREDIT: u64 = 2 * MILLI;
 
-/// The longest time for one payload, in nanoseconds: the slowest pace.
+/// The longest time for one payload, which is the slowest pace, in nanoseconds.
 const SLOWEST: u64 = 4_000 * MILLI;
 
-/// The time after which the smallest round-trip time has to be seen again: nanoseconds.
+/// The time after which the smallest round-trip time has to be seen again, in nanoseconds.
 const LOOK_AFTER: u64 = 10_000 * MILLI;
 
 /// Round trips with a queue before a look, and the shortest time between two such looks.
@@ -95,12 +95,12 @@ const DRAIN_GAIN: u64 = UNIT * 3 / 4;
 const CRUISE_GAIN: u64 = 252;
 const LOOK_GAIN: u64 = UNIT / 2;
 
-/// The part of the rate that each round trip with a queue takes: at least for a tiny share, at most for one that is not
-/// small.
+/// The part of the rate that each round trip with a queue takes: the least, for a tiny share, and the most,
+/// for a share that is not small.
 const LEAST_LESS: u64 = UNIT / 64;
 const MOST_LESS: u64 = UNIT / 16;
 
-/// A share of the path below this is small: single payloads change it by much.
+/// A share of the path below this many bytes is small: single payloads change it by much.
 const SMALL_SHARE: u64 = 4 * PAYLOAD;
 
 /// The pace is never lower than one payload in this many present round trips: an end that sends less has no queue of
@@ -151,7 +151,7 @@ struct Look {
     before: u64,
 }
 
-/// See the description of the module.
+/// The congestion control of one circuit, as the comment of the module describes it.
 #[derive(Debug)]
 pub(super) struct Adaptive {
     epoch: Instant,
@@ -193,7 +193,8 @@ pub(super) struct Adaptive {
     /// Consecutive round trips with a queue, and whether the window was full in the last one.
     queued: u32,
     was_full: bool,
-    /// The round-trip time in the second of these; the first may have begun before the queue.
+    /// The round-trip time in the second round trip with a queue; the first one may have begun before the
+    /// queue.
     queued_rtt: u64,
 
     /// The present round-trip time, smoothed.
@@ -216,7 +217,7 @@ impl Adaptive {
         Self::with(now, options.tx_min_size.min(max), max)
     }
 
-    /// At the beginning of a path, with a window within these bounds.
+    /// The state at the beginning of a path, with a window within these bounds.
     fn with(epoch: Instant, min: u64, max: u64) -> Self {
         Self {
             epoch,
@@ -346,7 +347,7 @@ impl Adaptive {
         if self.phase != Phase::Look && t.saturating_sub(self.min_seen) > LOOK_AFTER {
             let seen = round.rtt.unwrap_or(min_rtt);
             if idle {
-                // Little was on its way already.
+                // Few bytes were on their way already.
                 (self.min_rtt, self.min_seen) = (Some(seen), t);
             } else if self.phase != Phase::Startup {
                 self.enter_look(seen, t);
@@ -354,7 +355,7 @@ impl Adaptive {
         }
     }
 
-    /// The delay that does not count as a queue yet: nanoseconds.
+    /// The delay that does not count as a queue yet, in nanoseconds.
     fn dare(&mut self, min_rtt: u64) -> u64 {
         let payloads = PAYLOAD * UNIT / 2 / self.path().max(1);
         self.daring = (UNIT / 8 + payloads).min(UNIT * 3 / 4);
@@ -507,7 +508,7 @@ impl Congestion for Adaptive {
     }
 
     fn on_path_changed(&mut self, now: Instant) {
-        // As on a new circuit; only the counts go on, because the marks of payloads refer to them.
+        // The state is that of a new circuit, except for the counts, to which the marks of payloads refer.
         let t = self.nanos(now);
         *self = Self {
             delivered: self.delivered,

@@ -10,44 +10,44 @@ use crate::congestion::SentMark;
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) payload: Outgoing,
-    /// The times at which it was sent first and last, with their stamps.
+    /// The times at which the payload was sent first and last, with the stamps of both times.
     pub(super) first_sent: Instant,
     pub(super) first_stamp: u16,
     pub(super) last_sent: Instant,
     pub(super) last_stamp: u16,
-    /// How many times it was sent.
+    /// The number of times that the payload was sent.
     pub(super) sends: u32,
     /// The mark of the congestion control.
     pub(super) mark: SentMark,
 }
 
-/// Payloads in flight. Those that are known to be lost are not on their way.
+/// Payloads in flight. A payload that is known to be lost is not on its way.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     /// A slot for each sequence number from `base` on; empty once acknowledged.
     slots: VecDeque<Option<Sent>>,
     base: i32,
-    /// Bytes of data, and the same with bookkeeping.
+    /// Bytes of data, and bytes of data with bookkeeping.
     data: u64,
     bytes: u64,
-    /// Bytes of these, with bookkeeping, that are on their way.
+    /// Bytes, with bookkeeping, of the payloads that are on their way.
     on_the_way: u64,
     /// Lost payloads, which are sent again before new ones.
     lost: BTreeSet<i32>,
 }
 
 impl Flight {
-    /// Bytes, with bookkeeping.
+    /// Bytes of all payloads in flight, with bookkeeping.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of data.
+    /// Bytes of data of all payloads in flight.
     pub(super) fn data(&self) -> u64 {
         self.data
     }
 
-    /// Bytes, with bookkeeping, that are not known to be lost.
+    /// Bytes, with bookkeeping, of the payloads that are not known to be lost.
     pub(super) fn on_the_way(&self) -> u64 {
         self.on_the_way
     }
@@ -56,7 +56,7 @@ impl Flight {
         self.bytes == 0
     }
 
-    /// The number of payloads. It visits each of them.
+    /// The number of payloads. The count visits each of them.
     pub(super) fn count(&self) -> usize {
         self.slots.iter().flatten().count()
     }
@@ -81,7 +81,7 @@ impl Flight {
         self.slots.get_mut(at)?.as_mut()
     }
 
-    /// How many payloads are lost.
+    /// The number of lost payloads.
     pub(super) fn lost(&self) -> usize {
         self.lost.len()
     }
@@ -100,7 +100,7 @@ impl Flight {
         self.slots.push_back(Some(sent));
     }
 
-    /// A payload is sent again.
+    /// Notes that a payload is sent again.
     pub(super) fn again(
         &mut self,
         sequence: i32,

@@ -14,7 +14,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The bytes by which it counts.
+    /// The bytes of the payload with bookkeeping.
     pub(super) fn cost(&self) -> u64 {
         payload_cost(&self.headers, &self.data)
     }
@@ -31,8 +31,9 @@ impl Outgoing {
     }
 }
 
-/// Asks for an ack. The first payload has left the buffer of every receiver for its application's
-/// queue (docs/protocol/data-plane.md 7.6), so that this cannot take its place.
+/// An empty copy of the first payload, which asks for an ack. The first payload itself has left the
+/// buffer of every receiver for its application's queue (docs/protocol/data-plane.md 7.6), so that
+/// the copy cannot take its place.
 pub(super) fn knock_of(role: Flags, stamp: u16) -> Payload {
     Payload {
         sequence: 0,

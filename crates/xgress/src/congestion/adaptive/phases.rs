@@ -1,4 +1,4 @@
-//! When one phase follows another.
+//! The change from one phase to the next.
 
 use super::{
     Adaptive, FLAT_ROUNDS, LOOK_PAUSE, LOOK_ROUNDS, Look, Phase, Round, SMALL_LOOK_ROUNDS,
@@ -33,7 +33,7 @@ impl Adaptive {
         self.look = Look { before, ..Look::default() };
         self.looked = t;
         if self.path() < SMALL_SHARE {
-            // One payload cannot become less: sending is paused instead.
+            // A window of one payload cannot shrink: sending is paused instead.
             self.pace_at = self.pace_at.max(t) + before;
         }
         self.enter(Phase::Look);
@@ -125,7 +125,7 @@ impl Adaptive {
         if was_ours && is_shown && look.best < self.rates.get() {
             self.rates.set(look.best);
         }
-        // Other circuits may not look at the same time, so that the result is believed in small steps.
+        // Other circuits may not look at the same time: small steps limit the error.
         self.min_rtt = Some(seen.min(min_rtt + min_rtt / 64));
         let queue = min_rtt * self.daring / UNIT;
         if seen > min_rtt + queue {

@@ -12,7 +12,7 @@ struct Bench {
     control: Adaptive,
     start: Instant,
     now: u64,
-    /// The time at which the link is free: circuits that share the link share this.
+    /// The time at which the link is free. Circuits that share the link share this value.
     free: Rc<Cell<u64>>,
     rate: u64,
     rtt: u64,
@@ -161,7 +161,7 @@ fn circuits_of_one_short_path_shrink_to_little_each() {
     let jain = sum * sum / (50.0 * shares.iter().map(|share| share * share).sum::<f64>());
     assert!(in_flight <= 50 * LEAST_SHORT, "{in_flight} bytes in flight");
     assert!(sum > 0.95 * 10.0 * RATE as f64, "{sum} bytes in 10 s");
-    // One queue, first in, first out: nothing but the windows makes shares equal.
+    // The queue is first in, first out: only the windows make shares equal.
     assert!(jain > 0.75, "Jain {jain}");
 }
 
