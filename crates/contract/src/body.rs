@@ -62,7 +62,7 @@ pub trait Body: Serialize + DeserializeOwned + Default {
     }
 }
 
-/// Why a body was refused.
+/// The reason why a body was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// The text is not JSON, or not the expected JSON as a whole.

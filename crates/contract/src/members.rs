@@ -10,7 +10,7 @@
 ///
 /// ```text
 /// members! {
-///     /// What can be said of a door.
+///     /// The body of a door.
 ///     body DoorBody;
 ///     /// A door.
 ///     detail DoorDetail with Base;

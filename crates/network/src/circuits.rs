@@ -25,7 +25,7 @@ pub(crate) const HOST_TAG: &str = "hostId";
 const MAX_CIRCUITS: usize = 1_000_000;
 /// One circuit in this many is reserved for dials: adopted circuits leave that room free.
 const FOR_DIALS: usize = 4;
-/// Circuits that are looked at before the lock is released for others.
+/// The number of circuits that are looked at before the lock is released for other tasks.
 const TURN: usize = 500;
 
 /// A circuit that is up.
@@ -359,7 +359,7 @@ impl Circuits {
         self.in_turns(|tables, after| tables.by_terminator.some(terminator, after, TURN))
     }
 
-    /// Circuits of an index, read in parts so that others get the lock in between.
+    /// Circuits of an index, read in parts so that other tasks get the lock in between.
     fn in_turns(&self, some: impl Fn(&Tables, Option<&str>) -> Vec<Arc<str>>) -> Vec<Arc<Circuit>> {
         let (mut found, mut after) = (Vec::new(), None::<Arc<str>>);
         loop {

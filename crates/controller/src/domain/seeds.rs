@@ -1,4 +1,4 @@
-//! What a new network contains (docs/protocol/management-api.md 8): identity types, posture check
+//! The content of a new network (docs/protocol/management-api.md 8): identity types, posture check
 //! types, the default authentication policy and the built-in config types, with their fixed ids.
 //!
 //! The schemas of config types are an interface, because consoles make their forms from them. The

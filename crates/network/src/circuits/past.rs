@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use weft_model::Id;
 
 /// Most circuits whose past is remembered. Circuits that ended are not adopted again, and routers
-/// report bytes of a circuit minutes after it has left them.
+/// report bytes of a circuit minutes after the circuit has left them.
 const REMEMBERED: usize = 131_072;
 /// Most routers that are remembered for one circuit.
 const MAX_PAST: usize = 32;

@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// An end that takes what fits its window, and nothing more.
+    /// An end that takes data up to its window, because no acks come.
     fn end(now: Instant) -> End {
         End::new(Role::Initiator, &Options::default(), &Budget::unlimited(), now)
     }

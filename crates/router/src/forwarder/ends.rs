@@ -1,4 +1,4 @@
-//! Ends of circuits on this router and at its SDKs: how they begin, and what follows when they end.
+//! Ends of circuits on this router and at its SDKs: their start, and the reports of their end.
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ impl HeldFin {
         Self { hold, state: State::Open }
     }
 
-    /// True if the SDK can be sent something now.
+    /// True if a delivery for the SDK is due now.
     pub(super) fn wants_read(&self, end: &End, now: Instant) -> bool {
         match &self.state {
             State::Open => end.wants_read(),

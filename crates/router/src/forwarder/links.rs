@@ -14,10 +14,10 @@ use super::{
     shard,
 };
 
-/// Why a link was not registered.
+/// The reason why a link was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// The id belongs to something else on this router, or to a link to another router.
+    /// The id belongs to an end of a circuit, or to a link to another router.
     IdInUse,
 }
 

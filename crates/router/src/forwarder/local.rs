@@ -217,7 +217,7 @@ impl<F: EndFlow> LocalEnd<F> {
         self.inner.lock().machine.end.closed().is_some()
     }
 
-    /// Ends the circuit at once and drops what waits.
+    /// Ends the circuit at once and drops the waiting data.
     pub(crate) fn abort(&self) {
         self.change(|state, _| state.abort());
     }
@@ -253,7 +253,7 @@ impl<F: EndFlow> LocalEnd<F> {
         self.next.get(&self.circuit, find)
     }
 
-    /// Changes the end under its lock, then does what follows.
+    /// Changes the end under its lock, then takes the steps that follow.
     fn change<R>(&self, change: impl FnOnce(&mut State, Instant) -> R) -> R {
         self.drive(|driver, now| change(&mut driver.machine, now))
     }
@@ -264,7 +264,7 @@ impl<F: EndFlow> LocalEnd<F> {
         result
     }
 
-    /// Changes the end under its lock, and determines what follows.
+    /// Changes the end under its lock, and determines the steps that follow.
     fn determine<R>(&self, change: impl FnOnce(&mut Driver<State>, Instant) -> R) -> (R, Follows) {
         let mut inner = self.inner.lock();
         let now = now();
@@ -272,7 +272,7 @@ impl<F: EndFlow> LocalEnd<F> {
         (result, self.follows(&mut inner, now))
     }
 
-    /// Determines what follows from the state of the end, and notes it as done.
+    /// Determines the steps that follow from the state of the end, and notes them as done.
     fn follows(&self, driver: &mut Driver<State>, now: Instant) -> Follows {
         let state = &mut driver.machine;
         let backlog = state.settle_backlog(now);

@@ -12,8 +12,8 @@
 //! ```text
 //!  arrivals, sdk, pass, links, setup    messages and routes that come
 //!  this file                            the tables
-//!  destination, over                    what the tables hold
-//!  flow                                 what an outlet serves: ends, queues for SDKs, hops
+//!  destination, over                    the entries of the tables
+//!  flow                                 the flows of an outlet: ends, queues for SDKs, hops
 //!  local                                ends on this router
 //!  next, sdk_queue, circuit             a message's next place, and the queues there
 //! ```

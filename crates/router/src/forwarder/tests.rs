@@ -112,7 +112,7 @@ fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (End, Arc<LocalEnd>, Arme
     (dialer, host, armed)
 }
 
-/// Brings what the dialer may send now to the other end.
+/// Brings the payloads that the dialer may send now to the other end.
 pub(crate) fn pass(dialer: &mut End, host: &LocalEnd) {
     while let Some(payload) = dialer.poll_transmit(now()) {
         host.on_payload(payload);

@@ -18,7 +18,7 @@ use super::{Links, datagram, interfaces, opened::Opened, registry::Dial};
 /// The interval of the search for routers that can be forgotten.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Why a link was not opened.
+/// The reason why a link was not opened.
 #[derive(Debug, thiserror::Error)]
 enum NotOpened {
     #[error("the address {0} is not understood: {1}")]

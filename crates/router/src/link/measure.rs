@@ -16,8 +16,8 @@ const FIRST_PROBES: usize = 3;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Links {
-    /// Measures a new link, then reports its connections whenever they change; `told` are those of
-    /// the first report.
+    /// Measures a new link, then reports its connections whenever they change; `told` are the
+    /// connections of the first report.
     pub(super) async fn follow(
         self: Arc<Self>,
         live: Arc<LiveLink>,

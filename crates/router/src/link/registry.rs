@@ -130,7 +130,7 @@ impl Registry {
         self.want_all(&news.id, is_back, now, new_id)
     }
 
-    /// Changes the dialers. Open links stay, also those that no dialer wants any more.
+    /// Changes the dialers. Open links stay, also links that no dialer wants any more.
     pub(crate) fn set_dialers(
         &mut self,
         dialers: Vec<Dialer>,
@@ -345,8 +345,8 @@ impl Registry {
         self.live.get(key).is_some_and(|live| live.link.number == number)
     }
 
-    /// A link has closed: it is dialed again at once, unless the one before it had closed soon, too. A
-    /// peer that accepts links and closes them is dialed with a pause.
+    /// Notes that a link has closed. Its target is dialed again at once, unless the former link had closed
+    /// soon, too: a peer that accepts links and closes them is dialed with a pause.
     pub(crate) fn closed(&mut self, key: &str, number: u64, now: Instant) {
         if self.live.get(key).is_none_or(|live| live.link.number != number) {
             return;

@@ -7,8 +7,8 @@
 //!
 //! | phase | pace, of the highest rate | until |
 //! |---|---|---|
-//! | Startup | 2.77, the window grows by what is acknowledged | three round trips without a quarter more, a queue, or losses |
-//! | Drain | 0.75 | 13/16 of what the empty path holds is on its way, or the queue is gone; 5 round trips |
+//! | Startup | 2.77, the window grows by the acknowledged bytes | three round trips without a quarter more, a queue, or losses |
+//! | Drain | 0.75 | 13/16 of the bytes of the empty path are on their way, or the queue is gone; 5 round trips |
 //! | Cruise | 0.98 | 4 to 8 round trips, at random |
 //! | Probe | 1.25, up to 1.5 for a small share | two round trips, and as long as the rate grows |
 //! | Look | 0.5, and half of the window | one round trip after that little is on its way |
@@ -22,8 +22,8 @@
 //!
 //! *Look*: begins when the smallest round-trip time was not seen again for 10 s, or after five round trips with a queue
 //! (sixteen for a small share). If the round-trip time stays the same although less is sent, the path has become
-//! longer. Otherwise there is a queue, and a look raises the smallest round-trip time by at most a 64th: if it believed
-//! more, circuits would take each other's queue for the path, one after the other.
+//! longer. Otherwise there is a queue, and a look raises the smallest round-trip time by at most a 64th. After a larger
+//! step, circuits would take each other's queue for the path, one after the other.
 //!
 //! *Noise*: on hosts without a free processor, one round-trip time differs from the next by more
 //! than a queue would add. Round trips are then judged by eight payloads, and only a delay longer
