@@ -70,7 +70,7 @@ pub struct MadeCircuit {
     pub tags: StringMap,
 }
 
-/// A circuit in the making. Its id is given back when this is dropped.
+/// A circuit in the making. Dropping the circuit gives its id back.
 struct Making<'a> {
     network: &'a Network,
     spec: &'a CircuitSpec,

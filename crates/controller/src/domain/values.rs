@@ -361,8 +361,8 @@ impl Search for Roles {
     }
 }
 
-/// Choices of the model, and the words of the APIs that mean them where these are a type of their
-/// own.
+/// The conversions of the choices of the model. A choice may have a type of its own for its words in
+/// the APIs.
 macro_rules! choices {
     ($($choice:ident $(= $word:ident)?,)*) => {
         $(

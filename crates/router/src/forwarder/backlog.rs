@@ -1,7 +1,7 @@
 //! Data of an SDK without flow control of its own, for which its circuit has no room yet.
 //!
-//! This data is held and never dropped. An SDK with too much of it is therefore not read for a while,
-//! which stops all its circuits. A circuit that takes nothing in that time is ended.
+//! This data is held and never dropped. An SDK with too much waiting data is therefore not read for a
+//! while, which stops all its circuits. A circuit that takes too little in that time is ended.
 
 use std::{
     collections::VecDeque,

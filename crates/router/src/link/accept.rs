@@ -191,7 +191,7 @@ impl LinkGate {
         }
     }
 
-    /// Returns this half with the other one, if that waits; otherwise this half waits.
+    /// Returns this half with the other half, if the other half waits; otherwise this half waits.
     fn join(&self, half: Half) -> Option<(Half, Half)> {
         let mut halves = self.halves.lock();
         halves.retain(|_, half| half.since.elapsed() < HALF);

@@ -122,7 +122,7 @@ impl LiveLink {
         }
     }
 
-    /// A channel has closed. True for the first one.
+    /// Notes that a channel has closed. True for the first channel.
     fn ended(&self) -> bool {
         !self.closed.swap(true, Ordering::AcqRel)
     }

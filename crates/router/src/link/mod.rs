@@ -9,7 +9,7 @@
 //!
 //! * [`registry`]: wanted links, the times of their dials, and the choice between two links with one key;
 //! * [`dial`], [`accept`]: the two ways to open a link; [`place`]: which of the opened links are taken;
-//! * [`live`]: an open link; [`measure`], [`report`]: how it stands; [`interfaces`]: the names in keys;
+//! * [`live`]: an open link; [`measure`], [`report`]: its state; [`interfaces`]: the names in keys;
 //! * [`datagram`]: links over DTLS.
 
 mod accept;

@@ -97,7 +97,7 @@ impl Links {
             }
         }
         if !self.registry.lock().is_live(&live.key, live.number) {
-            // The link that took its place found it in the registry, but not yet in this table.
+            // The link that took its place may have looked for it before it was in this table.
             self.close_after(REPLACED, Arc::clone(&live));
         }
         self.spawn(Arc::clone(self).follow(live, told));

@@ -11,7 +11,7 @@
 //! | Drain | 0.75 | 13/16 of the bytes of the empty path are on their way, or the queue is gone; 5 round trips |
 //! | Cruise | 0.98 | 4 to 8 round trips, at random |
 //! | Probe | 1.25, up to 1.5 for a small share | two round trips, and as long as the rate grows |
-//! | Look | 0.5, and half of the window | one round trip after that little is on its way |
+//! | Look | 0.5, and half of the window | one round trip after so few bytes are on their way |
 //!
 //! *Queue*: every sample of a round trip was longer than the smallest one by an eighth of that,
 //! more for a share of few payloads (up to three quarters), at least 1 ms. As large shares give way
