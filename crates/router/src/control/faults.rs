@@ -8,10 +8,15 @@
 //! The queue outlives connections: reports wait for a controller that is away. The task first sends
 //! the report of carried circuits, so that a controller never adopts a circuit after the report that
 //! it has ended.
+//!
+//! The first report of an end leaves at once. Reports of the ends within the next [`GATHER`] leave
+//! together: at thousands of circuits per second, a write for each would cost router and controller
+//! more than the reports themselves. A report of a link never waits.
 
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -24,6 +29,8 @@ use crate::{controllers::Controller, seam::ControllerId};
 /// Most reports kept for one controller. It learns of the others from the next report of carried
 /// circuits, or when the circuits are found idle.
 const MAX_FAULTS: usize = 65_536;
+/// The time for which ends of circuits are gathered after a batch of reports.
+const GATHER: Duration = Duration::from_millis(10);
 
 /// The reports that wait for each controller.
 #[derive(Debug, Default)]
@@ -34,22 +41,27 @@ pub(super) struct Faults {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Mutex<VecDeque<Message>>,
+    /// There are reports that may wait for others.
     more: Notify,
+    /// There is a report that must not wait.
+    urgent: Notify,
 }
 
 impl Faults {
-    /// Queues a report for a controller.
+    /// Queues the report of an end for a controller.
     pub(super) fn push(&self, owner: &ControllerId, news: Message) {
         let queue = self.queue(owner);
-        {
-            let mut waiting = queue.waiting.lock();
-            if waiting.len() >= MAX_FAULTS {
-                tracing::debug!(controller = %owner, "fault not kept: too many");
-                return;
-            }
-            waiting.push_back(news);
+        if queue.put(owner, news) {
+            queue.more.notify_one();
         }
-        queue.more.notify_one();
+    }
+
+    /// Queues a report that leaves at once, with all reports before it.
+    pub(super) fn push_urgent(&self, owner: &ControllerId, news: Message) {
+        let queue = self.queue(owner);
+        if queue.put(owner, news) {
+            queue.urgent.notify_one();
+        }
     }
 
     /// Sends `report` to a controller, and then the queue as it fills, until the channel closes.
@@ -60,19 +72,10 @@ impl Faults {
                 return;
             }
         }
-        loop {
-            let next = queue.waiting.lock().pop_front();
-            let Some(news) = next else {
-                tokio::select! {
-                    () = queue.more.notified() => continue,
-                    _ = channel.closed() => return,
-                }
-            };
-            if !send(channel, news.clone()).await {
-                queue.waiting.lock().push_front(news);
-                // The task of the next connection may have checked the queue already.
-                queue.more.notify_one();
-                return;
+        while queue.send_all(channel).await {
+            tokio::select! {
+                () = queue.due() => {}
+                _ = channel.closed() => return,
             }
         }
     }
@@ -83,6 +86,46 @@ impl Faults {
             return Arc::clone(queue);
         }
         Arc::clone(queues.entry(owner.clone()).or_default())
+    }
+}
+
+impl Queue {
+    /// Queues a report if there is room; false if it is not kept.
+    fn put(&self, owner: &ControllerId, news: Message) -> bool {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= MAX_FAULTS {
+            tracing::debug!(controller = %owner, "fault not kept: too many");
+            return false;
+        }
+        waiting.push_back(news);
+        true
+    }
+
+    /// Waits until the next batch is to leave: while there are reports, [`GATHER`] after the batch before; at once
+    /// for an urgent one.
+    async fn due(&self) {
+        tokio::select! {
+            () = tokio::time::sleep(GATHER) => {}
+            () = self.urgent.notified() => return,
+        }
+        tokio::select! {
+            () = self.more.notified() => {}
+            () = self.urgent.notified() => {}
+        }
+    }
+
+    /// Sends the reports that wait; false if the channel has closed.
+    async fn send_all(&self, channel: &ChannelHandle) -> bool {
+        loop {
+            let next = self.waiting.lock().pop_front();
+            let Some(news) = next else { return true };
+            if !send(channel, news.clone()).await {
+                self.waiting.lock().push_front(news);
+                // The task of the next connection may have checked the queue already.
+                self.urgent.notify_one();
+                return false;
+            }
+        }
     }
 }
 
@@ -101,5 +144,60 @@ async fn send(channel: &ChannelHandle, message: Message) -> bool {
             }
             Err(_) => return false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// How long the next batch waits when `reports` come at once, `later` after the batch before.
+    async fn waits(later: Duration, reports: impl FnOnce(&Faults)) -> Duration {
+        let faults = Faults::default();
+        let queue = faults.queue(&"one".into());
+        let coming = async {
+            tokio::time::sleep(later).await;
+            let came = Instant::now();
+            reports(&faults);
+            came
+        };
+        let due = async {
+            queue.due().await;
+            Instant::now()
+        };
+        let (came, left) = tokio::join!(coming, due);
+        left - came
+    }
+
+    fn end(faults: &Faults) {
+        faults.push(&"one".into(), Message::new(1004, "end"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_are_gathered_after_a_batch() {
+        assert_eq!(waits(Duration::ZERO, end).await, GATHER);
+        assert_eq!(
+            waits(GATHER / 2, |faults| (0..100).for_each(|_| end(faults))).await,
+            GATHER / 2
+        );
+        assert_eq!(waits(GATHER * 3, end).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_takes_the_ends_before_it_along_at_once() {
+        let both = |faults: &Faults| {
+            end(faults);
+            faults.push_urgent(&"one".into(), Message::new(1004, "link"));
+        };
+        assert_eq!(waits(Duration::ZERO, both).await, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_controller_that_stays_away_fills_no_memory() {
+        let faults = Faults::default();
+        (0..MAX_FAULTS + 10).for_each(|_| end(&faults));
+        assert_eq!(faults.queue(&"one".into()).waiting.lock().len(), MAX_FAULTS);
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn fault(core: &Core, fault: &Fault) {
 /// links.
 fn tell(core: &Core, message: &Message) {
     for controller in core.controllers.all() {
-        core.routes.push_to(&controller.id, message.clone());
+        core.routes.push_link(&controller.id, message.clone());
     }
 }
 

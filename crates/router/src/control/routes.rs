@@ -251,7 +251,7 @@ fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
 
 /// An end of a circuit on this router is gone.
 pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: Role) {
-    core.routes.push_to(owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
+    core.routes.push_end(owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
 }
 
 #[cfg(test)]

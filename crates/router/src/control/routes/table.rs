@@ -159,9 +159,14 @@ impl Routes {
         true
     }
 
-    /// Queues a report for a controller, in order with its other reports about circuits.
-    pub(in crate::control) fn push_to(&self, controller: &ControllerId, news: Message) {
+    /// Queues the report of a circuit's end for a controller, in order with its other reports.
+    pub(in crate::control) fn push_end(&self, controller: &ControllerId, news: Message) {
         self.faults.push(controller, news);
+    }
+
+    /// Queues a report of a link for a controller, in order with its other reports.
+    pub(in crate::control) fn push_link(&self, controller: &ControllerId, news: Message) {
+        self.faults.push_urgent(controller, news);
     }
 
     pub(super) fn forget(&self, circuit: &str) {
