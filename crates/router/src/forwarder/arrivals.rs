@@ -1,7 +1,8 @@
 //! Messages that come over a link, and the choice of their next place.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
+use hashbrown::{HashMap, hash_map::EntryRef};
 use weft_metrics::usage::Way;
 use weft_wire::{
     Message,
@@ -50,21 +51,16 @@ impl Arrivals {
             }
         };
         let head = Head::seen(message.content_type, &view);
-        if self.known.get(view.circuit_id).is_none_or(|known| known.circuit.has_ended()) {
-            self.known.remove(view.circuit_id);
-            let Some(circuit) = self.forwarder.circuit(view.circuit_id) else {
-                // The sender of a payload is told that its circuit is unknown; acks and control
-                // messages often come late, when their circuit has ended.
-                return match message.content_type {
-                    content_type::PAYLOAD => self.forwarder.unknown_circuit(view.circuit_id),
-                    _ => self.forwarder.drops().no_way(),
-                };
+        self.prune();
+        let found = find(&mut self.known, &self.forwarder, view.circuit_id);
+        let Some(Known { circuit, next }) = found else {
+            // The sender of a payload is told that its circuit is unknown; acks and control messages
+            // often come late, when their circuit has ended.
+            return match message.content_type {
+                content_type::PAYLOAD => self.forwarder.unknown_circuit(view.circuit_id),
+                _ => self.forwarder.drops().no_way(),
             };
-            self.prune();
-            let known = Known { next: Cached::default(), circuit: Arc::clone(&circuit) };
-            self.known.insert(Arc::clone(&circuit.id), known);
-        }
-        let Some(Known { circuit, next }) = self.known.get(view.circuit_id) else { return };
+        };
         let Some(next) = next.get(circuit, || self.forwarder.next_of(circuit, &self.link)) else {
             if circuit.next(&self.link).is_none() {
                 self.forwarder.drops().foreign();
@@ -95,4 +91,33 @@ impl Arrivals {
         self.known.retain(|_, known| !known.circuit.has_ended());
         self.prune_at = FIRST_PRUNE.max(2 * self.known.len());
     }
+}
+
+/// The circuit of this id: searched once among the known ones, and then in the shared table.
+fn find<'a>(
+    known: &'a mut HashMap<Arc<str>, Known>,
+    forwarder: &Forwarder,
+    circuit: &str,
+) -> Option<&'a Known> {
+    let entry = match known.entry_ref(circuit) {
+        EntryRef::Occupied(entry) if !entry.get().circuit.has_ended() => {
+            return Some(entry.into_mut());
+        }
+        entry => entry,
+    };
+    let Some(circuit) = forwarder.circuit(circuit) else {
+        if let EntryRef::Occupied(ended) = entry {
+            ended.remove();
+        }
+        return None;
+    };
+    let id = Arc::clone(&circuit.id);
+    let known = Known { next: Cached::default(), circuit };
+    Some(match entry {
+        EntryRef::Occupied(mut ended) => {
+            ended.insert(known);
+            ended.into_mut()
+        }
+        EntryRef::Vacant(place) => place.insert_with_key(id, known),
+    })
 }
