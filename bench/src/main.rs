@@ -9,6 +9,7 @@
 //! mesh`, one controller with many routers, links and circuits, and `weft-bench chain`, several routers
 //! in a row.
 
+mod apart;
 mod chain;
 mod cpu;
 mod mesh;
@@ -60,11 +61,28 @@ enum Other {
     Mesh(mesh::Options),
 }
 
+impl Options {
+    /// Whether relays have processors of their own.
+    fn is_apart(&self) -> bool {
+        match &self.other {
+            Some(Other::Chain(options)) => options.writes.apart,
+            Some(Other::Scale(_) | Other::Mesh(_)) => false,
+            None => self.writes.apart,
+        }
+    }
+}
+
 /// A path that can be measured, with its name.
 type Named = (&'static str, Arc<dyn Path>);
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.is_apart()
+        && let Err(error) = divide()
+    {
+        eprintln!("weft-bench: {error}");
+        return ExitCode::FAILURE;
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -90,6 +108,15 @@ fn main() -> ExitCode {
             report::print(runtime.block_on(run(&writes)), writes.json, text)
         }
     }
+}
+
+/// Gives relays processors of their own, and says which.
+fn divide() -> io::Result<()> {
+    let [clients, relays] = apart::divide()?;
+    eprintln!(
+        "clients and servers on processors {clients:?}, relays and controllers on {relays:?}"
+    );
+    Ok(())
 }
 
 /// The table, with a legend of the ratios; without HAProxy there are no ratios.

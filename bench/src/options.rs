@@ -57,6 +57,9 @@ pub(crate) struct Writes {
     /// Runs only the measurements whose name contains this text, for example tcp, haproxy or weft.
     #[arg(long)]
     only: Option<String>,
+    /// Gives relays half of the processors, and clients and servers the other half
+    #[arg(long)]
+    pub(crate) apart: bool,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -541,7 +542,20 @@ fn read(text: &str, home: &Path) -> RouterConfig {
     loaded.unwrap().config
 }
 
-/// A port that was free a moment ago.
+/// Ports below the kernel's range for clients: a listener that is down for a moment finds its port free again.
+const PORTS: std::ops::Range<u16> = 10_000..15_000;
+
+/// A port that is not in use, and that no other network of this program is given.
 pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let span = PORTS.end - PORTS.start;
+    // Programs that run at the same time begin at different ports.
+    let first = (std::process::id() as u16).wrapping_mul(97) % span;
+    for _ in 0..span {
+        let port = PORTS.start + (first + NEXT.fetch_add(1, Ordering::Relaxed) % span) % span;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free");
 }

@@ -22,6 +22,7 @@ use weft_sdk::Context;
 use super::weft::{PASSWORD, PATIENCE, Stopped, USER, context, create, log_in, router_online};
 use super::wire::Wire;
 use crate::{
+    apart::start_relay,
     program,
     work::{AnyStream, Path, serve},
 };
@@ -47,15 +48,15 @@ impl Chain {
     ) -> io::Result<Arc<Self>> {
         let home = tempfile::tempdir()?;
         let [control, own] = [program::free_port()?, program::free_port()?];
-        let controller = Command::new(program::weft()?)
+        let mut controller = Command::new(program::weft()?);
+        controller
             .args(["quickstart", "--username", USER, "--password", PASSWORD])
             .args(["--ctrl-port", &control.to_string(), "--router-port", &own.to_string()])
             .arg("--home")
             .arg(home.path().join("controller"))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()?;
-        let controller = Stopped(Some(controller));
+            .stdout(Stdio::null());
+        let controller = Stopped(Some(start_relay(&mut controller)?));
         let client = log_in(&format!("localhost:{control}")).await?;
         router_online(&client).await?;
         only_named_routers(&client).await?;
@@ -150,14 +151,13 @@ async fn router(
         return Err(io::Error::other(format!("{} did not enroll: {said}", program.display())));
     }
     let log = std::fs::File::create(folder.join("log"))?;
-    let process = Command::new(program)
-        .args(["router".as_ref(), "run".as_ref(), file.as_os_str()])
+    let mut run = Command::new(program);
+    run.args(["router".as_ref(), "run".as_ref(), file.as_os_str()])
         .env("HOME", folder)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()?;
-    let router = Stopped(Some(process));
+        .stderr(log);
+    let router = Stopped(Some(start_relay(&mut run)?));
     let deadline = Instant::now() + PATIENCE;
     loop {
         let shown: Value =

@@ -13,7 +13,10 @@ use futures::{FutureExt, future::BoxFuture};
 use tempfile::TempDir;
 
 use super::tls::Credentials;
-use crate::work::{AnyStream, Path};
+use crate::{
+    apart::start_relay,
+    work::{AnyStream, Path},
+};
 
 /// HAProxy between a TLS client and a TLS server.
 pub(crate) struct Haproxy {
@@ -67,15 +70,15 @@ impl Haproxy {
                 ca = ca.display(),
             ),
         )?;
-        let started = Command::new("haproxy")
+        let mut haproxy = Command::new("haproxy");
+        haproxy
             .arg("-db")
             .arg("-f")
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let process = match started {
+            .stderr(Stdio::null());
+        let process = match start_relay(&mut haproxy) {
             Ok(process) => process,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

@@ -17,6 +17,7 @@ use weft_sdk::{Context, IdentityFile};
 
 use super::tcp::serve_tcp;
 use crate::{
+    apart::start_relay,
     program,
     work::{AnyStream, Path, serve},
 };
@@ -40,14 +41,15 @@ impl Network {
     pub(crate) async fn start() -> io::Result<Self> {
         let home = tempfile::tempdir()?;
         let [control, router] = [program::free_port()?, program::free_port()?];
-        let process = Command::new(program::weft()?)
+        let mut quickstart = Command::new(program::weft()?);
+        quickstart
             .args(["quickstart", "--username", USER, "--password", PASSWORD])
             .args(["--ctrl-port", &control.to_string(), "--router-port", &router.to_string()])
             .arg("--home")
             .arg(home.path())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()?;
+            .stdout(Stdio::null());
+        let process = start_relay(&mut quickstart)?;
         let mut process = Stopped(Some(process));
         let client = log_in(&format!("localhost:{control}")).await?;
         router_online(&client).await?;
