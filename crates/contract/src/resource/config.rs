@@ -104,7 +104,7 @@ words! {
         Service = "service",
         /// Routers.
         Router = "router",
-        /// Neither; no part of the network reads such configs.
+        /// Neither services nor routers.
         Other = "other",
     }
 }

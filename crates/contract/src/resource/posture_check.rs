@@ -171,7 +171,7 @@ members! {
     /// A posture check. Members of other types are left out.
     detail PostureCheckDetail with Base;
 
-    /// `DOMAIN`: the Windows domains that pass.
+    /// `DOMAIN`: the Windows domains that pass; 1000 at most.
     Optional domains: Unread<Vec<String>>;
     /// `DOMAIN`: the Windows domains that pass.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,14 +181,14 @@ members! {
     /// `MFA`: whether clients that cannot ask for codes pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown ignore_legacy_endpoints: Option<bool>;
-    /// `MAC`: the hardware addresses that pass, in any spelling.
+    /// `MAC`: the hardware addresses that pass, in any spelling; 1000 at most.
     Optional mac_addresses: Unread<Vec<String>>;
     /// `MAC`: the hardware addresses that pass, as hex digits in lower case.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown mac_addresses: Option<Vec<String>>;
     /// The name of the posture check; unique among posture checks.
     Both name: String, shown "The name of the posture check.";
-    /// `OS`: the operating systems that pass, with their versions.
+    /// `OS`: the operating systems that pass, with their versions; 1000 at most.
     Optional operating_systems: Unread<Vec<OperatingSystem>>;
     /// `OS`: the operating systems that pass, with their versions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,7 +198,7 @@ members! {
     /// `PROCESS`: the process that must run on the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown process: Option<ProcessDetail>;
-    /// `PROCESS_MULTI`: the processes that must run on the device.
+    /// `PROCESS_MULTI`: the processes that must run on the device; 1000 at most.
     Optional processes: Unread<Vec<ProcessMulti>>;
     /// `PROCESS_MULTI`: the processes that must run on the device.
     #[serde(skip_serializing_if = "Option::is_none")]

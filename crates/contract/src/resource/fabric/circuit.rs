@@ -47,7 +47,8 @@ pub const KIND: Kind = Kind {
 body! {
     /// The way to end a circuit.
     pub struct CircuitDelete {
-        /// Whether to end the circuit at once. It has no effect: circuits always end at once.
+        /// Whether the circuit ends at once, and data on its way is lost. By default it ends after
+        /// routers have delivered the data that they hold.
         Optional immediate: bool,
     }
 }
