@@ -36,8 +36,8 @@ pub(super) fn paging() -> [(&'static str, Value); 4] {
                 "query",
                 "A filter that selects entities: `name contains \"web\" and \
                  anyOf(roleAttributes) = \"prod\" sort by name limit none`. Its order and its \
-                 paging go before the other parameters. `meta.filterableFields` of the answer lists \
-                 the names that a filter may use.",
+                 paging go before the other parameters. `meta.filterableFields` of the answer \
+                 lists the names that a filter may use.",
             ),
         ),
         (

@@ -241,9 +241,21 @@ pub(super) fn object(fields: &[Field], verb: Verb) -> Value {
         } else {
             schema = nullable(schema);
         }
-        properties.insert(field.name.to_owned(), described(schema, field.about));
+        properties.insert(field.name.to_owned(), described(schema, &about(field)));
     }
     with_members(properties, &required, "")
+}
+
+/// The description of a member of a body. A member that names entities takes their ids.
+fn about(field: &Field) -> String {
+    let about = field.about.trim();
+    match (field.names, field.shape) {
+        (None, _) => about.to_owned(),
+        (Some(collection), FieldType::List(_)) => {
+            format!("{about} The values are ids of `{collection}`.")
+        }
+        (Some(collection), _) => format!("{about} The value is an id of `{collection}`."),
+    }
 }
 
 fn framed(data: Value, meta: &str) -> Value {

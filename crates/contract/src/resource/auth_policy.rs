@@ -1,4 +1,4 @@
-//! Authentication policies: how identities may log in (docs/protocol/auth.md 8).
+//! Auth policies: how identities may log in (docs/protocol/auth.md 8).
 
 use crate::body::{Body, FieldType};
 use crate::json::Tags;
@@ -48,12 +48,12 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// The members of an authentication policy that callers set.
+    /// The members of an auth policy that callers set.
     body AuthPolicyBody;
-    /// An authentication policy: how the identities that have it log in.
+    /// An auth policy: how the identities that have it log in.
     detail AuthPolicyDetail with Base;
 
-    /// The name of the policy; unique among authentication policies.
+    /// The name of the policy; unique among auth policies.
     Both name: String, shown "The name of the policy.";
     /// The rules for first factors: certificates, JWTs and passwords.
     Both primary: PrimaryBody, shown as Primary;
@@ -97,7 +97,7 @@ members! {
 
     /// Whether identities may log in with a JWT.
     Both allowed: bool, shown;
-    /// The ids of the signers whose JWTs are accepted; an empty list accepts all signers.
+    /// The signers whose JWTs are accepted; an empty list accepts all signers.
     Both allowed_signers: Vec<String> => "external-jwt-signers", shown;
 }
 
@@ -134,8 +134,8 @@ members! {
     /// The rules for second factors.
     detail Secondary;
 
-    /// The id of an external signer whose JWT is needed besides the first factor; empty if no JWT
-    /// is needed.
+    /// The external signer whose JWT is needed besides the first factor; empty if no JWT is
+    /// needed.
     Optional require_ext_jwt_signer: String => "external-jwt-signers",
         shown "The external signer whose JWT is needed, too; null if none is." as Option<String>;
     /// Whether a TOTP code is needed besides the first factor.

@@ -117,7 +117,7 @@ members! {
     Shown fingerprint: String;
     /// The identity that the authenticator belongs to.
     Shown identity: EntityRef;
-    /// The id of the identity that the authenticator belongs to. Set when it is created.
+    /// The identity that the authenticator belongs to. Set when it is created.
     Create identity_id: String => "identities",
         shown "The id of the identity that the authenticator belongs to.";
     /// Whether an administrator has asked for a new certificate.

@@ -117,7 +117,7 @@ members! {
 
     /// The config type.
     Shown config_type: EntityRef;
-    /// The id of the config type. Set when the config is created.
+    /// The config type of the config. Set when the config is created.
     Create config_type_id: String => "config-types", shown "The id of the config type.";
     /// The settings, which must fit the schema of the config type.
     Both data: JsonMap, shown;

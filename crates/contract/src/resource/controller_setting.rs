@@ -72,8 +72,8 @@ members! {
     /// Settings of one controller, or of all controllers.
     detail ControllerSettingDetail with Base;
 
-    /// The id of the controller, or `global` for all controllers. Set when the settings are
-    /// created.
+    /// The controller that the settings are for, or `global` for all controllers. Set when the
+    /// settings are created.
     Create controller_id: String => "controllers";
     /// The settings of logins by OpenID Connect.
     Optional oidc: OidcBody;

@@ -48,8 +48,8 @@ body! {
     /// The file that a snapshot of the database is written to.
     pub struct SnapshotBody {
         /// The file on the machine of the controller, below its folder for snapshots; at most 4096
-        /// bytes. `__DATE__`, `__TIME__`, `__DB_DIR__`, `__DB_FILE__` and `__RAFT_INDEX__` in it are
-        /// replaced by their values. By default the file is put beside the database.
+        /// bytes. `__DATE__`, `__TIME__`, `__DB_DIR__`, `__DB_FILE__` and `__RAFT_INDEX__` in it
+        /// are replaced by their values. By default the file is put beside the database.
         Optional path: String,
     }
 }

@@ -117,7 +117,7 @@ members! {
     Shown capabilities: Vec<String>;
     /// The certificate of the router and its chain, as PEM; null until the router is enrolled.
     Shown cert_pem: Option<String>;
-    /// The ids of configs for the router, at most one per config type.
+    /// The configs of the router, at most one per config type.
     Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
     /// The cost that the router adds to a path, 0 by default.
     Optional cost: u16, shown;

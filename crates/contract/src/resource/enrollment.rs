@@ -131,7 +131,7 @@ members! {
 
     /// The CA whose certificates the enrollment takes, for the method `ottca`.
     Shown ca: Option<EntityRef>;
-    /// The id of the CA whose certificates the enrollment takes, for the method `ottca`.
+    /// The CA whose certificates the enrollment takes, for the method `ottca`.
     Optional ca_id: String => "cas", shown "The id of that CA." as Option<String>;
     /// The edge router that the enrollment is for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,7 +144,7 @@ members! {
     /// The identity that the enrollment is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown identity: Option<EntityRef>;
-    /// The id of the identity that the enrollment is for.
+    /// The identity that the enrollment is for.
     Create identity_id: String => "identities";
     /// The id of the identity that the enrollment is for.
     #[serde(skip_serializing_if = "String::is_empty")]

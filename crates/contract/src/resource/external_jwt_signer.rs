@@ -90,10 +90,9 @@ members! {
     /// The JSON pointer of the claim with the role attributes of an identity that enrolls; without
     /// it the identity gets none.
     Optional enroll_attribute_claims_selector: String, shown;
-    /// The id of the authentication policy that an identity gets when it enrolls [default:
-    /// default].
+    /// The auth policy that an identity gets when it enrolls [default: default].
     Optional enroll_auth_policy_id: String => "auth-policies",
-        shown "The authentication policy of an identity that enrolls.";
+        shown "The auth policy of an identity that enrolls.";
     /// The JSON pointer of the claim with the name of an identity that enrolls [default: /sub].
     Optional enroll_name_claims_selector: String,
         shown "JSON pointer of the claim with the name of an identity that enrolls.";
@@ -108,10 +107,10 @@ members! {
     Shown fingerprint: Option<String>;
     /// The issuer of the JWTs, which is their `iss`; unique among signers.
     Both issuer: String, shown "The issuer of the JWTs, which is their `iss`.";
-    /// The URL at which the controller fetches the keys of the signer. A signer has either this or
-    /// `certPem`.
+    /// The URL of the signer's keys. A signer has either this or `certPem`. This release does not
+    /// fetch keys, and refuses the JWTs of a signer with this member.
     Optional jwks_endpoint: String,
-        shown "The URL at which the controller fetches the keys; null with `certPem`."
+        shown "The URL of the signer's keys; null with `certPem`."
             as Option<String>;
     /// The id of the key in `certPem`, which is the `kid` of the JWTs; by default the SHA-1 of the
     /// certificate.

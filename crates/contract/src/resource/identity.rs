@@ -210,11 +210,11 @@ members! {
 
     /// Data for the applications of the identity, as a JSON object.
     Optional app_data: JsonMap, shown;
-    /// The authentication policy of the identity, which says how it may log in.
+    /// The auth policy of the identity, which says how it may log in.
     Shown auth_policy: EntityRef;
-    /// The id of the authentication policy of the identity; `default` by default.
+    /// The auth policy of the identity, which says how it may log in; `default` by default.
     Optional auth_policy_id: String => "auth-policies",
-        shown "The id of the authentication policy of the identity.";
+        shown "The id of the auth policy of the identity.";
     /// The credentials that the identity has.
     Shown authenticators: IdentityAuthenticators;
     /// The cost of terminators that the identity hosts, 0 by default.
@@ -279,8 +279,7 @@ body! {
     pub struct IdentityEnrollmentBody {
         /// Whether the identity enrolls with a one-time token.
         Optional ott: bool,
-        /// The id of the CA whose certificate the identity needs to enroll, besides a one-time
-        /// token.
+        /// The CA whose certificate the identity needs to enroll, besides a one-time token.
         Optional ottca: String => "cas",
         /// The username of the identity, which chooses its password when it enrolls.
         Optional updb: String,

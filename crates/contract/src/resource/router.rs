@@ -72,7 +72,7 @@ members! {
     /// A router of any kind, as the management API shows it.
     detail RouterDetail with Base;
 
-    /// The ids of configs for the router, at most one per config type.
+    /// The configs of the router, at most one per config type.
     Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
     /// The cost that the router adds to a path.
     Optional cost: u16, shown;

@@ -128,7 +128,7 @@ members! {
 
     /// The data of the configs that the caller asked for, by the name of the config type.
     Shown config: BTreeMap<String, JsonMap>;
-    /// The ids of the service's configs, at most one per config type.
+    /// The configs of the service, at most one per config type.
     Optional configs: Vec<String> => "configs", shown "The ids of the service's configs.";
     /// Whether dialer and host must encrypt their data from end to end.
     Create encryption_required: bool, shown;

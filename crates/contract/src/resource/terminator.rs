@@ -69,7 +69,8 @@ members! {
     /// The instance id. Terminators of a service with the same instance id lead to the same host;
     /// empty for none.
     Optional identity: String, shown "The instance id; empty for none.";
-    /// The secret that terminators of the same instance share, in base64.
+    /// A proof of the right to the instance id, in base64. The controller stores it and does not
+    /// check it.
     Optional identity_secret: String;
     /// The precedence of the terminator: dials go to `required` ones first, then `default`, then
     /// `failed`; `default` by default.

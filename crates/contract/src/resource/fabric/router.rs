@@ -61,7 +61,7 @@ members! {
     /// A router of any kind.
     detail RouterDetail with Base;
 
-    /// The ids of configs for the router, at most one per config type.
+    /// The configs of the router, at most one per config type.
     Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
     /// Whether the router is connected to the controller that answers.
     Shown connected: bool;

@@ -67,7 +67,8 @@ members! {
     /// The instance id. Terminators of a service with the same instance id lead to the same host;
     /// empty for none.
     Optional instance_id: String, shown;
-    /// The secret that terminators of the same instance share, in base64.
+    /// A proof of the right to the instance id, in base64. The controller stores it and does not
+    /// check it.
     Optional instance_secret: String;
     /// The precedence of the terminator: dials go to `required` ones first, then `default`, then
     /// `failed`; `default` by default.
