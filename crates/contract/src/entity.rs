@@ -147,14 +147,14 @@ pub(crate) use words;
 pub type Links = BTreeMap<String, Link>;
 
 detail! {
-    /// Where something is found.
+    /// A link to another resource of the API.
     pub struct Link {
         /// Relative to the base path of the API: `./<collection>/<id>[/<sub>]`.
         pub href: String,
         /// The HTTP method to use, if not GET.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub method: Option<String>,
-        /// A word to the reader.
+        /// A remark for people who read the answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub comment: Option<String>,
     }
@@ -182,16 +182,16 @@ pub fn links(collection: &str, id: &str, subs: &[&str]) -> Links {
 detail! {
     /// Fields that every stored entity has.
     pub struct Base {
-        /// Links by name.
+        /// Links to resources that belong to the entity, by name; `self` is the entity itself.
         #[serde(rename = "_links")]
         pub links: Links,
-        /// When it was made.
+        /// The time at which the entity was created.
         pub created_at: Timestamp,
-        /// Opaque id.
+        /// The id of the entity: an opaque text that never changes.
         pub id: String,
-        /// User-defined labels; `{}` when there are none.
+        /// Labels of the entity that callers have set, as a JSON object; `{}` if there are none.
         pub tags: Tags,
-        /// When it last changed.
+        /// The time of the last change of the entity.
         pub updated_at: Timestamp,
     }
 }
@@ -199,16 +199,16 @@ detail! {
 detail! {
     /// A mention of another entity.
     pub struct EntityRef {
-        /// Links of the entity mentioned.
+        /// Links of the entity that is mentioned, by name.
         #[serde(rename = "_links")]
         pub links: Links,
-        /// Name of its collection.
+        /// The name of the collection that the entity is in, such as `identities`.
         pub entity: String,
-        /// Its id.
+        /// The id of the entity that is mentioned.
         pub id: String,
-        /// Its name.
+        /// The name of the entity that is mentioned.
         pub name: String,
-        /// The name of the collection once more, in short references.
+        /// The name of the collection once more. Short references have it, others do not.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub url_name: Option<String>,
     }
@@ -235,11 +235,11 @@ impl EntityRef {
 }
 
 detail! {
-    /// A role of a policy and how to show it.
+    /// A role of a policy, and the form in which people read it.
     pub struct NamedRole {
-        /// What to show: `@id` as `@name`, attributes as they are.
+        /// The role with names: `@name` for `@id`, attributes as they are.
         pub name: String,
-        /// The role as it was given.
+        /// The role as the policy has it: `#attribute`, `@id` or `#all`.
         pub role: String,
     }
 }
@@ -255,13 +255,13 @@ words! {
 }
 
 words! {
-    /// What a service policy or a service session allows.
+    /// The permission that a service policy or a service session gives.
     pub enum DialBind {
         /// To connect to the service.
         Dial = "Dial",
         /// To host the service.
         Bind = "Bind",
-        /// Neither; the permission list of a service holds it when it would be empty.
+        /// No permission. Only the permission list of a service has it, in place of no entries.
         Invalid = "Invalid",
     }
 }
@@ -272,13 +272,14 @@ impl DialBind {
 }
 
 words! {
-    /// Which terminators come first.
+    /// The group of terminators that a terminator belongs to. A dial goes to the best group with a
+    /// reachable terminator.
     pub enum Precedence {
-        /// After the required ones.
+        /// Dialed when no required terminator can be reached.
         Default = "default",
         /// Before all others.
         Required = "required",
-        /// Only when nothing else is left.
+        /// Dialed only when no terminator of the other groups can be reached.
         Failed = "failed",
     }
 }

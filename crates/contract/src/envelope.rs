@@ -18,9 +18,9 @@ pub const MAX_OFFSET: i64 = 100_000;
 /// An answer that succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Envelope<T> {
-    /// The thing asked for.
+    /// The data of the answer.
     pub data: T,
-    /// About the answer.
+    /// Remarks on the answer.
     #[serde(default, deserialize_with = "null_default")]
     pub meta: Meta,
 }
@@ -44,20 +44,20 @@ impl<T> Envelope<Vec<T>> {
     }
 }
 
-/// About an answer.
+/// Remarks on an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
-    /// Version of the enrollment part.
+    /// The version of the enrollment part of the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_enrollment_version: Option<String>,
-    /// Version of the API.
+    /// The version of the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Names that a filter may use; on lists.
+    /// The names that a filter may use. Only lists have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filterable_fields: Option<Vec<String>>,
-    /// Where in the list this page is; on lists.
+    /// The place of the page in the list. Only lists have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
 }
@@ -75,26 +75,26 @@ impl Meta {
     }
 }
 
-/// Where in a list a page is.
+/// The place of a page in a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pagination {
-    /// The limit that was applied.
+    /// The number of entries that the page has at most.
     pub limit: i64,
-    /// How many were skipped.
+    /// The number of entries before the page.
     pub offset: i64,
-    /// How many there are before paging.
+    /// The number of entries in the whole list.
     pub total_count: i64,
 }
 
-/// The answer to a create: where the new entity is.
+/// The answer to a create: the id of the new entity, and a link to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Created {
-    /// `self`.
+    /// The link `self` to the new entity.
     #[serde(rename = "_links", deserialize_with = "null_default")]
     pub links: Links,
-    /// Id of the new entity.
+    /// The id of the new entity.
     pub id: String,
 }
 

@@ -26,7 +26,7 @@ words! {
 words! {
     /// The subject of a permission.
     pub enum Subject {
-        /// Authentication policies.
+        /// Auth policies.
         AuthPolicy = "auth-policy",
         /// Certificate authorities.
         Ca = "ca",

@@ -74,13 +74,18 @@ fn title(api: Api) -> &'static str {
 
 fn about(api: Api) -> &'static str {
     match api {
-        Api::Client => "What applications and tunnelers use: enrolling, logging in, services.",
-        Api::Management => "What administrators and their tools use: every entity of the network.",
-        Api::Fabric => "The mesh: routers, links, circuits, terminators, and the database.",
+        Api::Client => "The API for applications and tunnelers: enrollments, logins, services.",
+        Api::Management => {
+            "The API for administrators and their tools: all entities of the network."
+        }
+        Api::Fabric => {
+            "The API of the mesh: routers, links, circuits, terminators, and the database."
+        }
         Api::Weft => {
-            "weft's own: a whole network as a document, what a document would change and who would \
-             gain or lose access to what, and all of it applied or nothing; and why a dial takes \
-             the way it takes."
+            "An API that only weft has. It shows a whole network as a document, shows what a \
+             document would change and which identities would gain or lose access to which \
+             services, and applies a document completely or not at all. It explains the path of a \
+             dial, too."
         }
         _ => "",
     }
@@ -178,9 +183,9 @@ fn success(row: &Operation, schemas: &mut Schemas) -> Value {
     let (about, schema) = match row.response {
         Response::List(of) if row.paged => ("One page of the list.", schemas.list(of, true)),
         Response::List(of) => ("The list.", schemas.list(of, false)),
-        Response::Detail(of) => ("What was asked for.", schemas.envelope(of)),
-        Response::Created => ("Where the new entity is.", schemas.created()),
-        Response::Empty => ("Done.", schemas.empty()),
+        Response::Detail(of) => ("The data of the answer.", schemas.envelope(of)),
+        Response::Created => ("The id of the new entity.", schemas.created()),
+        Response::Empty => ("The operation is done.", schemas.empty()),
         Response::Raw(media) => return raw(row, media, schemas),
     };
     json!({"description": about, "content": {headers::JSON: {"schema": schema}}})
@@ -193,7 +198,7 @@ fn raw(row: &Operation, media: &str, schemas: &mut Schemas) -> Value {
         _ => json!({"type": "string"}),
     };
     let mut response = json!({
-        "description": "A body of its own, without envelope.",
+        "description": "The data without an envelope.",
         "content": {media: {"schema": schema}},
     });
     if row.id == SPEC_BODY {

@@ -20,26 +20,34 @@ pub(super) fn paging() -> [(&'static str, Value); 4] {
             number(
                 "limit",
                 format!(
-                    "How many at most; {DEFAULT_LIMIT} when absent or 0, never more than \
-                     {MAX_LIMIT}, and -1 for all of them."
+                    "The largest number of entries of the answer, at most {MAX_LIMIT}; -1 for \
+                     all entries, {DEFAULT_LIMIT} when absent or 0."
                 ),
             ),
         ),
-        ("offset", number("offset", format!("How many to skip, at most {MAX_OFFSET}."))),
+        (
+            "offset",
+            number("offset", format!("The number of entries to skip, at most {MAX_OFFSET}.")),
+        ),
         (
             "filter",
             text(
                 "filter",
                 "query",
-                "Which entities, in the filter language: `name contains \"web\" and \
-                 anyOf(roleAttributes) = \"prod\" sort by name limit none`. What it says of order \
-                 and paging counts more than the other parameters. The names it may use are in \
-                 `meta.filterableFields` of the answer.",
+                "A filter that selects entities: `name contains \"web\" and \
+                 anyOf(roleAttributes) = \"prod\" sort by name limit none`. Its order and its \
+                 paging go before the other parameters. `meta.filterableFields` of the answer \
+                 lists the names that a filter may use.",
             ),
         ),
         (
             "sort",
-            text("sort", "query", "The order: `name desc, createdAt`; the last resort is the id."),
+            text(
+                "sort",
+                "query",
+                "The order, such as `name desc, createdAt`. Entities that are equal in it are \
+                 ordered by id.",
+            ),
         ),
     ]
 }
@@ -49,11 +57,11 @@ pub(super) fn of(row: &Operation) -> Vec<Value> {
     let places = row.path.split('/').filter_map(|it| it.strip_prefix('{')?.strip_suffix('}'));
     let places = places.map(|name| {
         let about = match name {
-            "id" if row.id == "explainPath" => "Id or name of an identity or a router.",
+            "id" if row.id == "explainPath" => "Id or name of the identity or router that dials.",
             "serviceId" if row.id == "explainPath" => "Id or name of the service.",
-            "id" => "Id of the entity.",
-            "serviceId" => "Id of the service.",
-            _ => "Which one.",
+            "id" => "The id of the entity.",
+            "serviceId" => "The id of the service.",
+            _ => "The id of the entity below the first one.",
         };
         let mut place = text(name, "path", about);
         place["required"] = json!(true);
@@ -85,45 +93,43 @@ fn query(row: &Operation, name: &str) -> Value {
     let mut parameter = match (row.id, name) {
         ("authenticate", "method") => words(
             name,
-            "What the caller proves himself with.",
+            "The credential: a password, a certificate or a JWT of an external signer.",
             &[session::method::PASSWORD, session::method::CERT, session::method::EXT_JWT],
         ),
         (_, "method") => {
             use enrollment::method::{CA, EDGE_ROUTER, OTT, OTT_CA, ROUTER, TOKEN, UPDB};
             let known = [OTT, OTT_CA, UPDB, CA, TOKEN, EDGE_ROUTER, ROUTER];
-            words(name, "How to enroll; the `em` of the ticket.", &known)
+            words(name, "The method: `em` of the enrollment JWT.", &known)
         }
-        (_, "token") => text(name, "query", "The one-time token; the `jti` of the ticket."),
+        (_, "token") => text(name, "query", "The one-time token: `jti` of the enrollment JWT."),
         (_, "roleFilter") => {
             many(name, "Only entities with these role attributes (`#web`) or ids (`@id`).")
         }
         (_, "roleSemantic") => words(
             name,
-            "Whether all of the attributes of `roleFilter` are needed, or one is enough.",
+            "Whether entities need all attributes of `roleFilter` or one of them.",
             Semantic::WORDS,
         ),
         (_, "configTypes") => many(
             name,
-            "Config types, by id or name, whose config data comes with each service; `all` for \
-             every type.",
+            "The config types, by id or name, whose config data the answer has for each service; \
+             `all` for every type.",
         ),
         (_, "asIdentity") => text(
             name,
             "query",
-            "Show permissions, configs and posture as this identity (id or name) sees them; for \
-             administrators.",
+            "The identity, by id or name, whose permissions, configs and posture the answer shows. \
+             Only administrators may set it.",
         ),
-        (_, "instance") => {
-            text(name, "query", "The instance that is dialed; any without one when absent.")
-        }
+        (_, "instance") => text(name, "query", "The instance id that is dialed; none when absent."),
         (_, "policyType") => words(
             name,
-            "Only what is granted by policies of this type; both when absent.",
+            "The type of the service policies that grant access; both types when absent.",
             &[DialBind::Dial.as_str(), DialBind::Bind.as_str()],
         ),
         (_, "withIds") => {
             let mut parameter =
-                text(name, "query", "Whether to name what uses each attribute, not only count it.");
+                text(name, "query", "Whether the answer has the ids of the entities, too.");
             parameter["schema"] = json!({"type": "boolean"});
             parameter
         }
@@ -139,9 +145,9 @@ fn query(row: &Operation, name: &str) -> Value {
 fn header(row: &Operation) -> Option<Value> {
     let (name, about) = match row.id {
         "deleteMfa" | "detailMfaRecoveryCodes" => {
-            (headers::MFA_CODE, "A one-time code; not needed while the factor is unverified.")
+            (headers::MFA_CODE, "A one-time code; not needed for an unverified factor.")
         }
-        "enrollToken" => (headers::TOKEN_ISSUER, "Id of the signer that issued the token."),
+        "enrollToken" => (headers::TOKEN_ISSUER, "Id of the external signer of the token."),
         _ => return None,
     };
     Some(text(name, "header", about))

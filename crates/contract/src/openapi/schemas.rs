@@ -75,7 +75,7 @@ impl Schemas {
             let links = schemas.schema(&<crate::Links as crate::schema::HasSchema>::SCHEMA);
             let data = json!({
                 "type": "object",
-                "description": "Where the new entity is.",
+                "description": "The id of the new entity, and a link to it.",
                 "properties": {"_links": links, "id": {"type": "string"}},
                 "required": ["_links", "id"],
             });
@@ -86,7 +86,7 @@ impl Schemas {
     /// The answer to most changes.
     pub(super) fn empty(&mut self) -> Value {
         self.put("emptyEnvelope", |_| {
-            framed(json!({"type": "object", "description": "Empty."}), "meta")
+            framed(json!({"type": "object", "description": "An empty object."}), "meta")
         })
     }
 
@@ -241,9 +241,21 @@ pub(super) fn object(fields: &[Field], verb: Verb) -> Value {
         } else {
             schema = nullable(schema);
         }
-        properties.insert(field.name.to_owned(), described(schema, field.about));
+        properties.insert(field.name.to_owned(), described(schema, &about(field)));
     }
     with_members(properties, &required, "")
+}
+
+/// The description of a member of a body. A member that names entities takes their ids.
+fn about(field: &Field) -> String {
+    let about = field.about.trim();
+    match (field.names, field.shape) {
+        (None, _) => about.to_owned(),
+        (Some(collection), FieldType::List(_)) => {
+            format!("{about} The values are ids of `{collection}`.")
+        }
+        (Some(collection), _) => format!("{about} The value is an id of `{collection}`."),
+    }
 }
 
 fn framed(data: Value, meta: &str) -> Value {
@@ -257,24 +269,24 @@ fn framed(data: Value, meta: &str) -> Value {
 fn meta() -> Value {
     json!({
         "type": "object",
-        "description": "About the answer.",
+        "description": "Remarks on the answer.",
         "required": ["apiEnrollmentVersion", "apiVersion"],
         "properties": {
             "apiEnrollmentVersion":
-                {"type": "string", "description": "Version of the enrollment part."},
-            "apiVersion": {"type": "string", "description": "Version of the API."},
+                {"type": "string", "description": "The version of the enrollment part of the API."},
+            "apiVersion": {"type": "string", "description": "The version of the API."},
         },
     })
 }
 
 fn page_meta() -> Value {
     let mut meta = meta();
-    meta["description"] = json!("About a page of a list.");
+    meta["description"] = json!("Remarks on a page of a list.");
     meta["required"] = json!(["apiEnrollmentVersion", "apiVersion", "pagination"]);
     meta["properties"]["filterableFields"] = json!({
         "type": "array",
         "items": {"type": "string"},
-        "description": "Names that a filter may use.",
+        "description": "The names that a filter may use.",
     });
     meta["properties"]["pagination"] = reference("pagination");
     meta
@@ -284,12 +296,12 @@ fn pagination() -> Value {
     let number = |about| json!({"type": "integer", "format": "int64", "description": about});
     json!({
         "type": "object",
-        "description": "Where in a list a page is.",
+        "description": "The place of a page in a list.",
         "required": ["limit", "offset", "totalCount"],
         "properties": {
-            "limit": number("The limit that was applied."),
-            "offset": number("How many were skipped."),
-            "totalCount": number("How many there are before paging."),
+            "limit": number("The number of entries that the page has at most."),
+            "offset": number("The number of entries before the page."),
+            "totalCount": number("The number of entries in the whole list."),
         },
     })
 }
@@ -302,7 +314,7 @@ fn error_envelope() -> Value {
         "properties": {
             "error": reference("error"),
             "meta": reference("meta"),
-            "data": {"type": "object", "description": "Empty."},
+            "data": {"type": "object", "description": "An empty object."},
         },
     })
 }
@@ -310,19 +322,23 @@ fn error_envelope() -> Value {
 fn error() -> Value {
     json!({
         "type": "object",
-        "description": "What went wrong.",
+        "description": "The error of a request that failed.",
         "required": ["code", "message", "requestId"],
         "properties": {
             "code":
-                {"type": "string", "description": "For programs.", "x-extensible-enum": ErrorCode::WORDS},
-            "message": {"type": "string", "description": "For a person."},
+                {
+                "type": "string",
+                "description": "The kind of the error.",
+                "x-extensible-enum": ErrorCode::WORDS,
+            },
+            "message": {"type": "string", "description": "The error in words, for people."},
             "requestId":
-                {"type": "string", "description": "Names the request in the controller's log."},
+                {"type": "string", "description": "The id of the request in the controller's log."},
             "cause": reference("errorCause"),
             "causeMessage":
-                {"type": "string", "description": "Why, when the cause is only a text."},
-            "args": {"type": "object", "description": "Values that the message mentions."},
-            "data": {"type": "object", "description": "More about it."},
+                {"type": "string", "description": "The cause, if it is only a text."},
+            "args": {"type": "object", "description": "The values that the message mentions."},
+            "data": {"type": "object", "description": "Details of the error."},
         },
     })
 }
@@ -331,15 +347,15 @@ fn cause() -> Value {
     let text = |about| json!({"type": "string", "description": about});
     json!({
         "type": "object",
-        "description": "Why it went wrong: a field, or an error beneath.",
+        "description": "The cause of an error: a wrong member or parameter, or another error.",
         "properties": {
-            "field": text("The member or parameter that is wrong."),
-            "reason": text("What is wrong with it."),
-            "value": {"description": "The value it has; usually its text."},
-            "code": text("The code of the error beneath."),
-            "message": text("The message of the error beneath."),
-            "requestId": text("The request of the error beneath."),
-            "data": {"description": "More about it."},
+            "field": text("The name of the wrong member or parameter."),
+            "reason": text("The reason for which the value is wrong."),
+            "value": {"description": "The wrong value, usually as text."},
+            "code": text("The code of the other error."),
+            "message": text("The message of the other error."),
+            "requestId": text("The id of the request that the other error belongs to."),
+            "data": {"description": "Details of the cause."},
             "cause": reference("errorCause"),
         },
     })

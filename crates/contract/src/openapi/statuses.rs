@@ -25,15 +25,15 @@ pub(super) const REFUSALS: &[Refusal] = &[
     refusal(
         400,
         "invalid",
-        "The body, a parameter or the filter is not what it must be; `error.cause` names the field.",
+        "The body, a parameter or the filter is wrong; `error.cause` names the wrong part.",
     ),
     refusal(
         401,
         "unauthorized",
-        "There is no valid session, the credentials are wrong, or the session may not do this.",
+        "There is no valid session, the credentials are wrong, or the session lacks a permission.",
     ),
     refusal(403, "forbidden", "The operation is not allowed on this entity."),
-    refusal(404, "notFound", "There is no entity of this id."),
+    refusal(404, "notFound", "No entity has this id."),
     refusal(
         406,
         "notAcceptable",
@@ -42,23 +42,27 @@ pub(super) const REFUSALS: &[Refusal] = &[
     refusal(
         409,
         "conflict",
-        "The entity is in use, or exists already; `error.cause` names what stands in the way.",
+        "The entity is in use, or exists already; `error.cause` names the obstacle.",
     ),
-    refusal(410, "gone", "It was done before and cannot be done again."),
+    refusal(410, "gone", "The operation was done before and cannot be done again."),
     refusal(413, "tooLarge", "The body is over the limit of 1 MiB."),
     refusal(
         415,
         "unsupportedMediaType",
-        "The body has another media type than the operation takes, or says nothing of it.",
+        "The body has no media type, or one that the operation does not take.",
     ),
     refusal(
         429,
         "tooManyRequests",
-        "Too much is being asked for; `Retry-After` says when to try again.",
+        "The controller is too busy; `Retry-After` says after how many seconds to try again.",
     ),
-    refusal(500, "failed", "The operation could not be carried out."),
-    refusal(501, "notBuilt", "The operation is described but nobody ever built it."),
-    refusal(503, "unavailable", "Nothing can be written at the moment, or it took too long."),
+    refusal(500, "failed", "The operation failed because of a fault of the controller."),
+    refusal(501, "notBuilt", "The operation is described, and no controller has it."),
+    refusal(
+        503,
+        "unavailable",
+        "Nothing can be written at the moment, or the operation took too long.",
+    ),
 ];
 
 /// Statuses that operations answer with beyond those that their rows declare.
@@ -122,8 +126,8 @@ pub(super) fn shared(refusal: &Refusal) -> Value {
         "content": {headers::JSON: {"schema": reference("errorEnvelope")}},
     });
     let header = match refusal.status {
-        401 => Some(("WWW-Authenticate", "string", "What was missing or wrong.")),
-        429 => Some(("Retry-After", "integer", "Seconds to wait.")),
+        401 => Some(("WWW-Authenticate", "string", "The credentials that are missing or wrong.")),
+        429 => Some(("Retry-After", "integer", "The time to wait, in seconds.")),
         _ => None,
     };
     if let Some((name, of, about)) = header {

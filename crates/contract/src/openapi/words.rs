@@ -1,4 +1,4 @@
-//! Descriptions of operations, made of path and method.
+//! Descriptions of operations, made from path and method.
 
 use crate::operation::{Access, Method, Operation, Response};
 use crate::permission::{ADMIN_READ_ONLY, Action};
@@ -17,10 +17,10 @@ pub(super) fn summary(row: &Operation) -> String {
         (Method::Get, [all, "{id}", sub], Response::Detail(_)) if !sub.starts_with('{') => {
             format!("Read the {} of {}", plain(sub), one_of(all))
         }
-        (Method::Post, [all], Response::Created) => format!("Make {}", one_of(all)),
-        (Method::Put, [all, "{id}"], _) => format!("Replace all of {}", one_of(all)),
-        (Method::Patch, [all, "{id}"], _) => format!("Change parts of {}", one_of(all)),
-        (Method::Delete, [all, "{id}"], _) => format!("Remove {}", one_of(all)),
+        (Method::Post, [all], Response::Created) => format!("Create {}", one_of(all)),
+        (Method::Put, [all, "{id}"], _) => format!("Replace all members of {}", one_of(all)),
+        (Method::Patch, [all, "{id}"], _) => format!("Change some members of {}", one_of(all)),
+        (Method::Delete, [all, "{id}"], _) => format!("Delete {}", one_of(all)),
         _ => of_id(row.id),
     };
     debug_assert!(!text.is_empty());
@@ -31,8 +31,8 @@ pub(super) fn summary(row: &Operation) -> String {
 pub(super) fn access(access: Access) -> String {
     match access {
         Access::Public => "Open to everybody.".into(),
-        Access::Partial => "Needs a session; further factors may still be missing.".into(),
-        Access::Authenticated => "Needs a session.".into(),
+        Access::Partial => "Needs an API session, which may lack further factors.".into(),
+        Access::Authenticated => "Needs an API session that lacks no factor.".into(),
         Access::Admin => "Needs an administrator.".into(),
         Access::AdminOrReadOnly => {
             format!("Needs an administrator or the permission `{ADMIN_READ_ONLY}`.")
@@ -76,7 +76,7 @@ pub(super) fn tag(row: &Operation) -> &'static str {
 pub(super) fn about_tag(tag: &str) -> String {
     match KINDS.iter().find(|kind| kind.plural == tag) {
         Some(kind) => format!("{}: {}.", capital(&one_of(tag)), kind.about),
-        None if tag == "controller" => "What the controller says about itself.".into(),
+        None if tag == "controller" => "The controller: version, addresses, certificates.".into(),
         None => format!("{}.", capital(&plain(tag))),
     }
 }
@@ -149,8 +149,8 @@ mod tests {
         for (id, text) in [
             ("listIdentities", "List identities"),
             ("detailIdentity", "Read an identity"),
-            ("createEdgeRouterPolicy", "Make an edge router policy"),
-            ("patchService", "Change parts of a service"),
+            ("createEdgeRouterPolicy", "Create an edge router policy"),
+            ("patchService", "Change some members of a service"),
             ("listServiceTerminators", "List the terminators of a service"),
             ("getIdentityPolicyAdvice", "Get identity policy advice"),
             ("disableIdentity", "Disable identity"),

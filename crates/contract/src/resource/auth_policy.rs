@@ -1,4 +1,4 @@
-//! Authentication policies: how identities may log in (docs/protocol/auth.md 8).
+//! Auth policies: how identities may log in (docs/protocol/auth.md 8).
 
 use crate::body::{Body, FieldType};
 use crate::json::Tags;
@@ -48,94 +48,96 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of an authentication policy.
+    /// The members of an auth policy that callers set.
     body AuthPolicyBody;
-    /// An authentication policy.
+    /// An auth policy: how the identities that have it log in.
     detail AuthPolicyDetail with Base;
 
-    /// The name; unique among authentication policies.
-    Both name: String, shown "The name.";
-    /// First factors.
+    /// The name of the policy; unique among auth policies.
+    Both name: String, shown "The name of the policy.";
+    /// The rules for first factors: certificates, JWTs and passwords.
     Both primary: PrimaryBody, shown as Primary;
-    /// What must come with the first factor.
+    /// The rules for second factors.
     Both secondary: SecondaryBody, shown as Secondary;
-    /// Labels.
+    /// Labels of the policy.
     Optional tags: Tags;
 }
 
 members! {
-    /// First factors.
+    /// The rules for first factors.
     body PrimaryBody;
-    /// First factors.
+    /// The rules for first factors.
     detail Primary;
 
-    /// Certificates.
+    /// The rules for logins with a certificate.
     Both cert: PrimaryCertBody, shown as PrimaryCert;
-    /// JWTs of external signers.
+    /// The rules for logins with a JWT of an external signer.
     Both ext_jwt: PrimaryExtJwtBody, shown as PrimaryExtJwt;
-    /// Passwords.
+    /// The rules for logins with a username and a password.
     Both updb: PrimaryUpdbBody, shown as PrimaryUpdb;
 }
 
 members! {
-    /// Login by certificate.
+    /// The rules for logins with a certificate.
     body PrimaryCertBody;
-    /// Login by certificate.
+    /// The rules for logins with a certificate.
     detail PrimaryCert;
 
-    /// Even with an expired one.
+    /// Whether an expired certificate is accepted.
     Both allow_expired_certs: bool, shown;
-    /// Whether it is allowed.
+    /// Whether identities may log in with a certificate.
     Both allowed: bool, shown;
 }
 
 members! {
-    /// Login by JWT.
+    /// The rules for logins with a JWT of an external signer.
     body PrimaryExtJwtBody;
-    /// Login by JWT.
+    /// The rules for logins with a JWT of an external signer.
     detail PrimaryExtJwt;
 
-    /// Whether it is allowed.
+    /// Whether identities may log in with a JWT.
     Both allowed: bool, shown;
-    /// Of which signers; empty is all.
+    /// The signers whose JWTs are accepted; an empty list accepts all signers.
     Both allowed_signers: Vec<String> => "external-jwt-signers", shown;
 }
 
-/// A number that is stored as one without sign; less than nothing is nothing.
+/// A number that is stored without sign; a negative number is stored as 0.
 const COUNT: FieldType = FieldType::Integer { min: i64::MIN, max: u32::MAX as i64 };
 
 members! {
-    /// Login by password.
+    /// The rules for logins with a username and a password.
     body PrimaryUpdbBody;
-    /// Login by password.
+    /// The rules for logins with a username and a password.
     detail PrimaryUpdb;
 
-    /// Whether it is allowed.
+    /// Whether identities may log in with a password.
     Both allowed: bool, shown;
-    /// Minutes that too many wrong ones lock the identity; 0 is until it is enabled.
+    /// The time for which an identity is locked after too many wrong passwords, in minutes; 0 locks
+    /// it until it is enabled.
     Both lockout_duration_minutes: i64 as COUNT,
-        shown "How long too many wrong ones lock the identity; 0 is until it is enabled.";
-    /// How many are too many; 0 is never.
+        shown "Minutes for which too many wrong passwords lock it; 0 is until it is enabled.";
+    /// The number of wrong passwords in a row that lock an identity; 0 never locks it.
     Both max_attempts: i64 as COUNT, shown;
-    /// Least characters; fewer than 5 are 5.
-    Both min_password_length: i64 as COUNT, shown "Least characters.";
-    /// Both cases.
+    /// The least number of characters of a password; a number below 5 counts as 5.
+    Both min_password_length: i64 as COUNT, shown "The least number of characters of a password.";
+    /// Whether a password needs upper and lower case letters.
     Both require_mixed_case: bool, shown;
-    /// A digit.
+    /// Whether a password needs a digit.
     Both require_number_char: bool, shown;
-    /// Something else.
+    /// Whether a password needs a character that is neither a letter nor a digit.
     Both require_special_char: bool, shown;
 }
 
 members! {
-    /// What must come with the first factor.
+    /// The rules for second factors.
     body SecondaryBody;
-    /// What must come with the first factor.
+    /// The rules for second factors.
     detail Secondary;
 
-    /// A JWT of this signer; empty is none.
+    /// The external signer whose JWT is needed besides the first factor; empty if no JWT is
+    /// needed.
     Optional require_ext_jwt_signer: String => "external-jwt-signers",
-        shown "A JWT of this signer." as Option<String>;
-    /// A TOTP code.
+        shown "The external signer whose JWT is needed, too; null if none is." as Option<String>;
+    /// Whether a TOTP code is needed besides the first factor.
     Both require_totp: bool, shown;
 }

@@ -101,73 +101,75 @@ pub mod method {
 members! {
     /// The members of an authenticator that callers set.
     body AuthenticatorBody;
-    /// An authenticator. Members of other methods are left out.
+    /// An authenticator: the credential of an identity. Members of other methods are left out.
     detail AuthenticatorDetail with Base;
 
-    /// The certificate, PEM; for the method `cert`, when it is made.
+    /// The certificate, as PEM, for the method `cert`. Set when the authenticator is created.
     Optional cert_pem: String;
-    /// The certificate and its chain, PEM.
+    /// The certificate and its chain, as PEM.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown cert_pem: String;
-    /// When an extension was asked for.
+    /// The time at which an administrator asked for a new certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown extend_requested_at: Option<Timestamp>;
-    /// SHA-1 of the certificate, hex.
+    /// The SHA-1 of the certificate, in hex.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown fingerprint: String;
-    /// The identity that it belongs to.
+    /// The identity that the authenticator belongs to.
     Shown identity: EntityRef;
-    /// The identity that it belongs to; set when it is created.
-    Create identity_id: String => "identities", shown "Its id.";
-    /// An extension was asked for.
+    /// The identity that the authenticator belongs to. Set when it is created.
+    Create identity_id: String => "identities",
+        shown "The id of the identity that the authenticator belongs to.";
+    /// Whether an administrator has asked for a new certificate.
     Shown is_extend_requested: bool;
-    /// The network issued the certificate.
+    /// Whether the network issued the certificate.
     Shown is_issued_by_network: bool;
-    /// With a new key.
+    /// Whether the new certificate shall have a new key.
     Shown is_key_roll_requested: bool;
-    /// The chain at the last login led to a root.
+    /// Whether the chain of the certificate led to a root at the last login.
     Shown last_auth_resolved_to_root: bool;
-    /// The last extension had a new key.
+    /// Whether the last extension of the certificate brought a new key.
     Shown last_extend_rolled_keys: bool;
-    /// `updb` or `cert`; when it is made.
-    Create method: String as FieldType::Choice(method::ALL), shown "`updb` or `cert`.";
-    /// The password; for the method `updb`.
+    /// The method: `updb` for a username and a password, or `cert` for a certificate. Set when the
+    /// authenticator is created.
+    Create method: String as FieldType::Choice(method::ALL), shown "The method: `updb` or `cert`.";
+    /// The password, 5 to 100 characters, for the method `updb`.
     Replace password: Password;
-    /// Labels.
+    /// Labels of the authenticator.
     Optional tags: Tags;
-    /// The login name; for the method `updb`.
+    /// The username, 4 to 100 characters, for the method `updb`; unique in the network.
     Replace username: Username;
-    /// The login name.
+    /// The username.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown username: String;
 }
 
 body! {
-    /// The members of an own authenticator that its identity sets.
+    /// The members of an authenticator that its own identity sets.
     pub struct OwnAuthenticatorBody {
-        /// The password as it is.
+        /// The current password of the identity.
         Always current_password: Password,
-        /// The password as it shall be.
+        /// The new password, 5 to 100 characters.
         Replace password: Password,
-        /// Labels.
+        /// Labels of the authenticator.
         Optional tags: Tags,
-        /// The login name as it shall be.
+        /// The new username, 4 to 100 characters.
         Replace username: Username,
     }
 }
 
 body! {
-    /// Turns an authenticator back into an enrollment.
+    /// Replaces an authenticator by an enrollment with which its identity gets a new one.
     pub struct ReEnrollBody {
-        /// When the enrollment ends.
+        /// The time at which the enrollment expires.
         Create expires_at: Timestamp,
     }
 }
 
 body! {
-    /// Asks the owner to have the certificate extended at the next login.
+    /// Asks the owner of a certificate for its extension at the next login.
     pub struct RequestExtendBody {
-        /// With a new key.
+        /// Whether the new certificate shall have a new key.
         Optional roll_keys: bool,
     }
 }
@@ -175,25 +177,25 @@ body! {
 body! {
     /// Asks for a new certificate in place of the current one.
     pub struct ExtendBody {
-        /// A certificate signing request, PEM.
+        /// The certificate signing request, as PEM.
         Create client_cert_csr: String,
     }
 }
 
 body! {
-    /// Says that the new certificate has arrived.
+    /// Confirms that the new certificate has arrived.
     pub struct ExtendVerifyBody {
-        /// The new certificate, PEM.
+        /// The new certificate, as PEM.
         Create client_cert: String,
     }
 }
 
 detail! {
-    /// A new certificate.
+    /// A new certificate, and the authorities of the network.
     pub struct ExtendedCerts {
-        /// The CA bundle, PEM.
+        /// The CA bundle of the network, as PEM.
         pub ca: String,
-        /// The certificate and its chain, PEM.
+        /// The new certificate and its chain, as PEM.
         pub client_cert: String,
     }
 }

@@ -60,7 +60,7 @@ pub const KIND: Kind = Kind {
 };
 
 words! {
-    /// The place of the external id in a certificate.
+    /// The part of a certificate that holds the external id.
     pub enum ClaimLocation {
         /// The common name of the subject.
         CommonName = "COMMON_NAME",
@@ -72,7 +72,7 @@ words! {
 }
 
 words! {
-    /// Which of several values is meant.
+    /// The values of that part that count.
     pub enum ClaimMatcher {
         /// Every value.
         All = "ALL",
@@ -88,7 +88,7 @@ words! {
 words! {
     /// The part of a value that is the external id.
     pub enum ClaimParser {
-        /// All of it.
+        /// The whole value.
         None = "NONE",
         /// The parts between separators.
         Split = "SPLIT",
@@ -98,55 +98,58 @@ words! {
 members! {
     /// The members of a CA that callers set.
     body CaBody;
-    /// A CA.
+    /// A CA outside of the network, whose certificates the network may accept.
     detail CaDetail with Base;
 
-    /// Its certificate, PEM; when it is made.
-    Create cert_pem: String, shown "Its certificate, PEM.";
-    /// How the external id of an identity is read from a certificate.
+    /// The certificate of the CA, as PEM. Set when the CA is created.
+    Create cert_pem: String, shown "The certificate of the CA, as PEM.";
+    /// The rule by which a certificate of the CA gives the external id of an identity; without it
+    /// an identity is found by the fingerprint of its certificate.
     Optional external_id_claim: ExternalIdClaimBody;
-    /// How the external id of an identity is read from a certificate.
+    /// The rule by which a certificate of the CA gives the external id of an identity; null if
+    /// there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown external_id_claim: Option<ExternalIdClaimDetail>;
-    /// SHA-1 of its certificate, hex.
+    /// The SHA-1 of the CA's certificate, in hex.
     Shown fingerprint: String;
-    /// Names of identities that enroll by themselves; takes [caName], [caId], [commonName],
-    /// [requestedName] and [identityId].
-    Replace identity_name_format: String, shown "Names of identities that enroll by themselves.";
-    /// Role attributes of identities that enroll by themselves.
+    /// The form of the names of identities that enroll by themselves, with [caName], [caId],
+    /// [commonName], [requestedName] and [identityId].
+    Replace identity_name_format: String,
+        shown "The form of the names of identities that enroll by themselves.";
+    /// The role attributes of identities that enroll by themselves.
     Both identity_roles: Vec<String>, shown;
-    /// Whether its certificates may log in.
+    /// Whether identities may log in with certificates of the CA.
     Both is_auth_enabled: bool, shown;
-    /// Whether its certificates may enroll by themselves.
+    /// Whether a certificate of the CA may enroll a new identity by itself.
     Both is_auto_ca_enrollment_enabled: bool, shown;
-    /// Whether its certificates may enroll with a ticket.
+    /// Whether a certificate of the CA may enroll an identity that has an enrollment for this CA.
     Both is_ott_ca_enrollment_enabled: bool, shown;
-    /// Whether possession of its key was proved.
+    /// Whether the operator has proved that he has the key of the CA.
     Shown is_verified: bool;
-    /// The name; unique among CAs.
-    Both name: String, shown "The name.";
-    /// Labels.
+    /// The name of the CA; unique among CAs.
+    Both name: String, shown "The name of the CA.";
+    /// Labels of the CA.
     Optional tags: Tags;
-    /// The common name of the certificate that proves it.
+    /// The common name that a certificate of the CA must have to verify the CA.
     Shown verification_token: String;
 }
 
 members! {
-    /// How an external id is read from a certificate. All members are there, or none.
+    /// The rule by which a certificate gives an external id. All members are set, or none.
     body ExternalIdClaimBody;
-    /// How an external id is read from a certificate.
+    /// The rule by which a certificate gives an external id.
     detail ExternalIdClaimDetail;
 
-    /// Which of several results is meant, from 0.
+    /// The place of the external id among the values that are found, from 0.
     Optional index: i64 as FieldType::Integer { min: 0, max: u32::MAX as i64 },
-        shown "Which of several results is meant.";
-    /// The place of the external id in a certificate.
+        shown "The place of the external id among the values, from 0.";
+    /// The part of the certificate that holds the external id.
     Optional location: ClaimLocation, shown;
-    /// Which values are meant.
+    /// The values of that part that count: all, or those with a prefix, a suffix or a scheme.
     Optional matcher: ClaimMatcher, shown;
-    /// Prefix, suffix or scheme.
+    /// The prefix, suffix or scheme of values that count.
     Optional matcher_criteria: String, shown;
-    /// The part of a value that is the external id.
+    /// The part of a value that is the external id: all of it, or a piece between separators.
     Optional parser: ClaimParser, shown;
     /// The separator.
     Optional parser_criteria: String, shown;

@@ -72,15 +72,17 @@ pub fn document_name(name: &'static str, names_entities: bool) -> &'static str {
 }
 
 body! {
-    /// A document, and how it is to be applied.
+    /// A document, and the way to apply it.
     pub struct ChangeBody {
-        /// Apply only if this is still the plan: the value of `plan` in an earlier answer.
+        /// The plan that the caller expects: the value of `plan` in an earlier answer. If the plan
+        /// is another one now, nothing is applied.
         Optional expect_plan: String,
-        /// Apply only if the network is still at this revision.
+        /// The revision that the caller expects the network to have. If the network is at another
+        /// one, nothing is applied.
         Optional expect_revision: i64,
         /// The document: for each section a list of entities.
         Create network: JsonMap,
-        /// Delete entities in the document's sections that the document does not name.
+        /// Whether to delete entities of the document's sections that the document does not name.
         Optional prune: bool,
     }
 }
@@ -88,9 +90,9 @@ body! {
 detail! {
     /// A page of a network as a document.
     pub struct NetworkExport {
-        /// The document, or the next part of it.
+        /// The part of the document that this page has.
         pub network: JsonMap,
-        /// The value of `after` for the next page; none on the last one.
+        /// The value of the parameter `after` for the next page. The last page has none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub next: Option<String>,
         /// The revision of the network that the page was read from.
@@ -101,81 +103,86 @@ detail! {
 detail! {
     /// The changes of a document.
     pub struct ChangePlan {
-        /// The access that identities gain and lose.
+        /// The access to services that identities gain and lose.
         pub access: AccessChange,
-        /// Numbers of entities that are deleted along with others: authenticators, enrollments,
-        /// terminators, ...
+        /// The numbers of entities that are deleted together with others, by kind: authenticators,
+        /// enrollments, terminators and so on.
         pub along: Vec<AlongCount>,
-        /// Whether it was applied.
+        /// Whether the document was applied. A plan alone is not.
         pub applied: bool,
-        /// Every entity that changes.
+        /// The entities that change.
         pub changes: Vec<EntityChange>,
-        /// How many entities are new.
+        /// The number of new entities.
         pub created: i64,
-        /// How many entities are deleted.
+        /// The number of entities that are deleted.
         pub deleted: i64,
-        /// Remarks.
+        /// Remarks on the document, as sentences.
         pub notes: Vec<String>,
-        /// A fingerprint of everything that changes, for `expectPlan`.
+        /// A fingerprint of all changes, for `expectPlan`.
         pub plan: String,
-        /// The revision that it was decided on; once applied, the revision that it made.
+        /// The revision of the network that the plan was made from; if the document was applied,
+        /// the revision that this made.
         pub revision: i64,
-        /// How many entities of the document are as they should be already.
+        /// The number of entities of the document that stay as they are.
         pub unchanged: i64,
-        /// How many entities are changed.
+        /// The number of entities that are changed.
         pub updated: i64,
     }
 }
 
 detail! {
-    /// One entity that changes.
+    /// An entity that changes.
     pub struct EntityChange {
-        /// `create`, `update` or `delete`.
+        /// The kind of the change: `create`, `update` or `delete`.
         pub action: String,
-        /// Its members that change, as documents write them; none for more than 2000 changes.
+        /// The members of the entity that change, in the form of documents. With more than 2000
+        /// changes the list is empty.
         pub fields: Vec<FieldChange>,
-        /// Its id.
+        /// The id of the entity.
         pub id: String,
-        /// Whether the document asks for it; it follows from another change otherwise.
+        /// Whether the document names the change. A change that it does not name follows from
+        /// another one.
         pub is_asked_for: bool,
-        /// Its name.
+        /// The name of the entity.
         pub name: String,
-        /// The section it belongs to.
+        /// The section of documents that the entity belongs to.
         pub section: String,
     }
 }
 
 detail! {
-    /// One member that changes.
+    /// A member of an entity that changes.
     pub struct FieldChange {
-        /// The new value; null if it will have its default.
+        /// The new value; null if the member gets its default.
         pub after: Value,
-        /// The present value; null if it has its default.
+        /// The present value; null if the member has its default.
         pub before: Value,
-        /// The member, dotted.
+        /// The name of the member; the names of nested members are joined by dots.
         pub field: String,
     }
 }
 
 detail! {
-    /// How many entities of a kind go with others.
+    /// The number of entities of a kind that are deleted together with others.
     pub struct AlongCount {
-        /// How many.
+        /// The number of entities.
         pub count: i64,
-        /// Their kind: `authenticators`.
+        /// The kind, such as `authenticators`.
         pub kind: String,
     }
 }
 
 detail! {
-    /// The access that identities gain and lose, by the service policies; posture is not taken into
-    /// account.
+    /// The access that identities gain and lose by service policies. Posture checks are not taken
+    /// into account.
     pub struct AccessChange {
-        /// Pairs of identity and service that gain it, each for dialing and for hosting.
+        /// The number of pairs of an identity and a service that gain access; dialing and hosting
+        /// count separately.
         pub gained: i64,
-        /// Pairs that lose it.
+        /// The number of pairs of an identity and a service that lose access; dialing and hosting
+        /// count separately.
         pub lost: i64,
-        /// Services that are not in the list because it would be too long.
+        /// The number of services that `services` leaves out because it would be too long.
         pub more_services: i64,
         /// The services whose access changes.
         pub services: Vec<ServiceAccess>,
@@ -183,35 +190,36 @@ detail! {
 }
 
 detail! {
-    /// How the access to one service changes, for dialing or for hosting it.
+    /// The change of access to a service, for dialing or for hosting.
     pub struct ServiceAccess {
-        /// How many identities gain it.
+        /// The number of identities that gain access.
         pub gained: i64,
-        /// Names of those, the first of them if there are many.
+        /// The names of identities that gain access; if there are many, only the first ones.
         pub gained_by: Vec<String>,
-        /// How many identities lose it.
+        /// The number of identities that lose access.
         pub lost: i64,
-        /// Names of those, the first of them if there are many.
+        /// The names of identities that lose access; if there are many, only the first ones.
         pub lost_by: Vec<String>,
-        /// Name of the service.
+        /// The name of the service.
         pub service: String,
-        /// For dialing, or for hosting.
+        /// Whether the identities dial or host the service.
         pub r#type: DialBind,
     }
 }
 
 detail! {
-    /// One mistake of a document; the cause of a refusal holds a list of them in `data`.
+    /// A mistake of a document. A refusal has a list of mistakes in the `data` of its cause.
     pub struct Problem {
-        /// The member that is wrong, dotted; empty if it is the entity as a whole.
+        /// The name of the wrong member; the names of nested members are joined by dots. Empty if
+        /// the whole entity is wrong.
         pub field: String,
         /// The place of the entity in its section, from 0.
         pub index: i64,
         /// The name of the entity.
         pub name: String,
-        /// The problem.
+        /// The reason for which the member is wrong, as a sentence.
         pub reason: String,
-        /// The section.
+        /// The section of the entity.
         pub section: String,
     }
 }

@@ -98,13 +98,13 @@ pub const CONFIG_TYPE_KIND: Kind = Kind {
 };
 
 words! {
-    /// The target of configs of a type.
+    /// The kind of entities that configs of a type are for.
     pub enum Target {
         /// Services.
         Service = "service",
         /// Routers.
         Router = "router",
-        /// Another target.
+        /// Neither services nor routers.
         Other = "other",
     }
 }
@@ -112,33 +112,34 @@ words! {
 members! {
     /// The members of a config that callers set.
     body ConfigBody;
-    /// A config.
+    /// A config: settings of a service or a router, in the form that its config type describes.
     detail ConfigDetail with Base;
 
     /// The config type.
     Shown config_type: EntityRef;
-    /// The config type; when it is made.
-    Create config_type_id: String => "config-types", shown "Its id.";
-    /// The settings.
+    /// The config type of the config. Set when the config is created.
+    Create config_type_id: String => "config-types", shown "The id of the config type.";
+    /// The settings, which must fit the schema of the config type.
     Both data: JsonMap, shown;
-    /// The name; unique among configs.
-    Both name: String, shown "The name.";
-    /// Labels.
+    /// The name of the config; unique among configs.
+    Both name: String, shown "The name of the config.";
+    /// Labels of the config.
     Optional tags: Tags;
 }
 
 members! {
     /// The members of a config type that callers set.
     body ConfigTypeBody;
-    /// A config type.
+    /// A config type: a schema for configs.
     detail ConfigTypeDetail with Base;
 
-    /// The name; unique among config types.
-    Both name: String, shown "The name.";
-    /// A JSON schema of type object.
-    Optional schema: JsonMap, shown "The JSON schema.";
-    /// Labels.
+    /// The name of the config type; unique among config types. Tunnelers know config types by their
+    /// names.
+    Both name: String, shown "The name of the config type.";
+    /// The JSON schema that the settings of configs must fit; its type is `object`.
+    Optional schema: JsonMap, shown "The JSON schema that the settings of configs must fit.";
+    /// Labels of the config type.
     Optional tags: Tags;
-    /// What configs of this type are for; when it is made.
-    Optional target: Target, shown "What configs of this type are for.";
+    /// The kind of entities that configs of this type are for. Set when the config type is created.
+    Optional target: Target, shown "The kind of entities that configs of this type are for.";
 }

@@ -22,34 +22,34 @@ pub const MANAGEMENT: &[Operation] = &[all(Access::Permission(Subject::Controlle
 pub const CLIENT: &[Operation] = &[all(Access::Authenticated)];
 
 detail! {
-    /// A controller.
+    /// A controller of the network.
     pub struct ControllerDetail with Base {
-        /// Where its APIs are, by binding.
+        /// The addresses of the APIs that the controller serves, by the name of the API's binding.
         pub api_addresses: BTreeMap<String, Vec<ApiAddress>>,
-        /// Its certificate, PEM.
+        /// The certificate of the controller, as PEM.
         pub cert_pem: String,
-        /// Where routers reach it; null towards clients.
+        /// The address at which routers reach the controller; clients get null.
         pub ctrl_address: Option<String>,
-        /// SHA-1 of the certificate, hex.
+        /// The SHA-1 of the controller's certificate, in hex.
         pub fingerprint: String,
-        /// Whether it is there.
+        /// Whether the controller is connected to the one that answers, or is the one that answers.
         pub is_online: bool,
-        /// Whether it should lead.
+        /// Whether the controller shall lead the cluster if it can.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub is_preferred_leader: Option<bool>,
-        /// When it last joined.
+        /// The time at which the controller last joined the network.
         pub last_joined_at: Timestamp,
-        /// The name.
+        /// The name of the controller.
         pub name: String,
     }
 }
 
 detail! {
-    /// Where an API is.
+    /// The address of a version of an API.
     pub struct ApiAddress {
-        /// Full address.
+        /// The whole URL.
         pub url: String,
-        /// `v1`.
+        /// The version of the API: `v1`.
         pub version: String,
     }
 }

@@ -69,34 +69,35 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of controller settings that callers set.
     body ControllerSettingBody;
-    /// Settings of a controller, or of all of them.
+    /// Settings of one controller, or of all controllers.
     detail ControllerSettingDetail with Base;
 
-    /// The controller, or `global`; when they are made.
+    /// The controller that the settings are for, or `global` for all controllers. Set when the
+    /// settings are created.
     Create controller_id: String => "controllers";
-    /// Login by OpenID Connect.
+    /// The settings of logins by OpenID Connect.
     Optional oidc: OidcBody;
-    /// Login by OpenID Connect.
+    /// The settings of logins by OpenID Connect; null if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown oidc: Option<OidcDetail>;
-    /// Labels.
+    /// Labels of the settings.
     Optional tags: Tags;
 }
 
 members! {
-    /// Login by OpenID Connect.
+    /// The settings of logins by OpenID Connect.
     body OidcBody;
-    /// Login by OpenID Connect. A member that is absent is not set.
+    /// The settings of logins by OpenID Connect. A member that is not set is absent.
     detail OidcDetail;
 
-    /// Where clients may be sent after a logout.
+    /// The URIs to which a client may be sent after a logout; 100 at most.
     Optional post_logout_uris: Vec<String>;
-    /// Where clients may be sent after a logout.
+    /// The URIs to which a client may be sent after a logout.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown post_logout_uris: Option<Vec<String>>;
-    /// Where clients may be sent after a login.
+    /// The URIs to which a client may be sent after a login; 100 at most.
     Optional redirect_uris: Vec<String>;
-    /// Where clients may be sent after a login.
+    /// The URIs to which a client may be sent after a login.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown redirect_uris: Option<Vec<String>>;
 }
@@ -105,17 +106,17 @@ detail! {
     /// The effective settings of a controller: its own settings, and the global ones where it has
     /// none.
     pub struct ControllerSettingEffective with Base {
-        /// The effective settings.
+        /// The settings that the controller uses.
         pub effective: ControllerSettings,
-        /// The settings of this controller itself.
+        /// The settings of this controller alone.
         pub instance: ControllerSettings,
     }
 }
 
 detail! {
-    /// The settings themselves.
+    /// Settings of controllers.
     pub struct ControllerSettings {
-        /// Login by OpenID Connect.
+        /// The settings of logins by OpenID Connect; null if there are none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub oidc: Option<OidcDetail>,
     }

@@ -45,39 +45,40 @@ pub const FABRIC: &[Operation] = &[
 ];
 
 body! {
-    /// Where a snapshot goes.
+    /// The file that a snapshot of the database is written to.
     pub struct SnapshotBody {
-        /// The file, on the controller's machine. `__DATE__`, `__TIME__`, `__DB_DIR__`,
-        /// `__DB_FILE__` and `__RAFT_INDEX__` are replaced by their values. Without it the file
-        /// lies beside the database.
+        /// The file on the machine of the controller, below its folder for snapshots; at most 4096
+        /// bytes. `__DATE__`, `__TIME__`, `__DB_DIR__`, `__DB_FILE__` and `__RAFT_INDEX__` in it
+        /// are replaced by their values. By default the file is put beside the database.
         Optional path: String,
     }
 }
 
 detail! {
-    /// A snapshot that was written.
+    /// A snapshot of the database that was written.
     pub struct SnapshotDetail {
-        /// The file, on the controller's machine.
+        /// The file on the machine of the controller.
         pub path: String,
     }
 }
 
 detail! {
-    /// The last check of the database, also while it runs. A member without a value yet is null.
+    /// The last check of the database, or the one that runs. A member that has no value yet is
+    /// null.
     pub struct IntegrityDetail {
-        /// When it ended.
+        /// The time at which the check ended.
         pub end_time: Option<Timestamp>,
-        /// Why it did not come to its end.
+        /// The error that stopped the check; null if none did.
         pub error: Option<String>,
-        /// Whether it repairs the faults that it finds.
+        /// Whether the check repairs the faults that it finds.
         pub fixing_errors: bool,
-        /// Whether it runs.
+        /// Whether the check is still running.
         pub in_progress: bool,
-        /// The faults found so far.
+        /// The faults that the check has found so far.
         pub results: Option<Vec<IntegrityResult>>,
-        /// When it began.
+        /// The time at which the check began.
         pub start_time: Option<Timestamp>,
-        /// Whether it found more than are kept.
+        /// Whether the check found more faults than `results` can hold.
         pub too_many_errors: bool,
     }
 }
@@ -85,9 +86,9 @@ detail! {
 detail! {
     /// A fault of the database.
     pub struct IntegrityResult {
-        /// A description of the fault.
+        /// What is wrong, as a sentence.
         pub description: String,
-        /// Whether it was repaired.
+        /// Whether the check repaired the fault.
         pub fixed: bool,
     }
 }

@@ -105,98 +105,98 @@ pub const KIND: Kind = Kind {
 };
 
 members! {
-    /// What can be said of an edge router.
+    /// The members of an edge router that callers set.
     body EdgeRouterBody;
-    /// An edge router.
+    /// An edge router: a router that applications connect to.
     detail EdgeRouterDetail with Base;
 
-    /// Data for the applications of its identity.
+    /// Data for applications, which the identity of the router gets, as a JSON object.
     Optional app_data: JsonMap, shown;
-    /// Names of what it can do, while connected.
+    /// The names of the router's capabilities. Only a connected router has the member.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     Shown capabilities: Vec<String>;
-    /// Its certificate and chain, PEM.
+    /// The certificate of the router and its chain, as PEM; null until the router is enrolled.
     Shown cert_pem: Option<String>;
-    /// Configs for routers, one per type.
-    Optional configs: Vec<String> => "configs", shown "Configs for routers.";
-    /// Cost of paths through it.
+    /// The configs of the router, at most one per config type.
+    Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
+    /// The cost that the router adds to a path, 0 by default.
     Optional cost: u16, shown;
-    /// Groups by address, of listeners for the control channel.
+    /// The listeners of the router's control channel: their groups, by address.
     Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
-    /// Whether it may not connect.
+    /// Whether the router is forbidden to connect.
     Optional disabled: bool, shown;
-    /// When the outstanding enrollment was made.
+    /// The time at which the open enrollment was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_created_at: Option<Timestamp>;
-    /// When the outstanding enrollment ends.
+    /// The time at which the open enrollment expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_expires_at: Option<Timestamp>;
-    /// What to give to the router to enroll.
+    /// The JWT of the open enrollment, with which the router enrolls.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_jwt: Option<String>;
-    /// The one-time token in it.
+    /// The one-time token in the enrollment JWT.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_token: Option<String>;
-    /// SHA-1 of its certificate, hex; null until enrolled.
+    /// The SHA-1 of the router's certificate, in hex; null until the router is enrolled.
     Shown fingerprint: Option<String>;
-    /// Where it listens for SDKs; empty while it is away.
+    /// The host at which SDKs reach the router; empty while it is not connected.
     Shown hostname: String;
-    /// Network interfaces it has told of.
+    /// The network interfaces of the router that it has reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     Shown interfaces: Vec<Interface>;
-    /// Whether it is connected to a controller.
+    /// Whether the router is connected to a controller.
     Shown is_online: bool;
-    /// Whether it dials and hosts services itself, with an identity of its own.
-    Optional is_tunneler_enabled: bool, shown "Whether it dials and hosts services itself.";
-    /// Whether it is enrolled.
+    /// Whether the router dials and hosts services itself, with an identity of its own.
+    Optional is_tunneler_enabled: bool, shown "Whether the router dials and hosts services itself.";
+    /// Whether the router is enrolled.
     Shown is_verified: bool;
-    /// The name; unique among routers.
-    Both name: String, shown "The name.";
-    /// Whether paths may not lead through it.
+    /// The name of the router; unique among routers.
+    Both name: String, shown "The name of the router.";
+    /// Whether paths may only begin and end at the router, instead of leading through it.
     Optional no_traversal: bool, shown;
-    /// Attributes that policies select by.
+    /// The role attributes of the router, by which policies select it.
     Optional role_attributes: Vec<String>, shown;
-    /// Where it listens, by protocol.
+    /// The addresses at which SDKs reach the router, by protocol.
     Shown supported_protocols: BTreeMap<String, String>;
-    /// How far it has the data model.
+    /// The state in which the router has the data model, such as `SYNC_DONE`.
     Shown sync_status: String;
-    /// Labels.
+    /// Labels of the router.
     Optional tags: Tags;
-    /// A certificate it has not confirmed yet, PEM.
+    /// A new certificate that the router has not confirmed yet, as PEM.
     Shown unverified_cert_pem: Option<String>;
-    /// SHA-1 of that, hex.
+    /// The SHA-1 of the certificate that is not confirmed yet, in hex.
     Shown unverified_fingerprint: Option<String>;
-    /// What it runs on, while connected.
+    /// The program and the machine of the router; null while it is not connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown version_info: Option<VersionInfo>;
 }
 
 detail! {
-    /// What everybody may know of an edge router.
+    /// The members of an edge router that every caller may see.
     pub struct EdgeRouterCommon {
-        /// Data for the applications of its identity.
+        /// Data for applications, which the identity of the router gets, as a JSON object.
         #[serde(skip_serializing_if = "JsonMap::is_empty")]
         pub app_data: JsonMap,
-        /// Names of what it can do.
+        /// The names of the router's capabilities.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub capabilities: Vec<String>,
-        /// Cost of paths through it.
+        /// The cost that the router adds to a path.
         pub cost: u16,
-        /// Whether it may not connect.
+        /// Whether the router is forbidden to connect.
         pub disabled: bool,
-        /// Where it listens for SDKs.
+        /// The host at which SDKs reach the router.
         pub hostname: String,
-        /// Whether it is connected to a controller.
+        /// Whether the router is connected to a controller.
         pub is_online: bool,
-        /// The name.
+        /// The name of the router.
         pub name: String,
-        /// Whether paths may not lead through it.
+        /// Whether paths may only begin and end at the router, instead of leading through it.
         pub no_traversal: bool,
-        /// Where it listens, by protocol: `tls` to `tls://host:port`.
+        /// The addresses at which SDKs reach the router, by protocol: `tls` to `tls://host:port`.
         pub supported_protocols: BTreeMap<String, String>,
-        /// How far it has the data model.
+        /// The state in which the router has the data model, such as `SYNC_DONE`.
         pub sync_status: String,
-        /// Its version; towards clients.
+        /// The version of the router. Only clients get it.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub version: String,
     }
@@ -204,32 +204,32 @@ detail! {
 
 /// Values of `syncStatus`.
 pub mod sync_status {
-    /// Just connected.
+    /// The router has just connected.
     pub const NEW: &str = "SYNC_NEW";
-    /// Has everything.
+    /// The router has the whole data model.
     pub const DONE: &str = "SYNC_DONE";
-    /// Never seen since the controller started.
+    /// The router has not connected since the controller started.
     pub const UNKNOWN: &str = "SYNC_UNKNOWN";
-    /// Gone.
+    /// The router was connected, and is not now.
     pub const DISCONNECTED: &str = "SYNC_DISCONNECTED";
-    /// Is being sent the data model.
+    /// The controller is sending the data model to the router.
     pub const IN_PROGRESS: &str = "SYNC_IN_PROGRESS";
-    /// Could not be brought up to date.
+    /// The controller could not bring the data model of the router up to date.
     pub const ERROR: &str = "SYNC_ERROR";
 }
 
 detail! {
-    /// What a router runs on.
+    /// The program and the machine of a router.
     pub struct VersionInfo {
-        /// Processor.
+        /// The processor architecture of the machine, such as `amd64`.
         pub arch: String,
-        /// When it was built.
+        /// The time at which the program was built.
         pub build_date: String,
-        /// Operating system.
+        /// The operating system of the machine, such as `linux`.
         pub os: String,
-        /// Revision of its source.
+        /// The revision of the program's source.
         pub revision: String,
-        /// Version.
+        /// The version of the program.
         pub version: String,
     }
 }

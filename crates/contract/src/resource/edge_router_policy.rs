@@ -77,23 +77,26 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of an edge router policy that callers set.
     body EdgeRouterPolicyBody;
-    /// An edge router policy.
+    /// An edge router policy: the edge routers that identities may use.
     detail EdgeRouterPolicyDetail with Base;
 
-    /// Which edge routers: `#attribute`, `@id` or `#all`.
-    Optional edge_router_roles: Vec<String>, shown "Which edge routers.";
-    /// The edge router roles, with names.
+    /// The roles of edge routers that the policy selects: `#attribute`, `@id` or `#all`.
+    Optional edge_router_roles: Vec<String>,
+        shown "The roles of edge routers that the policy selects.";
+    /// The roles of edge routers, with names in place of ids.
     Shown edge_router_roles_display: Vec<NamedRole>;
-    /// Which identities: `#attribute`, `@id` or `#all`.
-    Optional identity_roles: Vec<String>, shown "Which identities.";
-    /// The identity roles, with names.
+    /// The roles of identities that the policy selects: `#attribute`, `@id` or `#all`.
+    Optional identity_roles: Vec<String>, shown "The roles of identities that the policy selects.";
+    /// The roles of identities, with names in place of ids.
     Shown identity_roles_display: Vec<NamedRole>;
-    /// Made and deleted together with a router; it cannot be changed.
+    /// Whether the policy was created with a router and is deleted with it. Such a policy cannot be
+    /// changed.
     Shown is_system: bool;
-    /// The name; unique among edge router policies.
-    Both name: String, shown "The name.";
-    /// How attributes are combined: AllOf or AnyOf.
-    Both semantic: Semantic, shown "How attributes are combined.";
-    /// Labels.
+    /// The name of the policy; unique among edge router policies.
+    Both name: String, shown "The name of the policy.";
+    /// Whether an entity needs all attributes of its side or one of them: AllOf or AnyOf.
+    Both semantic: Semantic,
+        shown "Whether an entity needs all attributes of its side or one of them.";
+    /// Labels of the policy.
     Optional tags: Tags;
 }

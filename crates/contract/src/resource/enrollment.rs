@@ -126,49 +126,50 @@ pub mod method {
 members! {
     /// The members of an enrollment that callers set.
     body EnrollmentBody;
-    /// An enrollment. References that do not apply are null or left out.
+    /// An enrollment. References that do not apply to its method are null or left out.
     detail EnrollmentDetail with Base;
 
-    /// The CA, for `ottca`.
+    /// The CA whose certificates the enrollment takes, for the method `ottca`.
     Shown ca: Option<EntityRef>;
-    /// The CA, for `ottca`.
-    Optional ca_id: String => "cas", shown "Its id." as Option<String>;
-    /// The edge router it enrolls.
+    /// The CA whose certificates the enrollment takes, for the method `ottca`.
+    Optional ca_id: String => "cas", shown "The id of that CA." as Option<String>;
+    /// The edge router that the enrollment is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown edge_router: Option<EntityRef>;
-    /// Its id.
+    /// The id of the edge router that the enrollment is for.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown edge_router_id: String;
-    /// When it ends.
+    /// The time at which the enrollment expires.
     Create expires_at: Timestamp, shown;
-    /// The identity it enrolls.
+    /// The identity that the enrollment is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown identity: Option<EntityRef>;
-    /// The identity to enroll.
+    /// The identity that the enrollment is for.
     Create identity_id: String => "identities";
-    /// Its id.
+    /// The id of the identity that the enrollment is for.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown identity_id: String;
-    /// The signed token for the one who enrolls.
+    /// The JWT with which the identity or router enrolls.
     Shown jwt: String;
-    /// `ott`, `ottca` or `updb`.
-    Create method: String as FieldType::Choice(method::FOR_IDENTITIES), shown "How it enrolls.";
+    /// The method of the enrollment: `ott` for a one-time token, `ottca` for a one-time token with
+    /// a certificate of a CA, `updb` for choosing a password.
+    Create method: String as FieldType::Choice(method::FOR_IDENTITIES), shown "The method.";
     /// The one-time token in the JWT.
     Shown token: String;
-    /// The router without edge it enrolls.
+    /// The router without edge that the enrollment is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown transit_router: Option<EntityRef>;
-    /// Its id.
+    /// The id of the router without edge that the enrollment is for.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown transit_router_id: String;
-    /// The login name, for `updb`.
+    /// The username of the identity, for the method `updb`.
     Optional username: String, shown;
 }
 
 body! {
-    /// Gives an enrollment a new token and more time.
+    /// Gives an enrollment a new token, a new JWT and a new time at which it expires.
     pub struct RefreshBody {
-        /// When it ends.
+        /// The time at which the enrollment expires.
         Create expires_at: Timestamp,
     }
 }
@@ -176,17 +177,17 @@ body! {
 body! {
     /// The JSON body that an enrolling client or router sends to `/enroll`.
     pub struct EnrollBody {
-        /// A name for the identity; for `ca`.
+        /// The name of the new identity, for the method `ca`.
         Optional name: String,
-        /// Certificate signing request of an identity, PEM.
+        /// The certificate signing request of an identity, as PEM.
         Optional client_csr: String,
-        /// Certificate signing request of a router, PEM.
+        /// The certificate signing request for the client certificate of a router, as PEM.
         Optional cert_csr: String,
-        /// The certificate signing request for the router's server certificate.
+        /// The certificate signing request for the server certificate of a router, as PEM.
         Optional server_cert_csr: String,
-        /// The login name; for `updb`.
+        /// The username, 4 to 100 characters, for the method `updb`.
         Optional username: Username,
-        /// The password; for `updb`.
+        /// The password, 5 to 100 characters, for the method `updb`.
         Optional password: Password,
     }
 }
@@ -194,9 +195,9 @@ body! {
 body! {
     /// The body that an enrolling client sends to `/enroll/ott`.
     pub struct EnrollOttBody {
-        /// Certificate signing request, PEM.
+        /// The certificate signing request of the identity, as PEM.
         Create client_csr: String,
-        /// The one-time token.
+        /// The one-time token of the enrollment.
         Create token: String,
     }
 }
@@ -204,11 +205,11 @@ body! {
 body! {
     /// The body that an enrolling router sends to `/enroll/erott`.
     pub struct EnrollRouterBody {
-        /// Certificate signing request, PEM.
+        /// The certificate signing request for the client certificate of the router, as PEM.
         Create client_csr: String,
-        /// The certificate signing request for the router's server certificate.
+        /// The certificate signing request for the server certificate of the router, as PEM.
         Create server_csr: String,
-        /// The one-time token.
+        /// The one-time token of the enrollment.
         Create token: String,
     }
 }
@@ -216,7 +217,7 @@ body! {
 body! {
     /// The body that a client with a certificate of a known CA sends to `/enroll/ottca`.
     pub struct EnrollOttCaBody {
-        /// The one-time token.
+        /// The one-time token of the enrollment.
         Create token: String,
     }
 }
@@ -224,9 +225,10 @@ body! {
 body! {
     /// The body that a person sends to `/enroll/updb`.
     pub struct EnrollUpdbBody {
-        /// The password.
+        /// The password that the identity shall have, 5 to 100 characters.
         Create password: Password,
-        /// The login name; the one in the enrollment counts.
+        /// The username, 4 to 100 characters. It is ignored: the identity gets the username of the
+        /// enrollment.
         Optional username: Username,
     }
 }
@@ -234,7 +236,8 @@ body! {
 body! {
     /// The body that a client with a JWT of an external signer sends to `/enroll/token`.
     pub struct EnrollTokenBody {
-        /// Certificate signing request, PEM; without one the identity logs in with such JWTs.
+        /// The certificate signing request of the identity, as PEM. Without it the identity gets no
+        /// certificate and logs in with JWTs of the signer.
         Optional client_csr: String,
     }
 }
@@ -242,53 +245,53 @@ body! {
 body! {
     /// The body that a router sends to have its certificates extended.
     pub struct ExtendRouterBody {
-        /// Certificate signing request, PEM.
+        /// The certificate signing request for the client certificate of the router, as PEM.
         Create cert_csr: String,
-        /// The certificate signing request for the router's server certificate.
+        /// The certificate signing request for the server certificate of the router, as PEM.
         Create server_cert_csr: String,
     }
 }
 
 body! {
-    /// Asks the controller to prove that it holds the key of a ticket.
+    /// Asks the controller to prove that it has the key that signs enrollment JWTs.
     pub struct ChallengeBody {
-        /// Which key.
+        /// The id of the key: the `kid` of the enrollment JWT.
         Create key_id: String,
-        /// A UUID to be signed.
+        /// A UUID that the controller has to sign.
         Create nonce: String,
     }
 }
 
 detail! {
-    /// The proof that the controller holds the key of a ticket.
+    /// The proof that the controller has the key that signs enrollment JWTs.
     pub struct ChallengeAnswer {
-        /// How it is signed, as JWTs name it.
+        /// The algorithm of the signature, by its name in JWTs.
         pub algorithm: String,
-        /// The CA bundle, PEM.
+        /// The CA bundle of the network, as PEM.
         pub ca_pool: String,
-        /// Which key.
+        /// The id of the key that signed.
         pub kid: String,
-        /// The signature of the nonce as it was sent, in base64.
+        /// The signature of the nonce, in base64.
         pub signature: String,
     }
 }
 
 detail! {
-    /// The answer to an enrollment; members of other methods are left out.
+    /// The answer to an enrollment. Members of other methods are left out.
     pub struct EnrollmentCerts {
-        /// The CA bundle, PEM.
+        /// The CA bundle of the network, as PEM.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub ca: String,
-        /// The certificate and its chain, PEM.
+        /// The certificate and its chain, as PEM.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub cert: String,
         /// The controllers of the network.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub controllers: Vec<ControllerDetail>,
-        /// The server certificate of a router and its chain, PEM.
+        /// The server certificate of the router and its chain, as PEM.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub server_cert: String,
-        /// The login name.
+        /// The username that the identity logs in with.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub username: String,
     }

@@ -56,7 +56,7 @@ pub const KIND: Kind = Kind {
 };
 
 words! {
-    /// Which of a provider's tokens clients send.
+    /// The token of a provider that clients send to the controller.
     pub enum TargetToken {
         /// The access token.
         Access = "ACCESS",
@@ -68,79 +68,92 @@ words! {
 members! {
     /// The members of an external JWT signer that callers set.
     body SignerBody;
-    /// An external JWT signer.
+    /// An external JWT signer: an issuer outside of the network, whose JWTs the network may accept.
     detail SignerDetail with Base;
 
-    /// The audience of its tokens.
+    /// The audience that the JWTs of the signer must have.
     Both audience: String, shown as Option<String>;
-    /// The certificate of its key, PEM; or else `jwksEndpoint`.
-    Optional cert_pem: String, shown "The certificate of its key, PEM." as Option<String>;
-    /// JSON pointer of the claim that names the identity [default: /sub].
+    /// The certificate of the key that signs the JWTs, as PEM. A signer has either this or
+    /// `jwksEndpoint`.
+    Optional cert_pem: String,
+        shown "The certificate of the key that signs the JWTs, as PEM; null with `jwksEndpoint`."
+            as Option<String>;
+    /// The JSON pointer of the claim that names the identity [default: /sub].
     Optional claims_property: String,
         shown "JSON pointer of the claim that names the identity." as Option<String>;
-    /// The client id that clients use at the provider.
+    /// The client id with which clients log in at the provider.
     Optional client_id: String, shown as Option<String>;
-    /// Common name of the certificate.
+    /// The common name of the certificate.
     Shown common_name: String;
-    /// Whether its tokens are accepted.
+    /// Whether the JWTs of the signer are accepted.
     Both enabled: bool, shown;
-    /// JSON pointer of the claim with the role attributes of an identity that enrolls.
+    /// The JSON pointer of the claim with the role attributes of an identity that enrolls; without
+    /// it the identity gets none.
     Optional enroll_attribute_claims_selector: String, shown;
-    /// The authentication policy of an identity that enrolls [default: default].
+    /// The auth policy that an identity gets when it enrolls [default: default].
     Optional enroll_auth_policy_id: String => "auth-policies",
-        shown "The authentication policy of an identity that enrolls.";
-    /// JSON pointer of the claim with the name of an identity that enrolls [default: /sub].
+        shown "The auth policy of an identity that enrolls.";
+    /// The JSON pointer of the claim with the name of an identity that enrolls [default: /sub].
     Optional enroll_name_claims_selector: String,
         shown "JSON pointer of the claim with the name of an identity that enrolls.";
-    /// Whether its tokens may enroll an identity that gets a certificate.
+    /// Whether a JWT of the signer may enroll an identity that gets a certificate.
     Optional enroll_to_cert_enabled: bool, shown;
-    /// Whether its tokens may enroll an identity that logs in with them.
+    /// Whether a JWT of the signer may enroll an identity that gets no certificate, and logs in
+    /// with JWTs.
     Optional enroll_to_token_enabled: bool, shown;
-    /// Where clients log in to the provider.
+    /// The URL at which clients log in at the provider.
     Optional external_auth_url: String, shown as Option<String>;
-    /// SHA-1 of the certificate, hex.
+    /// The SHA-1 of the certificate, in hex; null if the signer has no certificate.
     Shown fingerprint: Option<String>;
-    /// The issuer of its tokens; unique among signers.
-    Both issuer: String, shown "The issuer of its tokens.";
-    /// Where its keys are fetched; or else `certPem`.
-    Optional jwks_endpoint: String, shown "Where its keys are fetched." as Option<String>;
-    /// The id of its key, with a certificate.
-    Optional kid: String, shown "The id of its key." as Option<String>;
-    /// The name; unique among signers.
-    Both name: String, shown "The name.";
-    /// End of the certificate's validity.
+    /// The issuer of the JWTs, which is their `iss`; unique among signers.
+    Both issuer: String, shown "The issuer of the JWTs, which is their `iss`.";
+    /// The URL of the signer's keys. A signer has either this or `certPem`. This release does not
+    /// fetch keys, and refuses the JWTs of a signer with this member.
+    Optional jwks_endpoint: String,
+        shown "The URL of the signer's keys; null with `certPem`."
+            as Option<String>;
+    /// The id of the key in `certPem`, which is the `kid` of the JWTs; by default the SHA-1 of the
+    /// certificate.
+    Optional kid: String,
+        shown "The id of the key, which is the `kid` of the JWTs." as Option<String>;
+    /// The name of the signer; unique among signers.
+    Both name: String, shown "The name of the signer.";
+    /// The time at which the validity of the certificate ends.
     Shown not_after: Option<Timestamp>;
-    /// Beginning of the certificate's validity.
+    /// The time at which the validity of the certificate begins.
     Shown not_before: Option<Timestamp>;
-    /// Scopes that clients ask the provider for.
+    /// The scopes that clients ask the provider for; 100 at most.
     Optional scopes: Vec<String>, shown;
-    /// Labels.
+    /// Labels of the signer.
     Optional tags: Tags;
-    /// Which of the provider's tokens clients send [default: ACCESS].
-    Optional target_token: TargetToken, shown "Which of the provider's tokens clients send.";
-    /// Whether the claim is an external id of the identity rather than its id.
-    Optional use_external_id: bool, shown "Whether the claim is an external id of the identity.";
+    /// The token of the provider that clients send: the access token or the ID token [default:
+    /// ACCESS].
+    Optional target_token: TargetToken, shown "The token of the provider that clients send.";
+    /// Whether the claim holds the external id of the identity. Otherwise it holds the id.
+    Optional use_external_id: bool,
+        shown "Whether the claim holds the external id of the identity; otherwise it holds the id.";
 }
 
 detail! {
-    /// Where a client can get a JWT to log in with.
+    /// An external JWT signer, as clients see it before they log in.
     // docs/protocol/auth.md 13.5
     pub struct ClientSignerDetail with Base {
-        /// Audience to ask for.
+        /// The audience that the JWT must have.
         pub audience: Option<String>,
-        /// Client id.
+        /// The client id with which clients log in at the provider.
         pub client_id: Option<String>,
-        /// A certificate can be had for such a JWT.
+        /// Whether a JWT of the signer may enroll an identity that gets a certificate.
         pub enroll_to_cert_enabled: bool,
-        /// An identity can be had for such a JWT.
+        /// Whether a JWT of the signer may enroll an identity that gets no certificate, and logs in
+        /// with JWTs.
         pub enroll_to_token_enabled: bool,
-        /// Where to log in.
+        /// The URL at which clients log in at the provider.
         pub external_auth_url: Option<String>,
-        /// The name.
+        /// The name of the signer.
         pub name: String,
-        /// Scopes to ask for.
+        /// The scopes that clients ask the provider for.
         pub scopes: Vec<String>,
-        /// Which of the provider's tokens to send.
+        /// The token of the provider that clients send.
         pub target_token: TargetToken,
     }
 }

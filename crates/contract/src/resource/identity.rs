@@ -175,9 +175,9 @@ pub const TYPE_KIND: Kind = Kind {
 };
 
 words! {
-    /// What sort of thing an identity is.
+    /// The type of an identity. It tells people what the identity is for.
     pub enum IdentityType {
-        /// Nothing in particular.
+        /// An identity of no special type.
         Default = "Default",
         /// A person.
         User = "User",
@@ -185,7 +185,7 @@ words! {
         Device = "Device",
         /// A program.
         Service = "Service",
-        /// An edge router; made with the router, never by hand.
+        /// The identity of an edge router. It is created with the router, never by a caller.
         Router = "Router",
     }
 }
@@ -193,141 +193,146 @@ words! {
 words! {
     /// Whether an identity is connected to an edge router.
     pub enum ConnectionStatus {
-        /// No router has told for a while.
+        /// No router has reported the identity for a while.
         Unknown = "unknown",
-        /// To one at least.
+        /// The identity is connected to at least one edge router.
         Online = "online",
-        /// To none.
+        /// The identity is connected to no edge router.
         Offline = "offline",
     }
 }
 
 members! {
-    /// What can be said of an identity.
+    /// The members of an identity that callers set.
     body IdentityBody;
-    /// An identity.
+    /// An identity: a person, a device, a service or a router's tunneler that can log in.
     detail IdentityDetail with Base;
 
-    /// Data for the applications of the identity.
+    /// Data for the applications of the identity, as a JSON object.
     Optional app_data: JsonMap, shown;
-    /// The policy that says how it may log in.
+    /// The auth policy of the identity, which says how it may log in.
     Shown auth_policy: EntityRef;
-    /// The policy that says how it may log in.
-    Optional auth_policy_id: String => "auth-policies", shown "Its id.";
-    /// What it can log in with.
+    /// The auth policy of the identity, which says how it may log in; `default` by default.
+    Optional auth_policy_id: String => "auth-policies",
+        shown "The id of the auth policy of the identity.";
+    /// The credentials that the identity has.
     Shown authenticators: IdentityAuthenticators;
-    /// Cost of the terminators it hosts.
+    /// The cost of terminators that the identity hosts, 0 by default.
     Optional default_hosting_cost: u16, shown;
-    /// Precedence of the terminators it hosts.
+    /// The precedence of terminators that the identity hosts, `default` by default.
     Optional default_hosting_precedence: Precedence, shown;
-    /// Whether it may not log in now.
+    /// Whether the identity is disabled, so that it cannot log in.
     Shown disabled: bool;
-    /// Since when.
+    /// The time at which the identity was disabled; null if it is not.
     Shown disabled_at: Option<Timestamp>;
-    /// Until when; none is until it is enabled.
+    /// The time until which the identity is disabled; null if it is not, or until it is enabled.
     Shown disabled_until: Option<Timestamp>;
-    /// Whether it is connected to an edge router.
+    /// Whether the identity is connected to an edge router: `online`, `offline` or `unknown`.
     Shown edge_router_connection_status: ConnectionStatus;
-    /// How it is to be enrolled; only when it is made.
+    /// The enrollment of the identity. Set when the identity is created.
     Optional enrollment: IdentityEnrollmentBody,
-        shown "Its outstanding enrollments." as IdentityEnrollments;
-    /// About its machine, as of its last login.
+        shown "The open enrollments of the identity." as IdentityEnrollments;
+    /// The machine of the client, as the last login described it.
     Shown env_info: EnvInfo;
-    /// Its name elsewhere.
+    /// A name by which a CA or an external signer knows the identity; unique.
     Optional external_id: String, shown as Option<String>;
-    /// Whether it is logged in.
+    /// Whether the identity has an API session.
     Shown has_api_session: bool;
-    /// Whether it is connected to an edge router.
+    /// Whether the identity is connected to an edge router.
     Shown has_edge_router_connection: bool;
-    /// Network interfaces it has told of.
+    /// The network interfaces of the identity that its router has reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     Shown interfaces: Vec<Interface>;
-    /// Whether it is an administrator.
+    /// Whether the identity is an administrator, who may run every operation.
     Both is_admin: bool, shown;
-    /// Whether it is the administrator that cannot be removed.
+    /// Whether the identity is the default administrator, which cannot be deleted.
     Shown is_default_admin: bool;
-    /// Whether it has a second factor.
+    /// Whether the identity has a verified second factor.
     Shown is_mfa_enabled: bool;
-    /// The name; unique among identities.
-    Both name: String, shown "The name.";
-    /// What it may do in the management API.
+    /// The name of the identity; unique among identities.
+    Both name: String, shown "The name of the identity.";
+    /// The permissions of the identity for operations of the management API.
     Optional permissions: Vec<String>,
-        shown "What it may do in the management API; null when unset." as Option<Vec<String>>;
-    /// Attributes that policies select by.
+        shown "The permissions of the identity; null if none were ever set." as Option<Vec<String>>;
+    /// The role attributes of the identity, by which policies select it.
     Optional role_attributes: Vec<String>, shown;
-    /// About its program, as of its last login.
+    /// The program of the client, as the last login described it.
     Shown sdk_info: SdkInfo;
-    /// Cost of its terminators, by service id.
+    /// The cost of terminators that the identity hosts, by the id of the service; other services
+    /// have the default cost.
     Optional service_hosting_costs: BTreeMap<String, u16>, shown;
-    /// Precedence of its terminators, by service id.
+    /// The precedence of terminators that the identity hosts, by the id of the service; other
+    /// services have the default precedence.
     Optional service_hosting_precedences: BTreeMap<String, Precedence>, shown;
-    /// Labels.
+    /// Labels of the identity.
     Optional tags: crate::json::Tags;
-    /// What sort of thing it is.
+    /// The type of the identity: `Default`, `User`, `Device` or `Service`.
     Both "type" identity_type: IdentityType;
-    /// What sort of thing it is.
+    /// The type of the identity.
     Shown r#type: EntityRef;
-    /// The id of that.
+    /// The id of the type of the identity.
     Shown type_id: String;
 }
 
 body! {
-    /// How a new identity is to be enrolled: the first that is set counts.
+    /// The enrollment of a new identity. Of several members that are set the first one counts.
     pub struct IdentityEnrollmentBody {
-        /// By a one-time token.
+        /// Whether the identity enrolls with a one-time token.
         Optional ott: bool,
-        /// By a one-time token and a certificate of this CA.
+        /// The CA whose certificate the identity needs to enroll, besides a one-time token.
         Optional ottca: String => "cas",
-        /// By choosing a password; the value is the login name.
+        /// The username of the identity, which chooses its password when it enrolls.
         Optional updb: String,
     }
 }
 
 body! {
-    /// Disables an identity.
+    /// Disables an identity, so that it cannot log in.
     pub struct DisableBody {
-        /// For how long; 0 is until it is enabled.
+        /// The time for which the identity is disabled, in minutes; 0 disables it until it is
+        /// enabled.
         Create duration_minutes: i64,
     }
 }
 
 body! {
-    /// A config that an identity sees for a service instead of the service's own.
+    /// A config that an identity gets for a service, in place of the service's own config of that
+    /// type.
     pub struct ServiceConfigBody {
-        /// The config.
+        /// The id of the config.
         Always config_id: String => "configs",
-        /// The service.
+        /// The id of the service.
         Always service_id: String => "services",
     }
 }
 
 body! {
-    /// Says what of an identity's circuits is written to the log.
+    /// Begins or ends a trace: lines in the log of the controller about circuits of the identity.
     pub struct TraceBody {
-        /// `selectPath`, `establishPath` or `all`; none is all.
+        /// The steps that are traced: `selectPath`, `establishPath` or `all`; an empty list is all.
         Optional channels: Vec<String>,
-        /// For how long, such as `5m` or `1h30m`.
+        /// The length of the trace, such as `5m` or `1h30m`. Needed when a trace begins.
         Optional duration: String,
-        /// Whether it begins or ends.
+        /// Whether the trace begins. Otherwise the running one ends.
         Optional enabled: bool,
-        /// A name for the trace; made up when empty.
+        /// The name of the trace, at most 256 bytes; the controller makes one if it is empty.
         Optional trace_id: String,
     }
 }
 
 detail! {
-    /// What of an identity's circuits is written to the log.
+    /// The trace of an identity's circuits.
     pub struct TraceDetail {
-        /// Whether anything is.
+        /// Whether a trace runs.
         pub enabled: bool,
         /// The name of the trace.
         pub trace_id: String,
-        /// Until when.
+        /// The time at which the trace ends.
         pub until: Timestamp,
     }
 }
 
-/// About the machine of a client (docs/protocol/auth.md 9.1).
+/// The machine of a client, as its login describes it (docs/protocol/auth.md 9.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, remote = "Self")]
 #[allow(missing_docs)]
@@ -348,7 +353,7 @@ pub struct EnvInfo {
 
 body! { objects of EnvInfo }
 
-/// About the program of a client (docs/protocol/auth.md 9.1).
+/// The program of a client, as its login describes it (docs/protocol/auth.md 9.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, remote = "Self")]
 #[allow(missing_docs)]
@@ -387,15 +392,21 @@ impl HasSchema for EnvInfo {
 impl HasMembers for EnvInfo {
     const OBJECT: Object = Object {
         name: "EnvInfo",
-        about: "About the machine of a client.",
+        about: "The machine of a client, as its login describes it.",
         includes: &[],
         members: &[
-            text_if_known("arch", "Processor."),
-            text_if_known("domain", "Windows domain."),
-            text_if_known("hostname", "Name of the machine."),
-            text_if_known("os", "Operating system."),
-            text_if_known("osRelease", "Release of the operating system."),
-            text_if_known("osVersion", "Version of the operating system."),
+            text_if_known("arch", "The processor of the machine; up to 255 characters."),
+            text_if_known("domain", "The Windows domain of the machine; up to 253 characters."),
+            text_if_known("hostname", "The host name of the machine; up to 253 characters."),
+            text_if_known("os", "The operating system; up to 255 characters."),
+            text_if_known(
+                "osRelease",
+                "The release of the operating system; up to 255 characters.",
+            ),
+            text_if_known(
+                "osVersion",
+                "The version of the operating system; up to 255 characters.",
+            ),
         ],
     };
 }
@@ -407,15 +418,21 @@ impl HasSchema for SdkInfo {
 impl HasMembers for SdkInfo {
     const OBJECT: Object = Object {
         name: "SdkInfo",
-        about: "About the program of a client.",
+        about: "The program of a client, as its login describes it.",
         includes: &[],
         members: &[
-            text_if_known("appId", "Id of the application."),
-            text_if_known("appVersion", "Version of the application."),
-            text_if_known("branch", "Branch the SDK was built from."),
-            text_if_known("revision", "Revision the SDK was built from."),
-            text_if_known("type", "Name of the SDK."),
-            text_if_known("version", "Version of the SDK."),
+            text_if_known("appId", "The id of the application; up to 255 characters."),
+            text_if_known("appVersion", "The version of the application; up to 255 characters."),
+            text_if_known(
+                "branch",
+                "The branch that the SDK was built from; up to 255 characters.",
+            ),
+            text_if_known(
+                "revision",
+                "The revision that the SDK was built from; up to 255 characters.",
+            ),
+            text_if_known("type", "The name of the SDK; up to 255 characters."),
+            text_if_known("version", "The version of the SDK; up to 255 characters."),
         ],
     };
 }
@@ -429,12 +446,12 @@ impl Shape for SdkInfo {
 }
 
 detail! {
-    /// What an identity can log in with; only what exists.
+    /// The credentials of an identity. A credential that it does not have is left out.
     pub struct IdentityAuthenticators {
-        /// A certificate.
+        /// The certificate of the identity.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cert: Option<IdentityCert>,
-        /// A password.
+        /// The username and password of the identity.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub updb: Option<IdentityPassword>,
     }
@@ -443,54 +460,54 @@ detail! {
 detail! {
     /// A certificate of an identity.
     pub struct IdentityCert {
-        /// SHA-1, hex.
+        /// The SHA-1 of the certificate, in hex.
         pub fingerprint: String,
-        /// Id of the authenticator.
+        /// The id of the authenticator.
         pub id: String,
     }
 }
 
 detail! {
-    /// A password of an identity.
+    /// The username and password of an identity.
     pub struct IdentityPassword {
-        /// Id of the authenticator.
+        /// The id of the authenticator.
         pub id: String,
-        /// The login name.
+        /// The username.
         pub username: String,
     }
 }
 
 detail! {
-    /// Outstanding enrollments of an identity; only what exists.
+    /// The open enrollments of an identity. An enrollment that it does not have is left out.
     pub struct IdentityEnrollments {
-        /// By a one-time token.
+        /// The enrollment with a one-time token.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ott: Option<IdentityEnrollment>,
-        /// By a one-time token and a certificate.
+        /// The enrollment with a one-time token and a certificate of a CA.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ottca: Option<IdentityEnrollment>,
-        /// By choosing a password.
+        /// The enrollment in which the identity chooses a password.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub updb: Option<IdentityEnrollment>,
     }
 }
 
 detail! {
-    /// An outstanding enrollment of an identity.
+    /// An open enrollment of an identity.
     pub struct IdentityEnrollment {
-        /// The CA, for `ottca`.
+        /// The CA whose certificate the identity needs, for `ottca`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ca: Option<EntityRef>,
-        /// Its id.
+        /// The id of the CA whose certificate the identity needs, for `ottca`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ca_id: Option<String>,
-        /// When it ends.
+        /// The time at which the enrollment expires.
         pub expires_at: Timestamp,
-        /// Its id.
+        /// The id of the enrollment.
         pub id: String,
-        /// What to give to the one who enrolls.
+        /// The JWT with which the identity enrolls.
         pub jwt: String,
-        /// The one-time token in it.
+        /// The one-time token in the JWT.
         pub token: String,
     }
 }
@@ -498,57 +515,57 @@ detail! {
 detail! {
     /// A network interface.
     pub struct Interface {
-        /// Addresses with prefix length.
+        /// The addresses of the interface, each with the length of its prefix.
         pub addresses: Vec<String>,
-        /// Hardware address.
+        /// The hardware (MAC) address of the interface.
         pub hardware_address: String,
-        /// Index.
+        /// The number of the interface on its machine.
         pub index: i64,
-        /// Supports broadcast.
+        /// Whether the interface supports broadcasts.
         pub is_broadcast: bool,
-        /// Is a loopback.
+        /// Whether the interface is a loopback.
         pub is_loopback: bool,
-        /// Supports multicast.
+        /// Whether the interface supports multicasts.
         pub is_multicast: bool,
-        /// Is running.
+        /// Whether the interface is running.
         pub is_running: bool,
-        /// Is up.
+        /// Whether the interface is up.
         pub is_up: bool,
-        /// Largest packet.
+        /// The largest packet that the interface sends, in bytes.
         pub mtu: i64,
-        /// Name.
+        /// The name of the interface.
         pub name: String,
     }
 }
 
 detail! {
-    /// A sort of identity.
+    /// An identity type.
     pub struct IdentityTypeDetail with Base {
-        /// The name.
+        /// The name of the type.
         pub name: String,
     }
 }
 
 detail! {
-    /// Whether and why an identity may use a service.
+    /// The reasons for which an identity may or may not use a service.
     pub struct PolicyAdvice {
-        /// Routers that both may use.
+        /// The edge routers that both the identity and the service may use.
         pub common_routers: Vec<RouterRef>,
         /// The identity.
         pub identity: EntityRef,
-        /// Its id.
+        /// The id of the identity.
         pub identity_id: String,
-        /// How many routers it may use.
+        /// The number of edge routers that the identity may use.
         pub identity_router_count: i64,
-        /// A policy lets it host the service.
+        /// Whether a service policy lets the identity host the service.
         pub is_bind_allowed: bool,
-        /// A policy lets it dial the service.
+        /// Whether a service policy lets the identity dial the service.
         pub is_dial_allowed: bool,
         /// The service.
         pub service: EntityRef,
-        /// Its id.
+        /// The id of the service.
         pub service_id: String,
-        /// How many routers may carry the service.
+        /// The number of edge routers that the service may use.
         pub service_router_count: i64,
     }
 }
@@ -556,21 +573,22 @@ detail! {
 detail! {
     /// A mention of a router.
     pub struct RouterRef including entity: EntityRef {
-        /// Whether it is connected to a controller.
+        /// Whether the router is connected to a controller.
         pub is_online: bool,
     }
 }
 
 detail! {
-    /// A config that an identity sees for a service.
+    /// A config that an identity gets for a service, in place of the service's own config of that
+    /// type.
     pub struct ServiceConfigDetail {
         /// The config.
         pub config: EntityRef,
-        /// Its id.
+        /// The id of the config.
         pub config_id: String,
         /// The service.
         pub service: EntityRef,
-        /// Its id.
+        /// The id of the service.
         pub service_id: String,
     }
 }

@@ -43,7 +43,7 @@ pub const SHARED: &[Operation] = &[
 body! {
     /// A one-time code.
     pub struct CodeBody {
-        /// A code of the authenticator app, or where it is allowed a recovery code.
+        /// A code of the authenticator app. Some operations also take a recovery code.
         Create code: String,
     }
 }
@@ -51,12 +51,13 @@ body! {
 detail! {
     /// The second factor of the caller.
     pub struct MfaDetail with Base {
-        /// Whether the first code was given.
+        /// Whether the factor is verified: the caller has given a first code.
         pub is_verified: bool,
-        /// The address that provisions an authenticator app; until the first code was given.
+        /// The `otpauth:` URL for the authenticator app. Only a factor that is not verified has it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub provisioning_url: Option<String>,
-        /// Codes that work once; until the first code was given.
+        /// Codes for a time without the authenticator app, each of which is good once. Only a
+        /// factor that is not verified has them.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub recovery_codes: Option<Vec<String>>,
     }
@@ -65,18 +66,18 @@ detail! {
 detail! {
     /// The recovery codes of the caller.
     pub struct RecoveryCodes with Base {
-        /// Codes that work once.
+        /// Codes for a time without the authenticator app, each of which is good once.
         pub recovery_codes: Vec<String>,
     }
 }
 
 detail! {
-    /// Proves to routers that a code was given.
+    /// A signed token that proves to routers that the caller has given a code.
     // docs/protocol/auth.md 11.5
     pub struct TotpToken {
-        /// When.
+        /// The time at which the caller gave the code.
         pub issued_at: Timestamp,
-        /// The signed token.
+        /// The token, a JWT.
         pub token: String,
     }
 }

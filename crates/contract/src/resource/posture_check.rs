@@ -105,7 +105,7 @@ pub const TYPE_KIND: Kind = Kind {
 };
 
 words! {
-    /// The property of a device that a posture check judges.
+    /// The property of a device that a posture check looks at.
     pub enum PostureCheckType {
         /// The operating system.
         Os = "OS",
@@ -151,7 +151,7 @@ const DOMAIN_WORDS: &[&str] =
     &["postureCheckDomainCreate", "postureCheckDomainUpdate", "postureCheckDomainPatch"];
 
 impl TypeId {
-    /// The type it means; none if it means none.
+    /// The type of the check; none for a word that is no type.
     #[must_use]
     pub fn parse(&self) -> Option<PostureCheckType> {
         if DOMAIN_WORDS.contains(&self.0.as_str()) {
@@ -171,74 +171,77 @@ members! {
     /// A posture check. Members of other types are left out.
     detail PostureCheckDetail with Base;
 
-    /// `DOMAIN`: Windows domains that pass.
+    /// `DOMAIN`: the Windows domains that pass; 1000 at most.
     Optional domains: Unread<Vec<String>>;
-    /// `DOMAIN`: Windows domains that pass.
+    /// `DOMAIN`: the Windows domains that pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown domains: Option<Vec<String>>;
-    /// `MFA`: let clients through that cannot ask for codes.
+    /// `MFA`: whether clients that cannot ask for codes pass.
     Optional ignore_legacy_endpoints: Unread<bool>;
-    /// `MFA`: clients that cannot ask for codes are let through.
+    /// `MFA`: whether clients that cannot ask for codes pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown ignore_legacy_endpoints: Option<bool>;
-    /// `MAC`: hardware addresses that pass, in any spelling.
+    /// `MAC`: the hardware addresses that pass, in any spelling; 1000 at most.
     Optional mac_addresses: Unread<Vec<String>>;
-    /// `MAC`: hardware addresses that pass, as digits in lower case.
+    /// `MAC`: the hardware addresses that pass, as hex digits in lower case.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown mac_addresses: Option<Vec<String>>;
-    /// The name; unique among posture checks.
-    Both name: String, shown "The name.";
-    /// `OS`: operating systems that pass.
+    /// The name of the posture check; unique among posture checks.
+    Both name: String, shown "The name of the posture check.";
+    /// `OS`: the operating systems that pass, with their versions; 1000 at most.
     Optional operating_systems: Unread<Vec<OperatingSystem>>;
-    /// `OS`: operating systems that pass.
+    /// `OS`: the operating systems that pass, with their versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown operating_systems: Option<Vec<OperatingSystemDetail>>;
-    /// `PROCESS`: the process that must run.
+    /// `PROCESS`: the process that must run on the device.
     Optional process: Unread<Process>;
-    /// `PROCESS`: the process that must run.
+    /// `PROCESS`: the process that must run on the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown process: Option<ProcessDetail>;
-    /// `PROCESS_MULTI`: processes that must run.
+    /// `PROCESS_MULTI`: the processes that must run on the device; 1000 at most.
     Optional processes: Unread<Vec<ProcessMulti>>;
-    /// `PROCESS_MULTI`: processes that must run.
+    /// `PROCESS_MULTI`: the processes that must run on the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown processes: Option<Vec<ProcessMultiDetail>>;
-    /// `MFA`: ask for a code after the device was unlocked.
+    /// `MFA`: whether a new code is needed after the device was unlocked.
     Optional prompt_on_unlock: Unread<bool>;
-    /// `MFA`: a code is needed after the device was unlocked.
+    /// `MFA`: whether a new code is needed after the device was unlocked.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown prompt_on_unlock: Option<bool>;
-    /// `MFA`: ask for a code after the device woke.
+    /// `MFA`: whether a new code is needed after the device woke.
     Optional prompt_on_wake: Unread<bool>;
-    /// `MFA`: a code is needed after the device woke.
+    /// `MFA`: whether a new code is needed after the device woke.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown prompt_on_wake: Option<bool>;
-    /// Attributes that policies select by.
+    /// The role attributes of the posture check, by which service policies select it.
     Optional role_attributes: Vec<String>, shown;
-    /// `PROCESS_MULTI`: whether all or one of the processes must run.
+    /// `PROCESS_MULTI`: whether all of the processes must run (AllOf) or one of them (AnyOf).
     Optional semantic: Unread<Semantic>;
-    /// `PROCESS_MULTI`: whether all or one of the processes must run.
+    /// `PROCESS_MULTI`: whether all of the processes must run (AllOf) or one of them (AnyOf).
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown semantic: Option<Semantic>;
-    /// Labels.
+    /// Labels of the posture check.
     Optional tags: Tags;
-    /// `MFA`: seconds that a code lasts; 0 and less, or nothing, is for ever.
+    /// `MFA`: the time for which a code is good, in seconds; 0, a negative number or no value means
+    /// for ever.
     Optional timeout_seconds: Unread<i64>;
-    /// `MFA`: seconds that a code lasts; -1 is for ever.
+    /// `MFA`: the time for which a code is good, in seconds; -1 means for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown timeout_seconds: Option<i64>;
-    /// The type of the check.
-    NotReplace type_id: TypeId, shown "What it looks at: a word of [`PostureCheckType`]." as String;
-    /// How often it was changed, from 1.
+    /// The type of the posture check. Replacing a posture check keeps its type.
+    NotReplace type_id: TypeId,
+        shown "The type: `OS`, `PROCESS`, `DOMAIN`, `MAC`, `MFA` or `PROCESS_MULTI`." as String;
+    /// The version of the posture check: 1 for a new one, and 1 more after each change.
     Shown version: i64;
 }
 
 body! {
-    /// An operating system that passes.
+    /// An operating system that passes, and its versions.
     pub struct OperatingSystem {
-        /// Which one.
+        /// The operating system.
         Always "type" os_type: OsType,
-        /// Ranges of versions, one of which must hold; none is every version.
+        /// Ranges of versions, one of which the device must have; an empty list takes every
+        /// version.
         Always versions: Vec<String>,
     }
 }
@@ -246,13 +249,14 @@ body! {
 body! {
     /// A process that must run.
     pub struct Process {
-        /// SHA-512 of its file, hex, one of which must hold; none is every file.
+        /// The SHA-512 sums of the file, in hex, one of which the file must have; an empty list
+        /// takes every file.
         Optional hashes: Vec<String>,
-        /// On which operating system.
+        /// The operating system that the process runs on.
         Always os_type: OsType,
-        /// Path of its file.
+        /// The path of the program's file.
         Always path: String,
-        /// Fingerprint of the signer of its file.
+        /// The SHA-1 of the certificate that signed the file, in hex.
         Optional signer_fingerprint: String,
     }
 }
@@ -260,23 +264,25 @@ body! {
 body! {
     /// One of several processes that must run.
     pub struct ProcessMulti {
-        /// SHA-512 of its file, hex, one of which must hold; none is every file.
+        /// The SHA-512 sums of the file, in hex, one of which the file must have; an empty list
+        /// takes every file.
         Optional hashes: Vec<String>,
-        /// On which operating system.
+        /// The operating system that the process runs on.
         Always os_type: OsType,
-        /// Path of its file.
+        /// The path of the program's file.
         Always path: String,
-        /// Fingerprints of signers of its file, one of which must hold; none is every signer.
+        /// The SHA-1 of certificates, in hex, one of which must have signed the file; an empty list
+        /// takes every signer.
         Optional signer_fingerprints: Vec<String>,
     }
 }
 
 detail! {
-    /// An operating system and versions of it.
+    /// An operating system, and versions of it.
     pub struct OperatingSystemDetail {
-        /// Which one.
+        /// The operating system.
         pub r#type: String,
-        /// Its versions.
+        /// The versions, or ranges of versions.
         pub versions: Vec<String>,
     }
 }
@@ -284,13 +290,13 @@ detail! {
 detail! {
     /// A process that must run.
     pub struct ProcessDetail {
-        /// SHA-512 of its file, hex.
+        /// The SHA-512 sums of the file, in hex, one of which the file must have.
         pub hashes: Vec<String>,
-        /// On which operating system.
+        /// The operating system that the process runs on.
         pub os_type: String,
-        /// Path of its file.
+        /// The path of the program's file.
         pub path: String,
-        /// Fingerprint of the signer of its file.
+        /// The SHA-1 of the certificate that signed the file, in hex.
         pub signer_fingerprint: String,
     }
 }
@@ -298,25 +304,25 @@ detail! {
 detail! {
     /// One of several processes that must run.
     pub struct ProcessMultiDetail {
-        /// SHA-512 of its file, hex.
+        /// The SHA-512 sums of the file, in hex, one of which the file must have.
         pub hashes: Vec<String>,
-        /// On which operating system.
+        /// The operating system that the process runs on.
         pub os_type: String,
-        /// Path of its file.
+        /// The path of the program's file.
         pub path: String,
-        /// Fingerprints of signers of its file.
+        /// The SHA-1 of certificates, in hex, one of which must have signed the file.
         pub signer_fingerprints: Vec<String>,
     }
 }
 
 detail! {
-    /// The types of posture checks, and their systems.
+    /// A type of posture checks, and the operating systems that it is for.
     pub struct PostureCheckTypeDetail with Base {
-        /// The name.
+        /// The name of the type.
         pub name: String,
-        /// The systems.
+        /// The operating systems that the type is for.
         pub operating_systems: Vec<OperatingSystemDetail>,
-        /// The version.
+        /// The version of the type.
         pub version: String,
     }
 }
@@ -340,55 +346,56 @@ pub mod response {
 body! {
     /// A report of a client about its device. One body holds the members of every `typeId`.
     pub struct PostureResponseBody {
-        /// `OS`: the build.
+        /// `OS`: the build of the operating system.
         Optional build: String,
-        /// `DOMAIN`: the Windows domain.
+        /// `DOMAIN`: the Windows domain of the device.
         Optional domain: String,
-        /// `PROCESS`: SHA-512 of the file, hex.
+        /// `PROCESS`: the SHA-512 of the program's file, in hex.
         Optional hash: String,
-        /// The posture check it answers; of no meaning for the state of the device.
+        /// The id of the posture check that the report answers. It has no meaning for the state of
+        /// the device.
         Always id: String,
-        /// `PROCESS`: whether it runs.
+        /// `PROCESS`: whether the process runs.
         Optional is_running: bool,
-        /// `MAC`: hardware addresses.
+        /// `MAC`: the hardware addresses of the device.
         Optional mac_addresses: Vec<String>,
-        /// `PROCESS`: path of the file.
+        /// `PROCESS`: the path of the program's file.
         Optional path: String,
-        /// `PROCESS`: fingerprints of the signers of the file.
+        /// `PROCESS`: the SHA-1 of the certificates that signed the file, in hex.
         Optional signer_fingerprints: Vec<String>,
-        /// `OS`: which one.
+        /// `OS`: the operating system.
         Optional "type" os_type: String,
-        /// The kind of the report: a word of [`response`].
+        /// The kind of the report: `OS`, `MAC`, `DOMAIN`, `PROCESS` or `ENDPOINT_STATE`.
         Always type_id: String as FieldType::Choice(response::ALL),
-        /// `ENDPOINT_STATE`: the device was unlocked.
+        /// `ENDPOINT_STATE`: whether the device was unlocked.
         Optional unlocked: bool,
-        /// `OS`: the version.
+        /// `OS`: the version of the operating system.
         Optional version: String,
-        /// `ENDPOINT_STATE`: the device woke.
+        /// `ENDPOINT_STATE`: whether the device woke.
         Optional woken: bool,
     }
 }
 
 detail! {
-    /// The services that ask for a code after a report.
+    /// The services that need a new code after a report.
     pub struct PostureResponseDetail {
-        /// They.
+        /// The services.
         pub services: Vec<PostureResponseService>,
     }
 }
 
 detail! {
-    /// A service that asks for a code.
+    /// A service that needs a new code.
     pub struct PostureResponseService {
-        /// Its id.
+        /// The id of the service.
         pub id: String,
-        /// Its name.
+        /// The name of the service.
         pub name: String,
-        /// `MFA`.
+        /// The type of the posture check: `MFA`.
         pub posture_query_type: String,
-        /// Seconds that a code lasts; -1 is for ever.
+        /// The time for which a code is good, in seconds; -1 means for ever.
         pub timeout: i64,
-        /// Seconds left to give one.
+        /// The time that is left to give a code, in seconds.
         pub timeout_remaining: i64,
     }
 }

@@ -11,17 +11,17 @@ use crate::resource::posture_check::OperatingSystemDetail;
 use crate::timestamp::Timestamp;
 
 detail! {
-    /// The posture data of an identity. It is lost when the controller stops.
+    /// The posture data of an identity. The controller never stores it, so that a restart loses it.
     pub struct PostureDataDetail {
-        /// By API session.
+        /// The posture data of each API session, by the id of the session.
         pub api_session_posture_data: BTreeMap<String, ApiSessionPosture>,
-        /// The Windows domain.
+        /// The Windows domain of the device.
         pub domain: DomainPosture,
-        /// Hardware addresses.
+        /// The hardware addresses of the device.
         pub mac: MacPosture,
-        /// The operating system.
+        /// The operating system of the device.
         pub os: OsPosture,
-        /// Processes.
+        /// The processes that the client was asked for.
         pub processes: Vec<ProcessPosture>,
     }
 }
@@ -29,23 +29,23 @@ detail! {
 detail! {
     /// The posture data of an API session.
     pub struct ApiSessionPosture {
-        /// When it last woke and was unlocked.
+        /// The times at which the device last woke and was last unlocked.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub endpoint_state: Option<EndpointState>,
-        /// The second factor.
+        /// The second factor of the session.
         pub mfa: MfaPosture,
-        /// The program.
+        /// The program of the client.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub sdk_info: Option<SdkInfo>,
     }
 }
 
 detail! {
-    /// When a device last woke and was unlocked.
+    /// The times at which a device last woke and was last unlocked.
     pub struct EndpointState {
-        /// Unlocked.
+        /// The time at which the device was last unlocked.
         pub unlocked_at: Timestamp,
-        /// Woke.
+        /// The time at which the device last woke.
         pub woken_at: Timestamp,
     }
 }
@@ -53,187 +53,188 @@ detail! {
 detail! {
     /// The second factor of an API session.
     pub struct MfaPosture {
-        /// The API session.
+        /// The id of the API session.
         pub api_session_id: String,
-        /// When a code was last given.
+        /// The time of the last right code.
         pub passed_at: Timestamp,
-        /// Whether a code was given.
+        /// Whether the client has given a right code.
         pub passed_mfa: bool,
-        /// Whether a code was given since the device was unlocked.
+        /// Whether the client has given a right code since the device was unlocked.
         pub passed_on_unlock: bool,
-        /// Whether a code was given since the device woke.
+        /// Whether the client has given a right code since the device woke.
         pub passed_on_wake: bool,
     }
 }
 
 detail! {
-    /// The Windows domain.
+    /// The Windows domain of a device.
     pub struct DomainPosture {
-        /// When the client said so.
+        /// The time of the client's report.
         pub last_updated_at: Timestamp,
-        /// The check it answered.
+        /// The id of the posture check that the report answers.
         pub posture_check_id: String,
-        /// Whether it is too old to count.
+        /// Whether the report is too old to count.
         pub timed_out: bool,
-        /// The domain.
+        /// The Windows domain.
         pub domain: String,
     }
 }
 
 detail! {
-    /// Hardware addresses.
+    /// The hardware addresses of a device.
     pub struct MacPosture {
-        /// When the client said so.
+        /// The time of the client's report.
         pub last_updated_at: Timestamp,
-        /// The check it answered.
+        /// The id of the posture check that the report answers.
         pub posture_check_id: String,
-        /// Whether it is too old to count.
+        /// Whether the report is too old to count.
         pub timed_out: bool,
-        /// The addresses.
+        /// The hardware addresses.
         pub addresses: Vec<String>,
     }
 }
 
 detail! {
-    /// The operating system.
+    /// The operating system of a device.
     pub struct OsPosture {
-        /// When the client said so.
+        /// The time of the client's report.
         pub last_updated_at: Timestamp,
-        /// The check it answered.
+        /// The id of the posture check that the report answers.
         pub posture_check_id: String,
-        /// Whether it is too old to count.
+        /// Whether the report is too old to count.
         pub timed_out: bool,
-        /// The build.
+        /// The build of the operating system.
         pub build: String,
-        /// Which one.
+        /// The operating system.
         pub r#type: String,
-        /// The version.
+        /// The version of the operating system.
         pub version: String,
     }
 }
 
 detail! {
-    /// A process.
+    /// A process on a device.
     pub struct ProcessPosture {
-        /// When the client said so.
+        /// The time of the client's report.
         pub last_updated_at: Timestamp,
-        /// The check it answered.
+        /// The id of the posture check that the report answers.
         pub posture_check_id: String,
-        /// Whether it is too old to count.
+        /// Whether the report is too old to count.
         pub timed_out: bool,
-        /// SHA-512 of its file, hex.
+        /// The SHA-512 of the program's file, in hex.
         pub binary_hash: String,
-        /// Whether it runs.
+        /// Whether the process runs.
         pub is_running: bool,
-        /// Signers of its file.
+        /// The SHA-1 of the certificates that signed the file, in hex.
         pub signer_fingerprints: Vec<String>,
     }
 }
 
 detail! {
-    /// A service that an identity was refused for its posture.
+    /// A service that an identity was refused, since its device failed posture checks.
     pub struct FailedServiceRequest {
-        /// The API session that asked.
+        /// The id of the API session that asked for the service.
         pub api_session_id: String,
-        /// The policies that would have allowed it.
+        /// The policies that grant the service, with the posture checks that failed.
         pub policy_failures: Vec<PolicyFailure>,
-        /// The service.
+        /// The id of the service.
         pub service_id: String,
-        /// Its name.
+        /// The name of the service.
         pub service_name: String,
-        /// To dial or to host it.
+        /// Whether the identity asked to dial or to host the service.
         pub session_type: DialBind,
-        /// When.
+        /// The time of the refusal.
         pub when: Timestamp,
     }
 }
 
 detail! {
-    /// The checks of a policy that failed.
+    /// A service policy, and its posture checks that failed.
     pub struct PolicyFailure {
-        /// They.
+        /// The posture checks that failed.
         pub checks: Vec<CheckFailure>,
-        /// The policy.
+        /// The id of the service policy.
         pub policy_id: String,
-        /// Its name.
+        /// The name of the service policy.
         pub policy_name: String,
     }
 }
 
 detail! {
-    /// A failed check: the found and the expected value, in the form of its type.
+    /// A posture check that failed. The form of the found and the expected value depends on the
+    /// type of the check.
     pub struct CheckFailure {
-        /// The found value.
+        /// The value that the device has.
         pub actual_value: Value,
-        /// `MFA`: the times it was judged by.
+        /// `MFA`: the times that decided the check.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub criteria: Option<MfaCriteria>,
-        /// The expected value.
+        /// The value that the check expects.
         pub expected_value: Value,
-        /// The check.
+        /// The id of the posture check.
         pub posture_check_id: String,
-        /// Its name.
+        /// The name of the posture check.
         pub posture_check_name: String,
-        /// Its type.
+        /// The type of the posture check.
         pub posture_check_type: String,
-        /// `PROCESS_MULTI`: whether all or one of the processes must run.
+        /// `PROCESS_MULTI`: whether all of the processes must run (AllOf) or one of them (AnyOf).
         #[serde(skip_serializing_if = "Option::is_none")]
         pub semantic: Option<Semantic>,
     }
 }
 
 detail! {
-    /// The times by which a second factor was judged.
+    /// The times that decided an MFA check.
     pub struct MfaCriteria {
-        /// When a code was last given.
+        /// The time of the last right code.
         pub passed_mfa_at: Timestamp,
-        /// Seconds that were left; -1 is for ever.
+        /// The time for which the code was still good, in seconds; -1 means for ever.
         pub timeout_remaining_seconds: i64,
-        /// Seconds that a code lasts; -1 is for ever.
+        /// The time for which a code is good, in seconds; -1 means for ever.
         pub timeout_seconds: i64,
-        /// When the device was last unlocked.
+        /// The time at which the device was last unlocked.
         pub unlocked_at: Timestamp,
-        /// When the device last woke.
+        /// The time at which the device last woke.
         pub woken_at: Timestamp,
     }
 }
 
 detail! {
-    /// The state of a second factor, found or expected.
+    /// The state of a second factor that was found, or that a check expects.
     pub struct MfaValues {
-        /// A code was given.
+        /// Whether the client has given a right code.
         pub passed_mfa: bool,
-        /// Whether a code was given since the device was unlocked.
+        /// Whether the client has given a right code since the device was unlocked.
         pub passed_on_unlock: bool,
-        /// Whether a code was given since the device woke.
+        /// Whether the client has given a right code since the device woke.
         pub passed_on_wake: bool,
-        /// It is too old.
+        /// Whether the code is too old.
         pub timed_out: bool,
     }
 }
 
 detail! {
-    /// The operating system that was found.
+    /// The operating system that the device has.
     pub struct OsFound {
-        /// Which one.
+        /// The operating system.
         pub r#type: String,
-        /// Its version.
+        /// The version of the operating system.
         pub version: String,
     }
 }
 
 detail! {
-    /// A process that was found, or was not.
+    /// A process that a check looked for.
     pub struct ProcessFound {
-        /// SHA-512 of its file, hex.
+        /// The SHA-512 of the program's file, in hex.
         pub hash: String,
-        /// Whether it runs.
+        /// Whether the process runs.
         pub is_running: bool,
-        /// On which operating system.
+        /// The operating system that the process runs on.
         pub os_type: String,
-        /// Path of its file.
+        /// The path of the program's file.
         pub path: String,
-        /// Signers of its file.
+        /// The SHA-1 of the certificates that signed the file, in hex.
         pub signer_fingerprints: Vec<String>,
     }
 }

@@ -41,11 +41,11 @@ pub const KIND: Kind = Kind {
 words! {
     /// The kind of thing that the id of a revocation names.
     pub enum RevocationType {
-        /// One token, by its `jti`.
+        /// One token; the id is the `jti` of the token.
         Jti = "JTI",
-        /// All tokens of an identity issued so far.
+        /// All tokens of an identity that were issued until now; the id is that of the identity.
         Identity = "IDENTITY",
-        /// All tokens of an API session.
+        /// All tokens of an API session; the id is that of the session.
         ApiSession = "API_SESSION",
     }
 }
@@ -53,17 +53,18 @@ words! {
 members! {
     /// The members of a revocation that callers set.
     body RevocationBody;
-    /// A revocation.
+    /// A revocation: tokens that are refused before they expire.
     detail RevocationDetail with Base;
 
-    /// When every token it covers has expired.
+    /// The time at which every token that the revocation covers has expired.
     Shown expires_at: Timestamp;
-    /// The id of the revoked thing: a token, a session (both are UUIDs) or an identity.
+    /// The id of the token (its `jti`), API session or identity. The ids of tokens and API sessions
+    /// are UUIDs.
     Create id: String;
-    /// Labels.
+    /// Labels of the revocation.
     Optional tags: Tags;
-    /// Which of them.
+    /// The kind of thing that the id names: a token, an identity or an API session.
     Create "type" revocation_type: RevocationType;
-    /// The kind of thing that its id names.
+    /// The kind of thing that the id names: a token, an identity or an API session.
     Shown r#type: RevocationType;
 }

@@ -52,21 +52,21 @@ pub const USAGE: &[Operation] = &[
 ];
 
 detail! {
-    /// A role attribute and its uses.
+    /// A role attribute, with the entities that have it and the policies that name it.
     pub struct RoleAttributeUsage {
         /// The attribute, without `#`.
         pub role_attribute: String,
-        /// The entities that bear it and the policies that name it, by kind.
+        /// The entities that have the attribute and the policies that name it, by kind.
         pub usage: BTreeMap<String, RoleAttributeUsers>,
     }
 }
 
 detail! {
-    /// The uses of a role attribute in one kind.
+    /// The entities of one kind that have or name a role attribute.
     pub struct RoleAttributeUsers {
-        /// How many.
+        /// The number of entities.
         pub count: i64,
-        /// Which; only when it was asked for.
+        /// The ids of the entities. Only an answer to a request with `withIds` has them.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ids: Option<Vec<String>>,
     }

@@ -69,46 +69,46 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of a router without edge that callers set.
     body RouterBody;
-    /// A router of any kind.
+    /// A router of any kind, as the management API shows it.
     detail RouterDetail with Base;
 
-    /// Configs for routers, one per type.
-    Optional configs: Vec<String> => "configs", shown "Configs for routers.";
-    /// Cost of paths through it.
+    /// The configs of the router, at most one per config type.
+    Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
+    /// The cost that the router adds to a path.
     Optional cost: u16, shown;
-    /// Groups by address, of listeners for the control channel.
+    /// The listeners of the router's control channel: their groups, by address.
     Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
-    /// Whether it may not connect.
+    /// Whether the router is forbidden to connect.
     Optional disabled: bool, shown;
-    /// When the outstanding enrollment was made.
+    /// The time at which the open enrollment was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_created_at: Option<Timestamp>;
-    /// When the outstanding enrollment ends.
+    /// The time at which the open enrollment expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_expires_at: Option<Timestamp>;
-    /// The signed token for the router to enroll.
+    /// The JWT of the open enrollment, with which the router enrolls.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_jwt: Option<String>;
-    /// The one-time token in it.
+    /// The one-time token in the enrollment JWT.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown enrollment_token: Option<String>;
-    /// SHA-1 of its certificate, hex; null until enrolled.
+    /// The SHA-1 of the router's certificate, in hex; null until the router is enrolled.
     Shown fingerprint: Option<String>;
-    /// Network interfaces it has told of.
+    /// The network interfaces of the router that it has reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     Shown interfaces: Vec<Interface>;
-    /// Whether it is connected to a controller.
+    /// Whether the router is connected to a controller.
     Shown is_online: bool;
-    /// Whether it is enrolled.
+    /// Whether the router is enrolled.
     Shown is_verified: bool;
-    /// The name; unique among routers.
-    Both name: String, shown "The name.";
-    /// Whether paths may not lead through it.
+    /// The name of the router; unique among routers.
+    Both name: String, shown "The name of the router.";
+    /// Whether paths may only begin and end at the router, instead of leading through it.
     Optional no_traversal: bool, shown;
-    /// Labels.
+    /// Labels of the router.
     Optional tags: Tags;
-    /// A certificate it has not confirmed yet, PEM.
+    /// A new certificate that the router has not confirmed yet, as PEM.
     Shown unverified_cert_pem: Option<String>;
-    /// SHA-1 of that, hex.
+    /// The SHA-1 of the certificate that is not confirmed yet, in hex.
     Shown unverified_fingerprint: Option<String>;
 }

@@ -62,46 +62,49 @@ pub type Protocols = BTreeMap<String, Protocol>;
 pub type ApiVersions = BTreeMap<String, BTreeMap<String, ApiVersion>>;
 
 detail! {
-    /// Version of the controller and of its APIs.
+    /// The version of the controller, and the APIs that it serves.
     // docs/protocol/auth.md 17.2
     pub struct Version {
-        /// Where each bound API is. `edge` repeats `edge-client`: old SDKs look there.
+        /// The addresses of each API, by the name of its binding. `edge` repeats `edge-client` for
+        /// old SDKs.
         pub api_versions: ApiVersions,
-        /// When the program was built.
+        /// The time at which the program was built.
         pub build_date: String,
-        /// From [`CAPABILITIES`]; the array itself must be there.
+        /// The abilities of the controller that clients have to know, by name; an empty array if
+        /// there are none.
         pub capabilities: Vec<String>,
-        /// Revision of the source.
+        /// The revision of the program's source.
         pub revision: String,
-        /// Version of the language runtime.
+        /// The version of the programming language's runtime.
         pub runtime_version: String,
-        /// `vX.Y.Z`; SDKs compare it to choose features.
+        /// The release of OpenZiti that the controller is compatible with, as `vX.Y.Z`. SDKs decide
+        /// by it which features to use.
         pub version: String,
     }
 }
 
 detail! {
-    /// Where one version of an API is.
+    /// The addresses of a version of an API.
     pub struct ApiVersion {
-        /// Full addresses.
+        /// The whole URLs of the API.
         pub api_base_urls: Vec<String>,
-        /// The base path.
+        /// The base path of the API.
         pub path: String,
     }
 }
 
 detail! {
-    /// Where a protocol is spoken.
+    /// The address at which a protocol is served.
     pub struct Protocol {
-        /// `host:port`.
+        /// The address: `host:port`.
         pub address: String,
     }
 }
 
 detail! {
-    /// A JWT that lets anybody trust this network.
+    /// A JWT by which a client that knows nothing of the network comes to trust it.
     pub struct NetworkJwt {
-        /// `default`.
+        /// The name of the JWT: `default`.
         pub name: String,
         /// The JWT.
         pub token: String,

@@ -123,43 +123,44 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of a service that callers set.
     body ServiceBody;
-    /// A service.
+    /// A service: something that can be dialed by its name.
     detail ServiceDetail with Base;
 
-    /// Data of the configs asked for, by name of the config type.
+    /// The data of the configs that the caller asked for, by the name of the config type.
     Shown config: BTreeMap<String, JsonMap>;
-    /// Configs, one per type.
-    Optional configs: Vec<String> => "configs", shown "Ids of its configs.";
-    /// Whether both ends must encrypt end to end.
+    /// The configs of the service, at most one per config type.
+    Optional configs: Vec<String> => "configs", shown "The ids of the service's configs.";
+    /// Whether dialer and host must encrypt their data from end to end.
     Create encryption_required: bool, shown;
-    /// Circuits idle for longer are ended; 0 is never.
+    /// The time after which an idle circuit is ended, in milliseconds; 0 never ends it.
     Optional max_idle_time_millis: i64 as FieldType::Integer { min: 0, max: i64::MAX },
         shown "Circuits idle for longer are ended.";
-    /// The name; unique among services.
-    Both name: String, shown "The name.";
-    /// The caller's permissions for it; never empty.
+    /// The name of the service; unique among services.
+    Both name: String, shown "The name of the service.";
+    /// The caller's permissions for the service; `Invalid` if there are none.
     Shown permissions: Vec<DialBind>;
-    /// The posture checks of each policy, for the caller.
+    /// The posture checks that the caller must pass, by service policy.
     Shown posture_queries: Vec<PostureQueries>;
-    /// Attributes that policies select by.
+    /// The role attributes of the service, by which policies select it.
     Optional role_attributes: Vec<String>, shown;
-    /// Labels.
+    /// Labels of the service.
     Optional tags: Tags;
-    /// How a terminator is chosen: smartrouting, weighted, random or sticky.
+    /// The strategy that chooses a terminator for a dial: smartrouting (the default), weighted,
+    /// random or sticky.
     Optional terminator_strategy: String as FieldType::Choice(STRATEGIES),
-        shown "How a terminator is chosen.";
+        shown "The strategy that chooses a terminator for a dial.";
 }
 
 detail! {
-    /// The posture checks of one policy.
+    /// The posture checks of one service policy.
     pub struct PostureQueries {
-        /// Whether all of them pass.
+        /// Whether the caller passes all of the checks.
         pub is_passing: bool,
-        /// The policy.
+        /// The id of the service policy.
         pub policy_id: String,
-        /// The permission that the policy grants.
+        /// The permission that the service policy gives.
         pub policy_type: DialBind,
-        /// One for each check.
+        /// The posture checks of the service policy.
         pub posture_queries: Vec<PostureQuery>,
     }
 }
@@ -179,33 +180,33 @@ impl PostureQueries {
 }
 
 detail! {
-    /// One posture check.
+    /// A posture check that the caller has to pass.
     pub struct PostureQuery with Base {
-        /// Whether it passes.
+        /// Whether the caller passes the check.
         pub is_passing: bool,
-        /// The process it looks for.
+        /// The process that the check looks for.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub process: Option<PostureQueryProcess>,
-        /// The processes it looks for.
+        /// The processes that the check looks for.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub processes: Vec<PostureQueryProcess>,
-        /// Seconds to pass MFA again after waking or unlocking.
+        /// The time to give a new code after the device woke or was unlocked, in seconds.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub prompt_grace_period_seconds: Option<i64>,
-        /// MFA is asked again after unlocking.
+        /// Whether a new code is needed after the device was unlocked.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub prompt_on_unlock: Option<bool>,
-        /// MFA is asked again after waking.
+        /// Whether a new code is needed after the device woke.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub prompt_on_wake: Option<bool>,
-        /// The type of the check.
+        /// The type of the posture check.
         pub query_type: String,
-        /// Seconds it holds; -1 is for ever.
+        /// The time for which the caller passes the check, in seconds; -1 means for ever.
         pub timeout: i64,
-        /// When it no longer holds.
+        /// The time at which the caller no longer passes the check.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub timeout_at: Option<Timestamp>,
-        /// Seconds it still holds.
+        /// The time for which the caller still passes the check, in seconds; -1 means for ever.
         pub timeout_remaining: i64,
     }
 }
@@ -213,9 +214,9 @@ detail! {
 detail! {
     /// A process that a posture check looks for.
     pub struct PostureQueryProcess {
-        /// Operating system.
+        /// The operating system that the process runs on.
         pub os_type: String,
-        /// Path of the program.
+        /// The path of the program's file.
         pub path: String,
     }
 }
@@ -223,7 +224,7 @@ detail! {
 detail! {
     /// The edge routers over which the caller may use a service.
     pub struct ServiceEdgeRouters {
-        /// They.
+        /// The edge routers.
         pub edge_routers: Vec<EdgeRouterCommon>,
     }
 }

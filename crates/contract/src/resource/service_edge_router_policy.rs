@@ -86,21 +86,23 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of a service edge router policy that callers set.
     body ServiceEdgeRouterPolicyBody;
-    /// A service edge router policy.
+    /// A service edge router policy: the edge routers over which services go.
     detail ServiceEdgeRouterPolicyDetail with Base;
 
-    /// Which edge routers: `#attribute`, `@id` or `#all`.
-    Optional edge_router_roles: Vec<String>, shown "Which edge routers.";
-    /// The edge router roles, with names.
+    /// The roles of edge routers that the policy selects: `#attribute`, `@id` or `#all`.
+    Optional edge_router_roles: Vec<String>,
+        shown "The roles of edge routers that the policy selects.";
+    /// The roles of edge routers, with names in place of ids.
     Shown edge_router_roles_display: Vec<NamedRole>;
-    /// The name; unique among service edge router policies.
-    Both name: String, shown "The name.";
-    /// How attributes are combined: AllOf or AnyOf.
-    Both semantic: Semantic, shown "How attributes are combined.";
-    /// Which services: `#attribute`, `@id` or `#all`.
-    Optional service_roles: Vec<String>, shown "Which services.";
-    /// The service roles, with names.
+    /// The name of the policy; unique among service edge router policies.
+    Both name: String, shown "The name of the policy.";
+    /// Whether an entity needs all attributes of its side or one of them: AllOf or AnyOf.
+    Both semantic: Semantic,
+        shown "Whether an entity needs all attributes of its side or one of them.";
+    /// The roles of services that the policy selects: `#attribute`, `@id` or `#all`.
+    Optional service_roles: Vec<String>, shown "The roles of services that the policy selects.";
+    /// The roles of services, with names in place of ids.
     Shown service_roles_display: Vec<NamedRole>;
-    /// Labels.
+    /// Labels of the policy.
     Optional tags: Tags;
 }

@@ -96,29 +96,30 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of a service policy that callers set.
     body ServicePolicyBody;
-    /// A service policy.
+    /// A service policy: the services that identities may dial or host.
     detail ServicePolicyDetail with Base;
 
-    /// Which identities: `#attribute`, `@id` or `#all`.
-    Optional identity_roles: Vec<String>, shown "Which identities.";
-    /// The identity roles, with names.
+    /// The roles of identities that the policy selects: `#attribute`, `@id` or `#all`.
+    Optional identity_roles: Vec<String>, shown "The roles of identities that the policy selects.";
+    /// The roles of identities, with names in place of ids.
     Shown identity_roles_display: Vec<NamedRole>;
-    /// The name; unique among service policies.
-    Both name: String, shown "The name.";
-    /// Which posture checks they must pass.
+    /// The name of the policy; unique among service policies.
+    Both name: String, shown "The name of the policy.";
+    /// The roles of posture checks that a device must pass.
     Optional posture_check_roles: Vec<String>, shown;
-    /// The posture check roles, with names.
+    /// The roles of posture checks, with names in place of ids.
     Shown posture_check_roles_display: Vec<NamedRole>;
-    /// How attributes are combined: AllOf or AnyOf.
-    Both semantic: Semantic, shown "How attributes are combined.";
-    /// Which services: `#attribute`, `@id` or `#all`.
-    Optional service_roles: Vec<String>, shown "Which services.";
-    /// The service roles, with names.
+    /// Whether an entity needs all attributes of its side or one of them: AllOf or AnyOf.
+    Both semantic: Semantic,
+        shown "Whether an entity needs all attributes of its side or one of them.";
+    /// The roles of services that the policy selects: `#attribute`, `@id` or `#all`.
+    Optional service_roles: Vec<String>, shown "The roles of services that the policy selects.";
+    /// The roles of services, with names in place of ids.
     Shown service_roles_display: Vec<NamedRole>;
-    /// Labels.
+    /// Labels of the policy.
     Optional tags: Tags;
-    /// The permission that it grants: Dial or Bind.
+    /// The permission that the policy gives: Dial or Bind.
     Both "type" policy_type: DialBind as FieldType::Choice(DialBind::GRANTED);
-    /// The permission that it grants.
+    /// The permission that the policy gives.
     Shown r#type: DialBind;
 }

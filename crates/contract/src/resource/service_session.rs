@@ -60,35 +60,35 @@ pub const CLIENT: &[Operation] = &[
 ];
 
 body! {
-    /// Asks for permission to use a service.
+    /// Asks for the permission to dial or to host a service.
     pub struct SessionBody {
-        /// The service.
+        /// The id of the service.
         Create service_id: String => "services",
-        /// Labels.
+        /// Labels of the session.
         Optional tags: Tags,
-        /// To dial it or to host it; Dial when absent.
+        /// Whether to dial (Dial) or to host (Bind) the service; Dial by default.
         Optional "type" session_type: DialBind,
     }
 }
 
 detail! {
-    /// A service session.
+    /// A service session: the permission to dial or to host one service.
     pub struct SessionDetail with Base {
-        /// The API session it belongs to.
+        /// The API session that the service session belongs to.
         pub api_session: EntityRef,
-        /// Its id.
+        /// The id of the API session.
         pub api_session_id: String,
-        /// Routers over which the service can be used now.
+        /// The edge routers over which the service can be used now.
         pub edge_routers: Vec<SessionEdgeRouter>,
-        /// Whose it is.
+        /// The id of the identity that the session belongs to.
         pub identity_id: String,
         /// The service.
         pub service: EntityRef,
-        /// Its id.
+        /// The id of the service.
         pub service_id: String,
-        /// What to show to a router.
+        /// The token that the client shows to a router.
         pub token: String,
-        /// To dial or to host.
+        /// Whether the session is for dialing or for hosting.
         pub r#type: DialBind,
     }
 }
@@ -96,15 +96,16 @@ detail! {
 detail! {
     /// A service session, as administrators see it.
     pub struct SessionManagementDetail including session: SessionDetail {
-        /// The policies that grant it.
+        /// The service policies that grant the session.
         pub service_policies: Vec<EntityRef>,
     }
 }
 
 detail! {
-    /// The way of the data of a service session.
+    /// The path of the data of a service session.
     pub struct SessionRoutePath {
-        /// The ids of the routers of its first circuit, in order; none without a circuit.
+        /// The ids of the routers on the path of the session's first circuit, from dialer to host;
+        /// empty without a circuit.
         pub route_path: Vec<String>,
     }
 }
@@ -112,7 +113,7 @@ detail! {
 detail! {
     /// A router of a service session.
     pub struct SessionEdgeRouter including router: EdgeRouterCommon {
-        /// Where it listens, by protocol, once more: old SDKs look here.
+        /// The addresses of `supportedProtocols` once more, for old SDKs.
         pub urls: BTreeMap<String, String>,
     }
 }

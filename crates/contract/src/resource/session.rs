@@ -125,122 +125,126 @@ pub const CLIENT: &[Operation] = &[
 ];
 
 body! {
-    /// The description of a client at its login.
+    /// The client and its machine, as a login describes them.
     pub struct AuthenticateBody {
-        /// Config types, by id or name, whose configs the client wants with its services; or `all`.
+        /// The config types, by id or name, whose configs the client wants with its services; `all`
+        /// for every type.
         Optional config_types: Vec<String>,
-        /// About the machine.
+        /// The machine of the client.
         Optional env_info: EnvInfo,
         /// The password, for the method `password`.
         Optional password: Password,
-        /// About the program.
+        /// The program of the client.
         Optional sdk_info: SdkInfo,
-        /// The login name, for the method `password`.
+        /// The username, for the method `password`.
         Optional username: Username,
     }
 }
 
 detail! {
-    /// An API session: the answer to a login, and the current session.
+    /// An API session: a login that has not ended.
     pub struct ApiSessionDetail with Base {
-        /// The factors that the client still lacks.
+        /// The factors that the session still lacks.
         pub auth_queries: Vec<AuthQuery>,
-        /// The authenticator that was used.
+        /// The id of the authenticator that the client logged in with.
         pub authenticator_id: String,
-        /// Last activity that is not stored yet.
+        /// The time of the last activity, which the database may not have yet.
         pub cached_last_activity_at: Timestamp,
-        /// Ids of the config types asked for.
+        /// The ids of the config types whose configs the client asked for.
         pub config_types: Vec<String>,
-        /// The identity of the session.
+        /// The identity that logged in.
         pub identity: EntityRef,
-        /// Its id.
+        /// The id of the identity that logged in.
         pub identity_id: String,
-        /// The chain of the client certificate lacked an intermediate.
+        /// Whether the client sent its certificate without an intermediate that the chain needs.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub improper_client_cert_chain: bool,
-        /// Where the login came from, without port.
+        /// The IP address that the login came from.
         pub ip_address: String,
-        /// An administrator asked that the certificate be extended.
+        /// Whether an administrator has asked for a new certificate of the client.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub is_cert_extend_requested: bool,
-        /// The certificate was issued by the network and can be extended.
+        /// Whether the client can get a new certificate from the network.
         pub is_cert_extendable: bool,
-        /// With a new key.
+        /// Whether the new certificate shall have a new key.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub is_cert_key_roll_requested: bool,
-        /// The TOTP factor is passed.
+        /// Whether the client has given a right TOTP code.
         pub is_mfa_complete: bool,
-        /// The identity has a TOTP factor.
+        /// Whether the identity has a TOTP factor.
         pub is_mfa_required: bool,
-        /// Last activity.
+        /// The time of the last activity.
         pub last_activity_at: Timestamp,
-        /// The token that the client sends from now on.
+        /// The token with which the client sends its requests.
         pub token: String,
-        /// Seconds until the session ends; on the caller's own session.
+        /// The time until the session ends without activity, in seconds. Only the caller's own
+        /// session has it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub expiration_seconds: Option<i64>,
-        /// When the session ends; on the caller's own session.
+        /// The time at which the session ends without activity. Only the caller's own session has
+        /// it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub expires_at: Option<Timestamp>,
     }
 }
 
 detail! {
-    /// A factor that the client still lacks.
+    /// A factor that a session still lacks.
     // docs/protocol/auth.md 9.5
     pub struct AuthQuery {
-        /// Client id at the external provider.
+        /// The client id with which the client logs in at the external provider.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub client_id: String,
-        /// `numeric`, `alpha` or `alphaNumeric`.
+        /// The characters of the answer: `numeric`, `alpha` or `alphaNumeric`.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub format: String,
-        /// Method to answer with.
+        /// The HTTP method of the answer.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub http_method: String,
-        /// Where to answer, or to log in.
+        /// The URL for the answer, or for the login at the external provider.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub http_url: String,
-        /// Id of the external signer.
+        /// The id of the external signer.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub id: String,
-        /// A verified TOTP enrollment exists.
+        /// Whether the identity has a verified TOTP factor.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub is_totp_enrolled: Option<bool>,
-        /// Most characters.
+        /// The largest number of characters of the answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub max_length: Option<i64>,
-        /// Least characters.
+        /// The least number of characters of the answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub min_length: Option<i64>,
-        /// `ziti` or `url`.
+        /// The place that takes the answer: `ziti` for the controller, `url` for an external
+        /// provider.
         pub provider: String,
-        /// Scopes to ask the external provider for.
+        /// The scopes that the client asks the external provider for.
         pub scopes: Option<Vec<String>>,
-        /// `MFA`, `TOTP` or `EXT-JWT`.
+        /// The kind of the factor: `MFA`, `TOTP` or `EXT-JWT`.
         pub type_id: String,
     }
 }
 
 body! {
-    /// Asks for a certificate that proves the current session to routers.
+    /// Asks for a certificate with which the client of the current session connects to routers.
     pub struct SessionCertificateBody {
-        /// A certificate signing request, PEM.
+        /// The certificate signing request, as PEM.
         Create csr: String,
     }
 }
 
 detail! {
-    /// The answer to a request for a session certificate.
+    /// A new certificate of the current session.
     pub struct SessionCertificateCreated {
-        /// `self`.
+        /// The link `self` to the certificate.
         #[serde(rename = "_links")]
         pub links: Links,
-        /// Its id.
+        /// The id of the certificate.
         pub id: String,
-        /// The certificate and its chain, PEM.
+        /// The certificate and its chain, as PEM.
         pub certificate: String,
-        /// The CA bundle, PEM.
+        /// The CA bundle of the network, as PEM.
         pub cas: String,
     }
 }
@@ -248,23 +252,24 @@ detail! {
 detail! {
     /// A certificate of the current session.
     pub struct SessionCertificateDetail with Base {
-        /// The certificate and its chain, PEM.
+        /// The certificate and its chain, as PEM.
         pub certificate: String,
-        /// SHA-1 of the certificate, hex.
+        /// The SHA-1 of the certificate, in hex.
         pub fingerprint: String,
-        /// Its subject.
+        /// The subject of the certificate.
         pub subject: String,
-        /// Valid from.
+        /// The time at which the validity of the certificate begins.
         pub valid_from: Timestamp,
-        /// Valid to.
+        /// The time at which the validity of the certificate ends.
         pub valid_to: Timestamp,
     }
 }
 
 detail! {
-    /// When the services of the caller last changed; clients read them anew when it moves.
+    /// The time at which the services of the caller last changed. A client reads its services again
+    /// when the time is another one.
     pub struct ServiceUpdates {
-        /// The time.
+        /// The time of the last change.
         pub last_change_at: Timestamp,
     }
 }

@@ -36,9 +36,9 @@ pub const KIND: Kind = Kind {
 };
 
 detail! {
-    /// A description of an API.
+    /// A description of an API, for programs.
     pub struct SpecDetail with Base {
-        /// The name.
+        /// The name of the description.
         pub name: String,
     }
 }

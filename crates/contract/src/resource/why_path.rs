@@ -20,113 +20,114 @@ pub const OPERATIONS: &[Operation] = &[get(
 .query(&["instance"])];
 
 words! {
-    /// The result for a terminator.
+    /// What a dial does with a terminator.
     pub enum Verdict {
-        /// It is dialed.
+        /// The terminator is dialed.
         Chosen = "chosen",
-        /// Chance decides between it and others.
+        /// Chance decides between the terminator and others.
         Chance = "chance",
-        /// It costs more than the one that is dialed.
+        /// The terminator costs more than the one that is dialed.
         Dearer = "dearer",
-        /// One of a better precedence is there.
+        /// A terminator with a better precedence is dialed.
         Precedence = "precedence",
-        /// Its router cannot be reached.
+        /// No path leads to the router of the terminator.
         NoPath = "noPath",
-        /// Its router is not connected.
+        /// The router of the terminator is not connected.
         Offline = "offline",
-        /// It is another instance than the one that is asked for.
+        /// The terminator belongs to another instance than the dialed one.
         OtherInstance = "otherInstance",
     }
 }
 
 detail! {
-    /// Why a dial takes the way it takes.
+    /// The reasons for which a dial takes its path.
     pub struct PathExplanation {
-        /// Whether policies allow the dial.
+        /// Whether service policies allow the dial.
         pub access: PathAccess,
-        /// The routers over which it could enter the network: those that can be used first.
+        /// The routers where the dial can enter the network; routers that it can use come first.
         pub entries: Vec<PathEntry>,
         /// The identity or router that dials.
         pub from: EntityRef,
-        /// The instance that is asked for; empty is any without one.
+        /// The instance that is dialed; empty for any terminator without an instance.
         pub instance: String,
-        /// Whether some other paths were not looked for because it would have taken too long.
+        /// Whether the search for other paths was ended early because it took too long.
         pub is_cut: bool,
-        /// How many entries there are besides.
+        /// The number of entries that `entries` leaves out.
         pub more_entries: i64,
         /// The revision of the network.
         pub revision: i64,
-        /// The service.
+        /// The service that is dialed.
         pub service: EntityRef,
-        /// How the service chooses among its terminators.
+        /// The strategy by which the service chooses a terminator.
         pub strategy: String,
     }
 }
 
 detail! {
-    /// Whether policies allow a dial; posture is not looked at.
+    /// Whether service policies allow a dial. Posture checks are not taken into account.
     pub struct PathAccess {
-        /// Whether they do.
+        /// Whether service policies allow the dial.
         pub allowed: bool,
-        /// The service policies that do, by name.
+        /// The names of the service policies that allow the dial.
         pub policies: Vec<String>,
-        /// In words.
+        /// The reason, as a sentence.
         pub reason: String,
     }
 }
 
 detail! {
-    /// A router over which a dial could enter the network.
+    /// A router where a dial can enter the network.
     pub struct PathEntry {
-        /// Whether it is connected.
+        /// Whether the router is connected.
         pub is_online: bool,
-        /// Whether the dial can enter here; only then the terminators are listed.
+        /// Whether the dial can enter at the router. Only such a router lists terminators.
         pub is_usable: bool,
-        /// How many terminators there are besides.
+        /// The number of terminators that `terminators` leaves out.
         pub more_terminators: i64,
-        /// Why it cannot be used; empty if it can.
+        /// The reason for which the dial cannot enter here; empty if it can.
         pub reason: String,
         /// The router.
         pub router: EntityRef,
-        /// The terminators of the service as seen from here, the dialed one first.
+        /// The terminators of the service, seen from the router; the dialed one comes first.
         pub terminators: Vec<PathTerminator>,
     }
 }
 
 detail! {
-    /// A terminator, as it is seen from a router.
+    /// A terminator of the service, seen from a router.
     pub struct PathTerminator {
-        /// How its router dials.
+        /// The binding with which the terminator's router dials.
         pub binding: String,
-        /// A path that is cheaper than those that can be taken, or would be the only one.
+        /// A path that cannot be taken, and is cheaper than all that can, or the only one.
         pub blocked: Option<BlockedPath>,
-        /// Circuits that it carries; each costs 2 where the strategy looks at experience.
+        /// The number of circuits that the terminator carries. Each adds 2 to the dynamic cost, if
+        /// the strategy counts circuits.
         pub circuits: u32,
-        /// Its cost with the cost of its path; null without a path.
+        /// The cost of the terminator and of its path; null without a path.
         pub cost: Option<u64>,
-        /// Its dynamic cost, from circuits and failures.
+        /// The dynamic cost of the terminator, from its circuits and failed dials.
         pub dynamic_cost: u16,
-        /// The present cost of its failed dials.
+        /// The part of the dynamic cost that comes from failed dials.
         pub failure_cost: u32,
         /// The identity that hosts; null if none does.
         pub host: Option<EntityRef>,
-        /// Its id.
+        /// The id of the terminator.
         pub id: String,
-        /// Terminators with the same one are one host.
+        /// The instance id of the terminator; empty for none.
         pub instance_id: String,
-        /// The paths to it: first the path of a dial, then others by cost.
+        /// The paths to the terminator: first the path of the dial, then others by cost.
         pub paths: Vec<ExplainedPath>,
-        /// Whether it comes first, as usual, or last.
+        /// The precedence of the terminator.
         pub precedence: Precedence,
-        /// Its router.
+        /// The router of the terminator.
         pub router: EntityRef,
-        /// How likely it is dialed where chance decides, from 0 to 1.
+        /// The probability of the terminator where chance decides, from 0 to 1.
         pub share: f64,
-        /// Its own cost.
+        /// The static cost of the terminator.
         pub static_cost: u16,
-        /// The result.
+        /// What the dial does with the terminator.
         pub verdict: Verdict,
-        /// The result in words.
+        /// The verdict, as a sentence.
         pub why: String,
     }
 }
@@ -134,11 +135,11 @@ detail! {
 detail! {
     /// A path, and its cost.
     pub struct ExplainedPath {
-        /// The whole cost.
+        /// The cost of the whole path.
         pub cost: u64,
-        /// How much more that is than the cheapest path to the same terminator.
+        /// The cost of this path minus the cost of the cheapest path to the same terminator.
         pub more: u64,
-        /// The routers that are entered, each with the link that leads there.
+        /// The routers after the first one, each with the link that leads to it.
         pub steps: Vec<PathStep>,
     }
 }
@@ -146,11 +147,11 @@ detail! {
 detail! {
     /// A path that cannot be taken.
     pub struct BlockedPath {
-        /// The obstacles on the path, in words.
+        /// The obstacles on the path, as sentences.
         pub by: Vec<String>,
-        /// The cost that it would have.
+        /// The cost that the path would have.
         pub cost: u64,
-        /// The routers that it would enter.
+        /// The routers after the first one, each with the link that leads to it.
         pub steps: Vec<PathStep>,
     }
 }
@@ -158,21 +159,21 @@ detail! {
 detail! {
     /// A step of a path: a link, and the router behind it.
     pub struct PathStep {
-        /// The latency measured by the router that was dialed, in nanoseconds.
+        /// The latency that the dialed router of the link measured, in nanoseconds.
         pub dest_latency: u64,
-        /// Whether the link was taken out of use.
+        /// Whether the link is out of use.
         pub down: bool,
-        /// Id of the link.
+        /// The id of the link.
         pub link: String,
         /// The cost of the link: its static cost and both latencies in milliseconds.
         pub link_cost: u64,
-        /// The router.
+        /// The router behind the link.
         pub router: EntityRef,
         /// The cost of entering the router.
         pub router_cost: u32,
-        /// The latency measured by the router that dialed, in nanoseconds.
+        /// The latency that the dialing router of the link measured, in nanoseconds.
         pub source_latency: u64,
-        /// Part of the link's cost that does not depend on measurements.
+        /// The part of the link's cost that does not depend on measurements.
         pub static_cost: i32,
     }
 }

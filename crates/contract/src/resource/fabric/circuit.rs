@@ -45,33 +45,34 @@ pub const KIND: Kind = Kind {
 };
 
 body! {
-    /// How a circuit is to end.
+    /// The way to end a circuit.
     pub struct CircuitDelete {
-        /// At once. It always ends at once.
+        /// Whether the circuit ends at once, and data on its way is lost. By default it ends after
+        /// routers have delivered the data that they hold.
         Optional immediate: bool,
     }
 }
 
 detail! {
-    /// A circuit.
+    /// A circuit: a connection through the network, from a dialer to a host.
     pub struct CircuitDetail with Base {
-        /// The session or identity that dialed.
+        /// The id of the service session, identity or router that dialed.
         pub client_id: String,
-        /// The way it takes.
+        /// The path of the circuit.
         pub path: CircuitPath,
-        /// The service; its name is `<deleted>` when it is gone.
+        /// The service that was dialed. The name of a service that no longer exists is `<deleted>`.
         pub service: EntityRef,
-        /// The terminator; its name is its id.
+        /// The terminator that the circuit leads to; its name is its id.
         pub terminator: EntityRef,
     }
 }
 
 detail! {
-    /// The way of a circuit: at least one router, and one link less than routers.
+    /// The path of a circuit: at least one router, and one link less than routers.
     pub struct CircuitPath {
-        /// The links, in order.
+        /// The links of the path, from the dialer to the host.
         pub links: Vec<EntityRef>,
-        /// The routers, in order.
+        /// The routers of the path, from the dialer to the host.
         pub nodes: Vec<EntityRef>,
     }
 }

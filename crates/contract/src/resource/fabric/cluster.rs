@@ -21,50 +21,50 @@ pub const OPERATIONS: &[Operation] = &[
 ];
 
 body! {
-    /// A controller that is to join.
+    /// A controller that shall join the cluster.
     pub struct MemberAdd {
-        /// Where it is: `tls:host:port`.
+        /// The address of the controller: `tls:host:port`.
         Create address: String,
-        /// Whether it votes.
+        /// Whether the controller shall vote.
         Create is_voter: bool,
     }
 }
 
 body! {
-    /// A controller that is to leave.
+    /// A controller that shall leave the cluster.
     pub struct MemberRemove {
-        /// Its id.
+        /// The id of the controller.
         Create id: String,
     }
 }
 
 body! {
-    /// The new leader.
+    /// The controller that shall lead the cluster.
     pub struct TransferLeadership {
-        /// Its id; empty means any that votes.
+        /// The id of the controller; empty for any controller that votes.
         Optional new_leader_id: String,
     }
 }
 
 detail! {
-    /// A member.
+    /// A member of the cluster.
     pub struct ClusterMember {
-        /// Where it is.
+        /// The address of the member.
         pub address: String,
-        /// Whether it is connected.
+        /// Whether the member is connected to the controller that answers.
         pub connected: bool,
-        /// Its id.
+        /// The id of the member.
         pub id: String,
-        /// Whether it leads.
+        /// Whether the member leads the cluster.
         pub leader: bool,
-        /// Whether it is meant to lead.
+        /// Whether the member shall lead the cluster if it can.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub preferred_leader: Option<bool>,
-        /// Whether it takes no writes.
+        /// Whether the member accepts no writes.
         pub read_only: bool,
-        /// Its version.
+        /// The version of the member.
         pub version: String,
-        /// Whether it votes.
+        /// Whether the member votes.
         pub voter: bool,
     }
 }

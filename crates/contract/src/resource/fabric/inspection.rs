@@ -18,9 +18,9 @@ pub const OPERATIONS: &[Operation] =
 body! {
     /// The values to inspect, and the controllers and routers to ask.
     pub struct InspectBody {
-        /// A regular expression for the ids or names of controllers and routers.
+        /// A regular expression. Controllers and routers whose id or name matches are asked.
         Create app_regex: String,
-        /// Names of values.
+        /// The names of the values to read.
         Create requested_values: Vec<String>,
     }
 }
@@ -28,11 +28,11 @@ body! {
 detail! {
     /// The answers to an inspection.
     pub struct Inspected {
-        /// Whether all named controllers and routers could be asked.
+        /// Whether every matching controller and router could be asked.
         pub success: bool,
-        /// Errors, each with the controller or router that failed.
+        /// The errors, each with the id of the controller or router.
         pub errors: Vec<String>,
-        /// The values.
+        /// The values that were read.
         pub values: Vec<InspectedValue>,
     }
 }
@@ -42,7 +42,7 @@ detail! {
     pub struct InspectedValue {
         /// The id of the controller or router that has the value.
         pub app_id: String,
-        /// Its name.
+        /// The name of the value.
         pub name: String,
         /// The value: JSON, or a text.
         pub value: Value,

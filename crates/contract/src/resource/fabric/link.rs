@@ -51,50 +51,50 @@ pub const KIND: Kind = Kind {
 
 /// Values of `state`.
 pub mod state {
-    /// It can be used.
+    /// The link is usable.
     pub const CONNECTED: &str = "Connected";
-    /// It broke.
+    /// The link broke.
     pub const FAILED: &str = "Failed";
-    /// Another state.
+    /// The link is in another state.
     pub const UNKNOWN: &str = "Unknown";
 }
 
 body! {
     /// The members of a link that operators can change, until the controller or a router restarts.
     pub struct LinkBody {
-        /// Whether no path may use it.
+        /// Whether to take the link out of use, so that no path leads over it.
         Optional down: bool,
-        /// Part of its cost that does not depend on measurements.
+        /// The part of the link's cost that does not depend on measurements.
         Optional static_cost: i64,
     }
 }
 
 detail! {
-    /// A link.
+    /// A link: a connection between two routers.
     pub struct LinkDetail {
-        /// Its connections.
+        /// The connections that the link is made of.
         pub connections: Vec<LinkConnection>,
-        /// The cost of the link for paths.
+        /// The cost of the link: its static cost and both latencies in milliseconds.
         pub cost: u64,
         /// The router that was dialed.
         pub dest_router: EntityRef,
-        /// The latency measured by that router, in nanoseconds.
+        /// The latency that the dialed router measured, in nanoseconds.
         pub dest_latency: u64,
-        /// Whether no path may use it.
+        /// Whether the link is out of use, so that no path leads over it.
         pub down: bool,
-        /// Its id, chosen by the router that dialed.
+        /// The id of the link, which the dialing router chose.
         pub id: String,
-        /// Number of the dial.
+        /// The number of times that the link was dialed.
         pub iteration: u32,
-        /// For example `tls`.
+        /// The protocol of the link, such as `tls`.
         pub protocol: String,
-        /// The latency measured by the router that dialed, in nanoseconds.
+        /// The latency that the dialing router measured, in nanoseconds.
         pub source_latency: u64,
         /// The router that dialed.
         pub source_router: EntityRef,
-        /// See [`state`].
+        /// The state of the link: `Connected`, `Failed` or `Unknown`.
         pub state: String,
-        /// Part of its cost that does not depend on measurements.
+        /// The part of the link's cost that does not depend on measurements.
         pub static_cost: i32,
     }
 }
@@ -102,11 +102,11 @@ detail! {
 detail! {
     /// A connection of a link.
     pub struct LinkConnection {
-        /// Address of the end that was dialed.
+        /// The address of the end that was dialed.
         pub dest: String,
-        /// Address of the end that dialed.
+        /// The address of the end that dialed.
         pub source: String,
-        /// The purpose of the connection, for example `link.default`.
+        /// The purpose of the connection, such as `link.default`.
         pub r#type: String,
     }
 }

@@ -58,47 +58,47 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of a router that callers set.
     body RouterBody;
-    /// A router.
+    /// A router of any kind.
     detail RouterDetail with Base;
 
-    /// Configs for routers, one per type.
-    Optional configs: Vec<String> => "configs", shown "Configs for routers.";
-    /// Whether it is connected to this controller.
+    /// The configs of the router, at most one per config type.
+    Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
+    /// Whether the router is connected to the controller that answers.
     Shown connected: bool;
-    /// Cost of paths through it.
+    /// The cost that the router adds to a path.
     Both cost: u16, shown;
-    /// Groups by address, of listeners for the control channel.
+    /// The listeners of the router's control channel: their groups, by address.
     Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
-    /// Whether it may not connect.
+    /// Whether the router is forbidden to connect.
     Optional disabled: bool, shown;
-    /// SHA-1 of its certificate, hex; without one it cannot connect.
+    /// The SHA-1 of the router's certificate, in hex. A router without it cannot connect.
     Replace fingerprint: String,
         shown "SHA-1 of its certificate, hex; null without one." as Option<String>;
-    /// The id: the common name of its certificate.
+    /// The id of the router, which is the common name of its certificate.
     Create id: String;
-    /// Network interfaces it has told of.
+    /// The network interfaces of the router that it has reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     Shown interfaces: Vec<Interface>;
-    /// Where it takes links; while connected.
+    /// The listeners at which the router accepts links. Only a connected router has the member.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     Shown listener_addresses: Vec<RouterListener>;
-    /// The name; unique among routers.
-    Both name: String, shown "The name.";
-    /// Whether paths may not lead through it.
+    /// The name of the router; unique among routers.
+    Both name: String, shown "The name of the router.";
+    /// Whether paths may only begin and end at the router, instead of leading through it.
     Both no_traversal: bool, shown;
-    /// Labels.
+    /// Labels of the router.
     Optional tags: Tags;
-    /// The program and machine of the router; while connected.
+    /// The program and the machine of the router; null while it is not connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown version_info: Option<VersionInfo>;
 }
 
 detail! {
-    /// Where a router takes links.
+    /// A listener at which a router accepts links.
     pub struct RouterListener {
-        /// Address, such as `tls:host:port`.
+        /// The address of the listener, such as `tls:host:port`.
         pub address: String,
-        /// Its protocol.
+        /// The protocol of the listener, such as `tls`.
         pub protocol: String,
     }
 }

@@ -51,15 +51,16 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of a service that callers set.
     body ServiceBody;
-    /// A service.
+    /// A service, as the fabric API shows it.
     detail ServiceDetail with Base;
 
-    /// After so many milliseconds an idle circuit ends; 0 is never.
+    /// The time after which an idle circuit is ended, in milliseconds; 0 never ends it.
     Optional max_idle_time_millis: i64 as FieldType::Integer { min: 0, max: i64::MAX }, shown;
-    /// The name; unique among services.
-    Both name: String, shown "The name.";
-    /// Labels.
+    /// The name of the service; unique among services.
+    Both name: String, shown "The name of the service.";
+    /// Labels of the service.
     Optional tags: Tags;
-    /// How a terminator is chosen.
+    /// The strategy that chooses a terminator for a dial: smartrouting (the default), weighted,
+    /// random or sticky.
     Optional terminator_strategy: String as FieldType::Choice(STRATEGIES), shown;
 }

@@ -51,33 +51,36 @@ pub const KIND: Kind = Kind {
 members! {
     /// The members of a terminator that callers set.
     body TerminatorBody;
-    /// A terminator.
+    /// A terminator, as the fabric API shows it.
     detail TerminatorDetail with Base;
 
-    /// Where the router dials.
+    /// The address that the router dials.
     Both address: String, shown;
-    /// How the router dials: `transport`, `udp`, `edge`, `tunnel`.
-    Both binding: String, shown "How the router dials.";
-    /// Cost of using it.
+    /// The binding with which the router dials: `transport`, `udp`, `edge` or `tunnel`.
+    Both binding: String, shown "The binding with which the router dials.";
+    /// The static cost of the terminator, 0 by default.
     Optional cost: u16, shown;
-    /// Cost at this moment, with failures and circuits counted.
+    /// The part of the cost that depends on circuits and failed dials.
     Shown dynamic_cost: u16;
-    /// The identity that hosts.
-    Optional host_id: String, shown "The identity that hosts; empty if none does.";
-    /// Terminators with the same one are one host.
+    /// The id of the identity that hosts.
+    Optional host_id: String, shown "The id of the identity that hosts; empty if none does.";
+    /// The instance id. Terminators of a service with the same instance id lead to the same host;
+    /// empty for none.
     Optional instance_id: String, shown;
-    /// Proves the right to the instance id, base64.
+    /// A proof of the right to the instance id, in base64. The controller stores it and does not
+    /// check it.
     Optional instance_secret: String;
-    /// Whether it comes first, as usual, or last.
+    /// The precedence of the terminator: dials go to `required` ones first, then `default`, then
+    /// `failed`; `default` by default.
     Optional precedence: Precedence, shown;
-    /// The router.
+    /// The router that leads to the host.
     Both router: String => "routers", shown as EntityRef;
-    /// Its id.
+    /// The id of the router.
     Shown router_id: String;
-    /// The service.
+    /// The service that is hosted.
     Both service: String => "services", shown as EntityRef;
-    /// Its id.
+    /// The id of the service.
     Shown service_id: String;
-    /// Labels.
+    /// Labels of the terminator.
     Optional tags: Tags;
 }
