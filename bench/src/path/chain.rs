@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_client::ManagementClient;
 use weft_contract::resource;
-use weft_sdk::Context;
+use weft_sdk::{Context, Listener};
 
 use super::weft::{PASSWORD, PATIENCE, Stopped, USER, context, create, log_in, router_online};
 use super::wire::Wire;
@@ -89,7 +89,7 @@ impl Chain {
         }
         let service = json!({"name": SERVICE, "encryptionRequired": false});
         create(&client, &resource::service::KIND, &service).await?;
-        let mut listener = host.bind(SERVICE).await.map_err(io::Error::other)?;
+        let mut listener = bound(&host).await?;
         tokio::spawn(async move {
             while let Ok(incoming) = listener.accept().await {
                 tokio::spawn(async move {
@@ -121,6 +121,18 @@ impl Path for Chain {
 
     fn relay(&self) -> Vec<u32> {
         self.routers.iter().filter_map(|router| router.0.as_ref()).map(Child::id).collect()
+    }
+}
+
+/// The service, hosted: a router is online a moment before the controller names it to SDKs.
+async fn bound(host: &Context) -> io::Result<Listener> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match host.bind(SERVICE).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) if Instant::now() > deadline => return Err(io::Error::other(error)),
+            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
     }
 }
 
