@@ -37,6 +37,8 @@ mod promises;
 #[cfg(test)]
 mod sdk;
 #[cfg(test)]
+mod traced;
+#[cfg(test)]
 mod transit;
 #[cfg(test)]
 mod tunneler;

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::time::{Instant, Sleep};
 use weft_wire::hello::header;
-use weft_wire::{Message, Outcome, content_type, frame};
+use weft_wire::{Message, Outcome, content_type, frame, payload};
 
 /// Most bytes that are read from the socket in one turn.
 const READ_PER_TURN: usize = 256 * 1024;
@@ -239,7 +239,9 @@ impl Underlay {
                 _ => {}
             }
         }
-        if let Some(sequence) = reply_for.filter(|sequence| *sequence != -1)
+        // An answer to a traced route names a request of another channel.
+        let is_reply = message.content_type != payload::content_type::CONTROL;
+        if let Some(sequence) = reply_for.filter(|sequence| is_reply && *sequence != -1)
             && let Some(waiter) = shared.waiters.take(sequence)
         {
             match waiter.send(Ok(message)) {

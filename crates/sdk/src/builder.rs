@@ -76,8 +76,9 @@ impl ContextBuilder {
         self
     }
 
-    /// Leaves the flow control of connections to the routers, as older SDKs do. For tests: a slow
-    /// reader then holds up all connections over its router.
+    /// Leaves the flow control of connections to the routers, as older SDKs do: a slow reader then
+    /// holds up all connections over its router. For tests, and for programs that only ask for
+    /// [hops](crate::Connection::hop), which OpenZiti's routers up to 2.0 answer to no others.
     #[must_use]
     pub fn router_flow_control(mut self) -> Self {
         self.settings.own_flow_control = false;

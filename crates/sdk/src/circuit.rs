@@ -13,13 +13,14 @@
 
 use crate::outlet::Outlet;
 use crate::routed::Routed;
+use crate::traces::{Answer, Form, Trace, Traces};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::Instant;
-use tokio::sync::watch;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{oneshot, watch};
 use weft_circuit::{Driver, Machine, Steps, Timed};
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
@@ -68,6 +69,8 @@ struct State {
     transport: Transport,
     /// The payload to be sent before all others: the header of the encrypted stream.
     preface: Option<Bytes>,
+    /// Requests for hops of the route, and answers to those of the other end.
+    traces: Traces,
     /// True once the router has been told that the circuit is over, or need not be.
     told: bool,
     released: bool,
@@ -104,6 +107,7 @@ impl Circuit {
             inner: Mutex::new(Driver::new(State {
                 transport,
                 preface: None,
+                traces: Traces::default(),
                 told: false,
                 released: false,
                 left: false,
@@ -210,6 +214,27 @@ impl Circuit {
         });
     }
 
+    /// Asks for the hop after so many. `None` if the circuit is over, or too many requests wait.
+    pub(crate) fn trace(&self, hop_count: u32) -> Option<oneshot::Receiver<Answer>> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_millis()).unwrap_or(0);
+        self.change(|state, _| {
+            if state.transport.closed() {
+                return None;
+            }
+            let form = self.form(&state.transport);
+            state.traces.ask(hop_count, form, now)
+        })
+    }
+
+    /// The form in which the circuit traces its route.
+    fn form(&self, transport: &Transport) -> Form<'_> {
+        match transport {
+            Transport::Own(_) => Form::Circuit(&self.id),
+            Transport::Routed(_) => Form::Connection(self.conn_id),
+        }
+    }
+
     /// Waits until the circuit is over and the router knows that.
     pub(crate) async fn done(&self) {
         // The sender lives as long as `self`.
@@ -250,6 +275,16 @@ impl Circuit {
         self.change(|inner, _| {
             if let Transport::Routed(routed) = &mut inner.transport {
                 routed.on_data(data);
+            }
+        });
+    }
+
+    /// Takes a message of the router about a traced route.
+    pub(crate) fn on_trace(&self, trace: Trace) {
+        self.change(|state, _| {
+            if !state.transport.closed() {
+                let form = self.form(&state.transport);
+                state.traces.take(trace, form);
             }
         });
     }
@@ -336,6 +371,11 @@ impl State {
 
     /// The next message for the router.
     fn next(&mut self, class: Class, circuit: &str, now: Instant) -> Option<Message> {
+        if class == Class::Ack
+            && let Some(trace) = self.traces.pop()
+        {
+            return Some(trace);
+        }
         let end = match &mut self.transport {
             Transport::Own(end) => end,
             Transport::Routed(_) if class == Class::Ack => return None,
@@ -365,6 +405,7 @@ impl State {
 
     /// The other side has ended the circuit, and needs not be told.
     fn end(&mut self, reason: CloseReason) {
+        self.traces.clear();
         match &mut self.transport {
             Transport::Own(end) => {
                 // A closed end had only its last message left to send.
@@ -400,7 +441,7 @@ impl State {
 impl Machine for State {
     fn wants(&self, class: Class) -> bool {
         match class {
-            Class::Ack => self.transport.wants_ack(),
+            Class::Ack => self.transport.wants_ack() || !self.traces.is_empty(),
             Class::Payload => self.transport.wants_transmit() || self.owes_farewell(),
         }
     }

@@ -1,6 +1,7 @@
 //! A connection for the application: a stream of bytes in both directions.
 
 use crate::circuit::Circuit;
+use crate::hop::Hop;
 use crate::inner::Guard;
 use crate::sealing::{Inward, Keys, Outward};
 use bytes::{Buf as _, Bytes};
@@ -9,6 +10,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weft_xgress::{CloseReason, Delivery};
 
@@ -131,6 +133,23 @@ impl Connection {
     #[cfg(test)]
     pub(crate) fn circuit(&self) -> &Arc<Circuit> {
         &self.reader.shared.circuit
+    }
+
+    /// Asks the hop of this number on the way to the other application for its name; the first is 1.
+    /// If the way is shorter, its last hop answers.
+    ///
+    /// # Errors
+    /// When no answer comes within `timeout`, when the connection is over, and when more than 16
+    /// requests wait.
+    pub async fn hop(&self, number: u32, timeout: Duration) -> io::Result<Hop> {
+        let begun = Instant::now();
+        let refused = || io::Error::other("the connection is over, or too many requests wait");
+        let answer = self.reader.shared.circuit.trace(number).ok_or_else(refused)?;
+        match tokio::time::timeout(timeout, answer).await {
+            Ok(Ok(answer)) => Ok(Hop::new(answer, begun.elapsed())),
+            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the connection is over")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no hop answered in time")),
+        }
     }
 
     /// Splits the connection into its directions, for use by different tasks.

@@ -31,7 +31,7 @@ pub(crate) use programs::{
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use tunnels::{
     DialArgs, DnsUnanswered, DnsUpstreams, HostArgs, HostPrecedence, Intercepting, Running,
-    TunnelCommand, TunnelProxyArgs, TunnelRunArgs, TunnelStatusArgs,
+    TracerouteArgs, TunnelCommand, TunnelProxyArgs, TunnelRunArgs, TunnelStatusArgs,
 };
 
 use crate::{
@@ -93,6 +93,11 @@ pub(crate) enum Fixed {
     Dial(DialArgs),
     /// Host an application of this machine as a service, until Ctrl-C
     Host(HostArgs),
+    /// Show the hops between an identity and a host of a service, each with its time
+    ///
+    /// Dials the service, asks the first hop on the way for its name, then the second, and so on
+    /// to the host, and closes the connection. The application gets a connection without data.
+    Traceroute(TracerouteArgs),
     /// Log in to a controller; later commands use this login
     Login(LoginArgs),
     /// End a saved login and forget it

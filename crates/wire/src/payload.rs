@@ -11,7 +11,7 @@ mod varint;
 
 pub use ack::{Ack, MAX_ACK_SEQUENCES, sequences};
 pub use compact::{is_frame, read_compact, write_compact};
-pub use control::{CircuitControl, ControlKind};
+pub use control::{CircuitControl, ControlKind, hop_type};
 pub use varint::{read_varint, write_varint};
 
 use crate::edge::data_flags;
@@ -82,6 +82,10 @@ pub const NOT_FORWARDED: [i32; 4] = [
 
 /// Most bytes in the id of a circuit.
 pub const MAX_CIRCUIT_ID: usize = 128;
+
+/// Most bytes of headers of a control message. Those of a traced route take some 150 bytes, with the
+/// longest errors some 300.
+pub const MAX_CONTROL_HEADERS: usize = 1024;
 
 /// Capability bit of an end: it understands [`Flags::EOF`].
 pub const CAPABILITY_EOF: u32 = 0x100;
@@ -184,12 +188,21 @@ impl<'a> View<'a> {
 
 /// The circuit id of a control message, without reading the rest.
 fn circuit_of_control(message: &Message) -> Result<&str, WireError> {
+    check_control_len(message)?;
     let body = message.body_str_from(1)?;
     match body.len() {
         0 => Err(message.body_problem("shorter than two bytes")),
         1..=MAX_CIRCUIT_ID => Ok(body),
         _ => Err(message.body_problem("the id of its circuit is longer than 128 bytes")),
     }
+}
+
+/// Fails if the headers of a control message are too long.
+pub(crate) fn check_control_len(message: &Message) -> Result<(), WireError> {
+    if message.headers.wire_len() > MAX_CONTROL_HEADERS {
+        return Err(message.body_problem("its headers are longer than 1024 bytes"));
+    }
+    Ok(())
 }
 
 /// Headers of a payload by their key 0..=255, in wire order.

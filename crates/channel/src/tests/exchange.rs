@@ -78,6 +78,21 @@ async fn a_request_gets_its_reply_and_late_replies_go_to_the_handler() {
 }
 
 #[tokio::test]
+async fn an_answer_to_a_traced_route_is_no_reply_to_a_request_of_this_channel() {
+    let mut server = Server::new(None).await;
+    let (dialer, mut answers, listener, mut requests) = server.pair().await;
+    let replies = async {
+        let request = soon(requests.recv()).await.unwrap();
+        let traced = message(weft_wire::payload::content_type::CONTROL, "\u{2}circuit");
+        listener.send(traced.in_reply_to(&request)).await.unwrap();
+        listener.send(message(1022, "reply").in_reply_to(&request)).await.unwrap();
+    };
+    let (reply, ()) = tokio::join!(dialer.request(message(1005, "a"), LONG), replies);
+    assert_eq!(reply.unwrap().text(), "reply");
+    assert_eq!(soon(answers.recv()).await.unwrap().text(), "\u{2}circuit");
+}
+
+#[tokio::test]
 async fn closing_ends_requests_and_both_sides() {
     let mut server = Server::new(None).await;
     let (dialer, mut inbox, listener, mut requests) = server.pair().await;

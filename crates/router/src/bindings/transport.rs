@@ -13,6 +13,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use weft_wire::{
     Address, Scheme,
     ctrl::peer_data_key::{TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS},
+    payload::hop_type,
 };
 use weft_xgress::{Options, Role};
 
@@ -177,7 +178,15 @@ pub(crate) fn attach(
 ) {
     let datagrams = matches!(connected, Connected::Udp(_) | Connected::Resolver(_));
     let options = Options { datagrams, ..options.clone() };
-    let (circuit, role, app) = (Arc::clone(circuit), Role::Terminator, App::Socket);
+    let hop_type = match egress.binding.as_str() {
+        "tunnel" => hop_type::TUNNEL,
+        "edge_transport" => hop_type::EDGE_TRANSPORT,
+        "transport_udp" => hop_type::TRANSPORT_UDP,
+        "udp" => hop_type::UDP,
+        _ => hop_type::TRANSPORT,
+    };
+    let app = App::Socket { hop_type };
+    let (circuit, role) = (Arc::clone(circuit), Role::Terminator);
     let end = forwarder.start_end(circuit, &egress.address, role, &options, app);
     // The timer of the end begins: a circuit that is never started ends by itself.
     end.begin();

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use weft_wire::{Message, payload::CircuitControl};
 use weft_xgress::{CloseReason, Options, Role};
 
 use super::{
     Forwarder,
     destination::Destination,
     flow::{App, Circuit, FlowRef, LocalEnd, Next},
+    head::Head,
     local::{Around, Tables},
 };
 
@@ -55,6 +57,23 @@ impl Forwarder {
 impl Tables<FlowRef> for Forwarder {
     fn next_of(&self, circuit: &Circuit, source: &str) -> Option<Next> {
         Self::next_of(self, circuit, source)
+    }
+
+    fn pass_control(&self, end: &LocalEnd, control: &CircuitControl) {
+        let (circuit, message) = (end.circuit(), control.to_message());
+        let back = |answer: &Message| {
+            if let Ok(answer) = CircuitControl::from_message(answer) {
+                // An end that asked does not answer.
+                let _ = end.on_control(answer);
+            }
+        };
+        match (self.next_of(circuit, end.address()), Head::of(&message)) {
+            (Some(next), Ok(head)) => {
+                self.pass(circuit, &next, head, message, |_, answer| back(&answer));
+            }
+            (None, _) => self.goes_no_further(&message).iter().for_each(back),
+            (_, Err(problem)) => self.drop_bad(circuit, &problem),
+        }
     }
 
     /// The end stays until its circuit is unrouted, and goes on acknowledging late payloads, so that

@@ -12,6 +12,7 @@
 //! ([`weft_circuit::Probe`]).
 
 mod application;
+mod control;
 mod exchange;
 mod fabric;
 mod messages;
@@ -25,6 +26,7 @@ use std::{
 use parking_lot::Mutex;
 use weft_circuit::{Driver, Outlet, Seat, Steps, Timed, Timers, Turn, now};
 use weft_limits::Budget;
+use weft_wire::payload::CircuitControl;
 use weft_xgress::{Class, CloseReason, Delivery, End, Options, Role, Standing, Tally};
 
 use self::{
@@ -55,6 +57,8 @@ pub(crate) trait EndFlow: SdkFlow {
 pub(crate) trait Tables<F>: Send + Sync {
     /// The next place of messages from one address of a circuit.
     fn next_of(&self, circuit: &Circuit<F>, source: &str) -> Option<Next<F>>;
+    /// Passes on a control message of an end.
+    fn pass_control(&self, end: &LocalEnd<F>, control: &CircuitControl);
     /// Takes note that an end has nothing more to do.
     fn finished(&self, end: &LocalEnd<F>, reason: CloseReason);
     /// Forgets an end, unless another one took its address.
@@ -73,7 +77,10 @@ pub(crate) struct Around<F> {
 #[derive(Debug)]
 pub(crate) enum App<F> {
     /// A task that reads and writes a socket.
-    Socket,
+    Socket {
+        /// The kind of hop that the end is in a traced route ([`weft_wire::payload::hop_type`]).
+        hop_type: &'static str,
+    },
     /// An SDK connection without flow control of its own.
     Sdk {
         /// The outlet of the SDK's connection.
@@ -135,7 +142,7 @@ impl<F: EndFlow> LocalEnd<F> {
         let end = End::new(role, options, budget, now());
         let (fin, backlog) = match &app {
             App::Sdk { fin_hold, backlog, .. } => (*fin_hold, Backlog::new(backlog)),
-            App::Socket => (None, Backlog::new(budget)),
+            App::Socket { .. } => (None, Backlog::new(budget)),
         };
         let state = State::new(end, backlog, HeldFin::new(fin));
         Arc::new_cyclic(|this| Self {
@@ -189,7 +196,7 @@ impl<F: EndFlow> LocalEnd<F> {
     /// The connection id of this end at an SDK.
     pub(crate) fn conn_id(&self) -> Option<u32> {
         match self.app {
-            App::Socket => None,
+            App::Socket { .. } => None,
             App::Sdk { conn_id, .. } => Some(conn_id),
         }
     }

@@ -22,6 +22,7 @@
 //! tables through [`local::Tables`].
 
 mod arrivals;
+mod asked;
 mod backlog;
 mod circuit;
 mod destination;

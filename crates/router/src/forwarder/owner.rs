@@ -7,4 +7,6 @@ pub(crate) trait ConnOwner: Send + Sync + std::fmt::Debug {
     /// The backlog of a connection id has become too large (`true`), or small enough again
     /// (`false`).
     fn backlog(&self, over: bool);
+    /// True if the SDK answers requests for hops of a traced route.
+    fn answers_traces(&self) -> bool;
 }

@@ -3,7 +3,7 @@
 use weft_metrics::usage::Way;
 use weft_wire::{
     Message,
-    payload::{self, Ack, CircuitControl, ControlKind, Payload},
+    payload::{self, Ack, CircuitControl, ControlKind, Payload, hop_type},
 };
 use weft_xgress::Class;
 
@@ -25,9 +25,7 @@ impl Forwarder {
         back: impl FnOnce(Head, Message),
     ) {
         circuit.touch();
-        if message.content_type == payload::content_type::CONTROL
-            && let Some(answer) = self.count_hop(&mut message)
-        {
+        if let Some(answer) = self.count_hop(&mut message) {
             return back(head, answer);
         }
         match next {
@@ -46,8 +44,11 @@ impl Forwarder {
                     payload::content_type::ACK => {
                         Ack::from_message(&message).map(|ack| end.on_ack(&ack))
                     }
-                    // Route tracing ends at an end of this router, which does not answer.
-                    _ => Ok(()),
+                    _ => CircuitControl::from_message(&message).map(|control| {
+                        if let Some(answer) = end.on_control(control) {
+                            back(head, answer.to_message());
+                        }
+                    }),
                 };
                 if let Err(problem) = taken {
                     self.drop_bad(circuit, &problem);
@@ -59,23 +60,24 @@ impl Forwarder {
     /// Counts this router as a hop of a traced route. Returns the answer if the count ends here
     /// (docs/protocol/data-plane.md 9).
     fn count_hop(&self, message: &mut Message) -> Option<Message> {
-        let asked = CircuitControl::from_message(message).ok()?;
-        if asked.kind != ControlKind::Traceroute {
-            return None;
-        }
-        let left = asked.hop_count.unwrap_or(0).saturating_sub(1);
+        let mut asked = traced(message)?;
+        let left = asked.count_hop();
         if left > 0 {
             message.headers.set_u32(payload::header::HOP_COUNT, left);
             return None;
         }
-        let answer = CircuitControl {
-            kind: ControlKind::TracerouteResponse,
-            hop_count: Some(left),
-            hop_type: Some("forwarder".to_owned()),
-            hop_id: self.router_id().map(ToOwned::to_owned),
-            ..asked
-        };
-        Some(answer.to_message())
+        Some(self.answer(asked).to_message())
+    }
+
+    /// The answer to a request for a hop of an end here, if the request has no next place.
+    pub(super) fn goes_no_further(&self, message: &Message) -> Option<Message> {
+        let answer = self.answer(traced(message)?);
+        let error = Some("the circuit has no route at this router".to_owned());
+        Some(CircuitControl { error, ..answer }.to_message())
+    }
+
+    fn answer(&self, asked: CircuitControl) -> CircuitControl {
+        asked.answered_by(hop_type::FORWARDER, self.router_id().unwrap_or_default())
     }
 
     /// Drops a message of a circuit that does not follow its encoding.
@@ -83,4 +85,12 @@ impl Forwarder {
         self.drops().malformed();
         tracing::debug!(circuit = %circuit.id, %problem, "dropped a message of a circuit");
     }
+}
+
+/// The request for a traced route in a message.
+fn traced(message: &Message) -> Option<CircuitControl> {
+    if ControlKind::of(message) != Some(ControlKind::Traceroute) {
+        return None;
+    }
+    CircuitControl::from_message(message).ok()
 }

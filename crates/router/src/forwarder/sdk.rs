@@ -7,7 +7,11 @@
 
 use std::sync::{Arc, Weak};
 
-use weft_wire::{Message, edge::header, payload::NOT_FORWARDED};
+use weft_wire::{
+    Message,
+    edge::{TraceRoute, TraceRouteAnswer, header},
+    payload::NOT_FORWARDED,
+};
 use weft_xgress::{Class, Role};
 
 use super::{
@@ -83,8 +87,27 @@ impl SdkCircuit {
         self.queue.conn_id()
     }
 
-    /// Passes on a payload, an ack or a control message from the SDK.
+    /// Takes a payload, an ack or a control message from the SDK.
     pub(crate) fn forward(&self, mut message: Message) {
+        self.queue.note_request(&mut message);
+        self.pass_on(message);
+    }
+
+    /// The SDK asks for a hop behind this router, by a message about its connection; `request` is the
+    /// number of that message.
+    pub(crate) fn sdk_traces(&self, asked: &TraceRoute, request: u32) {
+        self.queue.note_connection_request(request);
+        self.pass_on(asked.as_control(&self.circuit.id, request).to_message());
+    }
+
+    /// The SDK answers a request for a hop, by a message about its connection.
+    pub(crate) fn sdk_answers(&self, answer: TraceRouteAnswer) {
+        if let Some(control) = answer.into_control(&self.circuit.id) {
+            self.pass_on(control.to_message());
+        }
+    }
+
+    fn pass_on(&self, mut message: Message) {
         if self.circuit.has_ended() {
             return;
         }
@@ -92,6 +115,11 @@ impl SdkCircuit {
         let Some(next) = self.next.get(&self.circuit, find) else {
             // An SDK whose end was taken away may send for a circuit that goes on without it.
             if !self.queue.is_closed() {
+                if let (Some(answer), Ok(head)) =
+                    (self.forwarder.goes_no_further(&message), Head::of(&message))
+                {
+                    self.queue.push(head, answer);
+                }
                 self.forwarder.no_way_on(&self.circuit);
             }
             return;

@@ -16,11 +16,19 @@ use parking_lot::Mutex;
 use weft_circuit::{HopFlow, Outlet, Seat};
 use weft_wire::{
     Message,
-    edge::{StateClosed, header},
+    edge::{StateClosed, TraceRoute, TraceRouteAnswer, header},
+    hello::header::REPLY_FOR,
+    payload::{self, CircuitControl, ControlKind},
 };
 use weft_xgress::{Class, ITEM_COST, Role, Tally, TransitQueue, transit_len};
 
-use super::{circuit::Circuit, drops::Drops, head::Head, owner::ConnOwner};
+use super::{
+    asked::{Asked, Form},
+    circuit::Circuit,
+    drops::Drops,
+    head::Head,
+    owner::ConnOwner,
+};
 use crate::measures::Measures;
 
 /// A flow that can be the queue for an SDK.
@@ -52,6 +60,8 @@ struct Queue<F> {
     listed_ack: bool,
     listed_payload: bool,
     end: Ending,
+    /// The SDK's requests for hops of the route.
+    asked: Asked,
     /// Flows to be listed once the SDK knows of the connection; `None` is the circuit itself.
     waiting: Vec<(Class, Option<F>)>,
 }
@@ -82,6 +92,7 @@ impl<F: SdkFlow> SdkQueue<F> {
             listed_ack: false,
             listed_payload: false,
             end: Ending::Not,
+            asked: Asked::default(),
             waiting: Vec::new(),
         };
         Arc::new_cyclic(|this| Self {
@@ -137,8 +148,63 @@ impl<F: SdkFlow> SdkQueue<F> {
         message.headers.set_u32(header::CONN_ID, self.conn_id);
     }
 
+    /// Notes the number of a request of the SDK for a hop of the route, and writes it where the
+    /// answer returns it (docs/protocol/data-plane.md 9).
+    pub(super) fn note_request(&self, message: &mut Message) {
+        if ControlKind::of(message) == Some(ControlKind::Traceroute) {
+            let request = message.sequence.cast_unsigned();
+            message.headers.set_u32(payload::header::USER_VALUE, request);
+            self.queue.lock().asked.note(request, Form::Circuit);
+        }
+    }
+
+    /// Notes the number of a request for a hop that the SDK made by a message about its connection,
+    /// as Go SDKs before 2.0 do.
+    pub(super) fn note_connection_request(&self, request: u32) {
+        self.queue.lock().asked.note(request, Form::Connection);
+    }
+
+    /// The reply to a request of the SDK that this answer makes; `None` if the SDK does not wait for
+    /// it.
+    fn reply(&self, answer: Message) -> Option<Message> {
+        let request = answer.headers.get_u32(payload::header::USER_VALUE)?;
+        let form = self.queue.lock().asked.answered(request)?;
+        let mut reply = match form {
+            Form::Circuit => answer,
+            Form::Connection => {
+                let control = CircuitControl::from_message(&answer).ok()?;
+                TraceRouteAnswer::of_control(control, self.conn_id).to_message()
+            }
+        };
+        reply.headers.set_u32(REPLY_FOR, request);
+        Some(reply)
+    }
+
+    /// The same request for a hop as a message about the connection: Go SDKs before 2.0 answer no
+    /// other, and those after ignore it (docs/protocol/sdk.md 11.3).
+    fn for_connection(&self, request: &Message) -> Option<Message> {
+        let control = CircuitControl::from_message(request).ok()?;
+        Some(TraceRoute::of_control(&control, self.conn_id).to_message())
+    }
+
     /// Queues a message of the circuit for the SDK.
     pub(super) fn push(&self, head: Head, message: Message) {
+        match ControlKind::of(&message) {
+            Some(ControlKind::TracerouteResponse) => {
+                if let Some(reply) = self.reply(message) {
+                    self.enqueue(head, reply);
+                }
+            }
+            Some(ControlKind::Traceroute) => {
+                let again = self.for_connection(&message);
+                self.enqueue(head, message);
+                again.into_iter().for_each(|again| self.enqueue(head, again));
+            }
+            Some(ControlKind::Other(_)) | None => self.enqueue(head, message),
+        }
+    }
+
+    fn enqueue(&self, head: Head, message: Message) {
         let length = transit_len(&message);
         let list = {
             let mut queue = self.queue.lock();

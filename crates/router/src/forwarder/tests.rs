@@ -6,7 +6,11 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc::UnboundedReceiver;
 use weft_channel::{Outbox, UnderlayWaker};
 use weft_circuit::{Carries, Timed, now};
-use weft_wire::{edge::content_type, payload};
+use weft_wire::{
+    Message,
+    edge::content_type,
+    payload::{self, CircuitControl, ControlKind},
+};
 use weft_xgress::{End, Options, Role};
 
 use super::*;
@@ -14,6 +18,9 @@ use crate::seam::{
     BindingCircuitRequest, CircuitRequest, Forward, ForwardKind, MadeCircuit, Refusal, RouteError,
     TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
+
+/// The application's side of an end at a socket.
+const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
 
 /// A controller that only notes which circuits ended.
 #[derive(Default)]
@@ -64,6 +71,9 @@ struct NoOwner;
 impl ConnOwner for NoOwner {
     fn conn_closed(&self, _: u32) {}
     fn backlog(&self, _: bool) {}
+    fn answers_traces(&self) -> bool {
+        true
+    }
 }
 
 /// The deadlines that ends have set.
@@ -88,7 +98,7 @@ fn before_a_socket_with(options: Options) -> (End, Arc<LocalEnd>) {
     let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
     let circuit = circuit_of(&forwarder);
     let role = Role::Terminator;
-    let end = forwarder.start_end(circuit, "out", role, &options, App::Socket);
+    let end = forwarder.start_end(circuit, "out", role, &options, SOCKET);
     let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), now());
     (dialer, end)
 }
@@ -253,7 +263,7 @@ fn hops(ingress: &str, egress: &str) -> [Forward; 2] {
 /// A host's end that waits for the start of its circuit.
 fn dialed(forwarder: &Arc<Forwarder>, set_up: &SetUp, address: &str) -> Arc<LocalEnd> {
     let (circuit, role) = (Arc::clone(set_up.circuit()), Role::Terminator);
-    let end = forwarder.start_end(circuit, address, role, &Options::default(), App::Socket);
+    let end = forwarder.start_end(circuit, address, role, &Options::default(), SOCKET);
     end.begin();
     end
 }
@@ -438,7 +448,7 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     let wide = Options { window: weft_xgress::WindowKind::Fixed(most), ..wide };
     let start = |address: &str, role| {
         let circuit = Arc::clone(set_up.circuit());
-        forwarder.start_end(circuit, address, role, &wide, App::Socket)
+        forwarder.start_end(circuit, address, role, &wide, SOCKET)
     };
     let (host, dialer) = (start("out", Role::Terminator), start("in", Role::Initiator));
     dialer.begin();
@@ -461,6 +471,64 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     assert!((4..40).contains(&turns), "{turns}");
     let read = std::iter::from_fn(|| host.read().now_or_never()).count();
     assert_eq!(read, PAYLOADS);
+}
+
+#[test]
+fn traces_for_an_sdk_that_reads_nothing_are_few() {
+    let (mut dialer, host, _armed) = behind_a_full_connection(FIN_HOLD);
+    let asked = |hop_count| CircuitControl {
+        hop_count: Some(hop_count),
+        ..CircuitControl::new(ControlKind::Traceroute, "circuit")
+    };
+    host.begin();
+    for _ in 0..1000 {
+        assert_eq!(host.on_control(asked(2)), None, "the SDK is to answer");
+    }
+    dialer.write("hello".into()).unwrap();
+    pass(&mut dialer, &host);
+    let pulled = std::iter::from_fn(|| host.pull_app());
+    let types: Vec<i32> = pulled.map(|(message, _)| message.content_type).collect();
+    assert_eq!(types, [[content_type::TRACE_ROUTE; 4].as_slice(), &[content_type::DATA]].concat());
+    // Once the connection is over, the SDK hears nothing more of it.
+    host.on_control(asked(2));
+    host.sdk_closed();
+    host.on_control(asked(2));
+    assert!(host.pull_app().is_none());
+    let answer = host.on_control(asked(1)).unwrap();
+    assert_eq!(answer.hop_type.as_deref(), Some("xgress/edge"));
+}
+
+#[test]
+fn a_request_without_a_route_is_answered_with_an_error() {
+    let outlet = Outlet::new(Budget::unlimited());
+    let mut outbox = outlet.open(Carries::Payloads, UnderlayWaker::default());
+    let (forwarder, _) = heard();
+    forwarder.is_of("r1");
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
+    let (circuit, role) = (Arc::clone(set_up.circuit()), Role::Initiator);
+    let sdk = SdkCircuit::start(&forwarder, circuit, "in", role, 1, Arc::clone(&outlet), owner);
+    sdk.begin();
+    let asked = CircuitControl {
+        hop_count: Some(3),
+        ..CircuitControl::new(ControlKind::Traceroute, "circuit")
+    };
+    sdk.forward(Message { sequence: 77, ..asked.to_message() });
+    outbox.notice();
+    let message = outbox.pull(now()).expect("an answer");
+    let answer = CircuitControl::from_message(&message).unwrap();
+    assert_eq!(
+        (answer.hop_type.as_deref(), answer.hop_id.as_deref()),
+        (Some("forwarder"), Some("r1"))
+    );
+    assert!(answer.error.is_some_and(|error| error.contains("no route")));
+    assert_eq!((message.reply_for(), answer.hop_count), (Some(77), Some(3)));
+    // Anything else without a route has no answer.
+    for kind in [ControlKind::TracerouteResponse, ControlKind::Other(3)] {
+        sdk.forward(CircuitControl::new(kind, "circuit").to_message());
+    }
+    outbox.notice();
+    assert_eq!(outbox.pull(now()), None);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::{Arrival, Conns, Entry, HostEvent, RouterChannel};
 use crate::circuit::Circuit;
 use crate::error::{Failure, Refusal};
 use crate::outlet::Outlet;
+use crate::traces::Trace;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,9 +16,9 @@ use weft_channel::{
 };
 use weft_wire::edge::{
     BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Data, Dial, StateClosed, StateConnected,
-    content_type, header,
+    TraceRoute, TraceRouteAnswer, content_type, header,
 };
-use weft_wire::payload::{self, Ack, Flags, Payload, View};
+use weft_wire::payload::{self, Ack, CircuitControl, Flags, Payload, View};
 use weft_wire::{Message, WireError};
 use weft_xgress::Role;
 
@@ -51,6 +52,36 @@ impl RouterChannel {
             circuit.on_ack(&Ack::from_message(message)?);
         }
         Ok(())
+    }
+
+    fn on_control(&self, message: &Message) -> Result<(), WireError> {
+        if let Some(circuit) = self.circuit_of(message)? {
+            circuit.on_trace(Trace::Control(CircuitControl::from_message(message)?));
+        }
+        Ok(())
+    }
+
+    fn on_trace(&self, message: &Message) -> Result<(), WireError> {
+        let asked = TraceRoute::from_message(message)?;
+        if let Some(circuit) = self.circuit_at(asked.conn_id) {
+            circuit.on_trace(Trace::Asked(asked));
+        }
+        Ok(())
+    }
+
+    fn on_trace_answer(&self, message: &Message) -> Result<(), WireError> {
+        let answer = TraceRouteAnswer::from_message(message)?;
+        if let Some(circuit) = self.circuit_at(answer.conn_id) {
+            circuit.on_trace(Trace::Answered(answer));
+        }
+        Ok(())
+    }
+
+    fn circuit_at(&self, conn_id: u32) -> Option<Arc<Circuit>> {
+        match self.conns.lock().by_id.get(&conn_id) {
+            Some(Entry::Circuit(circuit)) => Some(Arc::clone(circuit)),
+            _ => None,
+        }
     }
 
     fn on_data(&self, message: &Message) -> Result<(), WireError> {
@@ -230,6 +261,9 @@ impl RouterChannel {
             content_type::BIND_SUCCESS => self.on_bind_success(&message),
             content_type::CONN_INSPECT_REQUEST => self.on_inspect(&message),
             payload::content_type::CLOSE => self.on_circuit_close(&message),
+            payload::content_type::CONTROL => self.on_control(&message),
+            content_type::TRACE_ROUTE => self.on_trace(&message),
+            content_type::TRACE_ROUTE_ANSWER => self.on_trace_answer(&message),
             other => {
                 tracing::trace!(content_type = other, "ignored a message of a router");
                 Ok(())

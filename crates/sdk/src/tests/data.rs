@@ -1,6 +1,6 @@
 //! Data, half-close and back-pressure, with either kind of flow control.
 
-use super::{Network, pair_of, soon, until};
+use super::{LONG, Network, pair_of, soon, until};
 use crate::{Connection, ContextBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,6 +66,36 @@ async fn routers_that_do_not_grant_flow_control_work_too() {
     let (dialed, accepted) = pair_of(&context, &mut listener).await;
     assert!(!dialed.has_own_flow_control() && !accepted.has_own_flow_control());
     exchange(dialed, accepted, 200_000).await;
+}
+
+#[tokio::test]
+async fn the_other_end_names_itself_when_it_is_traced() {
+    let network = Network::new().await;
+    for own in [true, false] {
+        let builder = ContextBuilder::new();
+        let context =
+            network.context_of(if own { builder } else { builder.router_flow_control() }).await;
+        let mut listener = soon(context.bind("secret")).await.unwrap();
+        let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+        assert_eq!(dialed.has_own_flow_control(), own);
+        // The router of this test counts no hop.
+        for (connection, number) in [(&dialed, 1), (&dialed, 3), (&accepted, 2)] {
+            let hop = soon(connection.hop(number, LONG)).await.unwrap();
+            let expected = ("sdk/rust".to_owned(), String::new(), number - 1);
+            assert_eq!((hop.kind, hop.id, hop.missing), expected);
+            assert_eq!(hop.error, None);
+        }
+        let many = (0..20).map(|_| dialed.hop(1, LONG));
+        let answered = soon(futures::future::join_all(many)).await;
+        assert_eq!(answered.iter().filter(|hop| hop.is_ok()).count(), 16);
+        dialed.write_all(b"goes on").await.unwrap();
+        let mut read = [0; 7];
+        accepted.read_exact(&mut read).await.unwrap();
+        drop(dialed);
+        soon(accepted.read_to_end(&mut Vec::new())).await.unwrap();
+        drop(accepted);
+        until(|| network.router.circuits() == 0).await;
+    }
 }
 
 #[tokio::test]

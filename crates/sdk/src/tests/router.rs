@@ -239,7 +239,11 @@ impl Handler for Edge {
                     self.core.forward(&self.port, &circuit, message);
                 }
             }
-            content_type::DATA => {
+            payload::content_type::CONTROL => {
+                let circuit = View::of(&message).unwrap().circuit_id.to_owned();
+                self.core.forward(&self.port, &circuit, message);
+            }
+            content_type::DATA | content_type::TRACE_ROUTE | content_type::TRACE_ROUTE_ANSWER => {
                 let id = message.headers.get_u32(header::CONN_ID).unwrap();
                 if let Some(circuit) = self.core.circuit_of(&self.port, id) {
                     self.core.forward(&self.port, &circuit, message);

@@ -290,6 +290,52 @@ pub(crate) struct HostArgs {
     pub(crate) drain: u32,
 }
 
+/// Arguments of `weft traceroute`.
+#[derive(Debug, Args)]
+#[command(after_help = "Kinds of hops:\n  \
+                  forwarder          a router; `weft list edge-routers` has its id\n  \
+                  xgress/edge        a router at an SDK whose flow control it has; the first is at this \
+                  command\n  \
+                  xgress/tunnel      a router that connects to the application by itself; so do other \
+                  xgress/...\n  \
+                  sdk/...            the SDK of the host, `rust` is weft's\n\n\
+                  The time is that from here to the hop and back. An application that the host \
+                  connects to is no hop.\nSDKs in C do not answer; routers of weft answer in their \
+                  place, those of OpenZiti do not.\nBehind routers of OpenZiti before 2.1, no SDK \
+                  with flow control of its own answers.\n\nExamples:\n  \
+                  weft traceroute web --identity laptop.json\n  \
+                  weft traceroute web --identity laptop.json --output json | jq -r '.[].id'\n\n\
+                  `weft why-path laptop web` says why the way is this one.")]
+pub(crate) struct TracerouteArgs {
+    /// Name of the service
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: String,
+    /// Identity file, or an enrollment token (.jwt)
+    #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
+    pub(crate) identity: PathBuf,
+    /// Instance of the service to dial, if its hosts have instance names
+    #[arg(long, visible_alias = "terminator", value_name = "INSTANCE")]
+    pub(crate) instance: Option<String>,
+    /// Most hops that are asked
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 30,
+        value_parser = clap::value_parser!(u32).range(1..=255)
+    )]
+    pub(crate) hops: u32,
+    /// How long the dial, and each hop, may take, in seconds
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 15,
+        value_parser = clap::value_parser!(u32).range(1..=3600)
+    )]
+    pub(crate) timeout: u32,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
 /// Precedence of a host.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum HostPrecedence {

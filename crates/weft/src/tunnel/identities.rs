@@ -79,8 +79,13 @@ pub(super) fn builder(refresh: Duration) -> ContextBuilder {
 
 /// Logs in as the identity of a file or token.
 pub(super) async fn log_in(path: &Path, refresh: Duration) -> Result<Context, Failure> {
+    log_in_with(path, builder(refresh)).await
+}
+
+/// Logs in as the identity of a file or token, with this builder.
+pub(super) async fn log_in_with(path: &Path, builder: ContextBuilder) -> Result<Context, Failure> {
     let file = file(path).await?;
-    let context = builder(refresh).load(&file).await;
+    let context = builder.load(&file).await;
     context.map_err(|error| explain::failure(&error).during(file.display()))
 }
 

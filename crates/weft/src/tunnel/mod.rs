@@ -1,9 +1,10 @@
-//! `weft tunnel`, `weft dial`, `weft host`: connect programs with the network, over the SDK.
+//! `weft tunnel`, `weft dial`, `weft host`, `weft traceroute`: connections with the network, over the SDK.
 //!
 //! - [`identities`]: files, tokens and folders on the command line, logged in;
 //! - [`intercepting`]: changes of the machine for interception;
 //! - [`run`]: tunnelers; [`status`]: their state, over a local socket;
-//! - [`dial`], [`host`]: one connection, one service; [`explain`]: why one failed.
+//! - [`dial`], [`host`]: one connection, one service; [`explain`]: why one failed;
+//! - [`traceroute`]: the hops of a connection.
 
 mod dial;
 mod explain;
@@ -12,9 +13,11 @@ mod identities;
 mod intercepting;
 mod run;
 mod status;
+mod traceroute;
 
 pub(crate) use dial::dial;
 pub(crate) use host::host;
+pub(crate) use traceroute::traceroute;
 
 use crate::{cli::TunnelCommand, failure::Failure, signals::until_interrupted};
 

@@ -122,6 +122,32 @@ async fn standard_input_and_output_are_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_hops_to_a_host_are_shown() {
+    let bed = Bed::start().await;
+    let (host, client) = (bed.identity("host").await, bed.identity("client").await);
+    let (host, client) = (host.to_str().unwrap(), client.to_str().unwrap());
+    bed.operator.service("traced", true).await;
+    let server = Server::tcp(Manner::Last(1)).await;
+    let port = server.port().to_string();
+    let mut hosting = bed.start_weft("traced", &["host", "traced", &port, "--identity", host]);
+    hosting.says(&format!("hosting traced: dials go to tcp:localhost:{port}"), PATIENCE).await;
+    let routers = bed.operator.list(&resource::edge_router::KIND).await;
+    let trace = ["traceroute", "traced", "-i", client, "--output", "json"];
+    let told = weft(bed.folder(), &trace).await;
+    assert!(told.status.success(), "{}", text(&told));
+    let hops: Vec<Value> = serde_json::from_slice(&told.stdout).unwrap();
+    let seen: Vec<_> = hops.iter().map(|hop| [&hop["kind"], &hop["id"]]).collect();
+    let (none, router) = (Value::from(""), &routers[0]["id"]);
+    let kinds = ["xgress/edge", "forwarder", "sdk/rust"].map(Value::from);
+    assert_eq!(seen, [[&kinds[0], &none], [&kinds[1], router], [&kinds[2], &none]]);
+    assert!(hops.iter().all(|hop| hop["milliseconds"].as_f64().unwrap() >= 0.0));
+    let told = weft(bed.folder(), &["traceroute", "tracde", "-i", client]).await;
+    assert!(!told.status.success());
+    assert!(text(&told).contains("traced"), "{}", text(&told));
+    assert!(hosting.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn failures_say_what_to_do() {
     let bed = Bed::start().await;
     let client = bed.identity("client").await;

@@ -22,6 +22,7 @@ mod error;
 mod host;
 pub mod posture;
 mod token;
+mod traceroute;
 
 pub use crate::precedence::Precedence;
 pub use connect::{Connect, StateClosed, StateConnected, XgressGrant};
@@ -32,6 +33,7 @@ pub use host::{
     HealthEvent, Unbind, UpdateBind,
 };
 pub use token::{UpdateToken, UpdateTokenFailure, update_token_success};
+pub use traceroute::{TraceRoute, TraceRouteAnswer};
 
 #[cfg(test)]
 mod tests;
@@ -60,6 +62,10 @@ pub mod content_type {
     pub const UPDATE_BIND: i32 = 60794;
     /// SDK to router: health of a host.
     pub const HEALTH_EVENT: i32 = 60795;
+    /// Either side: which hop of a connection's route is it after so many hops?
+    pub const TRACE_ROUTE: i32 = 60796;
+    /// The answer of that hop.
+    pub const TRACE_ROUTE_ANSWER: i32 = 60797;
     /// Router to SDK: is this connection alive?
     pub const CONN_INSPECT_REQUEST: i32 = 60798;
     /// The answer to that question.
@@ -120,6 +126,18 @@ pub mod header {
     pub const HEALTH_STATUS: i32 = 1013;
     /// See [`ErrorCode`](super::ErrorCode); u32.
     pub const ERROR_CODE: i32 = 1014;
+    /// The time of a request for a traced route, returned by the answer; u64.
+    pub const TIMESTAMP: i32 = 1015;
+    /// Hops that are left in a traced route; u32.
+    pub const TRACE_HOP_COUNT: i32 = 1016;
+    /// Kind of the hop that answered; text.
+    pub const TRACE_HOP_TYPE: i32 = 1017;
+    /// Id of the hop that answered; text.
+    pub const TRACE_HOP_ID: i32 = 1018;
+    /// The number of the dialer's request, returned by the answer of a host; u32.
+    pub const TRACE_SOURCE_REQUEST_ID: i32 = 1019;
+    /// Why a traced route ended early; text.
+    pub const TRACE_ERROR: i32 = 1020;
     /// A name of a listener that stays the same over reconnects; opaque bytes.
     pub const LISTENER_ID: i32 = 1021;
     /// See [`ConnKind`](super::ConnKind); byte.

@@ -222,3 +222,32 @@ proptest! {
         let _ = UpdateTokenFailure::from_message(&message);
     }
 }
+
+#[test]
+fn a_traced_route_crosses_from_connections_to_circuits_and_back() {
+    // docs/protocol/sdk.md 11.3
+    let mut asked =
+        TraceRoute { conn_id: 7, hop_count: 5, timestamp: 1_700_000_000_000, source_request: None };
+    assert_eq!(TraceRoute::from_message(&asked.to_message()).unwrap(), asked);
+    assert_eq!(asked.count_hop(), 4);
+    let control = asked.as_control("c1", 99);
+    assert_eq!((control.hop_count, control.user_value), (Some(4), Some(99)));
+    // At the host's router, for a connection with another id.
+    let at_host = TraceRoute::of_control(&control, 3);
+    assert_eq!(at_host, TraceRoute { conn_id: 3, source_request: Some(99), ..asked });
+    let answer = TraceRouteAnswer { hop_id: "h".to_owned(), ..at_host.answered_by("sdk/rust") };
+    let message = answer.to_message();
+    assert_eq!(TraceRouteAnswer::from_message(&message).unwrap(), answer);
+    let control = answer.into_control("c1").unwrap();
+    assert_eq!(control.user_value, Some(99));
+    let expected = TraceRouteAnswer {
+        hop_id: "h".to_owned(),
+        source_request: None,
+        ..asked.answered_by("sdk/rust")
+    };
+    assert_eq!(TraceRouteAnswer::of_control(control, 7), expected);
+    // An answer to nothing, and one that is too long.
+    assert_eq!(expected.clone().into_control("c1"), None);
+    let long = TraceRouteAnswer { hop_id: "x".repeat(2000), ..expected }.to_message();
+    assert!(TraceRouteAnswer::from_message(&long).is_err());
+}

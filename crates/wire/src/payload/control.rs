@@ -25,6 +25,12 @@ impl ControlKind {
         }
     }
 
+    /// The kind of a message, if it is a control message.
+    pub fn of(message: &Message) -> Option<Self> {
+        let is_control = message.content_type == content_type::CONTROL;
+        message.body.first().filter(|_| is_control).map(|number| Self::from_number(*number))
+    }
+
     fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Traceroute,
@@ -32,6 +38,28 @@ impl ControlKind {
             other => Self::Other(other),
         }
     }
+}
+
+/// Kinds of hops that answer requests for a traced route (docs/protocol/data-plane.md 9).
+pub mod hop_type {
+    /// A router that passes messages of the circuit on.
+    pub const FORWARDER: &str = "forwarder";
+    /// A router at the connection of an SDK without flow control of its own.
+    pub const EDGE: &str = "xgress/edge";
+    /// A router's tunneler, before an application or a program that dials.
+    pub const TUNNEL: &str = "xgress/tunnel";
+    /// A router before an application at an address, or before a client that names a service.
+    pub const TRANSPORT: &str = "xgress/transport";
+    /// A router before an application at an address, to which the dialer encrypts.
+    pub const EDGE_TRANSPORT: &str = "xgress/edge_transport";
+    /// A router before an application that takes datagrams.
+    pub const TRANSPORT_UDP: &str = "xgress/transport_udp";
+    /// A router's listener for one service.
+    pub const PROXY: &str = "xgress/proxy";
+    /// A router's listener for datagrams.
+    pub const UDP: &str = "xgress/udp";
+    /// An SDK written in Rust.
+    pub const SDK: &str = "sdk/rust";
 }
 
 /// A control message (docs/protocol/data-plane.md 9).
@@ -67,6 +95,25 @@ impl CircuitControl {
             timestamp: None,
             user_value: None,
             error: None,
+        }
+    }
+
+    /// Counts a hop of a traced route. Returns how many are left.
+    pub fn count_hop(&mut self) -> u32 {
+        let left = self.hop_count.unwrap_or(0).saturating_sub(1);
+        self.hop_count = Some(left);
+        left
+    }
+
+    /// The answer of a hop, which has counted itself, to this request.
+    #[must_use]
+    pub fn answered_by(self, hop_type: &str, hop_id: &str) -> Self {
+        Self {
+            kind: ControlKind::TracerouteResponse,
+            hop_type: Some(hop_type.to_owned()),
+            hop_id: Some(hop_id.to_owned()),
+            error: None,
+            ..self
         }
     }
 

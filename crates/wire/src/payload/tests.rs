@@ -93,6 +93,45 @@ fn traceroute() {
 }
 
 #[test]
+fn a_hop_answers_with_what_was_asked_and_its_own_name() {
+    let mut asked = CircuitControl {
+        hop_count: Some(3),
+        timestamp: Some(7),
+        user_value: Some(11),
+        error: Some("of the asker".to_owned()),
+        ..CircuitControl::new(ControlKind::Traceroute, CIRCUIT)
+    };
+    assert_eq!((asked.count_hop(), asked.count_hop()), (2, 1));
+    let answer = asked.clone().answered_by(hop_type::FORWARDER, "r1");
+    let expected = CircuitControl {
+        hop_count: Some(1),
+        hop_type: Some("forwarder".to_owned()),
+        hop_id: Some("r1".to_owned()),
+        timestamp: Some(7),
+        user_value: Some(11),
+        ..CircuitControl::new(ControlKind::TracerouteResponse, CIRCUIT)
+    };
+    assert_eq!(answer, expected);
+    let message = answer.to_message();
+    assert_eq!(ControlKind::of(&message), Some(ControlKind::TracerouteResponse));
+    assert_eq!(CircuitControl::from_message(&message).unwrap(), answer);
+    assert_eq!((asked.count_hop(), asked.count_hop()), (0, 0), "a count does not go below 0");
+    asked.hop_count = None;
+    assert_eq!(asked.count_hop(), 0);
+}
+
+#[test]
+fn control_messages_are_short() {
+    let named = |length| CircuitControl {
+        hop_id: Some("x".repeat(length)),
+        ..CircuitControl::new(ControlKind::TracerouteResponse, CIRCUIT)
+    };
+    assert!(View::of(&named(1000).to_message()).is_ok());
+    let long = named(MAX_CONTROL_HEADERS).to_message();
+    assert!(View::of(&long).is_err() && CircuitControl::from_message(&long).is_err());
+}
+
+#[test]
 fn payload_and_ack_of_an_sdk() {
     // docs/protocol/sdk.md 17, F14 and F15
     let wire = decode(&hex("03 06 09 0c 4c 04 00 00 04 00 00 00 4a 00 00 00

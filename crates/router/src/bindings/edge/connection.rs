@@ -274,6 +274,11 @@ impl ConnOwner for SdkConnection {
         self.ids.release(conn_id);
     }
 
+    /// Native SDKs only log the request (docs/protocol/sdk.md 11.3).
+    fn answers_traces(&self) -> bool {
+        self.nudge.is_none()
+    }
+
     fn backlog(&self, over: bool) {
         if over {
             if self.pause.went_over() {

@@ -47,6 +47,20 @@ pub(super) struct Entry {
 }
 
 impl Conns {
+    /// The end at the SDK behind a connection id.
+    pub(super) fn sdk_circuit(&self, id: u32) -> Option<Arc<SdkCircuit>> {
+        match &self.by_id.get(&id)?.what {
+            Conn::Sdk(circuit) => Some(Arc::clone(circuit)),
+            _ => None,
+        }
+    }
+
+    /// The end of a circuit behind a connection id, on this router or at the SDK.
+    pub(super) fn end(&self, id: u32) -> Option<Conn> {
+        let what = &self.by_id.get(&id)?.what;
+        matches!(what, Conn::Local(_) | Conn::Sdk(_)).then(|| what.clone())
+    }
+
     pub(super) fn circuits(&mut self, role: Role) -> &mut HashMap<Arc<str>, Arc<SdkCircuit>> {
         let [dialed, hosted] = &mut self.circuits;
         match role {

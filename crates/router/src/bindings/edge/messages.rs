@@ -61,9 +61,13 @@ impl SdkConnection {
                 let hosts = view.flags.has(Flags::ORIGINATOR);
                 let role = if hosts { Role::Terminator } else { Role::Initiator };
                 let mut conns = self.ids.conns.lock();
-                let circuit = conns.circuits(role).get(view.circuit_id).cloned();
-                // Control messages do not say which end they come from.
-                circuit.or_else(|| conns.circuits(Role::Terminator).get(view.circuit_id).cloned())
+                // Control messages have no flags: their connection id says which end they are of.
+                let is_control = message.content_type == payload::content_type::CONTROL;
+                let id = message.headers.get_u32(header::CONN_ID).filter(|_| is_control);
+                id.and_then(|id| conns.sdk_circuit(id))
+                    .filter(|circuit| *circuit.circuit().id == *view.circuit_id)
+                    .or_else(|| conns.circuits(role).get(view.circuit_id).cloned())
+                    .or_else(|| conns.circuits(Role::Terminator).get(view.circuit_id).cloned())
             }
             Err(problem) => return self.malformed(&problem),
         };
@@ -187,7 +191,7 @@ impl SdkConnection {
 
     /// Closes the channel after data that does not follow its encoding: a stream on it would have a
     /// hole.
-    fn malformed(&self, problem: &WireError) {
+    pub(super) fn malformed(&self, problem: &WireError) {
         let peer = self.channel.peer().remote;
         tracing::info!(
             %peer, channel = %self.channel, %problem,
@@ -281,6 +285,8 @@ impl Handler for EdgeHandler {
             // These messages are handled at once, because the last of several counts.
             content_type::UPDATE_BIND => connection.update_bind(&message),
             content_type::HEALTH_EVENT => connection.health_event(&message),
+            content_type::TRACE_ROUTE => connection.on_trace(&message),
+            content_type::TRACE_ROUTE_ANSWER => connection.on_trace_answer(&message),
             other => tracing::trace!(content_type = other, "ignored a message of an SDK"),
         }
         connection.pause.flow(&self.waker)

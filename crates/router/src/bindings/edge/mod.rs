@@ -31,6 +31,7 @@ mod revoke;
 mod spans;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod trust;
 
 pub(crate) use self::{

@@ -60,6 +60,7 @@ mod revoked;
 mod silent;
 mod sockets;
 mod spans;
+mod traced;
 mod unjudged;
 
 const PATIENCE: Duration = Duration::from_secs(20);

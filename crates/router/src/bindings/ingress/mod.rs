@@ -28,6 +28,7 @@ use tokio::{
     sync::Semaphore,
 };
 use weft_config::router::{IngressAddress, IngressKind};
+use weft_wire::payload::hop_type;
 use weft_xgress::{Options, Role};
 
 use self::shares::{Share, Shares};
@@ -186,12 +187,17 @@ impl Ingress {
         // Its route stood before the controller answered.
         let circuit = self.forwarder.circuit(&made.id)?;
         let options = Options { datagrams, ..self.options.end.clone() };
+        let hop_type = match &self.options.service {
+            _ if datagrams => hop_type::UDP,
+            Some(_) => hop_type::PROXY,
+            None => hop_type::TRANSPORT,
+        };
         let end = self.forwarder.start_end(
             Arc::clone(&circuit),
             &made.address,
             Role::Initiator,
             &options,
-            App::Socket,
+            App::Socket { hop_type },
         );
         if circuit.has_ended() {
             // An unroute meanwhile may not have found the new end.

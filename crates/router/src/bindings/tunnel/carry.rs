@@ -9,6 +9,7 @@ use weft_tunnel::{Call, Carrier, Client, Refusal};
 use weft_wire::{
     ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS},
     edge::header,
+    payload::hop_type,
 };
 use weft_xgress::{Options, Role};
 
@@ -95,7 +96,7 @@ async fn dial(
     let ended = || give_up("the circuit was ended before it was used".to_owned());
     // The route was complete before the controller answered; it may have been taken down since.
     let known = forwarder.circuit(&circuit.id).ok_or_else(ended)?;
-    let (address, app) = (&circuit.address, App::Socket);
+    let (address, app) = (&circuit.address, App::Socket { hop_type: hop_type::TUNNEL });
     let end = forwarder.start_end(Arc::clone(&known), address, Role::Initiator, &options, app);
     if known.has_ended() {
         // An unroute meanwhile may not have found the new end.

@@ -7,7 +7,10 @@ use bytes::Bytes;
 use weft_wire::{Message, edge::Data};
 use weft_xgress::{Delivery, WriteError};
 
-use super::{App, EndFlow, LocalEnd, messages, state::State};
+use super::{
+    App, EndFlow, LocalEnd, messages,
+    state::{ForSdk, State},
+};
 
 // A socket.
 impl<F: EndFlow> LocalEnd<F> {
@@ -88,11 +91,20 @@ impl<F: EndFlow> LocalEnd<F> {
     /// The next message for the SDK, on its connection's task.
     pub(crate) fn pull_app(&self) -> Option<(Message, u64)> {
         let App::Sdk { conn_id, owner, .. } = &self.app else { return None };
-        let delivery = self.change(|state, now| {
-            let delivery = state.next_for_sdk(now);
-            delivery.iter().for_each(|delivery| self.goes(delivery));
-            delivery
+        let next = self.change(|state, now| {
+            let next = state.next_for_sdk(now);
+            if let Some(ForSdk::Delivery(delivery)) = &next {
+                self.goes(delivery);
+            }
+            next
         })?;
+        let delivery = match next {
+            ForSdk::Delivery(delivery) => delivery,
+            ForSdk::Trace(message) => {
+                let cost = weft_circuit::cost(&message);
+                return Some((message, cost));
+            }
+        };
         if matches!(delivery, Delivery::Closed(_))
             && let Some(owner) = owner.upgrade()
         {

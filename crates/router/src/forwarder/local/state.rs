@@ -1,19 +1,25 @@
 //! The state of an end on this router, under its lock: the end itself, and what an SDK without flow control
 //! of its own adds to it.
 
-use std::time::Instant;
+use std::{collections::VecDeque, time::Instant};
 
 use weft_circuit::{Machine, Sample};
 use weft_wire::{
+    Message,
     edge::{Data, data_flags},
+    hello::header::REPLY_FOR,
     payload::{Payload, payload_header},
 };
 use weft_xgress::{Class, Delivery, End};
 
 use crate::forwarder::{
+    asked::Asked,
     backlog::{Backlog, FromSdk},
     fin::HeldFin,
 };
+
+/// Most messages of traced routes that wait for an SDK; more are dropped. A message has up to 1 KiB.
+const MAX_TRACES: usize = 4;
 
 /// An end, and what the SDK behind it is still to be told.
 pub(super) struct State {
@@ -25,6 +31,10 @@ pub(super) struct State {
     backlog: Backlog,
     /// The end of the direction, while the SDK has not been sent it.
     fin: HeldFin,
+    /// The SDK's requests for hops of the route.
+    pub(super) asked: Asked,
+    /// Messages of traced routes that wait for the SDK's connection.
+    traces: VecDeque<Message>,
     /// True while the end is listed at the SDK connection that it delivers to.
     listed_app: bool,
     /// True once the SDK knows of the connection; nothing is sent to the SDK before that.
@@ -35,6 +45,14 @@ pub(super) struct State {
     pub(super) quiet: bool,
 }
 
+/// What an SDK is sent next.
+pub(super) enum ForSdk {
+    /// A delivery of the end.
+    Delivery(Delivery),
+    /// A message of a traced route.
+    Trace(Message),
+}
+
 impl State {
     pub(super) fn new(end: End, backlog: Backlog, fin: HeldFin) -> Self {
         Self {
@@ -42,6 +60,8 @@ impl State {
             sample: None,
             backlog,
             fin,
+            asked: Asked::default(),
+            traces: VecDeque::new(),
             listed_app: false,
             begun: false,
             finished: false,
@@ -76,6 +96,7 @@ impl State {
     /// The SDK closed the connection: its earlier data is still sent.
     pub(super) fn close_by_sdk(&mut self, now: Instant) {
         self.quiet = true;
+        self.traces.clear();
         self.push(FromSdk::Close);
         self.backlog.drain(&mut self.end, now);
     }
@@ -98,20 +119,42 @@ impl State {
 
     /// True if the end is to be listed at the SDK's connection now; notes it as listed.
     pub(super) fn begins_listing_for_sdk(&mut self, now: Instant) -> bool {
-        let begins = self.begun && !self.listed_app && self.fin.wants_read(&self.end, now);
+        let wants = !self.traces.is_empty() || self.fin.wants_read(&self.end, now);
+        let begins = self.begun && !self.listed_app && wants;
         self.listed_app |= begins;
         begins
     }
 
     /// The next delivery for the SDK, whose connection asks for it.
-    pub(super) fn next_for_sdk(&mut self, now: Instant) -> Option<Delivery> {
+    pub(super) fn next_for_sdk(&mut self, now: Instant) -> Option<ForSdk> {
+        if let Some(trace) = self.traces.pop_front() {
+            self.listed_app = true;
+            return Some(ForSdk::Trace(trace));
+        }
         let delivery = self.fin.read(&mut self.end, now).filter(|_| !self.quiet);
         self.listed_app = delivery.is_some();
-        delivery
+        delivery.map(ForSdk::Delivery)
+    }
+
+    /// Queues a request for a hop of the route for the SDK, while its connection is open.
+    pub(super) fn push_trace(&mut self, message: Message) {
+        let is_open = !self.quiet && self.end.closed().is_none();
+        if is_open && self.traces.len() < MAX_TRACES {
+            self.traces.push_back(message);
+        }
+    }
+
+    /// Queues an answer for the SDK, if it waits for one to this request.
+    pub(super) fn push_reply(&mut self, mut message: Message, request: u32) {
+        if self.asked.answered(request).is_some() {
+            message.headers.set_u32(REPLY_FOR, request);
+            self.push_trace(message);
+        }
     }
 
     /// Ends the circuit at once and drops what waits.
     pub(super) fn abort(&mut self) {
+        self.traces.clear();
         self.backlog.clear();
         self.end.abort();
     }

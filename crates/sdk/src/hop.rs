@@ -1,0 +1,28 @@
+//! The hops between a connection and the other application.
+
+use crate::traces::Answer;
+use std::time::Duration;
+
+/// A hop on the way to the other application: a router, or the end of the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hop {
+    /// The kind of the hop: `forwarder` is a router that passes data on, `xgress/...` the end of the
+    /// circuit at a router, `sdk/...` the SDK of the other application. The hop itself chose the
+    /// text.
+    pub kind: String,
+    /// The id of the router; empty for other hops. The hop itself chose the text.
+    pub id: String,
+    /// The number of hops by which the way is shorter than asked; 0 for a hop on the way.
+    pub missing: u32,
+    /// The time until the answer came.
+    pub time: Duration,
+    /// Why the way ends at this hop, if a router cannot pass the request on.
+    pub error: Option<String>,
+}
+
+impl Hop {
+    pub(crate) fn new(answer: Answer, time: Duration) -> Self {
+        let Answer { kind, id, left, error } = answer;
+        Self { kind, id, missing: left, time, error }
+    }
+}

@@ -1,0 +1,98 @@
+//! `weft traceroute`: the hops that a connection with a service goes over.
+
+use std::{io, time::Duration};
+
+use serde_json::{Value, json};
+use weft_sdk::{Connection, DialOptions, Hop};
+
+use super::{
+    explain::{self, Use},
+    identities,
+};
+use crate::{cli::TracerouteArgs, failure::Failure, output, signals::until_interrupted};
+
+/// Interval of reading services: long, because the command is short.
+const REFRESH: Duration = Duration::from_secs(300);
+
+/// Dials a service and shows the hops on the way.
+pub(crate) async fn traceroute(args: TracerouteArgs) -> Result<(), Failure> {
+    until_interrupted(trace(args)).await
+}
+
+async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
+    // OpenZiti's routers up to 2.0 answer no others.
+    let builder = identities::builder(REFRESH).router_flow_control();
+    let context = identities::log_in_with(&args.identity, builder).await?;
+    let timeout = Duration::from_secs(args.timeout.into());
+    let options = DialOptions {
+        instance: args.instance.unwrap_or_default(),
+        timeout: Some(timeout),
+        ..DialOptions::default()
+    };
+    let connection = match context.dial_with(&args.service, options).await {
+        Ok(connection) => connection,
+        Err(error) => {
+            return Err(explain::of_service(&context, &args.service, Use::Dial, &error).await);
+        }
+    };
+    let (mut hops, mut outcome) = (Vec::new(), Ok(()));
+    for number in 1..=args.hops {
+        match next(&connection, number, timeout).await {
+            Ok(Some(hop)) => hops.push(hop),
+            Ok(None) => break,
+            Err(failure) => {
+                outcome = Err(failure);
+                break;
+            }
+        }
+    }
+    drop(connection);
+    context.close().await;
+    output::list(args.output.format(), hops, &["hop", "kind", "id", "milliseconds"]);
+    outcome
+}
+
+/// The hop of this number; `None` if the way is shorter.
+async fn next(
+    connection: &Connection,
+    number: u32,
+    timeout: Duration,
+) -> Result<Option<Value>, Failure> {
+    let hop = connection.hop(number, timeout).await.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => {
+            Failure::unreachable(format!("hop {number} did not answer within {timeout:?}")).and(
+                "hint: SDKs and routers that know no traced routes do not answer; the connection \
+                 may work all the same",
+            )
+        }
+        _ => Failure::new(format!("hop {number}: {error}")),
+    })?;
+    match &hop.error {
+        Some(error) => Err(Failure::unreachable(format!("the way ends at hop {number}: {error}"))),
+        None => Ok((hop.missing == 0).then(|| row(number, &hop))),
+    }
+}
+
+fn row(number: u32, hop: &Hop) -> Value {
+    // Hundredths of a millisecond.
+    let milliseconds = (hop.time.as_secs_f64() * 1e5).round() / 1e2;
+    json!({"hop": number, "kind": hop.kind, "id": hop.id, "milliseconds": milliseconds})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hop_is_shown_with_its_time_in_milliseconds() {
+        let hop = Hop {
+            kind: "forwarder".to_owned(),
+            id: "r1".to_owned(),
+            missing: 0,
+            time: Duration::from_micros(1234),
+            error: None,
+        };
+        let expected = json!({"hop": 2, "kind": "forwarder", "id": "r1", "milliseconds": 1.23});
+        assert_eq!(row(2, &hop), expected);
+    }
+}
