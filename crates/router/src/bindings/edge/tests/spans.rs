@@ -37,6 +37,12 @@ impl Sdk {
 async fn dial_in(router: &Router, trace: &[u8]) -> Option<TraceContext> {
     let mut host = router.host("echo").await;
     let dialer = router.sdk("dialer").await;
+    // Long headers are taken from a judged SDK only.
+    let both_judged = || {
+        let live = router.data.edge().live();
+        live.iter().filter(|connection| connection.session().is_some()).count() == 2
+    };
+    router.until("both sessions to be judged", both_judged).await;
     let (answer, heard) = tokio::join!(dialer.connect_in(7, "echo", trace), host.accept_in());
     StateConnected::from_message(&answer).unwrap();
     heard
