@@ -53,6 +53,7 @@ impl fmt::Display for Wrong {
 pub struct Grammar {
     by_path: Regex,
     by_name: Regex,
+    table: Regex,
     own: Regex,
     number: Regex,
     heading: Regex,
@@ -70,6 +71,7 @@ impl Grammar {
                 r"{FOLDER}([\w-]+\.(?:md|csv))((?:{GAP}{NUMBER}{more})?)"
             ))?,
             by_name: Regex::new(&format!(r"(?:^|[^\w/.-])([a-z-]+\.md)`?{GAP}(§?{NUMBER}{more})"))?,
+            table: Regex::new(r"(?:^|[^\w/.-])([a-z-]+\.csv)\b")?,
             own: Regex::new(&format!(r"(?:§|\b[Ss]ections?{GAP})({NUMBER}{more})"))?,
             number: Regex::new(NUMBER)?,
             heading: Regex::new(&format!(r"(?m)^#{{1,6}} ({NUMBER})\b"))?,
@@ -98,6 +100,9 @@ impl Grammar {
         let Some(own) = file.path.strip_prefix(FOLDER) else { return found };
         for it in self.by_name.captures_iter(&file.text) {
             found.push(self.citation(file, &it[1], &it[2], &it));
+        }
+        for it in self.table.captures_iter(&file.text) {
+            found.push(self.citation(file, &it[1], "", &it));
         }
         for it in self.own.captures_iter(&file.text) {
             let before = it.get(0).map_or("", |all| &file.text[..all.start()]);
@@ -144,9 +149,6 @@ impl Pages {
     }
 
     fn problem(&self, citation: &Citation) -> Option<String> {
-        if citation.page.ends_with(".csv") {
-            return None;
-        }
         let Some(sections) = self.0.get(&citation.page) else {
             return Some("there is no such page".to_owned());
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Folders that hold nothing of ours, wherever they are.
 const PASSED_OVER: &[&str] = &["target", "node_modules", "__pycache__", ".venv", ".git"];
 /// How names of text files end.
-const TEXT: &[&str] = &["rs", "proto", "toml", "md", "py", "go", "sh", "yml", "yaml"];
+const TEXT: &[&str] = &["rs", "proto", "toml", "md", "csv", "py", "go", "sh", "yml", "yaml"];
 
 /// The root of the repository.
 pub fn root() -> PathBuf {

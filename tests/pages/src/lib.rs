@@ -4,6 +4,7 @@
 //! A citation is a path and sections: a page of `docs/protocol`, a blank, and one or more numbers
 //! of headings, as in `auth.md 9.6, 9.7` or `channel.md 4 to 6`. Code and documents cite a page by
 //! its path from the root, the pages each other by name; `section 4` or `§4` in a page is its own.
+//! A table (`.csv`) has no sections, and is cited as a whole.
 
 pub mod circle;
 pub mod citation;

@@ -98,6 +98,21 @@ fn pages_cite_themselves_and_each_other() {
 }
 
 #[test]
+fn tables_are_cited_as_a_whole() {
+    let table = || file(&format!("{FOLDER}client-operations.csv"), "id,path\n1,/x\n");
+    let told = |path: &str, text: &str| wrong(&[file(path, text), table()]);
+    let page = format!("{FOLDER}auth.md");
+
+    assert!(told("a.rs", &format!("// As in {FOLDER}client-operations.csv.")).is_empty());
+    assert!(told(&page, "In `client-operations.csv` [c](client-operations.csv).").is_empty());
+    let gone = told("a.rs", &format!("// As in {FOLDER}old-operations.csv."));
+    assert!(gone[0].ends_with("there is no such page"), "{gone:?}");
+    assert!(told(&page, "In `old-operations.csv`.")[0].ends_with("there is no such page"));
+    let section = told("a.rs", &format!("// As in {FOLDER}client-operations.csv 2."));
+    assert!(section[0].ends_with("no heading with the number 2"), "{section:?}");
+}
+
+#[test]
 fn links_are_told_from_code() {
     let text = "# A `b`, c\n[x](y.md#a-b-c) [z](#d)\n```\n[n](n.md)\n# Not one\n```\n`[n](n)` [u](https://u)";
     let document = file("docs/x.md", text);
