@@ -83,7 +83,8 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A login that took too long has left the window already, and counted against it.
+        // A login that took longer than the window's time limit has left the window before, as a
+        // failure: then this call does nothing.
         if let Some((places, ticket)) = self.0.take() {
             places.lock().window.finish(ticket, Outcome::Success);
         }

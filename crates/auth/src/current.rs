@@ -108,7 +108,7 @@ fn auth_queries(snapshot: &Snapshot, session: &ApiSession) -> Vec<AuthQuery> {
     totp.into_iter().chain(token).collect()
 }
 
-/// The query for a token: where the client gets it.
+/// The query for a token of an external signer, with the address at which the client gets one.
 fn token_query(snapshot: &Snapshot, id: &Id) -> AuthQuery {
     let query = AuthQuery {
         type_id: "EXT-JWT".into(),

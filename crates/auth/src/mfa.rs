@@ -154,7 +154,8 @@ async fn with_code(
         .await;
     match &done {
         Ok(_) => {
-            // A recovery code can be used again to read codes only if it made new ones.
+            // An accepted code may be used once more to read the result of its operation. For a
+            // recovery code that holds only if the operation made new recovery codes.
             if CodeKind::of(&code) == CodeKind::Totp || purpose == Purpose::NewRecoveryCodes {
                 spent.put(&identity, &session, &code, purpose == Purpose::Enroll, now);
             }

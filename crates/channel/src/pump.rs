@@ -152,10 +152,10 @@ impl TlsPump {
         let (input, wanted) = (&mut self.input, self.wanted);
         let socket = SockRef::from(stream);
         let mut received = None;
-        // A read that does not fill the buffer has emptied the socket: saying "would block" clears
-        // its readiness and saves the read that would have found nothing.
+        // A read that does not fill the buffer has emptied the socket. The error `WouldBlock` makes
+        // tokio forget that the socket was readable, which saves a further read that finds nothing.
         let outcome = stream.try_io(Interest::READABLE, || {
-            // Only now, because a socket with nothing to read must not get its freed buffer back.
+            // The buffer is allocated here, where there is something to read: idle sockets have none.
             if input.len() != wanted {
                 *input = vec![0; wanted];
             }

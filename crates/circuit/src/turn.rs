@@ -18,9 +18,10 @@ const AGAIN: u8 = 2;
 pub struct Turn(AtomicU8);
 
 impl Turn {
-    /// Does the work, unless another thread does: that thread then does it again, after everything
-    /// that led to this call. `work` answers whether it is done. False if it is not: the caller has
-    /// to see to the rest.
+    /// Does the work. While another thread does it, this call returns at once, and that thread does
+    /// the work once more, so that it sees every change from before this call. `work` returns
+    /// whether it is done. If it is not, this call returns false, and the caller has to arrange for
+    /// the rest.
     #[must_use]
     pub fn take(&self, mut work: impl FnMut() -> bool) -> bool {
         if !self.begins() {

@@ -160,13 +160,15 @@ fn reason(error: &serde_json::Error) -> String {
 
 /// Declares a request body.
 ///
-/// A member is `Need rust_name: Type`. Before it stands its name in JSON, if that is not its camel
-/// case. Behind it stand `=> "collection"`, if it names entities by id, and `as shape`, if fewer
-/// values are accepted than the type holds. Members that are required within a member count when
-/// the outer member is there.
+/// A member is written `Need rust_name: Type`. In front of the Rust name stands the name in JSON,
+/// where that is not the Rust name in camel case. Behind the type stand `=> "collection"` for a
+/// member that names entities by id, and `as shape` for a member that accepts fewer values than its
+/// type holds. Members that are required within a member are required only if the outer one is
+/// present.
 ///
 /// `body! { objects of Name }` is for a struct written by hand that derives its reader and writer
-/// with `remote = "Self"`: it is read from objects alone, the names of its members in any case.
+/// with `remote = "Self"`. It is read from JSON objects only, and the names of its members match in
+/// upper and lower case.
 macro_rules! body {
     (objects of $name:ident) => {
         impl serde::Serialize for $name {

@@ -155,7 +155,7 @@ impl Sessions {
         });
     }
 
-    /// Takes a session out, if it is this one that is in.
+    /// Removes a session from the table. A newer session with the same key stays.
     fn forget(&self, session: &Live) {
         let mut live = self.live.lock();
         if live.get(&session.key).is_some_and(|live| std::ptr::eq(&**live, session)) {
@@ -169,7 +169,8 @@ impl Live {
         self.seat.over().is_cancelled()
     }
 
-    /// Notes a datagram of the client. If it was answered before, it is where it says it is.
+    /// Notes a datagram of the client. A client that goes on after an answer counts as proved to be
+    /// at its address.
     fn heard(&self) {
         self.seat.touch();
         if self.answered.load(Ordering::Relaxed) {

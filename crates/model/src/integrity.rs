@@ -138,8 +138,8 @@ fn without_refused(entity: &Entity, one: &Dangling) -> Option<Entity> {
             policy.ext_jwt.allowed &= !policy.ext_jwt.allowed_signers.is_empty();
             policy.into()
         }
-        // A required second token, or the type of a config: without the first more would be
-        // allowed, without the second the config has no meaning.
+        // The signer of a required second token, or the type of a config. An auth policy without
+        // that signer would admit more logins, and a config without its type has no meaning.
         _ => return None,
     })
 }

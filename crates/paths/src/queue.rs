@@ -185,8 +185,8 @@ impl Queue {
         if Wish::from(why).is_urgent { urgent } else { others }
     }
 
-    /// The link, and the circuit on it, after which circuits should enter the queue next; none
-    /// while `enough` circuits are before them.
+    /// The link whose circuits should enter the queue next, those behind [`Source::after`]. `None`
+    /// while at least `enough` circuits in the queue are to be moved before them.
     pub fn wants_more(&self, enough: usize) -> Option<Source> {
         let source = self.sources.iter().find_map(VecDeque::front)?;
         let last = (!Wish::from(source.why).is_urgent, u64::MAX);
@@ -194,8 +194,8 @@ impl Queue {
         (self.ready.len() < enough || are_few()).then(|| source.clone())
     }
 
-    /// Adds the next circuits over a link, in the order in which they are to be moved, and the one
-    /// after which there are more.
+    /// Adds the next circuits over a link, in the order in which they are to be moved. `behind` is
+    /// the last of them; `None` if the link has no further circuits.
     pub fn expand(&mut self, source: &Source, circuits: &[Arc<str>], behind: Option<Arc<str>>) {
         if source.after.is_none() {
             self.untouched.remove(&(Arc::clone(&source.link), source.why));

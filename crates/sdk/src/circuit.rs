@@ -403,12 +403,12 @@ impl State {
         }
     }
 
-    /// The other side has ended the circuit, and needs not be told.
+    /// Ends the circuit because the other side has ended it. The router is not told.
     fn end(&mut self, reason: CloseReason) {
         self.traces.clear();
         match &mut self.transport {
             Transport::Own(end) => {
-                // A closed end had only its last message left to send.
+                // An end that is closed already drops its last message.
                 end.unrouted();
                 self.told = true;
             }

@@ -18,8 +18,8 @@ use weft_intercept::{Patience, Seat, Seats};
 
 /// Most datagrams of one client that wait for the network; more are dropped.
 const QUEUE: usize = 16;
-/// Times of silence after which conversations make room for others, when there are as many as
-/// allowed.
+/// Times of silence after which a conversation makes room for another one, while there are as many
+/// as allowed.
 const PATIENCE: Patience = Patience {
     own: Duration::from_secs(1),
     many: Duration::from_millis(100),
@@ -34,8 +34,8 @@ pub struct UdpTimes {
     pub idle: Duration,
     /// The interval at which idle conversations are looked for.
     pub check: Duration,
-    /// Most conversations at once. Another one replaces a silent one of the source with most of them;
-    /// without a silent one, its datagrams are dropped.
+    /// Most conversations at once. A further one replaces a silent conversation, of the source with
+    /// the most of them. If none is silent, the datagrams of the further one are dropped.
     pub limit: usize,
 }
 

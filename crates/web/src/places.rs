@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weft_limits::source_of;
 
-/// Time that a request with a missing body keeps its place when its own source needs it. It is
-/// short, so that an honest client gets through that shares its address with an opener of many such
-/// requests.
+/// Time for which a request that waits for its body keeps its place when its own source needs the
+/// place for another one. It is short, because honest clients may share an address with a peer that
+/// opens many such requests.
 const SAFE: Duration = Duration::from_millis(250);
 
 /// A number of places with a limit for each source.

@@ -276,8 +276,8 @@ impl End {
         }
     }
 
-    /// The next payload to write to the connection. It counts as sent at `now`, so it is asked for
-    /// only when it can be written.
+    /// The next payload to write to the connection. The payload counts as sent at `now`: call this
+    /// only while the connection has room for it.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Payload> {
         if self.closed.is_some() {
             return std::mem::take(&mut self.goodbye).then(|| self.goodbye());

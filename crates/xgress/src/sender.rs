@@ -442,8 +442,9 @@ impl Sender {
         self.flight.first_lost().and_then(|sequence| self.flight.get(sequence))
     }
 
-    /// The time of the transmission that arrived. The stamp tells if it fits one; otherwise, a copy
-    /// that is acknowledged faster than possible was not the one that arrived.
+    /// The time at which the acknowledged transmission of a payload was sent. The stamp in the ack
+    /// tells the first transmission from the last copy. If the stamp is that of neither, the last copy
+    /// counts, unless its ack came sooner than after the shortest round trip.
     fn which_arrived(&self, sent: &Sent, stamp: u16, now: Instant) -> Instant {
         if sent.sends == 1 || sent.first_stamp == stamp {
             return sent.first_sent;

@@ -25,6 +25,7 @@ const MOST_WRONG: u32 = 8;
 pub(super) enum Lane {
     /// For addresses that have sent a right password for the name before.
     Known,
+    /// For all other addresses.
     Strangers,
 }
 

@@ -48,9 +48,9 @@ pub(super) enum Step {
 /// Why a sender has to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// It had no turn while it waited, or will have none.
+    /// Its turn comes after the longest time that a password may wait ([`PATIENCE`]).
     Later,
-    /// Other passwords drew better for the next turn.
+    /// Passwords with better draws have all places for the next turn.
     Lost,
 }
 
@@ -225,8 +225,8 @@ impl Table {
         }
     }
 
-    /// The time after which to come back, so that the sender waits in line at a later turn: the
-    /// next one, or the one after it if the next is lost.
+    /// The time after which the sender should come back, shortly before a turn: the next turn, or
+    /// the one after it if others have the places for the next ([`Again::Lost`]).
     pub(super) fn again(
         &mut self,
         name: &str,
@@ -248,8 +248,9 @@ impl Table {
         wait.max(LEAST_WAIT)
     }
 
-    /// Forgets entries without anything worth keeping; if that is not enough, entries without
-    /// waiting passwords, names without a right password first.
+    /// Makes room in full tables. Entries that are like new are forgotten first. If that is not
+    /// enough, names without waiting passwords go: those to which no known address belongs, then
+    /// all. Of addresses all go of which no password is being checked.
     fn make_room(&mut self, now: Instant) {
         if self.names.len() >= KEPT {
             self.names.retain(|_, it| it.is_used() || !it.is_like_new(now));

@@ -1,8 +1,8 @@
 //! Finds the service sessions whose grant a change of the model can end.
 //!
-//! A grant depends on the identity, the service, and the service policies with both, with their
-//! posture checks. Sessions without a changed one among these are not judged, however many there
-//! are. Most changes concern new identities, which have no sessions.
+//! A grant depends on the identity, the service, the service policies that select both, and the
+//! posture checks of these policies. Only sessions for which one of these has changed are judged, so
+//! that other sessions cost no time. Most changes concern new identities, which have no sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

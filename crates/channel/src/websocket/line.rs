@@ -45,9 +45,9 @@ pub(crate) struct WebSocketLine {
     socket: WebSocket<OuterTls>,
     /// Data that was read and not taken yet.
     rest: Bytes,
-    /// Bytes of incomplete messages, at least: those that were read and did not result in data yet.
+    /// Bytes of incomplete messages: the bytes that were read, less those of complete messages.
     held: usize,
-    /// Bytes that are read at once; as many may follow a message.
+    /// Most bytes of one read; so many may be left behind the end of a message.
     read_at_once: usize,
     /// Bytes of the mask in the header of the peer's frames.
     mask: usize,
@@ -174,8 +174,9 @@ impl WebSocketLine {
             _ => 10,
         };
         self.held = self.held.saturating_sub(message.len() + head + self.mask);
-        // Headers of fragments were not subtracted. Pings may come between fragments, whose bytes
-        // stay.
+        // The headers of the message's fragments were not subtracted. Behind a complete message of
+        // data there is at most the rest of one read. That does not hold behind a ping, which may
+        // come between the fragments of a message.
         if message.is_binary() {
             self.held = self.held.min(self.read_at_once);
         }

@@ -10,13 +10,13 @@ use crate::operation::{Access, Operation, create, delete, detail as get, list, p
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "controller-settings";
-/// The id of the settings that hold for every controller that does not say otherwise.
+/// The id of the global settings, which hold for every controller without a value of its own.
 pub const GLOBAL: &str = "global";
 
 const EFFECTIVE: &str = "/controller-settings/{id}/effective";
 
-/// Operations of the management API. Changes go to the path of the effective settings, as it is
-/// described.
+/// Operations of the management API. Changes are sent to the path of the effective settings, as the
+/// original's description of the API says.
 pub const MANAGEMENT: &[Operation] = &[
     list(
         "listControllerSettings",

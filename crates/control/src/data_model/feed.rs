@@ -29,11 +29,12 @@ struct Position {
     /// The index up to which the router has everything; 0 means nothing.
     index: u64,
     timeline: String,
-    /// The epoch in which it was sent that; none if the router only claims it.
+    /// The epoch of the model in which the router was last sent something; `None` if it was sent
+    /// nothing yet, and the index is its own claim.
     sent: Option<u64>,
-    /// The configs that it was sent; none if none were sent in this subscription.
+    /// The configs that the router was sent; `None` if it was sent none in this subscription.
     managed: Option<Vec<Config>>,
-    /// The version of the public keys that it was sent; none if none were sent in this
+    /// The version of the public keys that the router was sent; `None` if it was sent none in this
     /// subscription.
     keys: Option<u64>,
     until: Instant,

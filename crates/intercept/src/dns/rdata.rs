@@ -1,4 +1,4 @@
-//! Records besides addresses, as they are put into answers.
+//! Records besides addresses, in their form for answers.
 
 use hickory_proto::rr::{
     Name, RData,
@@ -7,14 +7,15 @@ use hickory_proto::rr::{
 
 use crate::records::{Record, RecordData, RecordKind};
 
-/// Records of one answer that count.
+/// Most records in one answer; further ones are left out.
 pub(super) const MOST_RECORDS: usize = 64;
-/// Longest that a record is believed, in seconds: a day.
+/// Longest time to live of a record, in seconds: a day.
 pub(super) const MOST_TTL: u32 = 86_400;
 /// The longest string of a text.
 const STRING: usize = 255;
 
-/// A record as it is put into an answer; none for one that has no form there, or is of another kind.
+/// The time to live and the data of a record, for an answer. `None` for a record of another kind,
+/// and for one whose host is not a DNS name.
 pub(super) fn data_of(kind: RecordKind, record: &Record) -> Option<(u32, RData)> {
     let host = |text: &str| {
         let mut name = Name::from_ascii(text).ok()?;

@@ -40,8 +40,9 @@ const FAMILIES: [Family; 2] = [
     Family { v6: true, program: "ip6tables", restore: "ip6tables-restore" },
 ];
 
-/// The chains: incoming and outgoing packets, the ones of these never intercepted, the ones of
-/// these intercepted, and packets with a socket on this machine.
+/// The chains: incoming (`P`) and outgoing packets (`O`); of both, packets that are never
+/// intercepted (`PN`, `ON`) and packets that are (`PM`, `OM`); packets with a socket on this machine
+/// (`D`).
 const CHAINS: [&str; 7] = ["P", "O", "PN", "ON", "PM", "OM", "D"];
 /// The chain in table `filter`, for packets to addresses in the range of names that belong to no
 /// name.
@@ -312,8 +313,9 @@ impl Iptables {
             for what in &left {
                 let _ = writeln!(script, "-A {chain} {what} -j RETURN");
             }
-            // Packets of this program come back over `lo` only if an address or a route of a
-            // service led them there: they are no client's, and no server of this machine is meant.
+            // Packets that this program sent come in over `lo` only if an address or a route of a
+            // service led them there. They come from no client, and are not for a server of this
+            // machine: they are dropped.
             if is_coming {
                 let ours = format!("-A {chain} -i lo -m mark --mark {OWN_MARK:#x}");
                 // Packets to the range are rejected later, with an answer.

@@ -133,8 +133,9 @@ impl Nft {
                      ip6 daddr . th dport @excluded6 return\n\
                      ip6 daddr @own6 return\n\
                      ip6 daddr { fe80::/10, ff00::/8 } return";
-        // Packets of this program come back over `lo` only if an address or a route of a service
-        // led them there: they are no client's, and no server of this machine is meant.
+        // Packets that this program sent come in over `lo` only if an address or a route of a
+        // service led them there. They come from no client, and are not for a server of this
+        // machine: they are refused.
         let ourselves = format!("iifname \"lo\" meta mark {OWN_MARK:#x} goto refused");
         let mut script = format!(
             "add table {table}\n\

@@ -97,8 +97,8 @@ impl Routes {
         if self.by_destination {
             return format!("rule {verb} pref {first} not fwmark {OWN_MARK:#x} lookup {marked}\n");
         }
-        // `iif lo` matches packets of this machine. Packets of others without a route stay without
-        // one.
+        // `iif lo` matches packets that this machine sends: only these are given a route by the
+        // second rule. A neighbour's packet to a destination without a route is not forwarded.
         format!(
             "rule {verb} pref {first} fwmark {DIVERT_MARK:#x} lookup {marked}\n\
              rule {verb} pref {last} iif lo lookup {routed}\n"

@@ -121,7 +121,8 @@ pub trait OfKind: Clone + Into<crate::Entity> + 'static {
     }
 }
 
-/// Description of an entity for the generic code. What a kind says nothing of, it does not have.
+/// Description of a kind of entity, for the generic code. The defaults are those of a kind without
+/// names, unique values, references, groups and role attributes.
 #[allow(private_bounds, reason = "rows are written and read by this crate alone")]
 pub trait Record: crate::row::Row + OfKind {
     /// Version of the row encoding that is written.
@@ -143,8 +144,8 @@ pub trait Record: crate::row::Row + OfKind {
     /// Passes the unique values to `each`: index in [`Record::UNIQUE`], value.
     fn unique(&self, _each: &mut dyn FnMut(usize, &Arc<str>)) {}
 
-    /// Passes the entities that it refers to to `each`: index in [`Record::LINKS`], id. Those of a
-    /// policy are the ones that its sides name.
+    /// Passes each reference of the entity to `each`: index in [`Record::LINKS`], id of the other
+    /// entity. A policy refers to the entities that the roles of its sides name by id (`@id`).
     fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
         for side in 0..Self::SIDES.len() {
             let roles = self.side(side).map(|(roles, _)| roles);

@@ -1,7 +1,6 @@
 //! The syntax tree of a filter, in which names have no meaning yet.
 //!
-//! Positions are for error messages only: two trees are equal if they mean the same, wherever it
-//! was in the text.
+//! Positions are for error messages only: a comparison of two trees ignores them.
 
 use time::OffsetDateTime;
 

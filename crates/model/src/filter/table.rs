@@ -118,7 +118,8 @@ impl<C, R> Column<C, R> {
         self
     }
 
-    /// The column, served by an index; by none if no index holds what the getter reads.
+    /// The column, with the index that filters on it use. The index must hold the values that the
+    /// getter reads; [`Index::None`] is for a column without such an index.
     pub const fn indexed(mut self, index: Index) -> Self {
         self.index = index;
         self

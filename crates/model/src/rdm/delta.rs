@@ -1,8 +1,8 @@
 //! The difference of two snapshots, as events.
 //!
-//! The order is: members that went, so that no entity is deleted while a policy holds it; deleted
-//! policies and entities; new and changed ones, referenced ones first; members that came; deleted
-//! configs, to which nothing refers any more.
+//! The order is: removed members of policies, so that no deleted entity is a member of a policy;
+//! deleted policies and entities; new and changed entities, each after those that it refers to; new
+//! members of policies; deleted configs, to which nothing refers any more; CAs and revocations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot, sets: &[Arc<ChangeSet>]) -> 
     events
 }
 
-/// Members of one policy that went and that came, sorted.
+/// The removed and the new members of one policy, sorted.
 #[derive(Default)]
 struct Moves {
     went: Vec<Id>,

@@ -207,7 +207,8 @@ impl Mesh {
         let mut next: BTreeSet<(u64, Vec<usize>)> = BTreeSet::new();
         while found.len() <= count {
             let Some(last) = found.last() else { break };
-            // Every other path leaves this one, or an earlier one, at some router.
+            // Yen's algorithm: each further path leaves a path that was found at some router. Those
+            // that leave earlier ones are in `next` already.
             for at in 0..last.links.len() {
                 let (root, spur) = (&last.links[..at], last.routers[at]);
                 let alike = found.iter().filter(|way| way.links.get(..at) == Some(root));

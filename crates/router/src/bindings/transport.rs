@@ -57,7 +57,8 @@ impl Connected {
 pub(crate) struct Dialer {
     /// Flow control of its circuits.
     pub(crate) end: Options,
-    /// Time limit for reaching the application, beside the controller's.
+    /// Time limit for reaching the application; of this limit and the controller's the shorter one
+    /// counts.
     pub(crate) connect_timeout: Option<Duration>,
     /// How long applications may leave sent data unacknowledged.
     pub(crate) peer_timeout: Option<Duration>,
@@ -129,7 +130,8 @@ impl Target {
         }
     }
 
-    /// TLS as the router's identity, which must find the application's certificate good.
+    /// The TLS handshake with the application. The router shows its own certificate; that of the
+    /// application must lead to an authority that the router trusts.
     async fn shake(&self, stream: TcpStream, dialer: &Dialer) -> Result<Connected, RouteError> {
         let what = format!("cannot speak TLS with tls:{}:{}", self.host, self.port);
         let Some(tls) = &dialer.tls else {

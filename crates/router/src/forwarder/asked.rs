@@ -1,8 +1,8 @@
 //! Requests of one end for hops of a traced route, until they are answered.
 //!
-//! An SDK takes the answer to a request by the number of that request. An answer with another number
-//! would be taken for that to another request of the SDK, and hosts write the answers: only the
-//! numbers of requests that wait are passed on.
+//! An SDK finds the request of an answer by the number in the answer. Hosts write the answers, and an
+//! answer with a wrong number would pass for that to another request. Only answers with the number
+//! of a waiting request are passed on to the SDK.
 
 use std::collections::VecDeque;
 

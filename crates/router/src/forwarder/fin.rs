@@ -1,11 +1,11 @@
 //! The end of a direction, held back for the close that often follows it.
 //!
-//! C SDKs before 0.36.0 may crash when end and close arrive together: their bridge to a socket is still
-//! half-closing the socket when the close removes it. An application that closes its socket ends its
-//! direction and then the circuit, so that an SDK usually gets both at once. A close that arrives in
-//! time is sent alone, because a close ends the direction, too. A close that arrives later waits in
-//! the queue of the end until the SDK must have handled the end of the direction, however busy the
-//! SDK is.
+//! C SDKs before 0.36.0 may crash when the end of a direction and the close of the circuit arrive
+//! together: the close frees the part of the SDK that is half-closing the application's socket. An
+//! application that closes its socket ends its direction and then the circuit, so that an SDK usually
+//! gets both at once. A close that arrives in time is sent alone, because a close ends the direction,
+//! too. A close that arrives later waits in the queue of the end until the SDK must have handled the
+//! end of the direction, however busy the SDK is.
 
 use std::time::{Duration, Instant};
 

@@ -12,11 +12,12 @@
 //!
 //! Both cases have one rule: **the newer commit counts if it is whole**. To find out, the file is
 //! opened as if the bit were set, with every page verified and every write kept in memory. The
-//! commit that the bit selects must be whole too; otherwise it may be its number that is damaged. A
-//! commit that was not acknowledged may count or not, if all readers see the same; settling it asks
-//! the opened file. If the newer commit is not whole, it depends on the file: one that was in use
-//! may have been cut off while writing that commit, and goes back; one that was closed properly has
-//! always set its bit to the newer commit, and is damaged.
+//! commit that the bit selects must be whole, too: a damaged slot may have a wrong number, and then
+//! nobody knows which of the two commits is the newer one. A commit without an acknowledgement may
+//! count or not, as long as every later reader sees the same; [`Store::settle`](crate::Store::settle)
+//! asks the opened file which it is. A newer commit that is not whole has one of two causes: a file
+//! in use was cut off while it wrote that commit, and goes back to the older one; a file that was
+//! closed properly has its bit at the newer commit, and is damaged.
 
 use std::{fmt, fs::OpenOptions, io, ops::Bound, path::Path, sync::Arc};
 
@@ -142,8 +143,8 @@ impl fmt::Debug for Trial {
     }
 }
 
-/// Copies `from`, which begins at offset `at`, over the part of `onto`, which begins at `offset`,
-/// that it overlaps.
+/// Copies bytes of `from` to `onto` where the two overlap in the file: `from` begins there at `at`,
+/// `onto` at `offset`.
 fn lay(from: &[u8], at: u64, onto: &mut [u8], offset: u64) {
     let skip = usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX);
     let behind = usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);

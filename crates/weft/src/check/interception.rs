@@ -9,8 +9,8 @@ use super::finding::{Finding, Purpose};
 /// Advice on the other modes.
 const INSTEAD: &str = "mode host only hosts, mode proxy offers services at ports";
 
-/// Checks the requirements of interception, which are not mistakes if the file is not to be started
-/// now.
+/// Checks the requirements of interception on this machine. A missing one is a mistake before a
+/// start, and a warning if the operator only wants advice.
 pub(super) fn look(facts: &Facts, purpose: Purpose) -> Vec<Finding> {
     let modes = facts.all().iter().filter(|fact| {
         fact.general_key() == "listeners[].options.mode" && fact.value.starts_with("tproxy")

@@ -21,8 +21,9 @@ const NAME: &str = "service-tokens.pem";
 /// Rest of the certificate's validity at which a new key is made.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The key of a controller's file, which is made if there is none. `None` if the root identity's
-/// key is fast, or if the key cannot be stored: tokens would not outlive the controller.
+/// The key in the file, which is made if there is none. `None` if the root identity's key is fast,
+/// and if the key cannot be stored: tokens that were signed with it would be refused after the next
+/// start.
 pub(super) fn of(
     edge: &EdgeConfig,
     session: &KeyedChain,

@@ -19,8 +19,8 @@ use crate::{
     seam::{self, ControllerId},
 };
 
-/// Most ways of a circuit from former neighbours that are kept; the data half keeps no more either. A
-/// controller adopts no route of more than 2 KiB.
+/// Most ways of a circuit that are kept for payloads of former neighbours, to which the circuit sends
+/// nothing any more. The data half keeps as many. A controller adopts no route of more than 2 KiB.
 const LEFT: usize = 8;
 
 /// Routes under way, applied routes, and reports that wait for controllers.
@@ -94,7 +94,8 @@ impl Routes {
         Arc::clone(&self.times)
     }
 
-    /// Notes that a route has come; in order with the commands that take its circuit down.
+    /// Notes that a route has come. Called in the order of the messages, so that a later command to
+    /// take the circuit down cancels the returned token, and an earlier one does not.
     pub(super) fn begin_wait(&self, circuit: &str) -> CancellationToken {
         let mut waiting = self.waiting.lock();
         let of_circuit = waiting.entry(circuit.to_owned()).or_default();

@@ -22,7 +22,7 @@ enum Failure {
     Unheard,
 }
 
-/// Sends cost and precedence with their present values; `which` says which of the two.
+/// Sends the present values of those members that `which` has: cost, precedence, or both.
 pub(super) fn change(core: &Arc<Core>, entry: &Arc<Entry>, which: TerminatorUpdate) {
     begin(core, entry, |untold| untold.add(which, None));
 }

@@ -113,7 +113,8 @@ impl Adaptive {
         let had_queue = std::mem::take(&mut self.queued) >= LOOK_ROUNDS;
         self.min_seen = t;
         let Some(seen) = look.rtt else { return self.enter_cruise() };
-        // This long look would have shortened a queue, whichever circuits fill it.
+        // A look of this length shortens every queue on the path, whichever circuits fill it. A
+        // round-trip time that stayed the same is therefore that of the empty path.
         let steady = seen.abs_diff(self.queued_rtt) <= self.queued_rtt / 8;
         if had_queue && steady {
             self.min_rtt = Some(seen);
