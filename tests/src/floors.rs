@@ -2,11 +2,14 @@
 //!
 //! The floor of each crate is written here once, from ARCHITECTURE.md; `cargo metadata` gives the
 //! dependencies of each crate. A crate that is not in the table, or that uses one on its own floor
-//! or above, fails the test by name.
+//! or above, fails the test by name. No crate is a large part of the house.
 
 use std::collections::BTreeMap;
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
+use weft_pages::circle::Crate;
+use weft_pages::files::{self, File};
+use weft_pages::source::Reader;
 
 /// Every crate of the workspace that ships, with its floor.
 const FLOORS: &[(&str, u8)] = &[
@@ -73,6 +76,43 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("weft-router", &["axum"]),
     ("weft-api", &["redb"]),
 ];
+
+/// Most of the house that one crate may have, in percent of the lines of code.
+const MOST: usize = 15;
+
+/// The lines of code of each crate, without tests.
+fn lines() -> BTreeMap<String, usize> {
+    let files = files::all().expect("the files of this repository");
+    let reader = Reader::new().expect("the expressions of the reader");
+    let by_path: BTreeMap<&str, &File> =
+        files.iter().map(|file| (file.path.as_str(), file)).collect();
+    let mut lines = BTreeMap::new();
+    for root in by_path.keys() {
+        let of = root.strip_prefix("crates/").and_then(|rest| {
+            rest.strip_suffix("/src/lib.rs").or_else(|| rest.strip_suffix("/src/main.rs"))
+        });
+        if let Some(name) = of {
+            let read = Crate::read(&reader, &by_path, root);
+            *lines.entry(name.to_owned()).or_default() += read.lines();
+        }
+    }
+    lines
+}
+
+#[test]
+fn no_crate_is_a_large_part_of_the_house() {
+    let lines = lines();
+    let all: usize = lines.values().sum();
+    assert_eq!(lines.len(), FLOORS.len(), "crates: are they still found?");
+    assert!(all > 50_000, "{all} lines of code: are they still found?");
+    let large = lines.iter().filter(|(_, own)| **own * 100 > all * MOST);
+    let large: Vec<_> = large.map(|(name, own)| format!("{name}: {own} of {all} lines")).collect();
+    assert!(
+        large.is_empty(),
+        "more than {MOST} % of the house: move a subject to a crate of its own\n{}",
+        large.join("\n")
+    );
+}
 
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");

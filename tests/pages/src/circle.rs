@@ -90,6 +90,12 @@ impl Crate {
         self.modules.is_empty()
     }
 
+    /// Lines of code that ships, without imports, comments and blank lines.
+    pub fn lines(&self) -> usize {
+        let lines = self.modules.iter().flat_map(|module| module.source.code.lines());
+        lines.filter(|line| !line.trim().is_empty()).count()
+    }
+
     /// Which files each file uses.
     ///
     /// # Errors
