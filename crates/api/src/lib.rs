@@ -17,6 +17,26 @@
 //! Routes, paths, access and media types come from the tables of `weft-contract`; this crate knows
 //! no single resource. [`Limits`] bounds the cost of peers that are not known yet: connections and
 //! requests, in all and by source address; bytes of bodies; and time.
+//!
+//! ```no_run
+//! # use std::{sync::Arc, time::Duration};
+//! # async fn example(
+//! #     controller: weft_controller::Controller,
+//! #     identity: Arc<weft_identity::LiveIdentity>,
+//! #     config: weft_config::ControllerConfig,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! use weft_api::{ApiServer, Setup};
+//! use weft_channel::Listeners;
+//!
+//! let setup = Setup::new(controller, identity, Arc::new(Listeners::new()));
+//! let server = ApiServer::start(&config.web, setup).await?;
+//! for address in server.addresses() {
+//!     println!("the APIs are served at {address}");
+//! }
+//! server.shutdown(Duration::from_secs(5)).await; // requests in work are answered
+//! # Ok(())
+//! # }
+//! ```
 
 mod accept;
 mod answer;

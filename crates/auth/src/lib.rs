@@ -1,5 +1,13 @@
 //! Logins and what depends on them: passwords, certificates, sessions, enrollment, tokens.
 //!
+//! ```text
+//!  ticket, certificate of a CA ──> enroll ──────────> authenticator
+//!  password ──> guesses, lockout ──> login ──┐
+//!  certificate ────────────────────> login ──┼──> API session ──> service sessions ──> signed tokens
+//!  code ──> attempts ──────────────> mfa ────┘         │
+//!  request with a token ──> resolve <──────────────────┘──> Caller, for the gate of the kernel
+//! ```
+//!
 //! - `login`: `POST /authenticate`; [`resolve`]: finds the caller of a request by its credentials;
 //! - [`sessions`]: API sessions with opaque tokens and their service sessions, known to this
 //!   controller only, announced to routers;
@@ -22,6 +30,23 @@
 //!   were disabled for a time;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers;
 //! - [`handle`]: the state that all modules share; [`housekeeping`]: background work.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! use weft_auth::guesses::Guesses;
+//! use weft_kernel::GuessLimits;
+//!
+//! let guesses = Guesses::new(GuessLimits { per_name: 1, per_address: 100 });
+//! let from = Some("192.0.2.1".parse()?);
+//! let turn = guesses.turn("alice", from).await.expect("no wrong password yet");
+//! drop(turn); // without a verdict the password counts as wrong
+//!
+//! let wait = guesses.turn("alice", from).await.expect_err("one wrong password a minute is allowed");
+//! assert!(wait.as_secs() > 30);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod admission;
 pub mod attempts;

@@ -18,6 +18,29 @@
 //!                                                         │  ├────> connection
 //!                                                         │  └────> connection for acks
 //! ```
+//!
+//! ```
+//! use std::time::Instant;
+//! use weft_circuit::Driver;
+//! use weft_limits::Budget;
+//! use weft_xgress::{Class, End, Options, Role};
+//!
+//! let (now, budget) = (Instant::now(), Budget::new(1 << 20));
+//! let mut driver = Driver::new(End::new(Role::Initiator, &Options::default(), &budget, now));
+//! driver.machine.write("hello".into())?;
+//!
+//! // Under the lock of the end: what has to be done.
+//! let steps = driver.steps(true);
+//! // After it is released: the end is listed at its outlet, its timer is armed.
+//! let mut listed = Vec::new();
+//! steps.carry_out(|class, _listing| listed.push(class), |_deadline| {});
+//! assert_eq!(listed, [Class::Payload]);
+//! // Later, on the task of the connection: the first payload opens the circuit, the next has the data.
+//! assert!(driver.pull(Class::Payload, |end| end.poll_transmit(now)).is_some());
+//! let payload = driver.pull(Class::Payload, |end| end.poll_transmit(now)).unwrap();
+//! assert_eq!(payload.data, "hello");
+//! # Ok::<(), weft_xgress::WriteError>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

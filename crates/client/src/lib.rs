@@ -1,5 +1,11 @@
 //! Typed HTTP calls to a controller: login, enrollment, lists by page.
 //!
+//! ```text
+//!  token ──> trust ──> enroll ──> identity file, for SDKs and routers
+//!  Address, password or identity file ──> ClientApi, ManagementClient ──> HTTP ──> controller
+//!                                         └ operations and bodies of weft-contract
+//! ```
+//!
 //! Routers, the SDK and the commands talk to controllers through this crate. It knows the
 //! operations and bodies of `weft-contract` and the keys and trust of `weft-identity`.
 //!

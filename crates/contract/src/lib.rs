@@ -1,5 +1,11 @@
 //! The HTTP APIs as types and tables, from which the server serves and the client calls.
 //!
+//! ```text
+//!  members! ──> body, detail ──┐              ┌──> server: routes, access, statuses
+//!  Operation: a row ───────────┴──> tables ───┼──> clients and commands: calls, flags
+//!                                             └──> openapi: descriptions of the APIs
+//! ```
+//!
 //! This crate does no I/O, and knows neither an HTTP library nor the model. The server (`weft-api`)
 //! reads the tables to build its routes, the other side (`weft-client`, the commands) to make its
 //! calls; both share the types of the bodies. The values that are exchanged:

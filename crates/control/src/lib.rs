@@ -20,6 +20,25 @@
 //! message.
 //!
 //! [`plane`] is the state that all modules share, [`control_plane`] the interface for other crates.
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # async fn example(
+//! #     auth: &weft_auth::Auth,
+//! #     network: weft_network::Network,
+//! #     identity: Arc<weft_identity::LiveIdentity>,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! use weft_channel::{ListenerLimits, Listeners};
+//! use weft_control::{ControlOptions, ControlPlane};
+//!
+//! let control = ControlPlane::start(auth, network, ControlOptions::default()).await?;
+//! let (listeners, tls) = (Listeners::new(), ControlPlane::tls(&identity)?);
+//! let limits = ListenerLimits::default();
+//! let _listening = control.listen(&listeners, "0.0.0.0:6262", limits, tls).await?;
+//! println!("routers may connect; the index of the data model is {}", control.model_index());
+//! # Ok(())
+//! # }
+//! ```
 
 mod admitted;
 pub mod control_plane;

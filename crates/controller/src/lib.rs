@@ -18,6 +18,43 @@
 //! - [`Kernel::submit`](weft_kernel::Kernel::submit) and
 //!   [`Kernel::subscribe`](weft_kernel::Kernel::subscribe): changes in, published batches out;
 //! - [`weft_auth`]: logins, sessions, enrollment, tokens; [`domain`]: every operation on the model.
+//!
+//! ```
+//! # use weft_controller::Keys;
+//! # use weft_identity::{
+//! #     Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+//! #     TrustBundle,
+//! # };
+//! # fn keys() -> Result<Keys, weft_identity::Error> {
+//! #     let now = std::time::SystemTime::now();
+//! #     let authority = Authority::make_root(&AuthoritySpec::new("root"), now)?;
+//! #     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+//! #     let subject = Subject::common_name("ctrl1");
+//! #     let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now)?;
+//! #     let chain = KeyedChain::new(vec![authority.issue(&leaf)?], key)?;
+//! #     let bundle = TrustBundle::new([authority.certificate().clone()]);
+//! #     let (session, enrollment) = (chain.clone(), chain);
+//! #     let trust_domain = "example".to_owned();
+//! #     Ok(Keys { session, tokens: None, enrollment, authority, bundle, trust_domain })
+//! # }
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! use std::sync::Arc;
+//! use serde_json::json;
+//! use weft_contract::Api;
+//! use weft_controller::{Addresses, Call, Caller, Controller, Settings};
+//! use weft_store::Memory;
+//!
+//! let settings = Settings::new("ctrl1", Arc::new(Memory::new()), keys()?, Addresses::default());
+//! let controller = Controller::start(settings).await?;
+//!
+//! let create = Call::to(Api::Management, "createService", &[]).expect("an operation of the API");
+//! let create = create.with_json(&json!({ "name": "web", "encryptionRequired": true }));
+//! let reply = controller.call(Caller::system(), create).await?;
+//! assert!(reply.data()["id"].is_string());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 // `domain::members` reads the table of a kind facet by facet.
 #![recursion_limit = "512"]

@@ -15,6 +15,49 @@
 //! A [`Connection`] holds a bounded amount: 64 KiB of messages that are not complete, the messages
 //! of the handshake up to 128 KiB, and the datagrams to be sent. A datagram that cannot be decoded
 //! or authenticated is dropped without an answer.
+//!
+//! ```
+//! use std::{sync::Arc, time::Instant};
+//! use rustls::{crypto::aws_lc_rs::default_provider, sign::CertifiedKey};
+//! use weft_dtls::{Connection, Cookies, Settings, Verdict};
+//!
+//! # let key = rcgen::KeyPair::generate()?;
+//! # let certificate = rcgen::CertificateParams::new(vec!["r1".to_owned()])?.self_signed(&key)?;
+//! # let der = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der())?;
+//! # let signer = default_provider().key_provider.load_private_key(der)?;
+//! # let certified = CertifiedKey::new(vec![certificate.der().clone()], signer);
+//! let settings = Settings {
+//!     certified: vec![Arc::new(certified)],
+//!     judge: Arc::new(|_chain| Ok(())), // a router asks whether it trusts the chain
+//!     provider: Arc::new(default_provider()),
+//!     server_name: None,
+//! };
+//! let (now, from) = (Instant::now(), "192.0.2.1:4000".parse()?);
+//! let mut cookies = Cookies::new(now)?;
+//! let mut client = Connection::client(settings.clone(), now)?;
+//! let mut server: Option<Connection> = None;
+//! while !client.is_established() {
+//!     while let Some(datagram) = client.datagram() {
+//!         match &mut server {
+//!             Some(server) => server.input(&datagram, now)?,
+//!             None => match cookies.check(&datagram, from, now) {
+//!                 Verdict::Ignore => {}
+//!                 Verdict::Answer(with_cookie) => client.input(&with_cookie, now)?,
+//!                 Verdict::Begin(first) => {
+//!                     server = Some(Connection::server(settings.clone(), first, now)?);
+//!                 }
+//!             },
+//!         }
+//!     }
+//!     while let Some(datagram) = server.as_mut().and_then(Connection::datagram) {
+//!         client.input(&datagram, now)?;
+//!     }
+//! }
+//! let mut server = server.expect("the client is established");
+//! server.input(&client.seal(b"hello")?, now)?;
+//! assert_eq!(server.take_data().as_deref(), Some(&b"hello"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod assembly;
 mod client;

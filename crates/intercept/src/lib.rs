@@ -10,6 +10,32 @@
 //! service for each client. One task owns the firewall and applies changes as transactions, each with all
 //! changes that have come meanwhile. A client is told a name's address only after the firewall has it.
 //! [`table`] says which service gets a client that several of them claim. Linux only.
+//!
+//! ```no_run
+//! # #[cfg(target_os = "linux")]
+//! # async fn example() -> Result<(), weft_intercept::Error> {
+//! use std::sync::Arc;
+//! use weft_intercept::{Arrival, Client, Interceptor, Options, Protocol, Service};
+//!
+//! let carry = |arrival: Arrival, _client: Client| {
+//!     println!("{} wants to reach service {}", arrival.source, arrival.service);
+//! };
+//! let interceptor = Interceptor::start(Options::default(), Arc::new(carry)).await?;
+//! let web = Service {
+//!     id: "s1".into(),
+//!     name: "web".into(),
+//!     protocols: vec![Protocol::Tcp],
+//!     addresses: vec!["web.example".into()],
+//!     ports: vec![(80, 80)],
+//!     ..Service::default()
+//! };
+//! for problem in interceptor.set_services(&[web]).await {
+//!     println!("{}: {}", problem.entry, problem.why);
+//! }
+//! interceptor.stop().await; // the system is as it was
+//! # Ok(())
+//! # }
+//! ```
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports, rustdoc::all))]
 

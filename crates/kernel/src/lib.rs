@@ -1,5 +1,12 @@
 //! The base of every part of a controller, without any kind of entity.
 //!
+//! ```text
+//!  call ──> gate ──> prepared on the caller's task ──> writer: decided on the tip, judged by rank
+//!                                                         │ a batch of change sets
+//!  readers <── snapshot <── published <── on the disk <── store
+//!                               └──> the callers are answered, then the subscriptions are told
+//! ```
+//!
 //! [`Kernel`] is a handle that all parts share; a clone costs little. Readers take a snapshot and
 //! never lock. A change of the model is *prepared* on the caller's task and *decided* by the one
 //! [`writer`].
@@ -14,6 +21,16 @@
 //! - [`online`]: connected routers and identities; [`events`]: events of the network; [`measures`],
 //!   [`traces`]: measured values, and detailed logs; [`turns`]: fair turns for work that keeps
 //!   processors busy.
+//!
+//! ```
+//! use weft_contract::{Api, resource};
+//! use weft_kernel::{Caller, Origin, gate};
+//!
+//! let create = resource::operation(Api::Management, "createService").unwrap();
+//! assert!(gate::pass(&Caller::system(), create).is_ok());
+//! let refusal = gate::pass(&Caller::nobody(Origin::default()), create).unwrap_err();
+//! assert_eq!(refusal.status(), 401);
+//! ```
 
 pub mod call;
 pub mod caller;

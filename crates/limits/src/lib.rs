@@ -1,5 +1,11 @@
 //! Limits that hold before work is done, for every input from outside.
 //!
+//! ```text
+//!  input ──> TokenBucket ──> BoundedTable ──> AdaptiveWindow ──> Budget ──> work
+//!            too often?      too many?        too much at once?  too large?
+//!                └───────────────┴────────────────┴────────────────┴──> refusal
+//! ```
+//!
 //! | type | limits |
 //! |---|---|
 //! | [`TokenBucket`] | how often something may happen |

@@ -1,6 +1,12 @@
 //! The running network: connected routers, links between them, circuits over both. It is kept in
 //! memory only, and rebuilt from the routers after a restart.
 //!
+//! ```text
+//!  dial ──> create: terminator and path ──> Route to each router ──> RouteResult ──> Circuits
+//!  lost link, fault, cheaper path ──> moves ──> routes of the new path, in two steps
+//!  router that comes back ──> recount, adoption ──> Circuits
+//! ```
+//!
 //! - [`network`]: the handle of the network; [`routers`], [`circuits`]: the tables; [`routes`]: the
 //!   routes that routers are told; paths and costs are in `weft_paths`;
 //! - [`create`]: makes circuits, [`failure`]: why not; [`upkeep`]: confirms and ends them; `moves`: gives them other
@@ -15,6 +21,29 @@
 //!
 //! Input are messages of routers, which the control plane passes on. Output are routes, unroutes
 //! and faults on the channels of routers.
+//!
+//! ```
+//! use std::time::Duration;
+//! use weft_model::Id;
+//! use weft_network::routes::RouteSpec;
+//! use weft_paths::path::Path;
+//!
+//! let routers = vec![Id::new("near"), Id::new("far")];
+//! let spec = RouteSpec {
+//!     circuit: "c1",
+//!     attempt: 0,
+//!     path: &Path { nodes: routers, links: vec!["l1".into()], cost: 5 },
+//!     ingress: "dialer",
+//!     egress: "host",
+//!     dial: None,
+//!     timeout: Duration::from_secs(5),
+//!     tags: &Default::default(),
+//! };
+//! let (router, route) = &spec.routes()[0];
+//! assert_eq!(router.as_str(), "near");
+//! let ways = route.forwards.iter().map(|way| (way.src_address.as_str(), way.dst_address.as_str()));
+//! assert_eq!(ways.collect::<Vec<_>>(), [("dialer", "l1"), ("l1", "dialer")]);
+//! ```
 
 pub mod adopt;
 pub mod adoption;

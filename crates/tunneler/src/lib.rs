@@ -9,6 +9,21 @@
 //!
 //! [`carry`] has the part that both ends of a connection share: bytes in both directions, half-close
 //! in both directions, and no memory for a connection that is idle.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use tokio_util::sync::CancellationToken;
+//! use weft_sdk::Context;
+//! use weft_tunneler::{Options, Tunneler};
+//!
+//! let builder = Context::builder().config_types(weft_tunnel::config::TYPES);
+//! let tunneler = Tunneler::new(builder.load("laptop.json").await?, Options::default());
+//! tunneler.refresh().await?;
+//! println!("{} ports lead to services", tunneler.ports().len());
+//! tunneler.run(&CancellationToken::new()).await; // until it is cancelled
+//! # Ok(())
+//! # }
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

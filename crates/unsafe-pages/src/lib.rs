@@ -1,5 +1,11 @@
 //! Gives pages of program code that only a start needed back to the system.
 //!
+//! ```text
+//!  program code in memory      after a start   |###################|
+//!                              release_code    |.....#.............|  the code that runs now
+//!                              in use          |..#..####..........|  from the page cache, no disk
+//! ```
+//!
 //! A start runs code that is never needed again: reading files, making keys, building tables of
 //! commands. The kernel maps 16 pages around each one that is touched, so that after a start more
 //! than half of the program is resident. [`release_code`] takes these mappings out of the process.

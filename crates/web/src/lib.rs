@@ -6,6 +6,29 @@
 //! ```
 //!
 //! This crate knows no API: a [`Site`] answers the requests.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use hyper::{Request, Response, body::Incoming};
+//! use weft_web::{Peer, Site, Terms};
+//!
+//! struct Hello {
+//!     terms: Terms,
+//! }
+//!
+//! impl Site for Hello {
+//!     type Answer = String;
+//!
+//!     fn terms(&self) -> &Terms {
+//!         &self.terms
+//!     }
+//!
+//!     async fn exchange(&self, peer: &Arc<Peer>, request: Request<Incoming>) -> Response<String> {
+//!         let _working = peer.begin(); // from here on the time for an answer counts
+//!         Response::new(format!("{} asks for {}", peer.remote, request.uri().path()))
+//!     }
+//! }
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

@@ -10,6 +10,13 @@
 //! [`cli`] parses the command line; every command is a function that succeeds or returns a
 //! [`failure::Failure`] with a message and an exit status. Results go to standard output, messages and
 //! the log to standard error.
+//!
+//! ```text
+//! weft quickstart --home ./w1 --username admin --password weft-tour    # a network, until Ctrl-C
+//! weft login https://localhost:1280 --username admin --password weft-tour --yes
+//! weft create service web --role-attributes web
+//! weft list services
+//! ```
 
 mod arguments;
 mod ask;

@@ -1,5 +1,10 @@
 //! Bytes to messages: channel frames, hello, control, edge, SDK, link and payload messages.
 //!
+//! ```text
+//!  bytes ──> frame::Decoder ──> Message: type, headers, body ──> module of a wire ──> typed message
+//!  typed message ──> Message ──> frame::encode ──> bytes
+//! ```
+//!
 //! This crate knows the wire formats and nothing else: no I/O, no clocks, no async. Bytes enter
 //! through [`frame::Decoder`], which yields [`Message`]s with their headers still in wire form; the
 //! modules for each wire parse these messages:

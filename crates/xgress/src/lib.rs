@@ -19,6 +19,27 @@
 //! ```
 //!
 //! [`Payload`]: weft_wire::payload::Payload
+//!
+//! ```
+//! use std::time::Instant;
+//! use weft_limits::Budget;
+//! use weft_xgress::{Delivery, End, Options, Role};
+//!
+//! let (now, budget, options) = (Instant::now(), Budget::new(1 << 20), Options::default());
+//! let mut dialer = End::new(Role::Initiator, &options, &budget, now);
+//! let mut host = End::new(Role::Terminator, &options, &budget, now);
+//!
+//! dialer.write("hello".into())?;
+//! while let Some(payload) = dialer.poll_transmit(now) {
+//!     host.on_payload(payload, now);
+//! }
+//! let Some(Delivery::Data { data, .. }) = host.read() else { panic!("nothing has arrived") };
+//! assert_eq!(data, "hello");
+//! while let Some(ack) = host.poll_ack() {
+//!     dialer.on_ack(&ack, now);
+//! }
+//! # Ok::<(), weft_xgress::WriteError>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
