@@ -42,7 +42,7 @@ pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
     (Api::Client, "listServiceUpdates", service_updates),
 ];
 
-/// The login of a caller; fails if the gate has let in a caller without one.
+/// The login of a caller. Fails for a caller without one: the gate lets in the controller itself, too.
 pub fn login_of(caller: &Caller) -> Result<&Login, Failure> {
     caller.login().ok_or_else(|| Failure::unauthorized("the operation needs a session"))
 }

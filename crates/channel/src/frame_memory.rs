@@ -21,7 +21,7 @@ const PROCESS: u64 = 256 << 20;
 const UNJUDGED_SHARE: u64 = 8;
 /// Bytes that a connection may hold without being counted.
 const FREE: u64 = 4 << 10;
-/// Longest frame, in bytes, that needs not find room.
+/// Longest frame, in bytes, that is read even if the budget has no room for it.
 const ORDINARY: u64 = 64 << 10;
 
 static OF_PROCESS: LazyLock<FrameMemory> = LazyLock::new(|| FrameMemory::new(PROCESS));

@@ -145,7 +145,8 @@ impl<M: Machine> Driver<M> {
         self.listing.renew();
     }
 
-    /// The deadline armed for `at` fires: false if it was overtaken, and nothing is due.
+    /// Handles the expiry of the deadline that was armed for `at`. False if another deadline has taken
+    /// its place: then nothing is due.
     pub fn fires(&mut self, at: Instant, now: Instant) -> bool {
         let counts = self.alarm.fires(at);
         if counts {

@@ -163,7 +163,7 @@ impl<F: HopFlow> Hop<F> {
             inner.frames.move_to(outlet.budget());
             inner.outlet = Arc::clone(outlet);
             inner.listing.renew();
-            // The wait of a payload that moved says nothing about the new neighbour.
+            // A payload that moved has waited for both neighbours: its time is not measured.
             inner.sample = None;
             [Class::Ack, Class::Payload].map(|class| (class, inner.begin_listing(class)))
         };

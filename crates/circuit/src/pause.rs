@@ -40,14 +40,15 @@ impl Pause {
         }
     }
 
-    /// Whether a connection goes on reading; if not it is resumed in time.
+    /// Whether a connection goes on reading. A connection that pauses is listed here, and is woken
+    /// when the pause ends.
     pub fn flow(&self, connection: &UnderlayWaker) -> Reading {
         if !self.is_on() {
             return Reading::Continue;
         }
         let mut waiting = self.waiting.lock();
-        // The pause may just have ended: the thread that ended it wakes those that are listed after
-        // this check.
+        // The pause may have ended before the lock was taken: the thread that ends a pause wakes only
+        // connections that are listed by then.
         if !self.is_on() {
             return Reading::Continue;
         }

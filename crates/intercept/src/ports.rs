@@ -18,7 +18,8 @@ pub(crate) fn merged(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     out
 }
 
-/// The ports of `from` that are not in `without`; both are merged, and so is the result.
+/// The ports of `from` that are not in `without`. In both and in the result the ranges are sorted and
+/// do not touch.
 pub(crate) fn subtracted(from: &[Range], without: &[Range]) -> Vec<Range> {
     let mut out = Vec::with_capacity(from.len());
     let mut others = without.iter().peekable();

@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener, stop: Cancel
     }
 }
 
-/// True if the client has gone meanwhile, which says nothing about the listener.
+/// True if the client has ended its connection before it was accepted: the listener has no fault.
 fn gone_already(problem: &io::Error) -> bool {
     matches!(problem.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }

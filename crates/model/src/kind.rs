@@ -193,7 +193,7 @@ macro_rules! kinds {
             }
 
             /// Passes the entity's role attributes to `share`, which may replace them with shared
-            /// ones. Leaves an entity that is shared itself as it is.
+            /// ones. An entity with several owners stays unchanged.
             pub(crate) fn share_attributes(&mut self, share: &mut dyn FnMut(&mut Arc<str>)) {
                 let list = match self {
                     $(Self::$kind(it) => Arc::get_mut(it).and_then(Record::attributes_mut),)*

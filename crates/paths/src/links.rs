@@ -426,7 +426,7 @@ impl Links {
         let mut table = self.table.write();
         let mut measured = Measured::default();
         for (id, latency) in latencies {
-            // A link that broke a moment ago is unknown, and counts as nobody's.
+            // A link that broke a moment ago is unknown: its latency is no misreport.
             let Some(Entry { link, .. }) = table.links.get_mut(id) else { continue };
             if !link.has_end(router.as_str()) {
                 measured.foreign += 1;

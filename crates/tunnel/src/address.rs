@@ -47,7 +47,7 @@ impl Host {
         }
     }
 
-    /// The addresses of this host that a machine may dial which has the addresses `own`.
+    /// The addresses of this host that may be dialed by a machine with the addresses `own`.
     fn judge_from(
         &self,
         found: Vec<SocketAddr>,
@@ -144,8 +144,8 @@ fn own_addresses() -> Vec<IpAddr> {
     found.into_iter().map(|interface| interface.ip()).collect()
 }
 
-/// True for addresses of this machine by their kind, of its link, of clouds' secrets, and of
-/// several machines at once.
+/// True for loopback and link-local addresses, for those at which clouds keep secrets ([`SECRETS`]),
+/// and for multicast and broadcast.
 fn is_near(address: IpAddr) -> bool {
     SECRETS.contains(&address)
         || address.is_loopback()
@@ -207,7 +207,7 @@ pub enum AddressRule {
 }
 
 impl AddressRule {
-    /// Reads a rule; `None` for a text that is none.
+    /// Reads a rule; `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::AnyName);

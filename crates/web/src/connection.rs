@@ -129,8 +129,8 @@ impl Peer {
         }
     }
 
-    /// Returns when the peer has had its time to end the connection, and a request that came at the
-    /// last moment its time for an answer.
+    /// Returns when the time for the peer to end the connection is over, and then the time for the
+    /// answers to requests that came meanwhile.
     async fn farewell(&self, working: Duration) {
         tokio::time::sleep(FAREWELL).await;
         if *self.working.borrow() > 0 {

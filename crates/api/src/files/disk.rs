@@ -75,7 +75,7 @@ pub(super) fn find(
     Ok(Found { place, plain, siblings })
 }
 
-/// Opens a file; none if the path leads to nothing, or to no regular file.
+/// Opens a regular file; `None` if there is none at the path.
 fn open(location: &Dir, place: &Path) -> io::Result<Option<Opened>> {
     // Checked before opening, because opening a pipe waits for its writer.
     match location.metadata(place) {
@@ -105,8 +105,7 @@ impl Opened {
         file.metadata().is_ok_and(|now| version(&now) == version_then)
     }
 
-    /// The time of its last change; none if it is unknown: packages give all their files the time
-    /// zero.
+    /// The time of its last change. `None` for the time zero, which packages give all their files.
     pub(super) fn last_modified(&self) -> Option<SystemTime> {
         let earliest = UNIX_EPOCH + Duration::from_secs(24 * 3600);
         self.modified.filter(|time| (earliest..=SystemTime::now()).contains(time))

@@ -156,7 +156,8 @@ struct Sent {
     tag: String,
 }
 
-/// Opens the chosen form; if it cannot be made now, the file as it is.
+/// Opens the chosen form of a file. If the compressed form cannot be made in time, the file itself is
+/// opened.
 async fn send(
     form: Form,
     mut plain: Opened,

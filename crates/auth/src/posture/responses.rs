@@ -136,7 +136,7 @@ fn report(
     }))
 }
 
-/// Addresses or fingerprints in the spelling of the model; texts that are none are left out.
+/// Addresses or fingerprints in the spelling of the model; other texts are left out.
 fn plain(texts: Vec<String>) -> Vec<String> {
     texts.iter().map(|text| plain_hex(text)).filter(|text| !text.is_empty()).collect()
 }

@@ -126,8 +126,9 @@ edge:
         )
     }
 
-    /// A file whose router has no listener for links, with that section in place of the one of a
-    /// router that only dials, or else at the end. None if it has another section of links.
+    /// Adds a listener for links to the file of a router without one. The new section takes the place
+    /// of the section of a router that only dials links; without such a section it comes at the end.
+    /// `None` if the file has another section of links.
     #[must_use]
     pub fn with_link_section(
         text: &str,

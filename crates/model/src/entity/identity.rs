@@ -111,7 +111,7 @@ row! {
         13 => pub app_data: JsonMap,
         /// Time since which the identity is disabled.
         14 => pub disabled_at: Option<Timestamp>,
-        /// End of being disabled; `None`: until it is enabled.
+        /// End of the time for which the identity is disabled; `None` if somebody has to enable it.
         15 => pub disabled_until: Option<Timestamp>,
         /// Config overrides by service id.
         16 => pub service_configs: Rare<BTreeMap<Id, ServiceConfigs>>,

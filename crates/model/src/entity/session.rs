@@ -8,7 +8,7 @@ use super::{Base, EnvInfo, Link, OnDelete, PolicyType, Record, SdkInfo};
 use crate::{Id, Kind, Timestamp, row::row};
 
 row! {
-    /// A certificate of an API session: issued for it, or the one of its login.
+    /// A certificate of an API session: it was issued for the session, or shown at its login.
     pub struct SessionCertificate {
         /// Id among the session's certificates.
         1 => pub id: Id,

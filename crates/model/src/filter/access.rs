@@ -134,7 +134,8 @@ fn except(inner: Access<'_>) -> Access<'_> {
         Access::Always => Access::Never,
         Access::Never => Access::Always,
         Access::Except(inner) => *inner,
-        // The complement of a superset says nothing.
+        // An access that is not exact gives a superset of the matches. Entities outside of it are
+        // not all that match the negation, so every entity is tested.
         inner if inner.is_exact() => Access::Except(Box::new(inner)),
         _ => Access::Scan,
     }

@@ -47,7 +47,7 @@ impl Tried {
 
 impl Network {
     /// Chooses the terminator for a dial, and the path to it. Among terminators of one precedence,
-    /// the ones that were not tried come first.
+    /// those that this dial has not tried come first.
     pub(super) fn choose(
         &self,
         snapshot: &Snapshot,

@@ -180,7 +180,7 @@ impl Registry {
     }
 
     /// Adds a target. Returns the number of its former link, if that leads to another address.
-    #[allow(clippy::too_many_arguments)] // What makes a target, and nothing else asks for it.
+    #[allow(clippy::too_many_arguments)] // All parts of a target, for the one caller.
     fn want(
         &mut self,
         key: &str,

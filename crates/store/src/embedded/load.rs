@@ -97,7 +97,7 @@ impl Shared {
         })
     }
 
-    /// The last revision of a batch, if it is in the log.
+    /// The last revision of a batch, if the log has the batch.
     pub(super) fn find_batch(&self, batch: BatchId) -> Result<Option<Revision>, Failure> {
         self.read(|database| {
             let transaction = database.begin_read()?;

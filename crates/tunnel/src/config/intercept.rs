@@ -135,7 +135,8 @@ impl Intercept {
 }
 
 impl InterceptAddress {
-    /// Reads an address; a text that is none is left out, with a warning.
+    /// Reads an address; `None` for any other text, which the reader of the config leaves out with a
+    /// warning.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match AddressRule::parse(text)? {

@@ -107,8 +107,8 @@ const SMALL_SHARE: u64 = 4 * PAYLOAD;
 /// its own to wait for.
 const FLOOR_ROUNDS: u64 = 3;
 
-/// Fewest payloads by which a round trip is judged; several round trips are judged together otherwise, because one late
-/// payload says nothing.
+/// Fewest payloads by which a round trip is judged; several round trips are judged together otherwise, because one payload
+/// may be late by chance.
 const LEAST_SAMPLES: u64 = 8;
 
 /// Smallest part of the pace that losses leave.
@@ -369,7 +369,8 @@ impl Adaptive {
         if !queued || matches!(self.phase, Phase::Startup | Phase::Look) {
             return self.rates.end_round();
         }
-        // A full window says nothing, unless it is as small as possible.
+        // The rate of a full window is a limit of the window, not of the path, unless the window is
+        // as small as possible.
         let tells = !full || round.best.bytes_in(self.min_rtt.unwrap_or(0)) < PAYLOAD;
         if self.queued > 1 && tells && round.best < self.rates.get().scaled(least * 15 / 16) {
             self.rates.set(round.best);
