@@ -84,8 +84,8 @@ pub(crate) fn taken_down() -> RouteError {
 
 /// The interface of the data half for the control half.
 pub trait Data: Send + Sync + 'static {
-    /// Sets a route up, dialing the egress if it names one. Applied whole or undone whole: of one
-    /// that failed nothing is left.
+    /// Sets a route up, dialing the egress if it names one. A route that fails leaves nothing
+    /// behind.
     fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>>;
 
     /// Takes a route down: at once (`now`), or when the circuit has been quiet.

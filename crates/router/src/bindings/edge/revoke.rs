@@ -31,7 +31,8 @@ impl SdkConnection {
         let grant = access.judge(session, token, purpose)?;
         self.ids.note_grant(id, &grant);
         if heard != self.binding.heard() {
-            // A revocation before the grant was noted may have been about it.
+            // Rights changed meanwhile. A revocation closes noted grants only, and may have missed
+            // this one.
             access.judge(session, token, purpose)?;
         }
         Ok(grant)
@@ -109,7 +110,7 @@ impl SdkConnection {
                 None => {}
             }
         }
-        // Circuits that reached a listener after the grants were read.
+        // Circuits that reached one of these listeners after the grants were read are closed, too.
         if !listeners.is_empty() {
             self.ids.hosted_circuits(&listeners).iter().for_each(close_circuit);
         }

@@ -26,7 +26,7 @@ impl<F: EndFlow> LocalEnd<F> {
             }
             (ControlKind::Traceroute, App::Sdk { conn_id, owner, .. }) => {
                 let left = control.count_hop();
-                // An SDK that does not answer is no hop.
+                // An SDK that does not answer such requests is not counted as a hop.
                 let is_hop = || owner.upgrade().is_none_or(|sdk| sdk.answers_traces());
                 if left == 0 || !is_hop() {
                     return Some(control.answered_by(hop_type::EDGE, ""));

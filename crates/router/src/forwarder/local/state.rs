@@ -73,7 +73,7 @@ impl State {
     /// bytes of data, unless the message only ends the direction.
     pub(super) fn take_from_sdk(&mut self, data: Data, now: Instant) -> Option<usize> {
         let fin = data.is_fin();
-        // An end of the direction without data is the end's to send.
+        // A message without data only ends the direction: the end sends that by itself.
         let bare = fin && data.data.is_empty() && data.flags == data_flags::FIN;
         let bytes = (!bare).then_some(data.data.len());
         if !bare {
@@ -102,7 +102,7 @@ impl State {
     }
 
     fn push(&mut self, item: FromSdk) {
-        // A closed circuit has no reader for what the SDK sends.
+        // Nobody reads the data of a closed circuit.
         if self.end.closed().is_none() {
             self.backlog.push(item);
         }
@@ -183,8 +183,8 @@ impl Machine for State {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        // Once the end is listed, a delivery that was held back waits for the connection, and no
-        // longer for its time.
+        // A delivery that is held back waits for its time. Once the end is listed at the SDK's
+        // connection, the connection takes the delivery, and there is no time to wait for.
         let held_until = self.fin.until(&self.end).filter(|_| !self.listed_app);
         let waits = [self.end.deadline(), held_until, self.backlog.deadline()];
         waits.into_iter().flatten().min()
