@@ -1,11 +1,11 @@
 //! Logins and what depends on them: passwords, certificates, sessions, enrollment, tokens.
 //!
 //! ```text
-//!  ticket, certificate of a CA ──> enroll ──────────> authenticator
-//!  password ──> guesses, lockout ──> login ──┐
-//!  certificate ────────────────────> login ──┼──> API session ──> service sessions ──> signed tokens
-//!  code ──> attempts ──────────────> mfa ────┘         │
-//!  request with a token ──> resolve <──────────────────┘──> Caller, for the gate of the kernel
+//!  ticket, certificate of a CA ──> enroll ──> authenticator
+//!  password ──> guesses, lockout ──┐
+//!  certificate ────────────────────┴──> login ──> API session ──> service sessions: signed tokens
+//!  code ──> attempts ──> mfa ──> second factor of the API session
+//!  request with a token ──> resolve: its API session ──> Caller ──> gate of the kernel
 //! ```
 //!
 //! - `login`: `POST /authenticate`; [`resolve`]: finds the caller of a request by its credentials;

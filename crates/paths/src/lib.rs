@@ -2,9 +2,9 @@
 //! in, and nothing is sent.
 //!
 //! ```text
-//!  reports of routers ──> Links ──> Pending ──> Topology ──> Graph ──> Tree ──> Path
-//!                                                of each dialing router ┘        │
-//!  terminators, their Costs, the costs of the paths to them ──> select::choose <─┘
+//!  reports of routers ──> Links ──> Pending ──> Topology: Graph, a Tree for each dialing router ──> Path
+//!  terminators, with their Costs and the costs of the paths to them ──> select::choose ──> terminator
+//!  lost links, cheaper paths ──> queue, window ──> the next circuit to move
 //! ```
 //!
 //! - [`links`]: the links between routers; [`pending`]: changes since the last version of the
