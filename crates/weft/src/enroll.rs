@@ -46,8 +46,8 @@ async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
     })
 }
 
-/// A file of the size of a large identity, removed when it is dropped: with it the disk has room, and
-/// the folder can be written to.
+/// A file of the size of a large identity, which is removed when it is dropped. If it can be written,
+/// so can the identity: the disk has room, and the folder permits it.
 struct Room(PathBuf);
 
 impl Room {

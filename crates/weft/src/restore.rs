@@ -31,7 +31,7 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
         during(Failure::caused_by(&error).during(format!("snapshot {}", snapshot.display())))
     })?;
     let held = match held {
-        // There was none at the beginning.
+        // There was no database to hold at the beginning.
         None => hold(database).map_err(during)?,
         held => held,
     };

@@ -203,7 +203,7 @@ impl Sockets {
         host_option: &str,
         host: &str,
     ) -> Result<End, Failure> {
-        // Ports that do not fit are held meanwhile, so that they are not found again.
+        // A port that is in the plan already is kept open, so that the system offers another one.
         let mut others = Vec::new();
         loop {
             let (end, socket) = Port { option, wanted: 0 }.end(host_option, host)?;

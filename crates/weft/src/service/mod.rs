@@ -20,7 +20,7 @@ use crate::{failure::Failure, log};
 pub(crate) struct HangUps(Arc<Notify>);
 
 impl HangUps {
-    /// Begins to listen for SIGHUP. On systems without it none is ever received.
+    /// Begins to listen for SIGHUP. On systems without this signal [`Self::next`] never returns.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let told = Self(Arc::new(Notify::new()));
         #[cfg(unix)]
@@ -43,8 +43,8 @@ impl HangUps {
         self.0.notified().await;
     }
 
-    /// Reads everything again at each SIGHUP, as long as it is polled. `reload` does the program's
-    /// own part.
+    /// Reads everything again at each SIGHUP, until the future is dropped. `reload` does the
+    /// program's own part.
     pub(crate) async fn follow(&self, manager: &Manager, reload: impl AsyncFn()) {
         loop {
             self.next().await;

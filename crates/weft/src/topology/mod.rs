@@ -81,7 +81,7 @@ fn text(mesh: &Mesh, width: Option<usize>) -> String {
 /// Redraws the mesh until a key ends it.
 async fn watch(session: &Session, pause: Duration) -> Result<(), Failure> {
     let client = session.client().await?;
-    // A login without the permission is told so before the screen changes.
+    // A refusal, as for a login without the permission, is shown before the screen changes.
     let mut mesh = Mesh::ask(&client).await?;
     let mut screen = Screen::open()?;
     let mut trouble = None;
