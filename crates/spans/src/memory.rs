@@ -97,7 +97,7 @@ impl Memory {
             events: Vec::new(),
             failure: None,
         };
-        Box::new(Live { memory: self.clone(), span })
+        Box::new(OpenSpan { memory: self.clone(), span })
     }
 }
 
@@ -107,12 +107,12 @@ impl Recorder for Memory {
     }
 }
 
-struct Live {
+struct OpenSpan {
     memory: Memory,
     span: Ended,
 }
 
-impl Drop for Live {
+impl Drop for OpenSpan {
     fn drop(&mut self) {
         if self.span.context.is_sampled {
             self.memory.lock().push(self.span.clone());
@@ -120,7 +120,7 @@ impl Drop for Live {
     }
 }
 
-impl Recording for Live {
+impl Recording for OpenSpan {
     fn context(&self) -> Option<TraceContext> {
         Some(self.span.context)
     }

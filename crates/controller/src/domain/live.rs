@@ -14,7 +14,7 @@ use super::context::Context;
 use crate::Controller;
 
 /// A kind that lives in memory.
-pub(crate) trait Live: Sized + 'static {
+pub(crate) trait InMemoryKind: Sized + 'static {
     /// The record of the table.
     type Record: Send + Sync + 'static;
     /// The answer to a read.
@@ -36,12 +36,15 @@ pub(crate) trait Live: Sized + 'static {
 }
 
 /// The record that a path names; fails if there is none.
-pub(crate) fn require<L: Live>(context: &Context, id: &str) -> Result<Arc<L::Record>, Failure> {
+pub(crate) fn require<L: InMemoryKind>(
+    context: &Context,
+    id: &str,
+) -> Result<Arc<L::Record>, Failure> {
     L::find(context, id).ok_or_else(|| Failure::not_found(L::NAME, id))
 }
 
 /// Handles the GET of all records.
-pub(crate) fn list<L: Live>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn list<L: InMemoryKind>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
         let found = L::all(&context);
@@ -52,7 +55,7 @@ pub(crate) fn list<L: Live>(controller: Controller, caller: Caller, call: Call) 
 }
 
 /// A page of these records.
-pub(crate) fn page<L: Live>(
+pub(crate) fn page<L: InMemoryKind>(
     context: &Context,
     query: &Query,
     mut found: Vec<Arc<L::Record>>,
@@ -73,7 +76,11 @@ pub(crate) fn page<L: Live>(
 }
 
 /// Handles the GET of one record.
-pub(crate) fn detail<L: Live>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn detail<L: InMemoryKind>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Answer {
     async move {
         let context = controller.context(&caller);
         let record = require::<L>(&context, call.id(0))?;

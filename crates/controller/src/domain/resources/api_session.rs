@@ -14,7 +14,7 @@ use weft_model::filter::{Column, Table, Type, Value};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::live::{self, Live};
+use crate::domain::live::{self, InMemoryKind};
 use crate::domain::symbols::{at, symbols};
 
 /// The resource.
@@ -48,7 +48,7 @@ static SYMBOLS: Table<Context, ApiSession> = symbols(
     ],
 );
 
-impl Live for ApiSessions {
+impl InMemoryKind for ApiSessions {
     type Record = ApiSession;
     type Detail = ApiSessionDetail;
 

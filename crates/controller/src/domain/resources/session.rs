@@ -14,13 +14,13 @@ use weft_model::filter::Table;
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::live::{self, Live};
+use crate::domain::live::{self, InMemoryKind};
 use crate::domain::resources::service_session::{self, SYMBOLS};
 
 /// The resource.
 pub(crate) struct Sessions;
 
-impl Live for Sessions {
+impl InMemoryKind for Sessions {
     type Record = Session;
     type Detail = SessionManagementDetail;
 

@@ -20,7 +20,7 @@ use weft_network::circuits::Circuit;
 use super::{network, router_ref, service_ref};
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::live::{self, Live};
+use crate::domain::live::{self, InMemoryKind};
 use crate::domain::symbols::{at, each};
 
 /// The resource.
@@ -56,7 +56,7 @@ static SYMBOLS: Table<Context, Circuit> = Table {
     ],
 };
 
-impl Live for Circuits {
+impl InMemoryKind for Circuits {
     type Record = Circuit;
     type Detail = CircuitDetail;
 

@@ -15,7 +15,7 @@ use weft_paths::links::Link;
 use super::{network, router_ref};
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::live::{self, Live};
+use crate::domain::live::{self, InMemoryKind};
 
 /// The resource.
 pub(crate) struct Links;
@@ -61,7 +61,7 @@ fn router_name<'a>(context: &'a Context, id: &Id) -> Value<'a> {
     router.map_or(Value::Null, |router| Value::text(&router.name))
 }
 
-impl Live for Links {
+impl InMemoryKind for Links {
     type Record = Link;
     type Detail = LinkDetail;
 
