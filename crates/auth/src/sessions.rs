@@ -91,14 +91,14 @@ struct Tables {
 
 /// The description that a client gave of itself at a login.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct ClientDescription {
     /// Its SDK.
     pub sdk: SdkInfo,
     /// Its machine.
     pub env: EnvInfo,
 }
 
-impl Told {
+impl ClientDescription {
     /// The description as a note: space and value. The key is the identity's id.
     pub fn note(&self) -> (Space, Vec<u8>) {
         (TOLD, serde_json::to_vec(self).unwrap_or_default())
@@ -445,8 +445,8 @@ impl Sessions {
     }
 
     /// Stores the description of a client, if it has changed.
-    pub(crate) fn put_told(&self, identity: &Id, told: Told) {
-        if told == Told::default() || told == self.told(identity) {
+    pub(crate) fn put_told(&self, identity: &Id, told: ClientDescription) {
+        if told == ClientDescription::default() || told == self.told(identity) {
             return;
         }
         let (space, note) = told.note();
@@ -455,7 +455,7 @@ impl Sessions {
 
     /// The description of the client at an identity's last login. It is read from the store on
     /// demand: in memory, for every identity, it would take as much room as everything else.
-    fn told(&self, identity: &Id) -> Told {
+    fn told(&self, identity: &Id) -> ClientDescription {
         let note = self.0.store.live().note(TOLD, identity.as_str()).unwrap_or_else(|error| {
             tracing::warn!(%identity, %error, "the stored description of an identity's client cannot be read and is left out");
             None
@@ -472,7 +472,7 @@ impl Sessions {
     pub fn about_identity(&self, identity: &str) -> About {
         let id = Id::new(identity);
         let logged_in = self.is_logged_in(&id);
-        let Told { sdk, env } = self.told(&id);
+        let ClientDescription { sdk, env } = self.told(&id);
         About { logged_in, sdk_info: sdk, env_info: env }
     }
 

@@ -20,7 +20,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::ended;
 use super::session::Session;
-use book::{Attached, Place, Say, Told, Written};
+use book::{AnnouncedSession, Attached, Place, Say, Written};
 
 pub(crate) use book::Book;
 
@@ -99,7 +99,7 @@ struct Feed<'a> {
 struct Settling {
     until: Instant,
     last: Id,
-    late: BTreeMap<Id, Arc<Told>>,
+    late: BTreeMap<Id, Arc<AnnouncedSession>>,
 }
 
 impl Feed<'_> {
@@ -241,7 +241,7 @@ impl Feed<'_> {
         EncodedApiSession::from(&end)
     }
 
-    async fn say_added(&self, added: &[Arc<Told>]) -> Result<(), SendError> {
+    async fn say_added(&self, added: &[Arc<AnnouncedSession>]) -> Result<(), SendError> {
         for part in added.chunks(PART) {
             let id = self.ordered_id().to_string();
             let state = SyncState { id, is_last: true, sequence: 0 };
@@ -251,7 +251,7 @@ impl Feed<'_> {
         Ok(())
     }
 
-    async fn say_removed(&self, removed: &[Arc<Told>]) -> Result<(), SendError> {
+    async fn say_removed(&self, removed: &[Arc<AnnouncedSession>]) -> Result<(), SendError> {
         for part in removed.chunks(IDS) {
             let removed = ApiSessionRemoved {
                 tokens: part.iter().map(|told| told.token.to_string()).collect(),
