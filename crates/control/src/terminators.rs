@@ -10,7 +10,7 @@ use weft_channel::Lane;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::{OfKind as _, PolicyType, Precedence, Router, Service, Terminator};
 use weft_model::{Id, Kind};
-use weft_network::terminators::{Owned, Refused, Reported, Terminators, Update};
+use weft_network::terminators::{Owned, Refused, ReportedTerminator, Terminators, Update};
 use weft_wire::ctrl::{
     self, CreateTerminatorRequest, RemoveTerminatorsRequest, TerminatorPrecedence,
 };
@@ -160,7 +160,7 @@ async fn create_for_sdk(
             PolicyType::Bind,
         )
         .map_err(|refusal| of_session(&refusal))?;
-    let reported = Reported {
+    let reported = ReportedTerminator {
         address: request.address,
         router: session.router.id.clone(),
         service: checked.service.base.id.clone(),
@@ -198,7 +198,7 @@ async fn create_for_tunneler(
         error(ErrorCode::INVALID_SERVICE, text)
     })?;
     let identity = own_identity(session, service, PolicyType::Bind)?;
-    let reported = Reported {
+    let reported = ReportedTerminator {
         address: request.address.clone(),
         router: session.router.id.clone(),
         service: service.base.id.clone(),
@@ -214,7 +214,7 @@ async fn create_for_tunneler(
     put(session, reported).await
 }
 
-async fn put(session: &Session, reported: Reported) -> Result<(), EdgeError> {
+async fn put(session: &Session, reported: ReportedTerminator) -> Result<(), EdgeError> {
     let done = Terminators::of(&session.plane.auth).put(reported).await;
     done.map_err(|refused| of_refused(&refused))
 }
@@ -297,7 +297,7 @@ async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<S
         binding => binding,
     };
     let id = auth.ids().entity();
-    let reported = Reported {
+    let reported = ReportedTerminator {
         id: id.clone(),
         router: session.router.id.clone(),
         service,
