@@ -8,7 +8,7 @@ use serde::Serialize;
 use weft_contract::envelope::Pagination;
 use weft_kernel::call::Answer;
 use weft_kernel::{Call, Caller, Failure, Query, Reply, list};
-use weft_model::filter::{PageRules, Table};
+use weft_model::filter::{PageRules, Symbols};
 
 use super::context::Context;
 use crate::Controller;
@@ -23,7 +23,7 @@ pub(crate) trait InMemoryKind: Sized + 'static {
     /// The word for the kind in messages.
     const NAME: &'static str;
     /// The symbols of the kind in filters.
-    const SYMBOLS: &'static Table<Context, Self::Record>;
+    const SYMBOLS: &'static Symbols<Context, Self::Record>;
 
     /// All records, in any order.
     fn all(context: &Context) -> Vec<Arc<Self::Record>>;

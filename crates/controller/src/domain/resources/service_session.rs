@@ -22,7 +22,7 @@ use weft_kernel::{Call, Reply, convert, list};
 use weft_model::Id;
 use weft_model::access::{Decision, Denial};
 use weft_model::entity::{PolicyType, Service, Session};
-use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
 use crate::domain::context::Context;
 use crate::domain::resources::known_routers::{common, routers_between};
@@ -40,7 +40,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 type SessionColumn = Column<Context, Session>;
 
 // The token is no symbol: a caller could guess it by filters.
-pub(crate) static SYMBOLS: Table<Context, Session> = symbols(
+pub(crate) static SYMBOLS: Symbols<Context, Session> = symbols(
     "sessions",
     &[
         SessionColumn::one("apiSession", Type::String, |_, it| {

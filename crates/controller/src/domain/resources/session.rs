@@ -10,7 +10,7 @@ use weft_contract::{Api, EntityRef};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, rank};
 use weft_model::entity::Session;
-use weft_model::filter::Table;
+use weft_model::filter::Symbols;
 
 use crate::Controller;
 use crate::domain::context::Context;
@@ -25,7 +25,7 @@ impl InMemoryKind for Sessions {
     type Detail = SessionManagementDetail;
 
     const NAME: &'static str = "session";
-    const SYMBOLS: &'static Table<Context, Session> = &SYMBOLS;
+    const SYMBOLS: &'static Symbols<Context, Session> = &SYMBOLS;
 
     fn all(context: &Context) -> Vec<Arc<Session>> {
         context.sessions().all_services()

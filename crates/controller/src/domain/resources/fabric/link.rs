@@ -9,7 +9,7 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_model::filter::{Column, Table, Type, Value};
+use weft_model::filter::{Column, Symbols, Type, Value};
 use weft_paths::links::Link;
 
 use super::{network, router_ref};
@@ -22,7 +22,7 @@ pub(crate) struct Links;
 
 type LinkColumn = Column<Context, Link>;
 
-static SYMBOLS: Table<Context, Link> = Table {
+static SYMBOLS: Symbols<Context, Link> = Symbols {
     kind: "links",
     id: |link| &link.id,
     shared: &[],
@@ -66,7 +66,7 @@ impl InMemoryKind for Links {
     type Detail = LinkDetail;
 
     const NAME: &'static str = "link";
-    const SYMBOLS: &'static Table<Context, Link> = &SYMBOLS;
+    const SYMBOLS: &'static Symbols<Context, Link> = &SYMBOLS;
 
     fn all(context: &Context) -> Vec<Arc<Link>> {
         let links = context.controller().network().map(|network| network.links().all());
