@@ -35,7 +35,7 @@ use tokio::sync::broadcast;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
 use weft_identity::SealKey;
 use weft_kernel::{Caller, Durations, Failure};
-use weft_model::entity::{ApiSession, Session, SessionCertificate};
+use weft_model::entity::{ApiSession, ServiceSession, SessionCertificate};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
@@ -116,7 +116,7 @@ pub enum SessionNotice {
     /// Sessions with these ids have ended.
     Removed(Vec<Id>),
     /// Service sessions have ended. Their ids are also the `jti` of their tokens.
-    ServiceRemoved(Vec<Arc<Session>>),
+    ServiceRemoved(Vec<Arc<ServiceSession>>),
     /// Notices were lost: start over with [`crate::handle::Auth::legacy_sessions`].
     Resync,
 }
@@ -186,7 +186,7 @@ impl Sessions {
     ) -> Result<Self, ReadError> {
         let mut tables = Tables {
             api: Table::new(Kind::ApiSession),
-            service: Table::new(Kind::Session),
+            service: Table::new(Kind::ServiceSession),
             active: activity::load(store.live())?,
             used: HashSet::new(),
             flushed: now,
@@ -197,7 +197,7 @@ impl Sessions {
         for entity in stored {
             let table = match entity.kind() {
                 Kind::ApiSession => &mut tables.api,
-                Kind::Session => &mut tables.service,
+                Kind::ServiceSession => &mut tables.service,
                 _ => continue,
             };
             if let Err(error) = table.put(entity) {
@@ -420,7 +420,7 @@ impl Sessions {
         let tables = self.0.tables.read();
         let known = match kind {
             Kind::ApiSession => tables.api.get(id),
-            Kind::Session => tables.service.get(id),
+            Kind::ServiceSession => tables.service.get(id),
             _ => None,
         };
         if let Some(entity) = known {

@@ -24,7 +24,7 @@ const BATCH: usize = 100;
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Ends circuits and terminators of ended service sessions at a router that does not do so itself.
-pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
+pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::ServiceSession>]) {
     let is_old = session.router.release().is_some_and(|release| !release.at_least(2, 0, 0));
     if !is_old {
         return;

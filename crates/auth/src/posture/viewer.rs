@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_model::access::{self, Decision, Facts, PolicyFacts, Posture, Standing};
-use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, Session};
+use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, ServiceSession};
 use weft_model::posture::{Check, PostureData};
 use weft_model::{Id, Snapshot, Timestamp};
 
@@ -147,7 +147,7 @@ impl Auth {
         &self,
         snapshot: &Snapshot,
         login: &ApiSession,
-        session: &Session,
+        session: &ServiceSession,
         now: Timestamp,
     ) -> bool {
         let service = session.service_id.as_str();
@@ -165,7 +165,7 @@ impl Auth {
 
     /// Ends those of these service sessions that are no longer granted. Routers leave sessions of
     /// opaque logins to the controller (docs/protocol/edge-control-plane.md 12.1).
-    pub fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<Session>]) {
+    pub fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<ServiceSession>]) {
         let now = self.now();
         let ungranted = picked.iter().filter(|session| {
             let login = self.sessions().by_id(session.api_session_id.as_str());
@@ -194,7 +194,7 @@ impl Auth {
         if !ended.is_empty() {
             let snapshot = self.snapshot();
             let sessions = ended.iter().filter_map(|id| self.sessions().service(id.as_str()));
-            let sessions: Vec<Arc<Session>> = sessions.collect();
+            let sessions: Vec<Arc<ServiceSession>> = sessions.collect();
             for session in &sessions {
                 if let Some(ordinal) = snapshot.ordinal_of::<Identity>(&session.identity_id) {
                     self.service_changes().one(ordinal, now);

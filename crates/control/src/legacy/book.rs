@@ -21,7 +21,7 @@ use weft_auth::Auth;
 use weft_auth::sessions::LegacySession;
 use weft_auth::sessions::{SessionNotice, SessionSubscription};
 use weft_kernel::{Notice, Published, Subscription};
-use weft_model::entity::{EdgeRouterPolicy, Identity, Router, Session};
+use weft_model::entity::{EdgeRouterPolicy, Identity, Router, ServiceSession};
 use weft_model::{Change, Entity, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::{AddedSessions, ApiSession, EncodedApiSession};
 
@@ -65,7 +65,7 @@ pub(super) enum Say {
     /// These sessions have ended, or may not use this router any more.
     Removed(Arc<[Arc<AnnouncedSession>]>),
     /// Service sessions have ended.
-    ServiceRemoved(Arc<[Arc<Session>]>),
+    ServiceRemoved(Arc<[Arc<ServiceSession>]>),
 }
 
 /// Sessions, routers, and which router is told of which session.
@@ -344,8 +344,8 @@ impl State {
 
     /// Tells the routers that identities may use of the end of their service sessions. For a
     /// deleted identity these routers are not known any more, so that all are told.
-    fn services_ended(&mut self, ended: Vec<Arc<Session>>) {
-        let mut by_identity: HashMap<Id, Vec<Arc<Session>>> = HashMap::new();
+    fn services_ended(&mut self, ended: Vec<Arc<ServiceSession>>) {
+        let mut by_identity: HashMap<Id, Vec<Arc<ServiceSession>>> = HashMap::new();
         for session in ended {
             by_identity.entry(session.identity_id.clone()).or_default().push(session);
         }
