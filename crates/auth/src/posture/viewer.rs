@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_model::access::{self, Decision, Facts, PolicyFacts, Posture, Standing};
+use weft_model::access::{self, AccessDecision, Facts, PolicyFacts, Posture, Standing};
 use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, ServiceSession};
 use weft_model::posture::{Check, PostureData};
 use weft_model::{Id, Snapshot, Timestamp};
@@ -86,7 +86,7 @@ impl Viewer {
         service: &str,
         action: PolicyType,
         now: Timestamp,
-    ) -> Decision {
+    ) -> AccessDecision {
         let posture = match self.is_judged {
             true => Posture::Known(&self.data),
             false => Posture::Ignored,
@@ -157,8 +157,8 @@ impl Auth {
     }
 
     /// Schedules the time at which the grant of a service session ends by itself.
-    pub fn remember_end(&self, session: &Id, decision: &Decision) {
-        if let Decision::Granted { until: Some(until), .. } = decision {
+    pub fn remember_end(&self, session: &Id, decision: &AccessDecision) {
+        if let AccessDecision::Granted { until: Some(until), .. } = decision {
             self.postures().ends(session, *until);
         }
     }

@@ -20,7 +20,7 @@ use weft_contract::{Api, EntityRef, ErrorCode, Verb};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Reply, convert, list};
 use weft_model::Id;
-use weft_model::access::{Decision, Denial};
+use weft_model::access::{AccessDecision, Denial};
 use weft_model::entity::{PolicyType, Service, ServiceSession};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
@@ -70,8 +70,8 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let (snapshot, viewer) = (context.snapshot(), controller.viewer(&login));
         let decision = viewer.decide(snapshot, wanted, session_type, context.now());
         match &decision {
-            Decision::Granted { .. } => {}
-            Decision::Denied(Denial::Posture(failed)) => {
+            AccessDecision::Granted { .. } => {}
+            AccessDecision::Denied(Denial::Posture(failed)) => {
                 let refused = controller.refuse_for_posture(
                     snapshot,
                     &viewer,
@@ -82,7 +82,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
                 );
                 return Err(refused);
             }
-            Decision::Denied(_) => {
+            AccessDecision::Denied(_) => {
                 return Err(Failure::field("serviceId", "service not found", id));
             }
         }
