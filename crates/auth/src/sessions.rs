@@ -39,7 +39,7 @@ use weft_model::entity::{ApiSession, ServiceSession, SessionCertificate};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
-use super::ending::Ending;
+use super::ending::EndTimes;
 use super::password::Hashed;
 use activity::Activity;
 use stands::password_print;
@@ -86,7 +86,7 @@ struct Tables {
     used: HashSet<Id>,
     flushed: Timestamp,
     /// The times at which sessions are checked for their end.
-    ending: Ending,
+    ending: EndTimes,
 }
 
 /// The description that a client gave of itself at a login.
@@ -190,7 +190,7 @@ impl Sessions {
             active: activity::load(store.live())?,
             used: HashSet::new(),
             flushed: now,
-            ending: Ending::default(),
+            ending: EndTimes::default(),
         };
         let mut stored = Vec::new();
         store.live().load(&mut |entity| stored.push(entity))?;

@@ -28,7 +28,7 @@ use weft_wire::payload;
 use weft_xgress::{End, Options, Role};
 
 pub(crate) use arrival::Arrival;
-pub(crate) use opening::Hosted;
+pub(crate) use opening::ChannelListener;
 
 /// The last connection id that this side chooses; routers choose higher ones
 /// (docs/protocol/sdk.md 7.1).

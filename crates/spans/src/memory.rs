@@ -14,12 +14,12 @@ pub struct Memory(Arc<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     last_id: AtomicU64,
-    ended: Mutex<Vec<Ended>>,
+    ended: Mutex<Vec<EndedSpan>>,
 }
 
 /// A span that has ended.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct EndedSpan {
     /// Name of the span.
     pub name: &'static str,
     /// Part of this program in the span.
@@ -36,7 +36,7 @@ pub struct Ended {
     pub failure: Option<String>,
 }
 
-impl Ended {
+impl EndedSpan {
     /// Value of an attribute.
     #[must_use]
     pub fn says(&self, name: &str) -> Option<&str> {
@@ -53,17 +53,17 @@ impl Memory {
 
     /// All spans that have ended.
     #[must_use]
-    pub fn ended(&self) -> Vec<Ended> {
+    pub fn ended(&self) -> Vec<EndedSpan> {
         self.lock().clone()
     }
 
     /// The spans of this name that have ended.
     #[must_use]
-    pub fn named(&self, name: &str) -> Vec<Ended> {
+    pub fn named(&self, name: &str) -> Vec<EndedSpan> {
         self.lock().iter().filter(|span| span.name == name).cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Ended>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<EndedSpan>> {
         self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +88,7 @@ impl Memory {
             span_id,
             is_sampled: parent.is_none_or(|parent| parent.is_sampled),
         };
-        let span = Ended {
+        let span = EndedSpan {
             name,
             kind,
             context,
@@ -109,7 +109,7 @@ impl Recorder for Memory {
 
 struct OpenSpan {
     memory: Memory,
-    span: Ended,
+    span: EndedSpan,
 }
 
 impl Drop for OpenSpan {

@@ -8,7 +8,7 @@
 //!
 //! - [`Postures`]: the posture data; [`viewer`]: the part of it that counts for one decision;
 //! - `responses`: reports of clients; `queries`: the checks that clients are asked; `refusals`:
-//!   refused services with reasons; `refused`, `kept`: bounds on memory; [`Ending`]: the times at
+//!   refused services with reasons; `refused`, `kept`: bounds on memory; [`EndTimes`]: the times at
 //!   which grants end.
 
 mod kept;
@@ -29,7 +29,7 @@ use weft_model::entity::ApiSession;
 use weft_model::posture::{OsReport, ProcessReport};
 use weft_model::{Id, Timestamp};
 
-use super::ending::Ending;
+use super::ending::EndTimes;
 
 /// Most processes of one identity.
 const PROCESSES: usize = 256;
@@ -100,7 +100,7 @@ struct Tables {
     devices: kept::Devices,
     endpoints: HashMap<Id, EndpointState>,
     refusals: refused::Refusals,
-    ending: Ending,
+    ending: EndTimes,
 }
 
 fn size_of_process(path: &str, report: &ProcessReport) -> usize {
