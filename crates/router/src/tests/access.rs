@@ -13,7 +13,7 @@ use weft_identity::{KeyedChain, Purpose, San, SpiffeId};
 use weft_wire::{
     ProtoBody,
     edge_ctrl::{
-        ApiSessionAdded, ApiSessionRemoved, ApiSessionUpdated, SessionRemoved, SyncState,
+        ApiSessionAdded, ApiSessionRemoved, EncodedApiSession, SessionRemoved, SyncState,
         content_type,
         data_model::{PolicyType, RelatedEntityType, Revocation, revocation_type},
     },
@@ -119,10 +119,11 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     let client = network.pki.leaf("alice", &[], Purpose::Client);
     // The SDK is faster than the announcement.
     let waiting = tokio::spawn(access.authenticate("token-s1".into(), chain(&client)));
-    let sessions = vec![api_session("s1", "alice", client.leaf().fingerprint())];
-    let full = ApiSessionAdded { is_full_state: true, api_sessions: sessions };
+    let announced = |client: &KeyedChain| {
+        EncodedApiSession::from(&api_session("s1", "alice", client.leaf().fingerprint()))
+    };
     let state = SyncState { id: "run1".into(), is_last: true, sequence: 0 };
-    network.peer.send(full.to_message_at(&state)).await;
+    network.peer.send(EncodedApiSession::added(true, &[announced(&client)], &state)).await;
     let session = soon(waiting).await.unwrap().unwrap();
     assert!(session.legacy);
     assert_eq!(
@@ -135,10 +136,7 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     let stranger = network.pki.leaf("mallory", &[], Purpose::Client);
     let refusal = soon(access.authenticate("token-s1".into(), chain(&stranger))).await.unwrap_err();
     assert_eq!(refusal.code, 2);
-    let updated = ApiSessionUpdated {
-        api_sessions: vec![api_session("s1", "alice", stranger.leaf().fingerprint())],
-    };
-    network.peer.send(updated.to_synced_message()).await;
+    network.peer.send(announced(&stranger).updated()).await;
     until(|| {
         use futures::FutureExt;
         access
