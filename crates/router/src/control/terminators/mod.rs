@@ -31,7 +31,7 @@ use weft_wire::edge_ctrl::ErrorCode;
 
 pub(crate) use answer::Answer;
 use answer::Verdict;
-use choice::{WAITS, controller_for};
+use choice::{WAITS, controller_for, jittered};
 use table::{Entry, Phase, State};
 
 use super::{refusal::refusal, shared::Core};
@@ -201,7 +201,7 @@ async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> 
             }
             Verdict::Refused(refusal) => return Err(refusal),
         }
-        tokio::time::sleep(wait.mul_f64(0.5 + rand::random::<f64>())).await;
+        tokio::time::sleep(jittered(wait)).await;
         wait = (wait * 2).min(WAITS.1.max(wait));
     }
 }
