@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use indicatif::ProgressBar;
 use tokio::runtime::Handle;
-use weft_auth::sessions::Told;
+use weft_auth::sessions::ClientDescription;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
 use weft_model::entity::{
     AuthPolicy, Authenticator, CertCredential, Config, EdgeRouterPolicy, Identity, PolicyType,
@@ -177,10 +177,10 @@ impl Network {
         }
     }
 
-    fn told(&self, number: u32) -> Told {
+    fn told(&self, number: u32) -> ClientDescription {
         let version = self.dice(Kind::Identity, number).below(12);
         let text = str::to_owned;
-        Told {
+        ClientDescription {
             sdk: SdkInfo {
                 app_id: text("desktop-edge"),
                 app_version: format!("2.{version}.1"),

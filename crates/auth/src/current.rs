@@ -18,7 +18,7 @@ use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Login, Reply, convert, list};
 use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, SessionCertificate};
-use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Id, Snapshot};
 
 use super::signing::aside;
@@ -168,7 +168,7 @@ fn shown_certificate(certificate: &SessionCertificate) -> SessionCertificateDeta
     }
 }
 
-static CERTIFICATE_SYMBOLS: Table<(), SessionCertificate> = Table {
+static CERTIFICATE_SYMBOLS: Symbols<(), SessionCertificate> = Symbols {
     kind: "api-session-certificates",
     id: |it| it.id.as_str(),
     shared: &[],

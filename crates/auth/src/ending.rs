@@ -8,12 +8,12 @@ use weft_model::{Id, Timestamp};
 
 /// Times at which sessions have to be judged again; one time for each session.
 #[derive(Default)]
-pub struct Ending {
+pub struct EndTimes {
     by_time: BTreeSet<(Timestamp, Id)>,
     by_id: HashMap<Id, Timestamp>,
 }
 
-impl Ending {
+impl EndTimes {
     /// Schedules a session. The earliest time counts: when it comes, the session is judged, and its
     /// next time is known.
     pub fn put(&mut self, session: &Id, at: Timestamp) {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn grants_end_in_order() {
-        let mut ending = Ending::default();
+        let mut ending = EndTimes::default();
         let at = Timestamp::from_secs;
         for (id, secs) in [("a", 30), ("b", 10), ("c", 20)] {
             ending.put(&Id::new(id), at(secs));
@@ -67,12 +67,12 @@ mod tests {
 
     #[test]
     fn a_session_is_in_it_once_and_ends_at_first() {
-        let mut ending = Ending::default();
+        let mut ending = EndTimes::default();
         let (one, other) = (Id::new("one"), Id::new("other"));
         ending.put(&other, Timestamp(5_000));
         (0..1000).rev().for_each(|later| ending.put(&one, Timestamp(2_000 + later)));
         (0..1000).for_each(|later| ending.put(&one, Timestamp(2_000 + later)));
-        let counts = |ending: &Ending| (ending.by_time.len(), ending.by_id.len());
+        let counts = |ending: &EndTimes| (ending.by_time.len(), ending.by_id.len());
         assert_eq!(counts(&ending), (2, 2));
         assert_eq!(ending.take(Timestamp(2_001)), [one]);
         assert_eq!(counts(&ending), (1, 1));

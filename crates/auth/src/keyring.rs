@@ -79,7 +79,7 @@ struct Note {
     is_forgotten: bool,
 }
 
-type Table = BTreeMap<(Use, String), Known>;
+type KnownKeys = BTreeMap<(Use, String), Known>;
 
 /// The keys that count at one moment.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub(crate) struct Ring {
     pub(crate) keys: Arc<Keys>,
     /// The keys without the additions to the bundle.
     pub(crate) given: Arc<Keys>,
-    pub(crate) known: Table,
+    pub(crate) known: KnownKeys,
 }
 
 /// The keys of a controller.
@@ -111,7 +111,7 @@ impl Keyring {
         now: Timestamp,
     ) -> Result<Self, LoadError> {
         can_sign(&keys)?;
-        let mut noted = Table::new();
+        let mut noted = KnownKeys::new();
         for (name, note) in store.live().notes(NOTES)? {
             match read_note(&note) {
                 Some((used_for, known)) => {
@@ -192,7 +192,7 @@ impl Keyring {
     }
 
     /// Replaces the table within its limits, and notes the differences in the store.
-    fn keep(&self, given: Arc<Keys>, mut known: Table, now: Timestamp) {
+    fn keep(&self, given: Arc<Keys>, mut known: KnownKeys, now: Timestamp) {
         limit(&mut known);
         let former = known.iter().filter_map(|((used_for, _), known)| {
             let counts = *used_for == Use::Authority && !known.is_forgotten;
@@ -288,10 +288,10 @@ fn with_former(keys: &Keys, former: Vec<Certificate>, now: Timestamp) -> TrustBu
 }
 
 /// Drops the oldest certificates above the limits.
-fn limit(known: &mut Table) {
+fn limit(known: &mut KnownKeys) {
     // Routers are told the keys of sessions and the roots only.
     let told = |used_for: Use| used_for.is_of_sessions() || used_for == Use::Root;
-    let over = |known: &Table, of: &dyn Fn(Use, &Known) -> bool, most: usize| {
+    let over = |known: &KnownKeys, of: &dyn Fn(Use, &Known) -> bool, most: usize| {
         let mut found: Vec<_> = known.iter().filter(|((used, _), it)| of(*used, it)).collect();
         found.sort_by_key(|(_, it)| std::cmp::Reverse(it.until));
         found.into_iter().skip(most).map(|(name, _)| name.clone()).collect::<Vec<_>>()

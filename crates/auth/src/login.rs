@@ -20,7 +20,7 @@ use weft_model::{Base, Id, Snapshot, Timestamp};
 
 use super::guesses::Turn;
 use super::password::{self, Hashed};
-use super::sessions::{Told, stands};
+use super::sessions::{ClientDescription, stands};
 use super::{external_id, lockout};
 use crate::handle::Auth;
 use crate::lockout::policy_of;
@@ -322,7 +322,7 @@ fn open(
     let now = auth.now();
     let snapshot = auth.snapshot();
     let wanted = body.config_types.iter().flatten().map(String::as_str);
-    let told = Told {
+    let told = ClientDescription {
         sdk: body.sdk_info.clone().unwrap_or_default(),
         env: body.env_info.clone().unwrap_or_default(),
     };
@@ -368,7 +368,7 @@ pub fn certificate(auth: &Auth, leaf: &Certificate, now: Timestamp) -> SessionCe
     }
 }
 
-fn sdk_info(told: &Told) -> SdkInfo {
+fn sdk_info(told: &ClientDescription) -> SdkInfo {
     SdkInfo {
         app_id: told.sdk.app_id.clone(),
         app_version: told.sdk.app_version.clone(),
@@ -379,7 +379,7 @@ fn sdk_info(told: &Told) -> SdkInfo {
     }
 }
 
-fn env_info(told: &Told) -> EnvInfo {
+fn env_info(told: &ClientDescription) -> EnvInfo {
     EnvInfo {
         arch: told.env.arch.clone(),
         domain: told.env.domain.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_kernel::Failure;
-use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, Session};
+use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, ServiceSession};
 use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
 use weft_model::{Base, Id, Snapshot, Timestamp};
 
@@ -23,10 +23,10 @@ pub fn record(
     login: &ApiSession,
     service: &Id,
     session_type: PolicyType,
-) -> Result<Arc<Session>, Failure> {
+) -> Result<Arc<ServiceSession>, Failure> {
     let now = controller.now();
     let id = controller.ids().ordered(now);
-    let session = Session {
+    let session = ServiceSession {
         token: id.as_str().into(),
         base: Base::new(id, now),
         api_session_id: login.base.id.clone(),
@@ -94,7 +94,7 @@ pub struct Checked {
 
 impl Auth {
     /// Signs the token of a service session (docs/protocol/edge-control-plane.md 11.5).
-    pub fn service_token(&self, session: &Session) -> Result<String, Failure> {
+    pub fn service_token(&self, session: &ServiceSession) -> Result<String, Failure> {
         let now = self.now();
         self.sign(&ServiceClaims {
             iss: self.issuer(),

@@ -35,11 +35,11 @@ use tokio::sync::broadcast;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
 use weft_identity::SealKey;
 use weft_kernel::{Caller, Durations, Failure};
-use weft_model::entity::{ApiSession, Session, SessionCertificate};
+use weft_model::entity::{ApiSession, ServiceSession, SessionCertificate};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
-use super::ending::Ending;
+use super::ending::EndTimes;
 use super::password::Hashed;
 use activity::Activity;
 use stands::password_print;
@@ -86,19 +86,19 @@ struct Tables {
     used: HashSet<Id>,
     flushed: Timestamp,
     /// The times at which sessions are checked for their end.
-    ending: Ending,
+    ending: EndTimes,
 }
 
 /// The description that a client gave of itself at a login.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct ClientDescription {
     /// Its SDK.
     pub sdk: SdkInfo,
     /// Its machine.
     pub env: EnvInfo,
 }
 
-impl Told {
+impl ClientDescription {
     /// The description as a note: space and value. The key is the identity's id.
     pub fn note(&self) -> (Space, Vec<u8>) {
         (TOLD, serde_json::to_vec(self).unwrap_or_default())
@@ -116,7 +116,7 @@ pub enum SessionNotice {
     /// Sessions with these ids have ended.
     Removed(Vec<Id>),
     /// Service sessions have ended. Their ids are also the `jti` of their tokens.
-    ServiceRemoved(Vec<Arc<Session>>),
+    ServiceRemoved(Vec<Arc<ServiceSession>>),
     /// Notices were lost: start over with [`crate::handle::Auth::legacy_sessions`].
     Resync,
 }
@@ -186,18 +186,18 @@ impl Sessions {
     ) -> Result<Self, ReadError> {
         let mut tables = Tables {
             api: Table::new(Kind::ApiSession),
-            service: Table::new(Kind::Session),
+            service: Table::new(Kind::ServiceSession),
             active: activity::load(store.live())?,
             used: HashSet::new(),
             flushed: now,
-            ending: Ending::default(),
+            ending: EndTimes::default(),
         };
         let mut stored = Vec::new();
         store.live().load(&mut |entity| stored.push(entity))?;
         for entity in stored {
             let table = match entity.kind() {
                 Kind::ApiSession => &mut tables.api,
-                Kind::Session => &mut tables.service,
+                Kind::ServiceSession => &mut tables.service,
                 _ => continue,
             };
             if let Err(error) = table.put(entity) {
@@ -420,7 +420,7 @@ impl Sessions {
         let tables = self.0.tables.read();
         let known = match kind {
             Kind::ApiSession => tables.api.get(id),
-            Kind::Session => tables.service.get(id),
+            Kind::ServiceSession => tables.service.get(id),
             _ => None,
         };
         if let Some(entity) = known {
@@ -445,8 +445,8 @@ impl Sessions {
     }
 
     /// Stores the description of a client, if it has changed.
-    pub(crate) fn put_told(&self, identity: &Id, told: Told) {
-        if told == Told::default() || told == self.told(identity) {
+    pub(crate) fn put_told(&self, identity: &Id, told: ClientDescription) {
+        if told == ClientDescription::default() || told == self.told(identity) {
             return;
         }
         let (space, note) = told.note();
@@ -455,7 +455,7 @@ impl Sessions {
 
     /// The description of the client at an identity's last login. It is read from the store on
     /// demand: in memory, for every identity, it would take as much room as everything else.
-    fn told(&self, identity: &Id) -> Told {
+    fn told(&self, identity: &Id) -> ClientDescription {
         let note = self.0.store.live().note(TOLD, identity.as_str()).unwrap_or_else(|error| {
             tracing::warn!(%identity, %error, "the stored description of an identity's client cannot be read and is left out");
             None
@@ -472,7 +472,7 @@ impl Sessions {
     pub fn about_identity(&self, identity: &str) -> About {
         let id = Id::new(identity);
         let logged_in = self.is_logged_in(&id);
-        let Told { sdk, env } = self.told(&id);
+        let ClientDescription { sdk, env } = self.told(&id);
         About { logged_in, sdk_info: sdk, env_info: env }
     }
 

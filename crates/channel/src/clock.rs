@@ -1,8 +1,15 @@
-//! The clock by which connections are judged at the door: tokio's, which tests can move.
+//! The clock of doors, circuits and routers: that of tokio, which tests can move.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The present time.
-pub(crate) fn now() -> Instant {
+#[must_use]
+pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// The time since then.
+#[must_use]
+pub fn since(then: Instant) -> Duration {
+    now().saturating_duration_since(then)
 }

@@ -40,7 +40,7 @@
 mod accept;
 mod batch;
 mod carrier;
-mod clock;
+pub mod clock;
 mod connection;
 mod datagram;
 mod dial;

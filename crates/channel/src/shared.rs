@@ -72,7 +72,7 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct State {
-    underlays: Vec<Live>,
+    underlays: Vec<OpenUnderlay>,
     last_number: u64,
     /// The runner, known once the channel's user has started it.
     runner: Option<Arc<dyn Runner>>,
@@ -83,11 +83,11 @@ struct State {
 
 impl State {
     fn lanes(&self) -> LiveLanes {
-        self.underlays.iter().map(Live::part).fold(LiveLanes::default(), LiveLanes::with)
+        self.underlays.iter().map(OpenUnderlay::part).fold(LiveLanes::default(), LiveLanes::with)
     }
 }
 
-impl Live {
+impl OpenUnderlay {
     fn part(&self) -> Part {
         Part { lane: self.lane, carries_data: self.carries_data }
     }
@@ -95,7 +95,7 @@ impl Live {
 
 type OnClose = Box<dyn FnOnce() + Send>;
 
-struct Live {
+struct OpenUnderlay {
     info: UnderlayInfo,
     /// The lane that the connection writes.
     lane: Lane,
@@ -176,7 +176,7 @@ impl Shared {
             state.last_number += 1;
             let kind = connection.kind.clone();
             let info = UnderlayInfo { number: state.last_number, kind, remote, local };
-            state.underlays.push(Live {
+            state.underlays.push(OpenUnderlay {
                 lane: Lane::of_underlay(&info.kind),
                 info: info.clone(),
                 carries_data: false,

@@ -156,8 +156,8 @@ fn alternate(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
     /// An address that does not answer: the listener's queue is full, so that the system ignores
     /// further connections.
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_dead_address_does_not_use_up_the_time_of_a_live_one() {
         let (dead, _queued, _listener) = dead().await;
         let live = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -50,13 +50,18 @@ impl TraceFile {
     /// # Errors
     /// When the file or the thread cannot be made.
     pub fn create(path: &Path, identity: &str) -> io::Result<Self> {
+        Self::flushed(path, identity, FLUSH)
+    }
+
+    /// A file into which records are written at this interval.
+    fn flushed(path: &Path, identity: &str, every: Duration) -> io::Result<Self> {
         let file = File::create(path)?;
         let (work, waiting) = sync_channel(WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
         let shown = path.display().to_string();
         let lost = Arc::clone(&dropped);
         std::thread::Builder::new().name("weft-trace".to_owned()).spawn(move || {
-            if let Err(error) = write(file, &waiting) {
+            if let Err(error) = write(file, &waiting, every) {
                 tracing::warn!(file = shown, %error, "messages are not traced any more");
             }
             let lost = lost.load(Ordering::Relaxed);
@@ -111,9 +116,9 @@ impl TraceFile {
     }
 }
 
-fn write(file: impl Write, work: &Receiver<Work>) -> io::Result<()> {
+fn write(file: impl Write, work: &Receiver<Work>, every: Duration) -> io::Result<()> {
     let (mut file, mut bytes) = (BufWriter::new(file), Vec::new());
-    let mut due = Instant::now() + FLUSH;
+    let mut due = Instant::now() + every;
     loop {
         match work.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(Work::Write(record)) => {
@@ -132,7 +137,7 @@ fn write(file: impl Write, work: &Receiver<Work>) -> io::Result<()> {
         // Checked also while records keep coming.
         if Instant::now() >= due {
             file.flush()?;
-            due = Instant::now() + FLUSH;
+            due = Instant::now() + every;
         }
     }
 }
@@ -211,13 +216,13 @@ mod tests {
     #[test]
     fn records_reach_the_file_while_more_keep_coming() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let trace = TraceFile::create(file.path(), "r1").unwrap();
+        let trace = TraceFile::flushed(file.path(), "r1", Duration::from_millis(20)).unwrap();
         let begun = Instant::now();
         // Fewer bytes than fill the buffer: only time writes them.
         while file.path().metadata().unwrap().len() == 0 {
             assert!(begun.elapsed() < Duration::from_secs(15), "nothing reached the file");
             trace.put(record());
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 

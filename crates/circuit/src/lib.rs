@@ -44,7 +44,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
-mod clock;
 mod driver;
 mod hop;
 mod ids;
@@ -68,3 +67,4 @@ pub use pause::Pause;
 pub use probe::{Probe, Sample};
 pub use timers::{Timed, Timers};
 pub use turn::Turn;
+use weft_channel::clock;

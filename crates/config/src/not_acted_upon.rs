@@ -10,11 +10,11 @@ use crate::{
 };
 
 /// Paths (`*` = any element or key), each with an explanation.
-type Table = &'static [(&'static str, &'static str)];
+type Explained = &'static [(&'static str, &'static str)];
 
-const BOTH: Table = &[("web.*.bindPoints.*.identity", "APIs are not served over the overlay")];
+const BOTH: Explained = &[("web.*.bindPoints.*.identity", "APIs are not served over the overlay")];
 
-const CONTROLLER: Table = &[
+const CONTROLLER: Explained = &[
     ("example", "a sample of extensions"),
     ("metrics", "events of type `metrics` and the metrics API took its place"),
     ("network.enableLegacyLinkMgmt", "removed"),
@@ -42,7 +42,7 @@ const CONTROLLER: Table = &[
 /// Why the length of a queue has no effect.
 const BYTES: &str = "what waits is bounded in bytes";
 
-const ROUTER: Table = &[
+const ROUTER: Explained = &[
     ("plugins", "there are no plugins"),
     (
         "enableDebugOps",

@@ -99,6 +99,7 @@ impl ControlPlane {
     }
 
     /// The index of the data model that routers are told.
+    #[cfg(feature = "testing")]
     pub fn model_index(&self) -> u64 {
         self.0.model.index()
     }

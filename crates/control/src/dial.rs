@@ -20,13 +20,13 @@ use weft_wire::edge_ctrl::{
 use weft_wire::{Message, PeerData, ProtoBody, StringMap, TraceContext, WireError};
 
 use super::edge_errors::{busy, error, malformed, of_session};
-use super::session::Session;
+use super::session::RouterSession;
 
 /// The header of peer data with the public key of an end.
 const PUBLIC_KEY: u32 = 1003;
 
 /// Makes a circuit in a task, if the router has room for one more.
-pub fn spawn(session: &Arc<Session>, message: &Message) {
+pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
     let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else {
         if let Some(reply) = busy(message) {
             session.answer(Lane::High, message, reply);
@@ -56,7 +56,7 @@ pub fn spawn(session: &Arc<Session>, message: &Message) {
 }
 
 /// The span of a request for a circuit. The trace that a router names is believed.
-fn begin(session: &Session, message: &Message) -> Span {
+fn begin(session: &RouterSession, message: &Message) -> Span {
     let spans = &session.plane.network.options().spans;
     if !spans.is_on() {
         return Span::none();
@@ -68,7 +68,7 @@ fn begin(session: &Session, message: &Message) -> Span {
     span
 }
 
-async fn answer(session: &Session, request: &Message, reply: Reply) {
+async fn answer(session: &RouterSession, request: &Message, reply: Reply) {
     let Reply { message, circuit } = reply;
     let sent = session.router.channel.send_on(Lane::High, message.in_reply_to(request)).await;
     if let (Err(problem), Some(circuit)) = (sent, circuit) {
@@ -83,7 +83,11 @@ struct Reply {
     circuit: Option<String>,
 }
 
-async fn serve(session: &Session, message: &Message, span: &mut Span) -> Result<Reply, WireError> {
+async fn serve(
+    session: &RouterSession,
+    message: &Message,
+    span: &mut Span,
+) -> Result<Reply, WireError> {
     match message.content_type {
         ctrl::content_type::CIRCUIT_REQUEST => {
             Ok(for_binding(session, CircuitRequest::from_message(message)?, span).await)
@@ -113,7 +117,7 @@ fn refuse(error: EdgeError) -> Reply {
     Reply { message: error.to_message(), circuit: None }
 }
 
-fn created(session: &Session, made: MadeCircuit) -> Result<Reply, WireError> {
+fn created(session: &RouterSession, made: MadeCircuit) -> Result<Reply, WireError> {
     let circuit = made.id.clone();
     let answer = CreatedCircuit {
         circuit_id: made.id,
@@ -133,7 +137,7 @@ fn created(session: &Session, made: MadeCircuit) -> Result<Reply, WireError> {
 
 /// Makes a circuit for the service session of an SDK.
 async fn for_sdk(
-    session: &Session,
+    session: &RouterSession,
     request: CreateCircuitV2,
     span: &mut Span,
 ) -> Result<MadeCircuit, EdgeError> {
@@ -159,7 +163,7 @@ async fn for_sdk(
 
 /// Makes a circuit for a router that uses the first form of the request.
 async fn for_old_router(
-    session: &Session,
+    session: &RouterSession,
     request: CreateCircuitRequest,
     span: &mut Span,
 ) -> Reply {
@@ -194,7 +198,7 @@ fn without_session(_: &CreateCircuitV3) -> EdgeError {
 
 /// Makes a circuit for the router's own identity.
 async fn for_tunneler(
-    session: &Session,
+    session: &RouterSession,
     request: CreateTunnelCircuitV2Request,
     span: &mut Span,
 ) -> Reply {
@@ -235,7 +239,7 @@ async fn for_tunneler(
 /// Checks that the router's own identity may use a service over this router
 /// (docs/protocol/edge-control-plane.md 15).
 pub fn own_identity(
-    session: &Session,
+    session: &RouterSession,
     service: &Service,
     wanted: PolicyType,
 ) -> Result<Arc<Identity>, EdgeError> {
@@ -273,7 +277,11 @@ struct Dial {
 }
 
 impl Dial {
-    async fn make(self, session: &Session, span: &mut Span) -> Result<MadeCircuit, EdgeError> {
+    async fn make(
+        self,
+        session: &RouterSession,
+        span: &mut Span,
+    ) -> Result<MadeCircuit, EdgeError> {
         span.set(attribute::SERVICE_NAME, &*self.service.name);
         span.set(attribute::IDENTITY_ID, self.identity.as_str());
         let encrypted = self.service.encryption_required;
@@ -321,7 +329,7 @@ impl Dial {
 
 /// Logs how a circuit was made, if the identity has a trace.
 fn trace(
-    session: &Session,
+    session: &RouterSession,
     identity: &Id,
     service: &Id,
     made: &Result<MadeCircuit, CircuitFailure>,
@@ -351,7 +359,7 @@ fn trace(
 /// session. Either the configuration lets the router use every service, or the policies of its
 /// tunneler allow this one.
 pub(crate) fn own_binding(
-    session: &Session,
+    session: &RouterSession,
     service: &Service,
     wanted: PolicyType,
 ) -> Result<(), EdgeError> {
@@ -371,7 +379,7 @@ pub(crate) fn own_binding(
 }
 
 /// Makes a circuit for a binding of the router other than `edge`.
-async fn for_binding(session: &Session, request: CircuitRequest, span: &mut Span) -> Reply {
+async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mut Span) -> Reply {
     let target = request.service.as_str();
     let (instance, name) = target.split_once('@').unwrap_or(("", target));
     let snapshot = session.plane.auth.snapshot();

@@ -19,14 +19,14 @@ use weft_wire::edge_ctrl::{self, RequestClientReSync};
 use weft_wire::metrics::MetricsMessage;
 use weft_wire::{Message, Outcome, ProtoBody, WireError, content_type};
 
-use super::session::Session;
+use super::session::RouterSession;
 use super::{dial, edge_errors, legacy, renewal, reports};
 
 /// The subject of the question for the controller's abilities, by name.
 const CAPABILITY: &str = "capability";
 
 /// Handles a message.
-pub fn dispatch(session: &Arc<Session>, message: Message) {
+pub fn dispatch(session: &Arc<RouterSession>, message: Message) {
     let done = match message.content_type {
         content_type::PING => {
             session.answer(Lane::Default, &message, Outcome::success("ok").to_message());
@@ -49,7 +49,7 @@ pub fn dispatch(session: &Arc<Session>, message: Message) {
 }
 
 /// Messages of every router (docs/protocol/control-plane.md 5).
-fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
+fn fabric(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireError> {
     use ctrl::content_type as is;
     let (network, router) = (&session.plane.network, &session.router);
     match message.content_type {
@@ -106,7 +106,7 @@ fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
 }
 
 /// Messages of edge routers (docs/protocol/edge-control-plane.md 2).
-fn edge(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
+fn edge(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireError> {
     use edge_ctrl::content_type as is;
     match message.content_type {
         is::SUBSCRIBE_TO_DATA_MODEL => {
@@ -140,7 +140,7 @@ fn edge(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
     Ok(())
 }
 
-fn queue(session: &Arc<Session>, message: &Message) {
+fn queue(session: &Arc<RouterSession>, message: &Message) {
     if let Err(message) = session.queue_write(message.clone())
         && let Some(reply) = edge_errors::busy(&message)
     {
@@ -149,7 +149,7 @@ fn queue(session: &Arc<Session>, message: &Message) {
 }
 
 /// Answers a request that could not be decoded; the original lets the router wait.
-fn refuse(session: &Session, message: &Message, problem: &WireError) {
+fn refuse(session: &RouterSession, message: &Message, problem: &WireError) {
     if let Some(reply) = edge_errors::malformed(message, problem) {
         session.answer(Lane::Default, message, reply);
     }
@@ -158,7 +158,7 @@ fn refuse(session: &Session, message: &Message, problem: &WireError) {
 
 /// Whether a router that opens a link to another is the one it claims to be
 /// (docs/protocol/control-plane.md 9.4). An issued certificate that was not shown yet counts too.
-fn verify_router(session: &Session, asked: &VerifyRouter) -> Outcome {
+fn verify_router(session: &RouterSession, asked: &VerifyRouter) -> Outcome {
     let snapshot = session.plane.auth.snapshot();
     let Some(router) = snapshot.get::<Router>(&Id::new(&asked.router_id)) else {
         return Outcome::failure(format!("router {} not found", asked.router_id));
@@ -175,7 +175,7 @@ fn verify_router(session: &Session, asked: &VerifyRouter) -> Outcome {
     }
 }
 
-fn inspect(session: &Session, message: &Message) -> Result<(), WireError> {
+fn inspect(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let asked = InspectRequest::from_message(message)?;
     let mut response = InspectResponse { success: true, ..InspectResponse::default() };
     for name in asked.requested_values {

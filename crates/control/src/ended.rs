@@ -15,7 +15,7 @@ use weft_model::entity::{self, PolicyType, Terminator};
 use weft_model::{Id, Kind};
 use weft_network::terminators::{Refused, Terminators};
 
-use super::session::Session;
+use super::session::RouterSession;
 use super::terminators::EDGE;
 
 /// Terminators removed in one change set.
@@ -24,7 +24,7 @@ const BATCH: usize = 100;
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Ends circuits and terminators of ended service sessions at a router that does not do so itself.
-pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
+pub(super) fn with_sessions(session: &RouterSession, ended: &[Arc<entity::ServiceSession>]) {
     let is_old = session.router.release().is_some_and(|release| !release.at_least(2, 0, 0));
     if !is_old {
         return;
@@ -37,7 +37,7 @@ pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
 }
 
 /// Ends circuits and terminators at the router whose service session does not exist.
-pub(super) fn unheard(session: &Session) {
+pub(super) fn unheard(session: &RouterSession) {
     let (network, router) = (&session.plane.network, &session.router.id);
     let sessions = session.plane.auth.sessions();
     let dialed = network
@@ -55,7 +55,7 @@ pub(super) fn unheard(session: &Session) {
 
 /// Removes terminators at the router without a bind session, whenever it is notified; never
 /// returns.
-pub(super) async fn remove_unfounded(session: &Session) {
+pub(super) async fn remove_unfounded(session: &RouterSession) {
     loop {
         session.unfounded.notified().await;
         while let Err(problem) = try_remove_unfounded(session).await {
@@ -72,7 +72,7 @@ pub(super) async fn remove_unfounded(session: &Session) {
 }
 
 /// Removes those terminators, and ends the circuits to them.
-async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
+async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
     let (auth, router) = (&session.plane.auth, &session.router.id);
     let snapshot = auth.snapshot();
     let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);

@@ -17,7 +17,7 @@ use weft_network::routers::LiveRouter;
 use weft_wire::ctrl::RouterHello;
 use weft_wire::hello::{Hello, RejectClass};
 
-use super::session::Session;
+use super::session::RouterSession;
 use crate::admitted::admitted;
 use crate::plane::Plane;
 
@@ -74,7 +74,7 @@ impl HelloGate for Gate {
             tracing::warn!(router = %token, peer = %peer.remote, "a router is refused: its hello has no version");
             return;
         };
-        Session::begin(&self.0, Arc::new(live), channel);
+        RouterSession::begin(&self.0, Arc::new(live), channel);
     }
 }
 

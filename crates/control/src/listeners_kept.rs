@@ -7,14 +7,14 @@ use weft_kernel::Caller;
 use weft_model::entity::Router;
 use weft_network::ctrl_listeners::same;
 
-use super::session::Session;
+use super::session::RouterSession;
 
 /// Longest wait before a failed write is tried again, in seconds.
 const LONGEST_WAIT: u64 = 60;
 
 /// Stores the listeners that the router told, if they differ from the stored ones, while this
 /// connection is the router's current one.
-pub async fn keep(session: &Arc<Session>) {
+pub async fn keep(session: &Arc<RouterSession>) {
     let (auth, router) = (&session.plane.auth, &session.router);
     for attempt in 1.. {
         let known = session.entity();

@@ -23,7 +23,7 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, ProtoBody, WireError};
 
-use super::session::Session;
+use super::session::RouterSession;
 
 /// Why a certificate was not renewed.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ enum NotRenewed {
 }
 
 /// Handles a request in a task.
-pub fn spawn(session: &Arc<Session>, message: &Message) {
+pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
     let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else { return };
     let (session, message) = (Arc::clone(session), message.clone());
     session.plane.network.clone().spawn(async move {
@@ -61,7 +61,7 @@ pub fn spawn(session: &Arc<Session>, message: &Message) {
     });
 }
 
-async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
+async fn renew(session: &RouterSession, message: &Message) -> Result<(), NotRenewed> {
     let request = EnrollmentExtendRouterRequest::from_message(message)?;
     let auth = &session.plane.auth;
     let now = system_time(auth.now());
@@ -108,7 +108,7 @@ fn not_verified(code: &str, text: String) -> ExtendVerifyResult {
     ExtendVerifyResult { code: code.to_owned(), message: text, cause: String::new() }
 }
 
-fn on_verify(session: &Session, message: &Message) {
+fn on_verify(session: &RouterSession, message: &Message) {
     let request = EnrollmentExtendRouterVerifyRequest::from_message(message);
     let result = match &request {
         Ok(request) => verify(session, request),
@@ -122,7 +122,10 @@ fn on_verify(session: &Session, message: &Message) {
 
 /// Handles a router's confirmation of its new certificate. It becomes the current one when it is
 /// shown.
-fn verify(session: &Session, request: &EnrollmentExtendRouterVerifyRequest) -> ExtendVerifyResult {
+fn verify(
+    session: &RouterSession,
+    request: &EnrollmentExtendRouterVerifyRequest,
+) -> ExtendVerifyResult {
     let no = not_verified;
     if request.client_cert_pem.trim().is_empty() {
         return no("MISSING_CLIENT_PEM", "the certificate is missing".to_owned());

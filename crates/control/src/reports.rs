@@ -10,7 +10,7 @@ use weft_wire::ctrl::{Alerts, RouterInterfacesUpdate};
 use weft_wire::edge_ctrl::{self, ConnectEvents, HealthEventRequest, TunnelHealthEvent};
 use weft_wire::{Message, Outcome, ProtoBody, WireError};
 
-use super::session::Session;
+use super::session::RouterSession;
 
 /// Most interfaces, alerts and identities that are read from one message.
 const MAX_INTERFACES: usize = 1_000;
@@ -27,7 +27,7 @@ const MULTICAST: u64 = 16;
 const RUNNING: u64 = 32;
 
 /// Handles a report of network interfaces.
-pub(crate) fn on_interfaces(session: &Session, message: &Message) -> Result<(), WireError> {
+pub(crate) fn on_interfaces(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let reported = RouterInterfacesUpdate::from_message(message)?.interfaces;
     let interfaces = reported.into_iter().take(MAX_INTERFACES).map(|it| Interface {
         addresses: it.addresses,
@@ -48,7 +48,7 @@ pub(crate) fn on_interfaces(session: &Session, message: &Message) -> Result<(), 
 }
 
 /// Handles alerts for operators.
-pub(crate) fn on_alerts(session: &Session, message: &Message) -> Result<(), WireError> {
+pub(crate) fn on_alerts(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     for alert in Alerts::from_message(message)?.alerts.into_iter().take(MAX_ALERTS) {
         tracing::warn!(
             router = %session.router.id,
@@ -69,7 +69,7 @@ pub(crate) fn on_alerts(session: &Session, message: &Message) -> Result<(), Wire
 
 /// Handles a report of connected identities. After a full report, identities that are not in it
 /// count as disconnected.
-pub(crate) fn on_connects(session: &Session, message: &Message) -> Result<(), WireError> {
+pub(crate) fn on_connects(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let report = ConnectEvents::from_message(message)?;
     let (snapshot, router) = (session.plane.auth.snapshot(), &session.router.id);
     let mut connected = session.connected.lock();
@@ -97,7 +97,7 @@ pub(crate) fn on_connects(session: &Session, message: &Message) -> Result<(), Wi
     Ok(())
 }
 
-fn tell_connects(session: &Session, identity: &Id, times: Vec<edge_ctrl::ConnectDetails>) {
+fn tell_connects(session: &RouterSession, identity: &Id, times: Vec<edge_ctrl::ConnectDetails>) {
     for connect in times.into_iter().take(MAX_CONNECTS) {
         session.plane.network.events().tell(Event::Connect(ConnectEvent {
             at: Timestamp(connect.connect_time),
@@ -111,7 +111,7 @@ fn tell_connects(session: &Session, identity: &Id, times: Vec<edge_ctrl::Connect
 
 /// Handles the health that a host reports of itself. It only becomes an event: hosts change their
 /// cost and precedence themselves.
-pub(crate) fn on_health(session: &Session, message: &Message) -> Result<(), WireError> {
+pub(crate) fn on_health(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let (terminator, passed) = match message.content_type {
         edge_ctrl::content_type::TUNNEL_HEALTH_EVENT => {
             let event = TunnelHealthEvent::from_message(message)?;

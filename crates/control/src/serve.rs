@@ -20,7 +20,7 @@ use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
 use crate::admitted::admitted;
 use crate::data_model::feed;
 use crate::plane::Plane;
-use crate::session::Session;
+use crate::session::RouterSession;
 use crate::traffic::Measured;
 use crate::{dispatch, ended, legacy, listeners_kept, terminators};
 
@@ -44,7 +44,7 @@ const GREETING: Duration = Duration::from_secs(10);
 /// The interval at which the router's own identity is reported as connected.
 const PRESENCE: Duration = Duration::from_secs(60);
 
-impl Session {
+impl RouterSession {
     /// Registers a router and begins to serve it. If it may not be registered, it is dropped, which
     /// closes its channel before anything is read.
     pub fn begin(plane: &Arc<Plane>, router: Arc<LiveRouter>, channel: Established) {
@@ -187,7 +187,7 @@ impl Session {
 }
 
 /// Receives the messages of one router.
-struct FromRouter(Arc<Session>);
+struct FromRouter(Arc<RouterSession>);
 
 impl Behaviour for FromRouter {
     fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {

@@ -20,7 +20,7 @@ use super::traffic::Measured;
 use crate::plane::Plane;
 
 /// One connected router.
-pub struct Session {
+pub struct RouterSession {
     /// The state that all modules share.
     pub plane: Arc<Plane>,
     /// The router.
@@ -43,7 +43,7 @@ pub struct Session {
     pub(crate) measured: Measured,
 }
 
-impl Session {
+impl RouterSession {
     /// Whether this is an edge router. Other routers do not take part in edge messages.
     pub fn is_edge(&self) -> bool {
         self.entity().is_some_and(|router| router.is_edge)

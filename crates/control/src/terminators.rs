@@ -10,7 +10,7 @@ use weft_channel::Lane;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::{OfKind as _, PolicyType, Precedence, Router, Service, Terminator};
 use weft_model::{Id, Kind};
-use weft_network::terminators::{Owned, Refused, Reported, Terminators, Update};
+use weft_network::terminators::{Owned, Refused, ReportedTerminator, Terminators, Update};
 use weft_wire::ctrl::{
     self, CreateTerminatorRequest, RemoveTerminatorsRequest, TerminatorPrecedence,
 };
@@ -24,7 +24,7 @@ use super::dial::{own_binding, own_identity};
 use super::edge_errors::{
     error, malformed, of_refused, of_session, terminator_answer, tunnel_terminator_answer,
 };
-use super::session::Session;
+use super::session::RouterSession;
 
 /// Binding of terminators of SDKs.
 pub const EDGE: &str = "edge";
@@ -34,7 +34,7 @@ const TUNNEL: &str = "tunnel";
 const MAX_NAMED: usize = 100_000;
 
 /// Handles a request and answers it.
-pub async fn handle(session: Arc<Session>, message: Message) {
+pub async fn handle(session: Arc<RouterSession>, message: Message) {
     let served = serve(&session, &message).await;
     let reply = match &served {
         Ok(reply) => reply.clone(),
@@ -51,7 +51,7 @@ pub async fn handle(session: Arc<Session>, message: Message) {
     }
 }
 
-async fn serve(session: &Session, message: &Message) -> Result<Option<Message>, WireError> {
+async fn serve(session: &RouterSession, message: &Message) -> Result<Option<Message>, WireError> {
     use {ctrl::content_type as fabric, edge_ctrl::content_type as is};
     let reply = match message.content_type {
         is::CREATE_TERMINATOR_V2_REQUEST => {
@@ -146,7 +146,7 @@ fn terminator_id(text: &str) -> Result<Id, EdgeError> {
 
 /// Makes a terminator for the bind session of an SDK.
 async fn create_for_sdk(
-    session: &Session,
+    session: &RouterSession,
     request: CreateTerminatorV2Request,
 ) -> Result<(), EdgeError> {
     let id = terminator_id(&request.address)?;
@@ -160,7 +160,7 @@ async fn create_for_sdk(
             PolicyType::Bind,
         )
         .map_err(|refusal| of_session(&refusal))?;
-    let reported = Reported {
+    let reported = ReportedTerminator {
         address: request.address,
         router: session.router.id.clone(),
         service: checked.service.base.id.clone(),
@@ -187,7 +187,7 @@ async fn create_for_sdk(
 
 /// Makes a terminator for the router's own identity.
 async fn create_for_tunneler(
-    session: &Session,
+    session: &RouterSession,
     request: &CreateTunnelTerminatorRequestV2,
 ) -> Result<(), EdgeError> {
     let id = terminator_id(&request.address)?;
@@ -198,7 +198,7 @@ async fn create_for_tunneler(
         error(ErrorCode::INVALID_SERVICE, text)
     })?;
     let identity = own_identity(session, service, PolicyType::Bind)?;
-    let reported = Reported {
+    let reported = ReportedTerminator {
         address: request.address.clone(),
         router: session.router.id.clone(),
         service: service.base.id.clone(),
@@ -214,13 +214,13 @@ async fn create_for_tunneler(
     put(session, reported).await
 }
 
-async fn put(session: &Session, reported: Reported) -> Result<(), EdgeError> {
+async fn put(session: &RouterSession, reported: ReportedTerminator) -> Result<(), EdgeError> {
     let done = Terminators::of(&session.plane.auth).put(reported).await;
     done.map_err(|refused| of_refused(&refused))
 }
 
 async fn update_for_sdk(
-    session: &Session,
+    session: &RouterSession,
     request: &edge_ctrl::UpdateTerminatorRequest,
 ) -> Result<(), EdgeError> {
     let auth = &session.plane.auth;
@@ -239,7 +239,7 @@ async fn update_for_sdk(
 }
 
 async fn update_for_tunneler(
-    session: &Session,
+    session: &RouterSession,
     request: &UpdateTunnelTerminatorRequest,
 ) -> Result<(), EdgeError> {
     let owned = owned(session, TUNNEL);
@@ -249,13 +249,13 @@ async fn update_for_tunneler(
 }
 
 /// The terminators of this router with this binding.
-fn owned(session: &Session, binding: &'static str) -> Owned {
+fn owned(session: &RouterSession, binding: &'static str) -> Owned {
     Owned { binding: Some(binding), ..Owned::by(&session.router.id) }
 }
 
 /// A missing terminator is reported before a wrong value.
 async fn change(
-    session: &Session,
+    session: &RouterSession,
     owned: Owned,
     id: &str,
     new_cost: Option<u32>,
@@ -275,14 +275,21 @@ async fn change(
 }
 
 /// Only router and binding are checked, because the session may have ended already.
-async fn remove_one(session: &Session, id: &str, binding: &'static str) -> Result<(), EdgeError> {
+async fn remove_one(
+    session: &RouterSession,
+    id: &str,
+    binding: &'static str,
+) -> Result<(), EdgeError> {
     let (auth, owned) = (&session.plane.auth, owned(session, binding));
     let done = Terminators::of(auth).remove_owned(owned, &Id::new(id)).await;
     done.map_err(|refused| of_refused(&refused))
 }
 
 /// Makes a terminator of a binding other than `edge` (docs/protocol/control-plane.md 15.1).
-async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<String, Refused> {
+async fn create(
+    session: &RouterSession,
+    request: CreateTerminatorRequest,
+) -> Result<String, Refused> {
     let refused = |error: EdgeError| Refused::Gone(error.text);
     let auth = &session.plane.auth;
     let snapshot = auth.snapshot();
@@ -297,7 +304,7 @@ async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<S
         binding => binding,
     };
     let id = auth.ids().entity();
-    let reported = Reported {
+    let reported = ReportedTerminator {
         id: id.clone(),
         router: session.router.id.clone(),
         service,
@@ -315,7 +322,7 @@ async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<S
 }
 
 async fn update(
-    session: &Session,
+    session: &RouterSession,
     request: &ctrl::UpdateTerminatorRequest,
 ) -> Result<String, Refused> {
     let refused = |error: EdgeError| Refused::Gone(error.text);
@@ -332,13 +339,13 @@ async fn update(
     Ok(String::new())
 }
 
-async fn remove_owned(session: &Session, id: &str) -> Result<String, Refused> {
+async fn remove_owned(session: &RouterSession, id: &str) -> Result<String, Refused> {
     let (auth, owned) = (&session.plane.auth, Owned::by(&session.router.id));
     Terminators::of(auth).remove_owned(owned, &Id::new(id)).await?;
     Ok(String::new())
 }
 
-async fn remove_all(session: &Session, ids: &[String]) -> Result<String, Refused> {
+async fn remove_all(session: &RouterSession, ids: &[String]) -> Result<String, Refused> {
     let ids: Vec<Id> = ids.iter().take(MAX_NAMED).map(|id| Id::new(id)).collect();
     if !ids.is_empty() {
         Terminators::of(&session.plane.auth).remove(&session.router.id, &ids).await?;
@@ -347,7 +354,7 @@ async fn remove_all(session: &Session, ids: &[String]) -> Result<String, Refused
 }
 
 /// Quiesces the router's terminators, and remembers their precedence.
-async fn quiesce(session: &Session) -> Result<String, Refused> {
+async fn quiesce(session: &RouterSession) -> Result<String, Refused> {
     each_own(session, |it| {
         if it.precedence != Precedence::Failed {
             it.saved_precedence = Some(it.precedence);
@@ -359,7 +366,7 @@ async fn quiesce(session: &Session) -> Result<String, Refused> {
 }
 
 /// Ends the quiescing of the router's terminators.
-async fn dequiesce(session: &Session) -> Result<String, Refused> {
+async fn dequiesce(session: &RouterSession) -> Result<String, Refused> {
     each_own(session, |it| {
         if it.precedence == Precedence::Failed
             && let Some(saved) = it.saved_precedence.take()
@@ -372,7 +379,7 @@ async fn dequiesce(session: &Session) -> Result<String, Refused> {
 }
 
 async fn each_own(
-    session: &Session,
+    session: &RouterSession,
     change: impl Fn(&mut Terminator) + Send + Sync + 'static,
 ) -> Result<(), Failure> {
     let router = session.router.id.clone();
@@ -392,7 +399,7 @@ async fn each_own(
     decided.await.map(drop)
 }
 
-async fn decommission(session: &Session) -> Result<String, Refused> {
+async fn decommission(session: &RouterSession) -> Result<String, Refused> {
     let router = session.router.id.clone();
     tracing::info!(%router, "router decommissioned");
     let caller = Caller::router(&session.router.id, "decommission");

@@ -7,10 +7,10 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::net::TcpStream;
 
 use crate::{
+    conversations,
     places::Place,
     records::{RecordQuestion, Records},
     service::Protocol,
-    sessions,
 };
 
 /// Takes intercepted clients.
@@ -57,7 +57,7 @@ pub enum Client {
     /// A connection.
     Tcp(TcpClient),
     /// Datagrams.
-    Udp(UdpSession),
+    Udp(UdpConversation),
 }
 
 /// An intercepted connection. It counts against the limits as long as this value lives.
@@ -69,17 +69,17 @@ pub struct TcpClient {
     pub place: Place,
 }
 
-/// Datagrams between a client and a destination. Dropping the session ends it: the next datagram begins
-/// another one.
+/// Datagrams between a client and a destination. Dropping the conversation ends it: the next
+/// datagram begins another one.
 #[derive(Debug)]
-pub struct UdpSession(pub(crate) sessions::Session);
+pub struct UdpConversation(pub(crate) conversations::Conversation);
 
-/// The way back to the client of a session.
+/// The way back to the client of a conversation.
 #[derive(Debug, Clone)]
-pub struct UdpReplies(pub(crate) Arc<sessions::Live>);
+pub struct UdpReplies(pub(crate) Arc<conversations::OpenConversation>);
 
-impl UdpSession {
-    /// The client's next datagram; `None` once the session has ended. Cancel-safe.
+impl UdpConversation {
+    /// The client's next datagram; `None` once the conversation has ended. Cancel-safe.
     pub async fn recv(&mut self) -> Option<Bytes> {
         self.0.recv().await
     }

@@ -97,8 +97,8 @@ pub struct Counts {
     pub elements: usize,
     /// TCP connections.
     pub connections: usize,
-    /// UDP sessions.
-    pub sessions: usize,
+    /// UDP conversations.
+    pub conversations: usize,
 }
 
 /// Destinations that are never intercepted: an address, and one port or all.
@@ -155,9 +155,9 @@ impl Interceptor {
         for socket in [Some(udp4), udp6].into_iter().flatten() {
             this.tasks.spawn(udp::run(Arc::clone(&shared), socket, this.stop.clone()));
         }
-        let sessions = Arc::clone(&shared.sessions);
+        let conversations = Arc::clone(&shared.conversations);
         let (idle, every) = (options.udp_idle, options.udp_check);
-        this.tasks.spawn(udp::check(sessions, idle, every, this.stop.clone()));
+        this.tasks.spawn(udp::check(conversations, idle, every, this.stop.clone()));
         if let Some(dns) = options.dns {
             let v6 = matches!(options.names, IpNet::V6(_));
             let started = DnsServer::new(shared, dns, v6).start(&this.tasks, &this.stop);
@@ -186,7 +186,7 @@ impl Interceptor {
         problems
     }
 
-    /// Stops intercepting a service. Its connections stay, its UDP sessions end.
+    /// Stops intercepting a service. Its connections stay, its UDP conversations end.
     pub async fn remove(&self, id: &str) {
         let now = Instant::now();
         let (dropped, known) = self.shared.change(|state| {
@@ -195,7 +195,7 @@ impl Interceptor {
         });
         log(&dropped);
         let _ = known.await;
-        self.shared.sessions.end_services(&HashSet::from([id.into()]));
+        self.shared.conversations.end_services(&HashSet::from([id.into()]));
     }
 
     /// Makes these the only intercepted services. Unchanged services are not touched.
@@ -245,7 +245,7 @@ impl Interceptor {
         });
         log(&problems);
         let _ = known.await;
-        self.shared.sessions.end_services(&ended);
+        self.shared.conversations.end_services(&ended);
         problems
     }
 
@@ -273,7 +273,13 @@ impl Interceptor {
     pub fn counts(&self) -> Counts {
         let (services, names, elements) = self.shared.state.lock().sizes();
         let connections = self.shared.places.taken();
-        Counts { services, names, elements, connections, sessions: self.shared.sessions.len() }
+        Counts {
+            services,
+            names,
+            elements,
+            connections,
+            conversations: self.shared.conversations.len(),
+        }
     }
 
     /// Removes all rules and routes from the system. Connections stay with those that carry them.
@@ -287,7 +293,7 @@ impl Interceptor {
 impl Drop for Interceptor {
     fn drop(&mut self) {
         self.stop.cancel();
-        self.shared.sessions.end_all();
+        self.shared.conversations.end_all();
     }
 }
 
@@ -483,7 +489,7 @@ impl Keeper {
         if self.hosts.is_none_or(|hosts| !hosts.differs(&Vec::new())) {
             let _ = lock.remember("");
         }
-        shared.sessions.end_all();
+        shared.conversations.end_all();
         // Ends all waits for changes.
         drop(std::mem::take(&mut *shared.pending.lock()));
         drop(lock);

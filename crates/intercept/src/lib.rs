@@ -41,6 +41,8 @@
 
 #[cfg(target_os = "linux")]
 mod carry;
+#[cfg(target_os = "linux")]
+mod conversations;
 mod cover;
 #[cfg(target_os = "linux")]
 mod dns;
@@ -62,8 +64,6 @@ mod records;
 mod seats;
 mod service;
 #[cfg(target_os = "linux")]
-mod sessions;
-#[cfg(target_os = "linux")]
 mod shared;
 #[cfg(target_os = "linux")]
 mod socket;
@@ -84,7 +84,7 @@ pub use service::{Diverted, Problem, Protocol, Service};
 
 #[cfg(target_os = "linux")]
 pub use self::{
-    carry::{Arrival, Carry, Client, TcpClient, UdpReplies, UdpSession},
+    carry::{Arrival, Carry, Client, TcpClient, UdpConversation, UdpReplies},
     dns::own::OwnHosts,
     firewall::{CommandError, DIVERT_MARK, trusted_program},
     interceptor::{Counts, Error, Interceptor},

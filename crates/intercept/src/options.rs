@@ -28,9 +28,9 @@ pub struct Options {
     pub exclude: Vec<(IpAddr, Option<u16>)>,
     /// Host names that no service gets, not even by `*`: those of controllers.
     pub keep_names: Vec<String>,
-    /// The time without datagrams in either direction after which a UDP session ends. Default 5 min.
+    /// The time without datagrams in either direction after which a UDP conversation ends. Default 5 min.
     pub udp_idle: Duration,
-    /// The interval of the search for such sessions. Default 30 s.
+    /// The interval of the search for such conversations. Default 30 s.
     pub udp_check: Duration,
     /// The limits.
     pub limits: Limits,
@@ -86,7 +86,7 @@ pub enum FirewallKind {
     Iptables,
 }
 
-/// Limits. Claims and sessions above them are refused and reported.
+/// Limits. Claims and conversations above them are refused and reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Most services. Default 10,000.
@@ -102,10 +102,10 @@ pub struct Limits {
     pub connections: usize,
     /// Most TCP connections of one client at once. Default 8,192.
     pub connections_per_source: usize,
-    /// Most UDP sessions at once; each is a socket. Default 4,096.
-    pub sessions: usize,
-    /// Most UDP sessions of one client at once. Default 2,048.
-    pub sessions_per_source: usize,
+    /// Most UDP conversations at once; each is a socket. Default 4,096.
+    pub conversations: usize,
+    /// Most UDP conversations of one client at once. Default 2,048.
+    pub conversations_per_source: usize,
 }
 
 impl Default for Limits {
@@ -117,8 +117,8 @@ impl Default for Limits {
             names: 16_384,
             connections: 16_384,
             connections_per_source: 8_192,
-            sessions: 4_096,
-            sessions_per_source: 2_048,
+            conversations: 4_096,
+            conversations_per_source: 2_048,
         }
     }
 }

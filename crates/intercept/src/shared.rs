@@ -15,10 +15,10 @@ use weft_limits::TokenBucket;
 
 use crate::{
     carry::{Arrival, Carry},
+    conversations::Conversations,
     options::Options,
     places::Places,
     service::Protocol,
-    sessions::Sessions,
     state::{Changes, Naming, State},
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) pending: Mutex<Pending>,
     pub(crate) changed: Notify,
     pub(crate) places: Arc<Places>,
-    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) conversations: Arc<Conversations>,
     pub(crate) carry: Arc<dyn Carry>,
     /// The source address of this machine's programs when they use names of services.
     own: IpAddr,
@@ -61,7 +61,7 @@ impl Shared {
             pending: Mutex::default(),
             changed: Notify::new(),
             places: Places::new(limits.connections, limits.connections_per_source),
-            sessions: Sessions::new(options),
+            conversations: Conversations::new(options),
             carry,
             own: options.names.addr(),
             naming: Mutex::new(TokenBucket::new(NAMING.0, NAMING.1, now)),

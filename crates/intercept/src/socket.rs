@@ -60,15 +60,18 @@ pub(crate) fn udp_listener(v6: bool) -> io::Result<UdpSocket> {
     } else {
         setsockopt(&socket, Ipv4OrigDstAddr, &true)?;
     }
-    // Room for bursts at the start of sessions; afterwards each session has a socket of its own.
+    // Room for bursts at the start of conversations; afterwards each one has a socket of its own.
     let _ = socket.set_recv_buffer_size(4 << 20);
     socket.bind(&any(v6).into())?;
     UdpSocket::from_std(socket.into())
 }
 
-/// The socket of one session: it receives datagrams of the client to the destination, and sends
+/// The socket of one conversation: it receives datagrams of the client to the destination, and sends
 /// datagrams from that destination.
-pub(crate) fn udp_session(destination: SocketAddr, client: SocketAddr) -> io::Result<UdpSocket> {
+pub(crate) fn udp_conversation(
+    destination: SocketAddr,
+    client: SocketAddr,
+) -> io::Result<UdpSocket> {
     let socket = transparent(destination.is_ipv6(), Type::DGRAM)?;
     socket.bind(&destination.into())?;
     socket.connect(&client.into())?;

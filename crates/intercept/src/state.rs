@@ -22,7 +22,7 @@ use crate::{
     names::{Names, NoAddress},
     options::Limits,
     service::{Address, Plan, Problem, Protocol, Service, Sources, hostname},
-    table::{Table, is_under},
+    table::{ClaimTable, is_under},
 };
 
 /// A service as it was given, and as it was read.
@@ -57,7 +57,7 @@ pub(crate) struct State {
     /// Names that no service gets: those of controllers.
     kept: HashSet<String>,
     plans: HashMap<Arc<str>, Known>,
-    table: Table,
+    table: ClaimTable,
     names: Names,
     groups: HashMap<Sources, Members>,
     next_group: Group,
@@ -90,7 +90,7 @@ impl State {
             range: range.trunc(),
             kept: kept.into_iter().filter_map(|name| hostname(&name).ok()).collect(),
             plans: HashMap::new(),
-            table: Table::default(),
+            table: ClaimTable::default(),
             groups: HashMap::new(),
             next_group: EVERYBODY + 1,
             covers: HashMap::new(),

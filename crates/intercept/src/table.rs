@@ -22,7 +22,7 @@ use crate::service::{Address, Plan, Protocol};
 
 /// Services by their claims.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct ClaimTable {
     names: HashMap<Arc<str>, Vec<Arc<Plan>>>,
     under: HashMap<Arc<str>, Vec<Arc<Plan>>>,
     every: Vec<Arc<Plan>>,
@@ -31,7 +31,7 @@ pub(crate) struct Table {
     lengths: [BTreeMap<Reverse<u8>, usize>; 2],
 }
 
-impl Table {
+impl ClaimTable {
     pub(crate) fn insert(&mut self, plan: &Arc<Plan>) {
         for address in &plan.addresses {
             let plan = Arc::clone(plan);
@@ -171,14 +171,19 @@ mod tests {
         Arc::new(plan)
     }
 
-    fn find(table: &Table, source: &str, destination: &str, name: Option<&str>) -> Option<String> {
+    fn find(
+        table: &ClaimTable,
+        source: &str,
+        destination: &str,
+        name: Option<&str>,
+    ) -> Option<String> {
         let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
         table.find(Protocol::Tcp, source, destination, name).map(|plan| plan.name.clone())
     }
 
     #[test]
     fn hosts_are_asked_by_the_longest_wildcard_that_lets_the_client_in() {
-        let mut table = Table::default();
+        let mut table = ClaimTable::default();
         for plan in [
             plan("z-corp", "*.corp.example", (1, 9), &[]),
             plan("a-corp", "*.corp.example", (80, 80), &[]),
@@ -187,7 +192,7 @@ mod tests {
         ] {
             table.insert(&plan);
         }
-        let of = |table: &Table, name: &str, source: &str| {
+        let of = |table: &ClaimTable, name: &str, source: &str| {
             table.wildcard_of(name, source.parse().unwrap()).map(|plan| plan.name.clone())
         };
         for name in ["corp.example", "_sip._tcp.corp.example", "a.b.corp.example"] {
@@ -204,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_more_specific_match_wins_and_what_does_not_fit_is_passed_over() {
-        let mut table = Table::default();
+        let mut table = ClaimTable::default();
         let plans = [
             plan("all", "0.0.0.0/0", (1, 65535), &[]),
             plan("net", "10.0.0.0/8", (1, 1000), &[]),
@@ -243,7 +248,7 @@ mod tests {
 
     #[test]
     fn names_go_from_the_longest_to_any() {
-        let mut table = Table::default();
+        let mut table = ClaimTable::default();
         for plan in [
             plan("every", "*", (1, 65535), &[]),
             plan("corp", "*.corp.example", (1, 1000), &[]),

@@ -1,8 +1,8 @@
-//! Intercepted datagrams, in sessions.
+//! Intercepted datagrams, in conversations.
 //!
-//! A session is a client's address and a destination. Its first datagram arrives at the common
-//! socket. Then the session gets a socket of its own, which has the destination's address and is
-//! connected to the client, and the system passes the session's datagrams to it.
+//! A conversation is a client's address and a destination. Its first datagram arrives at the common
+//! socket. Then the conversation gets a socket of its own, which has the destination's address and is
+//! connected to the client, and the system passes the conversation's datagrams to it.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -10,9 +10,9 @@ use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    carry::{Client, UdpSession},
+    carry::{Client, UdpConversation},
+    conversations::{Conversations, MAX_DATAGRAM},
     service::Protocol,
-    sessions::{MAX_DATAGRAM, Sessions},
     shared::Shared,
     socket,
 };
@@ -39,9 +39,9 @@ pub(crate) async fn run(shared: Arc<Shared>, socket: UdpSocket, stop: Cancellati
     }
 }
 
-/// Looks for idle sessions until stopped.
+/// Looks for idle conversations until stopped.
 pub(crate) async fn check(
-    sessions: Arc<Sessions>,
+    conversations: Arc<Conversations>,
     idle: Duration,
     every: Duration,
     stop: CancellationToken,
@@ -49,22 +49,22 @@ pub(crate) async fn check(
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(every) => sessions.expire(idle),
+            () = tokio::time::sleep(every) => conversations.expire(idle),
         }
     }
 }
 
 fn take(shared: &Shared, source: SocketAddr, destination: SocketAddr, datagram: &[u8]) {
     let key = (source, destination);
-    if let Some(live) = shared.sessions.heard(&key) {
+    if let Some(live) = shared.conversations.heard(&key) {
         live.early(datagram);
         return;
     }
     let Some(arrival) = shared.arrival(Protocol::Udp, source, destination) else { return };
-    match shared.sessions.open(key, &arrival.service, datagram) {
-        Ok(session) => shared.carry.carry(arrival, Client::Udp(UdpSession(session))),
+    match shared.conversations.open(key, &arrival.service, datagram) {
+        Ok(conversation) => shared.carry.carry(arrival, Client::Udp(UdpConversation(conversation))),
         Err(problem) => shared.complain(|| {
-            tracing::warn!(%source, %destination, %problem, "no session for intercepted datagrams");
+            tracing::warn!(%source, %destination, %problem, "no conversation for intercepted datagrams");
         }),
     }
 }

@@ -1,6 +1,5 @@
 //! Converts between values of the API contract and values of the model.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -94,11 +93,6 @@ pub fn precedence(precedence: Precedence) -> PrecedenceWord {
     PrecedenceWord::parse(precedence.as_str()).unwrap_or_default()
 }
 
-/// Precedence in the words of the model.
-pub fn from_precedence(precedence: PrecedenceWord) -> Precedence {
-    Precedence::parse(precedence.as_str()).unwrap_or_default()
-}
-
 /// Semantic in the words of the API.
 pub fn semantic(semantic: Semantic) -> SemanticWord {
     SemanticWord::parse(semantic.as_str()).unwrap_or_default()
@@ -150,15 +144,6 @@ pub fn id_set(field: &str, texts: &[String]) -> Result<Vec<Id>, Failure> {
     ids.sort_unstable();
     ids.dedup();
     Ok(ids)
-}
-
-/// Converts a map whose keys are ids.
-pub fn id_keys<V: Clone, W>(
-    field: &str,
-    map: &BTreeMap<String, V>,
-    value: impl Fn(V) -> W,
-) -> Result<BTreeMap<Id, W>, Failure> {
-    map.iter().map(|(key, each)| Ok((id_field(field, key)?, value(each.clone())))).collect()
 }
 
 /// Reads role attributes in a body.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
-use weft_model::filter::{Audience, ListQuery, PageRules, Row, Selection, Table, parse_param};
+use weft_model::filter::{Audience, ListQuery, PageRules, Row, Selection, Symbols, parse_param};
 use weft_model::role::{Roles, Semantic};
 
 use super::call::{Query, Reply};
@@ -12,22 +12,22 @@ use crate::turns::Asking;
 /// A list over more records than this waits for its caller's turn, and is made on a thread for
 /// blocking work.
 const INLINE: usize = 4096;
-/// The reply with a list over a table of symbols. The rows have to be in the order of their ids.
+/// The reply with a list of entities with these symbols. The rows have to be in the order of their ids.
 pub fn answer<'c, C: 'static, R: 'static, D: Serialize>(
     query: &Query,
-    table: &'static Table<C, R>,
+    symbols: &'static Symbols<C, R>,
     rules: &PageRules,
     rows: impl Iterator<Item = Row<'c, C, R>>,
     shown: impl Fn(&'c R) -> D,
 ) -> Result<Reply, Failure> {
-    let listed = selection(query, table, rules)?.run_by_id(rows);
+    let listed = selection(query, symbols, rules)?.run_by_id(rows);
     let details: Vec<_> = listed.rows.iter().map(|row| shown(row.record())).collect();
     let pagination = Pagination {
         limit: listed.page.stated_limit(),
         offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
         total_count: i64::try_from(listed.total).unwrap_or(i64::MAX),
     };
-    Reply::list(&details, pagination, table.public_names().map(str::to_owned).collect())
+    Reply::list(&details, pagination, symbols.public_names().map(str::to_owned).collect())
 }
 
 /// Filter, sort and page of a request.

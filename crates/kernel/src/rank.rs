@@ -149,7 +149,7 @@ impl Rule<'_> {
             | Kind::PostureCheck
             | Kind::Terminator => Ok(()),
             // Change sets contain no sessions; sessions end as a consequence of other changes.
-            Kind::ApiSession | Kind::Session => Ok(()),
+            Kind::ApiSession | Kind::ServiceSession => Ok(()),
         }
     }
 

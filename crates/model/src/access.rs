@@ -106,9 +106,9 @@ pub enum Denial {
     Posture(Vec<FailedPolicy>),
 }
 
-/// Result of the decision.
+/// Result of the decision on access.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum AccessDecision {
     /// Access is granted.
     Granted {
         /// The policies that grant it.
@@ -121,7 +121,7 @@ pub enum Decision {
     Denied(Denial),
 }
 
-impl Decision {
+impl AccessDecision {
     /// True if access is granted.
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted { .. })
@@ -186,14 +186,14 @@ pub fn decide(
     action: PolicyType,
     posture: Posture<'_>,
     now: Timestamp,
-) -> Decision {
+) -> AccessDecision {
     match facts.standing(identity, now) {
-        Standing::Unknown => return Decision::Denied(Denial::UnknownIdentity),
-        Standing::Disabled => return Decision::Denied(Denial::DisabledIdentity),
+        Standing::Unknown => return AccessDecision::Denied(Denial::UnknownIdentity),
+        Standing::Disabled => return AccessDecision::Denied(Denial::DisabledIdentity),
         Standing::Active => {}
     }
     if !facts.has_service(service) {
-        return Decision::Denied(Denial::UnknownService);
+        return AccessDecision::Denied(Denial::UnknownService);
     }
     let mut granting = Vec::new();
     let mut failed = Vec::new();
@@ -211,9 +211,9 @@ pub fn decide(
     if !granting.is_empty() {
         // The grant lasts as long as the longest-lasting policy.
         let until = ends.iter().all(Option::is_some).then(|| ends.into_iter().max()).flatten();
-        return Decision::Granted { policies: granting, until: until.flatten() };
+        return AccessDecision::Granted { policies: granting, until: until.flatten() };
     }
-    Decision::Denied(match failed.is_empty() {
+    AccessDecision::Denied(match failed.is_empty() {
         true => Denial::NoPolicy(action),
         false => Denial::Posture(failed),
     })

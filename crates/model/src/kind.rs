@@ -285,7 +285,7 @@ kinds! {
     /// A login with an opaque token.
     12 ApiSession "API session" "api-sessions" Local,
     /// Permission to dial or bind a service within a login.
-    13 Session "session" "sessions" Local,
+    13 ServiceSession "session" "sessions" Local,
     /// Ways in which identities may log in.
     14 AuthPolicy "auth policy" "auth-policies" Durable,
     /// A third-party CA.

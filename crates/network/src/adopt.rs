@@ -237,7 +237,7 @@ impl Pieces {
 
 /// A circuit put together from its pieces.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct AssembledCircuit {
     pub(crate) path: Path,
     pub(crate) ingress: String,
     pub(crate) egress: String,
@@ -246,7 +246,7 @@ pub(crate) struct Told {
     pub(crate) tags: StringMap,
 }
 
-impl Told {
+impl AssembledCircuit {
     /// The size of the circuit, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let nodes = self.path.nodes.iter().map(|id| id.as_str().len());
@@ -262,31 +262,33 @@ pub(crate) fn is_id(circuit: &str) -> bool {
 }
 
 /// Puts pieces together: walks along the links from the initiating end.
-pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> Told {
-    let mut told = Told { tags: tags(pieces), ..Told::default() };
+pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
+    let mut assembled = AssembledCircuit { tags: tags(pieces), ..AssembledCircuit::default() };
     let nodes = pieces.keys().cloned().collect();
     let in_part = Path { nodes, links: Vec::new(), cost: 0 };
     let dialed = pieces.iter().find_map(|(id, route)| Some((id.clone(), route.egress.clone()?)));
-    told.dialed = dialed;
+    assembled.dialed = dialed;
     let starts = pieces.iter().find_map(|(router, route)| {
         let start = route.forwards.iter().find(|it| it.dst_type() == DestType::Start)?;
         Some((router, start.dst_address.clone()))
     });
-    let Some((mut router, ingress)) = starts else { return Told { path: in_part, ..told } };
-    told.ingress.clone_from(&ingress);
+    let Some((mut router, ingress)) = starts else {
+        return AssembledCircuit { path: in_part, ..assembled };
+    };
+    assembled.ingress.clone_from(&ingress);
     let mut from = ingress;
     let mut path = Path::default();
     loop {
         path.nodes.push(router.clone());
         let forwards = pieces.get(router).into_iter().flat_map(|route| &route.forwards);
         let next = forwards.into_iter().find(|forward| forward.src_address == from);
-        let Some(next) = next else { return Told { path: in_part, ..told } };
+        let Some(next) = next else { return AssembledCircuit { path: in_part, ..assembled } };
         match next.dst_type() {
             DestType::End => {
-                told.egress.clone_from(&next.dst_address);
-                return Told { path, is_whole: true, ..told };
+                assembled.egress.clone_from(&next.dst_address);
+                return AssembledCircuit { path, is_whole: true, ..assembled };
             }
-            DestType::Start => return Told { path: in_part, ..told },
+            DestType::Start => return AssembledCircuit { path: in_part, ..assembled },
             DestType::Link => from.clone_from(&next.dst_address),
         }
         path.links.push(from.clone());
@@ -295,7 +297,7 @@ pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> Told {
         });
         match over_link {
             Some((id, _)) => router = id,
-            None => return Told { path: in_part, ..told },
+            None => return AssembledCircuit { path: in_part, ..assembled },
         }
     }
 }

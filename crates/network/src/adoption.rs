@@ -11,7 +11,7 @@ use weft_paths::queue::Why;
 use weft_wire::ctrl::route::Egress;
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
-use crate::adopt::{CLIENT_TAG, MAX_NODES, SERVICE_TAG, Told, is_id, put_together};
+use crate::adopt::{AssembledCircuit, CLIENT_TAG, MAX_NODES, SERVICE_TAG, is_id, put_together};
 use crate::circuits::{Circuit, EndAddresses};
 use crate::clock;
 use crate::misreports::Misreport;
@@ -91,15 +91,15 @@ impl Network {
             tracing::warn!(circuit = %id, "a circuit of an earlier run is not adopted: too many circuits are incomplete");
             return true;
         };
-        let told = put_together(&pieces);
-        if told.is_whole && !self.0.pieces.put_whole(&id, id.len() + told.bytes()) {
+        let assembled = put_together(&pieces);
+        if assembled.is_whole && !self.0.pieces.put_whole(&id, id.len() + assembled.bytes()) {
             tracing::warn!(circuit = %id, router = %router.id, "a circuit of an earlier run is not adopted: its router reports too many");
             if self.0.circuits.get(&id).is_none() {
                 self.0.pieces.over(&id);
             }
             return true;
         }
-        self.keep(snapshot, &id, told);
+        self.keep(snapshot, &id, assembled);
         true
     }
 
@@ -108,33 +108,33 @@ impl Network {
     }
 
     /// Puts a circuit into the table, in place of the part that was known of it.
-    fn keep(&self, snapshot: &Snapshot, id: &str, told: Told) {
-        let mut told = told;
+    fn keep(&self, snapshot: &Snapshot, id: &str, assembled: AssembledCircuit) {
+        let mut assembled = assembled;
         // The tag shows operators on whose report the circuit exists.
-        let by: Vec<&str> = told.path.nodes.iter().map(Id::as_str).collect();
-        told.tags.insert(REPORTED_TAG.to_owned(), by.join(","));
-        let target = told.tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
+        let by: Vec<&str> = assembled.path.nodes.iter().map(Id::as_str).collect();
+        assembled.tags.insert(REPORTED_TAG.to_owned(), by.join(","));
+        let target = assembled.tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
         let (instance, service) = target.split_once('@').unwrap_or(("", target));
         let service = Id::new(service);
-        let terminator = told.dialed.as_ref();
+        let terminator = assembled.dialed.as_ref();
         let terminator = terminator
             .and_then(|(router, egress)| find_terminator(snapshot, &service, router, egress));
         let circuit = Arc::new(Circuit {
             id: id.to_owned(),
             // The dialing identity: routers do not report the session.
-            client: told.tags.get(CLIENT_TAG).cloned().unwrap_or_default(),
+            client: assembled.tags.get(CLIENT_TAG).cloned().unwrap_or_default(),
             is_of_session: false,
             instance: instance.to_owned(),
             service,
             terminator: terminator.unwrap_or_default(),
-            path: told.path,
-            ingress: told.ingress,
-            egress: told.egress,
+            path: assembled.path,
+            ingress: assembled.ingress,
+            egress: assembled.egress,
             addresses: EndAddresses::default(),
             created_at: self.0.kernel.now(),
             routed_at: clock::now(),
-            tags: told.tags,
-            is_whole: told.is_whole,
+            tags: assembled.tags,
+            is_whole: assembled.is_whole,
             moving: Arc::default(),
         });
         let before = self.0.circuits.get(id);
@@ -171,7 +171,7 @@ impl Network {
         }
         let path = Path::of_one(router.id.clone());
         let snapshot = self.0.kernel.snapshot();
-        self.keep(&snapshot, id, Told { path, ..Told::default() });
+        self.keep(&snapshot, id, AssembledCircuit { path, ..AssembledCircuit::default() });
         true
     }
 

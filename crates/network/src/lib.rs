@@ -48,7 +48,6 @@
 pub mod adopt;
 pub mod adoption;
 pub mod circuits;
-mod clock;
 pub mod create;
 pub mod ctrl_listeners;
 pub mod failure;
@@ -74,3 +73,4 @@ pub mod validate;
 mod validations;
 
 pub use network::{LoginCounts, Logins, Network, NetworkOptions, WeakNetwork};
+use weft_channel::clock;

@@ -16,7 +16,7 @@ use weft_model::{Base, Id, Kind, Snapshot};
 
 /// A router's report of a terminator that it hosts.
 #[derive(Debug, Clone)]
-pub struct Reported {
+pub struct ReportedTerminator {
     /// Id and address, chosen by the router.
     pub id: Id,
     /// The router.
@@ -122,7 +122,7 @@ impl Owned {
     }
 }
 
-impl Reported {
+impl ReportedTerminator {
     /// The terminator to be stored; none if the stored one is the same.
     fn stored(
         &self,
@@ -209,7 +209,7 @@ impl Terminators {
     }
 
     /// Creates a terminator for its router, or updates the existing one.
-    pub async fn put(&self, reported: Reported) -> Result<(), Refused> {
+    pub async fn put(&self, reported: ReportedTerminator) -> Result<(), Refused> {
         let source: Arc<str> = self.0.settings().id.as_str().into();
         let caller = Caller::router(&reported.router, "create terminator");
         self.judge(caller, move |decision| {

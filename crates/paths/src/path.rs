@@ -38,9 +38,4 @@ impl Path {
     pub fn has_link(&self, link: &str) -> bool {
         self.links.iter().any(|own| own == link)
     }
-
-    /// Whether it has the same routers and links as another, whatever their costs.
-    pub fn is_same_way(&self, other: &Self) -> bool {
-        self.nodes == other.nodes && self.links == other.links
-    }
 }

@@ -404,7 +404,7 @@ async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
             _ = ticks.tick() => {}
         }
         let Some(data) = data.upgrade() else { return };
-        let now = std::time::Instant::now();
+        let now = weft_circuit::now();
         if let Some(links) = data.links.get() {
             links.look_at_queues(now);
         }

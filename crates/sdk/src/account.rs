@@ -41,12 +41,12 @@ struct Known {
     identity: Option<String>,
     services: HashMap<String, Arc<ServiceDetail>>,
     changed_at: Option<Timestamp>,
-    sessions: HashMap<(String, DialBind), Session>,
+    sessions: HashMap<(String, DialBind), KeptSession>,
 }
 
 /// A service session, and the API session that it was made in.
 #[derive(Debug, Clone)]
-struct Session {
+struct KeptSession {
     detail: Arc<SessionDetail>,
     api_token: Option<String>,
 }
@@ -274,7 +274,7 @@ impl Account {
     fn remember(&self, key: (String, DialBind), detail: Arc<SessionDetail>) {
         let mut known = self.known.lock();
         if known.sessions.len() < MAX_REMEMBERED {
-            known.sessions.insert(key, Session { detail, api_token: self.token() });
+            known.sessions.insert(key, KeptSession { detail, api_token: self.token() });
         }
     }
 

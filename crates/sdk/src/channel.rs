@@ -10,7 +10,7 @@ mod opening;
 
 use crate::circuit::{Circuit, Home, Timers, Transport};
 use crate::error::{Failure, Refusal};
-use crate::outlet::Outlet;
+use crate::outlet::RouterOutlet;
 use crate::routed::Routed;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ use weft_wire::payload;
 use weft_xgress::{End, Options, Role};
 
 pub(crate) use arrival::Arrival;
-pub(crate) use opening::Hosted;
+pub(crate) use opening::ChannelListener;
 
 /// The last connection id that this side chooses; routers choose higher ones
 /// (docs/protocol/sdk.md 7.1).
@@ -53,7 +53,7 @@ pub(crate) struct Figures {
 pub(crate) struct RouterChannel {
     handle: ChannelHandle,
     figures: Figures,
-    outlet: OnceLock<Arc<Outlet>>,
+    outlet: OnceLock<Arc<RouterOutlet>>,
     conns: Mutex<Conns>,
     ids: ConnIds,
     /// The number of connections with so much held data that the channel is not read.

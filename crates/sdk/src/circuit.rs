@@ -11,7 +11,7 @@
 //! wake, messages to send); the caller carries them out after the lock is released. There is no
 //! task per circuit.
 
-use crate::outlet::Outlet;
+use crate::outlet::RouterOutlet;
 use crate::routed::Routed;
 use crate::traces::{Answer, Form, Trace, Traces};
 use bytes::Bytes;
@@ -46,7 +46,7 @@ pub(crate) struct Circuit {
     role: Role,
     id: Arc<str>,
     home: Weak<dyn Home>,
-    outlet: Arc<Outlet>,
+    outlet: Arc<RouterOutlet>,
     timers: Timers,
     tally: Tally,
     this: Weak<Self>,
@@ -88,7 +88,7 @@ struct Follows {
 impl Circuit {
     pub(crate) fn new(
         home: Weak<dyn Home>,
-        outlet: Arc<Outlet>,
+        outlet: Arc<RouterOutlet>,
         timers: Timers,
         conn_id: u32,
         role: Role,

@@ -7,7 +7,7 @@
 //! once.
 
 use crate::bind_options::BindOptions;
-use crate::channel::{Arrival, HostEvent, Hosted, RouterChannel};
+use crate::channel::{Arrival, ChannelListener, HostEvent, RouterChannel};
 use crate::error::{Error, Failure, Result};
 use crate::inner::Inner;
 use crate::jitter::jittered;
@@ -73,7 +73,7 @@ pub(crate) struct Terms {
 }
 
 /// How a bind ended.
-enum Ended {
+enum BindEnd {
     /// Its channel closed, or the router stayed silent.
     Lost(String),
     /// The router ended it.
@@ -207,14 +207,14 @@ impl Host {
                     self.bind_once(inner, &channel, token, &mut counted).await
                 }
                 Err(error) if error.is_final() => return Err(error),
-                Err(error) => Ended::Lost(error.to_string()),
+                Err(error) => BindEnd::Lost(error.to_string()),
             };
             drop(permit);
             let good = since.elapsed() >= LONGEST_WAIT;
             failures = if good { 0 } else { failures + 1 };
             let name = &self.service.name;
             match ended {
-                Ended::Lost(reason) => {
+                BindEnd::Lost(reason) => {
                     tracing::debug!(service = %name, router = %slot.name(), reason, "a bind at a router has ended");
                     self.note(Error::Closed(reason));
                     if channel.handle().is_closed() {
@@ -222,7 +222,7 @@ impl Host {
                         continue;
                     }
                 }
-                Ended::Closed(failure) => {
+                BindEnd::Closed(failure) => {
                     tracing::debug!(service = %name, router = %slot.name(), %failure, "a router refused or ended a bind");
                     self.refused(inner, failure).await?;
                 }
@@ -257,18 +257,18 @@ impl Host {
         channel: &RouterChannel,
         token: Bytes,
         counted: &mut Established<'_>,
-    ) -> Ended {
+    ) -> BindEnd {
         let (mut terms, mut health) = (self.terms.subscribe(), self.health.subscribe());
         let current = *terms.borrow_and_update();
         let bind = self.bind_message(token.clone(), current, inner.settings.own_flow_control);
         let mut hosted = match channel.host(bind, self.dials.clone()).await {
             Ok(hosted) => hosted,
-            Err(failure) => return Ended::Closed(failure),
+            Err(failure) => return BindEnd::Closed(failure),
         };
         match next_event(&mut hosted, ACCEPT_TIME).await {
             Ok(HostEvent::Accepted) => {}
             Ok(HostEvent::Established) => counted.count(),
-            Ok(HostEvent::Closed(refusal)) => return Ended::Closed(Failure::Refused(refusal)),
+            Ok(HostEvent::Closed(refusal)) => return BindEnd::Closed(Failure::Refused(refusal)),
             Err(ended) => return ended,
         }
         let confirms =
@@ -287,14 +287,14 @@ impl Host {
             tokio::select! {
                 event = hosted.events.recv() => match event {
                     Some(HostEvent::Closed(refusal)) => {
-                        return Ended::Closed(Failure::Refused(refusal));
+                        return BindEnd::Closed(Failure::Refused(refusal));
                     }
                     Some(HostEvent::Established) => {
                         counted.count();
                         limit = None;
                     }
                     Some(HostEvent::Accepted) => {}
-                    None => return Ended::Lost("the router is gone".to_owned()),
+                    None => return BindEnd::Lost("the router is gone".to_owned()),
                 },
                 Ok(()) = terms.changed() => {
                     let Terms { cost, precedence } = *terms.borrow_and_update();
@@ -305,17 +305,17 @@ impl Host {
                         precedence: Some(precedence),
                     };
                     if channel.handle().send(update.to_message()).await.is_err() {
-                        return Ended::Lost("the router is gone".to_owned());
+                        return BindEnd::Lost("the router is gone".to_owned());
                     }
                 }
                 Ok(passed) = health.recv() => {
                     let (conn_id, token) = (hosted.conn_id(), token.clone());
                     let event = HealthEvent { conn_id, token, passed };
                     if channel.handle().send(event.to_message()).await.is_err() {
-                        return Ended::Lost("the router is gone".to_owned());
+                        return BindEnd::Lost("the router is gone".to_owned());
                     }
                 }
-                () = late => return Ended::Lost("the bind was not established in time".to_owned()),
+                () = late => return BindEnd::Lost("the bind was not established in time".to_owned()),
             }
         }
     }
@@ -344,11 +344,14 @@ impl Host {
 }
 
 /// The router's next report.
-async fn next_event(hosted: &mut Hosted<'_>, limit: Duration) -> Result<HostEvent, Ended> {
+async fn next_event(
+    hosted: &mut ChannelListener<'_>,
+    limit: Duration,
+) -> Result<HostEvent, BindEnd> {
     match tokio::time::timeout(limit, hosted.events.recv()).await {
         Ok(Some(event)) => Ok(event),
-        Ok(None) => Err(Ended::Lost("the router is gone".to_owned())),
-        Err(_) => Err(Ended::Lost("the router did not answer the bind in time".to_owned())),
+        Ok(None) => Err(BindEnd::Lost("the router is gone".to_owned())),
+        Err(_) => Err(BindEnd::Lost("the router did not answer the bind in time".to_owned())),
     }
 }
 

@@ -31,12 +31,12 @@ impl Flow for Listed {
 
 /// The circuits of one router connection that have messages to send.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct RouterOutlet {
     listed: Arc<weft_circuit::Outlet<Listed>>,
     waker: UnderlayWaker,
 }
 
-impl Outlet {
+impl RouterOutlet {
     /// The outlet of the connection that this waker wakes, and the side that serves the connection.
     pub(crate) fn new(waker: UnderlayWaker) -> (Arc<Self>, DataOutbox<Listed>) {
         // The outlet itself holds no payloads: circuits hold them within their windows.

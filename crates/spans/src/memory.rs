@@ -14,12 +14,12 @@ pub struct Memory(Arc<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     last_id: AtomicU64,
-    ended: Mutex<Vec<Ended>>,
+    ended: Mutex<Vec<EndedSpan>>,
 }
 
 /// A span that has ended.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct EndedSpan {
     /// Name of the span.
     pub name: &'static str,
     /// Part of this program in the span.
@@ -36,7 +36,7 @@ pub struct Ended {
     pub failure: Option<String>,
 }
 
-impl Ended {
+impl EndedSpan {
     /// Value of an attribute.
     #[must_use]
     pub fn says(&self, name: &str) -> Option<&str> {
@@ -53,17 +53,17 @@ impl Memory {
 
     /// All spans that have ended.
     #[must_use]
-    pub fn ended(&self) -> Vec<Ended> {
+    pub fn ended(&self) -> Vec<EndedSpan> {
         self.lock().clone()
     }
 
     /// The spans of this name that have ended.
     #[must_use]
-    pub fn named(&self, name: &str) -> Vec<Ended> {
+    pub fn named(&self, name: &str) -> Vec<EndedSpan> {
         self.lock().iter().filter(|span| span.name == name).cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Ended>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<EndedSpan>> {
         self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +88,7 @@ impl Memory {
             span_id,
             is_sampled: parent.is_none_or(|parent| parent.is_sampled),
         };
-        let span = Ended {
+        let span = EndedSpan {
             name,
             kind,
             context,
@@ -97,7 +97,7 @@ impl Memory {
             events: Vec::new(),
             failure: None,
         };
-        Box::new(Live { memory: self.clone(), span })
+        Box::new(OpenSpan { memory: self.clone(), span })
     }
 }
 
@@ -107,12 +107,12 @@ impl Recorder for Memory {
     }
 }
 
-struct Live {
+struct OpenSpan {
     memory: Memory,
-    span: Ended,
+    span: EndedSpan,
 }
 
-impl Drop for Live {
+impl Drop for OpenSpan {
     fn drop(&mut self) {
         if self.span.context.is_sampled {
             self.memory.lock().push(self.span.clone());
@@ -120,7 +120,7 @@ impl Drop for Live {
     }
 }
 
-impl Recording for Live {
+impl Recording for OpenSpan {
     fn context(&self) -> Option<TraceContext> {
         Some(self.span.context)
     }

@@ -66,7 +66,7 @@ where
     T::Span: Send + Sync + 'static,
 {
     let span = tracer.build_with_context(span, parent);
-    Box::new(Live { tracer: Arc::clone(tracer), span })
+    Box::new(OpenSpan { tracer: Arc::clone(tracer), span })
 }
 
 fn remote(context: TraceContext) -> SpanContext {
@@ -80,12 +80,12 @@ fn remote(context: TraceContext) -> SpanContext {
 }
 
 /// A span of OpenTelemetry; its drop ends it.
-struct Live<T: Tracer> {
+struct OpenSpan<T: Tracer> {
     tracer: Arc<T>,
     span: T::Span,
 }
 
-impl<T> Recording for Live<T>
+impl<T> Recording for OpenSpan<T>
 where
     T: Tracer + Send + Sync + 'static,
     T::Span: Send + Sync + 'static,

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
-    BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, Live, Mend,
+    BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, LiveStore, Mend,
     OpenError, ReadError, Store,
 };
 
@@ -165,7 +165,7 @@ impl<S: Store> Store for Faulty<S> {
         self.store.blob(kind, id, field)
     }
 
-    fn live(&self) -> &dyn Live {
+    fn live(&self) -> &dyn LiveStore {
         self.store.live()
     }
 

@@ -10,7 +10,7 @@
 //! [`Store::settle`] tells which. Every row has a checksum, every kind of rows a count and a sum of
 //! hashes, so that a damaged file is refused.
 //!
-//! - [`Store`] and [`Live`]: the traits;
+//! - [`Store`] and [`LiveStore`]: the traits;
 //! - [`Embedded`]: an engine in one redb file;
 //! - [`Memory`]: an engine in memory, for tests and trials;
 //! - [`Faulty`]: an engine that fails on demand, for tests of code above the store;
@@ -52,4 +52,4 @@ pub use examine::{Examination, Mend, Place, Seen, StoredFault};
 pub use faulty::{Fault, Faulty};
 pub use head::{BatchId, FORMAT, Head};
 pub use memory::Memory;
-pub use store::{Committed, Live, Space, Store};
+pub use store::{Committed, LiveStore, Space, Store};

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
-    BackupError, BatchId, CommitError, Committed, Damage, Examination, FollowError, Head, Live,
-    Mend, OpenError, Place, ReadError, Seen, Space, Store, StoredFault, codec,
+    BackupError, BatchId, CommitError, Committed, Damage, Examination, FollowError, Head,
+    LiveStore, Mend, OpenError, Place, ReadError, Seen, Space, Store, StoredFault, codec,
     embedded::{Content, write_new},
     follow::{self, History},
     head::Barred,
@@ -217,7 +217,7 @@ impl Store for Memory {
         async move { value }.boxed()
     }
 
-    fn live(&self) -> &dyn Live {
+    fn live(&self) -> &dyn LiveStore {
         self
     }
 
@@ -274,7 +274,7 @@ impl History for Inner {
     }
 }
 
-impl Live for Memory {
+impl LiveStore for Memory {
     fn put(&self, entity: Entity) {
         self.0.state.lock().live.insert((entity.kind(), entity.id().clone()), entity);
     }

@@ -70,7 +70,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>>;
 
     /// Live state, which is not in the log.
-    fn live(&self) -> &dyn Live;
+    fn live(&self) -> &dyn LiveStore;
 
     /// Path of the file, for an engine that has one.
     fn file(&self) -> Option<&Path>;
@@ -101,7 +101,7 @@ pub struct Space(pub u16);
 /// State that is not in the log: shared and local entities, and notes. There is no revision: the
 /// last write wins. A write is acknowledged and readable at once, and on the disk within 250 ms; a
 /// full disk is logged and retried.
-pub trait Live: Send + Sync {
+pub trait LiveStore: Send + Sync {
     /// Stores an entity, replacing an earlier version.
     fn put(&self, entity: Entity);
 

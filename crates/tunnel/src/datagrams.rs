@@ -73,7 +73,7 @@ pub enum Reply {
 }
 
 /// The conversations of a port, by client.
-pub struct Sessions {
+pub struct Conversations {
     times: UdpTimes,
     seats: Arc<Seats>,
     open: Arc<Mutex<HashMap<SocketAddr, Entry>>>,
@@ -116,7 +116,7 @@ impl fmt::Debug for Listed {
     }
 }
 
-impl Sessions {
+impl Conversations {
     /// Without conversations.
     #[must_use]
     pub fn new(times: UdpTimes) -> Self {
@@ -170,9 +170,9 @@ impl Sessions {
     }
 }
 
-impl fmt::Debug for Sessions {
+impl fmt::Debug for Conversations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").field("times", &self.times).finish_non_exhaustive()
+        f.debug_struct("Conversations").field("times", &self.times).finish_non_exhaustive()
     }
 }
 
@@ -204,16 +204,16 @@ impl Datagrams {
         }
     }
 
-    /// The datagrams of an intercepted client; the session of the interceptor lasts as long as this.
+    /// The datagrams of an intercepted client; the conversation of the interceptor lasts as long as this.
     #[cfg(target_os = "linux")]
-    pub(crate) fn of(mut session: weft_intercept::UdpSession, times: UdpTimes) -> Self {
+    pub(crate) fn of(mut conversation: weft_intercept::UdpConversation, times: UdpTimes) -> Self {
         let (sender, waiting) = mpsc::channel(QUEUE);
-        let reply = Reply::Intercepted(session.replies());
+        let reply = Reply::Intercepted(conversation.replies());
         tokio::spawn(async move {
             loop {
                 tokio::select! {
                     () = sender.closed() => return,
-                    datagram = session.recv() => match datagram {
+                    datagram = conversation.recv() => match datagram {
                         // Datagrams without room are lost, as datagrams are.
                         Some(datagram) => drop(sender.try_send(datagram)),
                         None => return,
@@ -337,38 +337,41 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_has_one_conversation_at_a_time() {
-        let sessions = Sessions::new(times(60_000, 2));
+        let conversations = Conversations::new(times(60_000, 2));
         let own = reply().await;
-        let begun = sessions.deliver(client(1), "a".into(), || Ok(own)).unwrap().unwrap();
+        let begun = conversations.deliver(client(1), "a".into(), || Ok(own)).unwrap().unwrap();
         let never = || -> io::Result<Reply> { panic!("there is a conversation") };
-        assert!(sessions.deliver(client(1), "b".into(), never).unwrap().is_none());
+        assert!(conversations.deliver(client(1), "b".into(), never).unwrap().is_none());
         assert_eq!(begun.receive().await.unwrap(), "a");
         assert_eq!(begun.receive().await.unwrap(), "b");
         // A conversation that is over makes room for the next datagram at once.
         drop(begun);
-        assert!(sessions.is_empty());
+        assert!(conversations.is_empty());
         let own = reply().await;
-        let again = sessions.deliver(client(1), "c".into(), || Ok(own)).unwrap().unwrap();
+        let again = conversations.deliver(client(1), "c".into(), || Ok(own)).unwrap().unwrap();
         assert_eq!(again.receive().await.unwrap(), "c");
         let own = reply().await;
-        let _other = sessions.deliver(client(2), "d".into(), || Ok(own)).unwrap().unwrap();
+        let _other = conversations.deliver(client(2), "d".into(), || Ok(own)).unwrap().unwrap();
         let own = reply().await;
-        assert!(sessions.deliver(client(3), "e".into(), || Ok(own)).is_err(), "two are the limit");
-        assert_eq!(sessions.len(), 2);
+        assert!(
+            conversations.deliver(client(3), "e".into(), || Ok(own)).is_err(),
+            "two are the limit"
+        );
+        assert_eq!(conversations.len(), 2);
     }
 
     #[tokio::test]
     async fn one_client_with_many_ports_keeps_nobody_out() {
-        let sessions = Sessions::new(times(60_000, 4));
+        let conversations = Conversations::new(times(60_000, 4));
         let mut flood = Vec::new();
         for port in 1..5 {
             let (from, own) = (SocketAddr::from(([10, 0, 0, 1], port)), reply().await);
-            flood.push(sessions.deliver(from, "x".into(), || Ok(own)).unwrap().unwrap());
+            flood.push(conversations.deliver(from, "x".into(), || Ok(own)).unwrap().unwrap());
         }
         let deadline = Instant::now() + Duration::from_secs(20);
         let other = loop {
             let own = reply().await;
-            match sessions.deliver(client(2), "y".into(), || Ok(own)) {
+            match conversations.deliver(client(2), "y".into(), || Ok(own)) {
                 Ok(begun) => break begun.unwrap(),
                 Err(problem) => assert!(Instant::now() < deadline, "{problem}"),
             }
@@ -381,12 +384,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_is_bounded() {
-        let sessions = Sessions::new(times(60_000, 2));
+        let conversations = Conversations::new(times(60_000, 2));
         let own = reply().await;
-        let begun = sessions.deliver(client(1), "0".into(), || Ok(own)).unwrap().unwrap();
+        let begun = conversations.deliver(client(1), "0".into(), || Ok(own)).unwrap().unwrap();
         for _ in 0..3 * QUEUE {
             let never = || -> io::Result<Reply> { panic!("there is a conversation") };
-            assert!(sessions.deliver(client(1), "x".into(), never).unwrap().is_none());
+            assert!(conversations.deliver(client(1), "x".into(), never).unwrap().is_none());
         }
         for _ in 0..QUEUE {
             assert!(begun.receive().await.is_some());
@@ -396,9 +399,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_conversation_ends() {
-        let sessions = Sessions::new(times(30, 2));
+        let conversations = Conversations::new(times(30, 2));
         let own = reply().await;
-        let begun = sessions.deliver(client(1), "a".into(), || Ok(own)).unwrap().unwrap();
+        let begun = conversations.deliver(client(1), "a".into(), || Ok(own)).unwrap().unwrap();
         assert!(begun.receive().await.is_some());
         let end = tokio::time::timeout(Duration::from_secs(20), begun.receive()).await;
         assert_eq!(end.unwrap(), None);

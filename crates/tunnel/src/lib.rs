@@ -48,7 +48,7 @@ pub use app_data::AppData;
 pub use carrier::{Call, Carrier, Client, Service};
 pub use config::{ConfigError, Configs, HostConfig, Intercept, InterceptAddress, ProxyPort};
 pub use connect::Connected;
-pub use datagrams::{Datagrams, Reply, Sessions, UdpTimes};
+pub use datagrams::{Conversations, Datagrams, Reply, UdpTimes};
 pub use health::{Health, Outcome, Terms};
 pub use interception::{
     InterceptError, InterceptOptions, Interceptable, Interception, Party, Unanswerable,

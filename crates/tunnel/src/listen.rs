@@ -16,8 +16,8 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    AppData, Call, Carrier, Client, Configs, Intercept, InterceptAddress, Protocol, Reply, Service,
-    Sessions, Template, UdpTimes, Wanted,
+    AppData, Call, Carrier, Client, Configs, Conversations, Intercept, InterceptAddress, Protocol,
+    Reply, Service, Template, UdpTimes, Wanted,
     config::{ConfigError, ListenAt},
 };
 
@@ -255,7 +255,7 @@ async fn receive(
     stop: CancellationToken,
 ) {
     let Ok(local) = socket.local_addr() else { return };
-    let sessions = Sessions::new(times);
+    let conversations = Conversations::new(times);
     let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
         let received = tokio::select! {
@@ -274,7 +274,7 @@ async fn receive(
         };
         let datagram = Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default());
         let reply = || Ok(Reply::Shared(Arc::clone(&socket), remote));
-        match sessions.deliver(remote, datagram, reply) {
+        match conversations.deliver(remote, datagram, reply) {
             Ok(None) => {}
             Ok(Some(begun)) => {
                 let carrying = carrier.carry(way.call(Client::Udp(begun), local, remote));

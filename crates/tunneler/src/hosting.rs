@@ -29,7 +29,7 @@ pub struct HostState {
 
 /// A terminator of a service, hosted until this is dropped; accepted connections stay.
 #[derive(Debug)]
-pub struct Hosted {
+pub struct HostedTerminator {
     state: watch::Receiver<HostState>,
     _stop: DropGuard,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     pub(crate) terms: Terms,
 }
 
-impl Hosted {
+impl HostedTerminator {
     /// Hosts a service as its config says.
     #[must_use]
     pub fn start(

@@ -35,7 +35,7 @@ mod traffic;
 mod tunneler;
 
 pub use dialing::SdkCarrier;
-pub use hosting::{HostState, Hosted};
+pub use hosting::{HostState, HostedTerminator};
 pub use status::{HostingStatus, PortStatus, ServiceStatus, Status};
 pub use traffic::{Counters, Registry, Traffic};
 pub use tunneler::{Options, Tunneler};

@@ -16,7 +16,8 @@ use weft_tunnel::{
 };
 
 use crate::{
-    HostState, Hosted, HostingStatus, PortStatus, Registry, SdkCarrier, ServiceStatus, Status,
+    HostState, HostedTerminator, HostingStatus, PortStatus, Registry, SdkCarrier, ServiceStatus,
+    Status,
 };
 
 /// The interval at which listening on ports that were in use is tried again.
@@ -94,7 +95,7 @@ struct Read {
 #[derive(Debug)]
 struct Host {
     plan: Plan,
-    hosted: Hosted,
+    hosted: HostedTerminator,
 }
 
 /// The parameters of a host; a change of them makes another host.
@@ -263,7 +264,7 @@ impl Tunneler {
         for (key, plan) in wanted {
             known.hosts.entry(key).or_insert_with(|| {
                 let traffic = self.hosted.of(&plan.service);
-                let hosted = Hosted::start(
+                let hosted = HostedTerminator::start(
                     self.context.clone(),
                     plan.service.clone(),
                     plan.config.clone(),

@@ -38,7 +38,7 @@ use crate::{
     arguments, build,
     entity::{self, action},
     output::Format,
-    session::Session,
+    session::LoginChoice,
 };
 
 /// The commands that do not depend on the kinds of entities.
@@ -197,7 +197,7 @@ pub(crate) fn command() -> Command {
 /// The command line as the shell completes it. Settings may come before the name of a command, as
 /// [`arguments::settle`] says; the parser itself knows them behind it only.
 pub(crate) fn command_to_complete() -> Command {
-    let settings = Session::augment_args(Command::new("weft")).arg(Format::arg());
+    let settings = LoginChoice::augment_args(Command::new("weft")).arg(Format::arg());
     let settings = settings.get_arguments().cloned().map(|setting| setting.global(false));
     command().args(settings)
 }
@@ -332,7 +332,7 @@ mod tests {
                 walk(sub, settings);
             }
         }
-        let settings = Session::augment_args(Command::new("x"));
+        let settings = LoginChoice::augment_args(Command::new("x"));
         walk(&command(), &settings.get_about().unwrap().to_string());
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct LoginFolder {
 
 /// Which saved login to use.
 #[derive(Debug, Args, Clone, Default)]
-pub(crate) struct Session {
+pub(crate) struct LoginChoice {
     /// Use this saved login instead of the current one (`weft logins` lists them)
     #[arg(
         long,
@@ -54,7 +54,7 @@ impl LoginFolder {
     }
 }
 
-impl Session {
+impl LoginChoice {
     /// The login for completions: flags on the command line are not known then.
     pub(crate) fn of_environment() -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Session {
 /// Completes names of saved logins.
 pub(crate) fn saved_logins(current: &OsStr) -> Vec<CompletionCandidate> {
     let begun = current.to_str().unwrap_or_default();
-    let names = Session::of_environment().folder.logins().ok().and_then(|all| all.names().ok());
+    let names = LoginChoice::of_environment().folder.logins().ok().and_then(|all| all.names().ok());
     let names = names.unwrap_or_default();
     names.into_iter().filter(|name| name.starts_with(begun)).map(CompletionCandidate::new).collect()
 }

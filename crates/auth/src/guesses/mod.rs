@@ -30,16 +30,16 @@ use weft_kernel::GuessLimits;
 use crate::guesses::source::Source;
 use crate::guesses::verdict::Verdict;
 use line::Lane;
-use table::{Again, PATIENCE, Step, Table};
+use table::{Again, GuessTable, PATIENCE, Step};
 
 /// The counts of wrong passwords, by name and by address. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Guesses(Arc<Mutex<Table>>);
+pub struct Guesses(Arc<Mutex<GuessTable>>);
 
 impl Guesses {
     /// Empty counts.
     pub fn new(limits: GuessLimits) -> Self {
-        Self(Arc::new(Mutex::new(Table::new(limits))))
+        Self(Arc::new(Mutex::new(GuessTable::new(limits))))
     }
 
     /// Waits until a password for a name may be checked; the error is the time after which to try

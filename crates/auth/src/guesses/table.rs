@@ -55,7 +55,7 @@ pub(super) enum Again {
 }
 
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct GuessTable {
     limits: GuessLimits,
     names: HashMap<Arc<str>, Line>,
     sources: HashMap<Source, Left>,
@@ -81,7 +81,7 @@ impl Waiting {
     }
 }
 
-impl Table {
+impl GuessTable {
     pub(super) fn new(limits: GuessLimits) -> Self {
         Self {
             limits,

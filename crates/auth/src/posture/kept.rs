@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use weft_limits::{Budget, Grant};
 use weft_model::{Id, Timestamp};
 
-use super::{Device, Report, Told, size_of_process};
+use super::{Device, Report, ReportedValue, size_of_process};
 
 /// Bytes for all devices, beyond the fixed amount of each.
 const BYTES_OF_ALL: u64 = 64 << 20;
@@ -94,7 +94,7 @@ const ITEM: usize = 64;
 
 impl Device {
     fn bytes(&self) -> usize {
-        fn of<T: Clone>(told: &Option<Told<T>>, report: impl Fn(T) -> Report) -> usize {
+        fn of<T: Clone>(told: &Option<ReportedValue<T>>, report: impl Fn(T) -> Report) -> usize {
             told.as_ref().map_or(0, |told| size(&told.check, &report(told.value.clone())))
         }
         let processes = self

@@ -8,7 +8,7 @@
 //!
 //! - [`Postures`]: the posture data; [`viewer`]: the part of it that counts for one decision;
 //! - `responses`: reports of clients; `queries`: the checks that clients are asked; `refusals`:
-//!   refused services with reasons; `refused`, `kept`: bounds on memory; [`Ending`]: the times at
+//!   refused services with reasons; `refused`, `kept`: bounds on memory; [`EndTimes`]: the times at
 //!   which grants end.
 
 mod kept;
@@ -29,7 +29,7 @@ use weft_model::entity::ApiSession;
 use weft_model::posture::{OsReport, ProcessReport};
 use weft_model::{Id, Timestamp};
 
-use super::ending::Ending;
+use super::ending::EndTimes;
 
 /// Most processes of one identity.
 const PROCESSES: usize = 256;
@@ -38,7 +38,7 @@ const PROCESS_BYTES: usize = 256 * 1024;
 
 /// A reported value, with its check and times.
 #[derive(Debug, Clone)]
-pub struct Told<T> {
+pub struct ReportedValue<T> {
     /// The posture check of the report.
     pub check: String,
     /// The time of the last report.
@@ -73,13 +73,13 @@ pub enum Report {
 #[derive(Debug, Clone, Default)]
 pub struct Device {
     /// Its operating system.
-    pub os: Option<Told<OsReport>>,
+    pub os: Option<ReportedValue<OsReport>>,
     /// Its hardware addresses.
-    pub mac: Option<Told<Vec<String>>>,
+    pub mac: Option<ReportedValue<Vec<String>>>,
     /// Its domain.
-    pub domain: Option<Told<String>>,
+    pub domain: Option<ReportedValue<String>>,
     /// Its processes, by path.
-    pub processes: BTreeMap<String, Told<ProcessReport>>,
+    pub processes: BTreeMap<String, ReportedValue<ProcessReport>>,
 }
 
 /// When the device of an API session last woke and was unlocked.
@@ -100,7 +100,7 @@ struct Tables {
     devices: kept::Devices,
     endpoints: HashMap<Id, EndpointState>,
     refusals: refused::Refusals,
-    ending: Ending,
+    ending: EndTimes,
 }
 
 fn size_of_process(path: &str, report: &ProcessReport) -> usize {
@@ -108,7 +108,7 @@ fn size_of_process(path: &str, report: &ProcessReport) -> usize {
     path.len() + report.hash.len() + signers.sum::<usize>()
 }
 
-impl<T: PartialEq> Told<T> {
+impl<T: PartialEq> ReportedValue<T> {
     /// The value after a report, and whether it is new.
     fn after(before: Option<&Self>, check: String, at: Timestamp, value: T) -> (Self, bool) {
         let same = before.filter(|before| before.value == value);
@@ -122,12 +122,12 @@ impl Device {
     /// Keeps a report. True if it changed anything.
     fn put(&mut self, check: String, report: Report, at: Timestamp) -> bool {
         fn say<T: PartialEq>(
-            slot: &mut Option<Told<T>>,
+            slot: &mut Option<ReportedValue<T>>,
             check: String,
             at: Timestamp,
             value: T,
         ) -> bool {
-            let (told, is_new) = Told::after(slot.as_ref(), check, at, value);
+            let (told, is_new) = ReportedValue::after(slot.as_ref(), check, at, value);
             *slot = Some(told);
             is_new
         }
@@ -143,7 +143,7 @@ impl Device {
                 if bytes > PROCESS_BYTES || known.is_none() && self.processes.len() >= PROCESSES {
                     return false;
                 }
-                let (told, is_new) = Told::after(known, check, at, value);
+                let (told, is_new) = ReportedValue::after(known, check, at, value);
                 self.processes.insert(path, told);
                 is_new
             }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weft_model::access::{self, Decision, Facts, PolicyFacts, Posture, Standing};
-use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, Session};
+use weft_model::access::{self, AccessDecision, Facts, PolicyFacts, Posture, Standing};
+use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, ServiceSession};
 use weft_model::posture::{Check, PostureData};
 use weft_model::{Id, Snapshot, Timestamp};
 
@@ -86,7 +86,7 @@ impl Viewer {
         service: &str,
         action: PolicyType,
         now: Timestamp,
-    ) -> Decision {
+    ) -> AccessDecision {
         let posture = match self.is_judged {
             true => Posture::Known(&self.data),
             false => Posture::Ignored,
@@ -147,7 +147,7 @@ impl Auth {
         &self,
         snapshot: &Snapshot,
         login: &ApiSession,
-        session: &Session,
+        session: &ServiceSession,
         now: Timestamp,
     ) -> bool {
         let service = session.service_id.as_str();
@@ -157,15 +157,15 @@ impl Auth {
     }
 
     /// Schedules the time at which the grant of a service session ends by itself.
-    pub fn remember_end(&self, session: &Id, decision: &Decision) {
-        if let Decision::Granted { until: Some(until), .. } = decision {
+    pub fn remember_end(&self, session: &Id, decision: &AccessDecision) {
+        if let AccessDecision::Granted { until: Some(until), .. } = decision {
             self.postures().ends(session, *until);
         }
     }
 
     /// Ends those of these service sessions that are no longer granted. Routers leave sessions of
     /// opaque logins to the controller (docs/protocol/edge-control-plane.md 12.1).
-    pub fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<Session>]) {
+    pub fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<ServiceSession>]) {
         let now = self.now();
         let ungranted = picked.iter().filter(|session| {
             let login = self.sessions().by_id(session.api_session_id.as_str());
@@ -194,7 +194,7 @@ impl Auth {
         if !ended.is_empty() {
             let snapshot = self.snapshot();
             let sessions = ended.iter().filter_map(|id| self.sessions().service(id.as_str()));
-            let sessions: Vec<Arc<Session>> = sessions.collect();
+            let sessions: Vec<Arc<ServiceSession>> = sessions.collect();
             for session in &sessions {
                 if let Some(ordinal) = snapshot.ordinal_of::<Identity>(&session.identity_id) {
                     self.service_changes().one(ordinal, now);

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use hashbrown::HashMap;
 use weft_model::{Id, Timestamp};
-use weft_store::{Live, ReadError, Space};
+use weft_store::{LiveStore, ReadError, Space};
 
 /// The space of notes with the last activity, by session.
 pub(super) const ACTIVITY: Space = Space(2);
@@ -17,7 +17,7 @@ pub(super) struct Activity {
 }
 
 /// Loads the times that an earlier run stored.
-pub(super) fn load(live: &dyn Live) -> Result<HashMap<Id, Activity>, ReadError> {
+pub(super) fn load(live: &dyn LiveStore) -> Result<HashMap<Id, Activity>, ReadError> {
     let read = |(id, note): (String, Bytes)| {
         let at = Timestamp(i64::from_be_bytes(note[..].try_into().ok()?));
         Some((Id::new(&id), Activity { at, is_stored: true }))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_kernel::Published;
-use weft_model::entity::{PolicyType, Session};
+use weft_model::entity::{PolicyType, ServiceSession};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 
 use super::{SessionNotice, Sessions, Tables, touched};
@@ -14,9 +14,9 @@ pub(super) const IDENTITY: usize = 1;
 pub(super) const SERVICE: usize = 2;
 
 /// The sessions of a table with a reference to `id`, ordered by id.
-pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<Session>> {
+pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<ServiceSession>> {
     let found = table.referring(link, id);
-    let mut found: Vec<_> = found.filter_map(|it| it.get::<Session>().cloned()).collect();
+    let mut found: Vec<_> = found.filter_map(|it| it.get::<ServiceSession>().cloned()).collect();
     found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
     found
 }
@@ -26,7 +26,7 @@ impl Sessions {
     pub(super) fn drop_strays(&self) {
         let strays: Vec<Id> = {
             let tables = self.0.tables.read();
-            let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
+            let all = tables.service.iter().filter_map(|entity| entity.get::<ServiceSession>());
             all.filter(|session| tables.api.ordinal(&session.api_session_id).is_none())
                 .map(|session| session.base.id.clone())
                 .collect()
@@ -35,59 +35,59 @@ impl Sessions {
     }
 
     /// A service session by id.
-    pub fn service(&self, id: &str) -> Option<Arc<Session>> {
-        self.0.tables.read().service.get(&Id::new(id))?.get::<Session>().cloned()
+    pub fn service(&self, id: &str) -> Option<Arc<ServiceSession>> {
+        self.0.tables.read().service.get(&Id::new(id))?.get::<ServiceSession>().cloned()
     }
 
     /// Whether an identity has a session of a type for a service.
     pub fn has_service(&self, identity: &Id, service: &Id, wanted: PolicyType) -> bool {
         let tables = self.0.tables.read();
         let mut own = tables.service.referring_both((IDENTITY, identity), (SERVICE, service));
-        own.any(|entity| entity.get::<Session>().is_some_and(|it| it.session_type == wanted))
+        own.any(|entity| entity.get::<ServiceSession>().is_some_and(|it| it.session_type == wanted))
     }
 
     /// The service sessions of an identity, ordered by id.
-    pub fn services_of_identity(&self, identity: &Id) -> Vec<Arc<Session>> {
+    pub fn services_of_identity(&self, identity: &Id) -> Vec<Arc<ServiceSession>> {
         referring(&self.0.tables.read().service, IDENTITY, identity)
     }
 
     /// The sessions for a service, ordered by id.
-    pub(crate) fn services_for(&self, service: &Id) -> Vec<Arc<Session>> {
+    pub(crate) fn services_for(&self, service: &Id) -> Vec<Arc<ServiceSession>> {
         referring(&self.0.tables.read().service, SERVICE, service)
     }
 
     /// The sessions whose grant a change of the model can end.
-    pub(super) fn services_touched(&self, published: &Published) -> Vec<Arc<Session>> {
+    pub(super) fn services_touched(&self, published: &Published) -> Vec<Arc<ServiceSession>> {
         touched::by(&self.0.tables.read().service, published)
     }
 
     /// All service sessions, ordered by id.
-    pub fn all_services(&self) -> Vec<Arc<Session>> {
+    pub fn all_services(&self) -> Vec<Arc<ServiceSession>> {
         let tables = self.0.tables.read();
-        tables.service.iter().filter_map(|entity| entity.get::<Session>().cloned()).collect()
+        tables.service.iter().filter_map(|entity| entity.get::<ServiceSession>().cloned()).collect()
     }
 
     /// The time at which the oldest existing service session was made.
     pub(crate) fn oldest_service(&self) -> Option<Timestamp> {
         let tables = self.0.tables.read();
-        let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
+        let all = tables.service.iter().filter_map(|entity| entity.get::<ServiceSession>());
         all.map(|session| session.base.created_at).min()
     }
 
     /// The existing session of the same login, type and service, or else the new one. None once the
     /// login has ended.
-    pub fn service_or(&self, new: Session) -> Option<Arc<Session>> {
+    pub fn service_or(&self, new: ServiceSession) -> Option<Arc<ServiceSession>> {
         let mut tables = self.0.tables.write();
         tables.api.ordinal(&new.api_session_id)?;
         let links = [(LOGIN, &new.api_session_id), (SERVICE, &new.service_id)];
         let known = tables.service.referring_both(links[0], links[1]);
-        let mut known = known.filter_map(|it| it.get::<Session>());
+        let mut known = known.filter_map(|it| it.get::<ServiceSession>());
         let same = known.find(|it| it.session_type == new.session_type).cloned();
         drop(known);
         Some(same.unwrap_or_else(|| self.keep_service(&mut tables, new)))
     }
 
-    fn keep_service(&self, tables: &mut Tables, session: Session) -> Arc<Session> {
+    fn keep_service(&self, tables: &mut Tables, session: ServiceSession) -> Arc<ServiceSession> {
         let session = Arc::new(session);
         let entity = Entity::from(Arc::clone(&session));
         if let Err(error) = tables.service.put(entity.clone()) {
@@ -99,7 +99,7 @@ impl Sessions {
 
     /// Adds a service session whose login may be missing: a fault for tests.
     #[cfg(any(test, feature = "testing"))]
-    pub fn plant_service(&self, session: Session) {
+    pub fn plant_service(&self, session: ServiceSession) {
         self.keep_service(&mut self.0.tables.write(), session);
     }
 
@@ -114,14 +114,18 @@ impl Sessions {
     }
 
     /// Takes the service sessions of a login out of the tables, and returns them.
-    pub(super) fn take_services_of(&self, tables: &mut Tables, login: &Id) -> Vec<Arc<Session>> {
+    pub(super) fn take_services_of(
+        &self,
+        tables: &mut Tables,
+        login: &Id,
+    ) -> Vec<Arc<ServiceSession>> {
         let inside = referring(&tables.service, LOGIN, login);
         inside.iter().filter_map(|it| self.take_service(tables, &it.base.id)).collect()
     }
 
-    fn take_service(&self, tables: &mut Tables, id: &Id) -> Option<Arc<Session>> {
+    fn take_service(&self, tables: &mut Tables, id: &Id) -> Option<Arc<ServiceSession>> {
         let removed = tables.service.remove(id)?;
-        self.0.store.live().delete(Kind::Session, id);
-        removed.get::<Session>().cloned()
+        self.0.store.live().delete(Kind::ServiceSession, id);
+        removed.get::<ServiceSession>().cloned()
     }
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use weft_kernel::Published;
-use weft_model::entity::{Identity, Service, ServicePolicy, Session};
+use weft_model::entity::{Identity, Service, ServicePolicy, ServiceSession};
 use weft_model::{Entity, Id, Kind, Snapshot, Table};
 
 use super::services::{IDENTITY, SERVICE, referring};
 
 /// The sessions whose grant a batch can end, and few others.
-pub(super) fn by(sessions: &Table, published: &Published) -> Vec<Arc<Session>> {
+pub(super) fn by(sessions: &Table, published: &Published) -> Vec<Arc<ServiceSession>> {
     if sessions.is_empty() {
         return Vec::new();
     }
@@ -48,16 +48,16 @@ pub(super) fn by(sessions: &Table, published: &Published) -> Vec<Arc<Session>> {
 
 /// Found sessions by id.
 #[derive(Default)]
-struct Found(BTreeMap<Id, Arc<Session>>);
+struct Found(BTreeMap<Id, Arc<ServiceSession>>);
 
-impl Extend<Arc<Session>> for Found {
-    fn extend<I: IntoIterator<Item = Arc<Session>>>(&mut self, sessions: I) {
+impl Extend<Arc<ServiceSession>> for Found {
+    fn extend<I: IntoIterator<Item = Arc<ServiceSession>>>(&mut self, sessions: I) {
         self.0.extend(sessions.into_iter().map(|session| (session.base.id.clone(), session)));
     }
 }
 
-fn session(entity: &Entity) -> Option<Arc<Session>> {
-    entity.get::<Session>().cloned()
+fn session(entity: &Entity) -> Option<Arc<ServiceSession>> {
+    entity.get::<ServiceSession>().cloned()
 }
 
 /// Adds the sessions whose identity and service are in one of the policies.
@@ -66,7 +66,7 @@ fn under(sessions: &Table, snapshot: &Snapshot, policies: &BTreeSet<&Id>, found:
     let policies: RoaringBitmap = policies.collect();
     let identities = snapshot.union_of::<ServicePolicy>(&policies, ServicePolicy::IDENTITIES);
     let services = snapshot.union_of::<ServicePolicy>(&policies, ServicePolicy::SERVICES);
-    let is_held = |session: &Arc<Session>| {
+    let is_held = |session: &Arc<ServiceSession>| {
         let identity = snapshot.ordinal_of::<Identity>(&session.identity_id);
         let service = snapshot.ordinal_of::<Service>(&session.service_id);
         identity.is_some_and(|ordinal| identities.contains(ordinal))
@@ -192,19 +192,19 @@ mod tests {
     /// Every identity has sessions for every service, of both types, but only those whose number
     /// is among `kept`.
     fn sessions(kept: &BTreeSet<u8>) -> Table {
-        let mut table = Table::new(Kind::Session);
+        let mut table = Table::new(Kind::ServiceSession);
         let mut number = 0;
         for identity in 0..6 {
             for service in 0..4 {
                 for session_type in [PolicyType::Dial, PolicyType::Bind] {
                     number += 1;
                     if kept.contains(&number) {
-                        let session = Session {
+                        let session = ServiceSession {
                             base: base('x', number).0,
                             identity_id: base('i', identity).0.id,
                             service_id: base('s', service).0.id,
                             session_type,
-                            ..Session::default()
+                            ..ServiceSession::default()
                         };
                         table.put(session).unwrap();
                     }
@@ -216,7 +216,7 @@ mod tests {
 
     /// The granted sessions; no posture check passes.
     fn granted(sessions: &Table, snapshot: &Snapshot) -> BTreeSet<Id> {
-        let is_granted = |session: &Arc<Session>| {
+        let is_granted = |session: &Arc<ServiceSession>| {
             let (identity, service) = (session.identity_id.as_str(), session.service_id.as_str());
             let action = session.session_type;
             let posture = Posture::Unknown;

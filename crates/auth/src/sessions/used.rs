@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_model::entity::ApiSession;
 use weft_model::{Id, Timestamp};
-use weft_store::Live;
+use weft_store::LiveStore;
 
 use crate::sessions::activity::{ACTIVITY, Activity};
 use crate::sessions::{SWEEP_BATCH, Sessions, Tables};
@@ -15,7 +15,7 @@ impl Tables {
     }
 
     /// Forgets the activity of a session that has ended.
-    pub(crate) fn forget_activity(&mut self, live: &dyn Live, id: &Id) {
+    pub(crate) fn forget_activity(&mut self, live: &dyn LiveStore, id: &Id) {
         if self.active.remove(id).is_some_and(|it| it.is_stored) {
             live.put_note(ACTIVITY, id.as_str(), None);
         }

@@ -6,9 +6,9 @@ use tokio::net::UdpSocket;
 use weft_dtls::{Connection, Settings};
 
 use super::{
-    flow::{End, Flow, Path},
     inbox::Inbox,
     options::{DatagramDial, LONGEST},
+    peer::{DtlsPeer, OnDrop, Path},
     socket,
 };
 /// Connects to the first address of the host that completes the handshake. Each has an equal part of
@@ -18,7 +18,7 @@ pub(crate) async fn dial(
     from: Option<IpAddr>,
     timeout: Duration,
     with: &DatagramDial,
-) -> io::Result<Flow> {
+) -> io::Result<DtlsPeer> {
     let mut addresses = crate::resolve(host, port).await?;
     addresses.retain(|remote| from.is_none_or(|from| from.is_ipv4() == remote.is_ipv4()));
     let each = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
@@ -32,14 +32,14 @@ pub(crate) async fn dial(
             let local = socket.local_addr()?;
             let (socket, inbox) = (Arc::new(socket), Arc::new(Inbox::default()));
             let reading = tokio::spawn(read(Arc::clone(&socket), Arc::clone(&inbox)));
-            let _end = End::new(move || reading.abort());
+            let _end = OnDrop::new(move || reading.abort());
             let path = Path { socket, is_connected: true, remote, local, inbox, _end };
-            let mut flow = Flow::new(path, connection, with.options);
-            flow.shake().await?;
-            Ok(flow)
+            let mut peer = DtlsPeer::new(path, connection, with.options);
+            peer.shake().await?;
+            Ok(peer)
         };
         match tokio::time::timeout(each, connecting).await {
-            Ok(Ok(flow)) => return Ok(flow),
+            Ok(Ok(peer)) => return Ok(peer),
             Ok(Err(error)) => failure = error,
             Err(_) => failure = io::Error::new(io::ErrorKind::TimedOut, "no answer in time"),
         }

@@ -6,13 +6,13 @@ use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use weft_wire::{FrameLimits, Message, frame};
 
-use super::{flow::Flow, framing::unpack, pump::DatagramPump};
+use super::{framing::unpack, peer::DtlsPeer, pump::DatagramPump};
 use crate::{
     handshake::{Fresh, ReadError},
     transport::Transport,
 };
 
-impl Fresh for Flow {
+impl Fresh for DtlsPeer {
     fn certificates(&self) -> Vec<CertificateDer<'static>> {
         self.connection.certificates().to_vec()
     }

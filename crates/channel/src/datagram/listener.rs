@@ -11,9 +11,9 @@ use tokio::{net::UdpSocket, runtime, sync::Semaphore, time::Instant};
 use weft_dtls::{Connection, Cookies, FirstHello, Settings, Verdict};
 
 use super::{
-    flow::{End, Flow, Path},
     inbox::Inbox,
     options::{DatagramOptions, LONGEST},
+    peer::{DtlsPeer, OnDrop, Path},
     socket,
 };
 use crate::{
@@ -188,14 +188,14 @@ impl<G: HelloGate> Reader<G> {
             remote,
             local: self.local,
             inbox,
-            _end: End::new(move || shared.remove(remote)),
+            _end: OnDrop::new(move || shared.remove(remote)),
         };
         let (options, limit) = (self.listen.options, self.listen.limits.handshake_timeout);
         let acceptor = self.acceptor.clone();
         let serve = async move {
             let shaking = tokio::time::timeout(limit, shake(path, settings, first, options));
-            let flow = match shaking.await {
-                Ok(Ok(flow)) => flow,
+            let peer = match shaking.await {
+                Ok(Ok(peer)) => peer,
                 Ok(Err(problem)) => {
                     tracing::info!(peer = %remote, %problem, "a DTLS handshake failed");
                     return;
@@ -206,9 +206,9 @@ impl<G: HelloGate> Reader<G> {
                 }
             };
             let slot = ConnectionSlot::new(permit);
-            let local = flow.path.local;
+            let local = peer.path.local;
             let protocol = String::new();
-            let arrival = Arrival { stream: flow, remote, local, protocol, pending, slot };
+            let arrival = Arrival { stream: peer, remote, local, protocol, pending, slot };
             acceptor.take(arrival).await;
         };
         self.serving.spawn(unless_taken_back(back, serve));
@@ -220,11 +220,11 @@ async fn shake(
     settings: Settings,
     first: FirstHello,
     options: DatagramOptions,
-) -> io::Result<Flow> {
+) -> io::Result<DtlsPeer> {
     let connection = Connection::server(settings, first, Instant::now().into_std());
-    let mut flow = Flow::new(path, connection.map_err(io::Error::other)?, options);
-    flow.shake().await?;
-    Ok(flow)
+    let mut peer = DtlsPeer::new(path, connection.map_err(io::Error::other)?, options);
+    peer.shake().await?;
+    Ok(peer)
 }
 
 async fn unless_taken_back(mut back: TakenBack, work: impl Future<Output = ()>) {

@@ -2,7 +2,7 @@
 //! (docs/protocol/channel.md 13).
 //!
 //! ```text
-//! socket -> reader -> Inbox of a peer -> Flow (DTLS) -> framing -> the task of the connection
+//! socket -> reader -> Inbox of a peer -> DtlsPeer -> framing -> the task of the connection
 //!             └ strangers: cookie, then a place at the door, then a handshake
 //! ```
 //!
@@ -10,13 +10,13 @@
 //! datagrams are not repeated here: the ends of circuits repeat payloads.
 
 mod dial;
-mod flow;
 mod framing;
 mod fresh;
 mod inbox;
 mod listener;
 mod options;
 mod pace;
+mod peer;
 mod pump;
 mod socket;
 

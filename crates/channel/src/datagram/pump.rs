@@ -11,9 +11,9 @@ use bytes::Bytes;
 use tokio::{io::Interest, time::Instant};
 
 use super::{
-    flow::Flow,
     framing::{MAX_MESSAGE, frame_length, pack, unpack},
     pace::Pace,
+    peer::DtlsPeer,
 };
 use crate::{error::CloseReason, pump::Received};
 
@@ -22,10 +22,10 @@ const LEAST: usize = 256;
 /// The interval at which the log names messages that were too long.
 const WARNING: Duration = Duration::from_secs(60);
 
-/// A flow at work.
+/// A DTLS peer at work.
 #[derive(Debug)]
 pub(crate) struct DatagramPump {
-    flow: Flow,
+    peer: DtlsPeer,
     /// Frames that were received and not read yet.
     frames: VecDeque<Bytes>,
     /// Datagrams that the socket has not taken yet.
@@ -39,10 +39,10 @@ pub(crate) struct DatagramPump {
 }
 
 impl DatagramPump {
-    pub(super) fn new(flow: Flow) -> Self {
-        let pace = flow.options.max_bytes_per_second.map(Pace::new);
+    pub(super) fn new(peer: DtlsPeer) -> Self {
+        let pace = peer.options.max_bytes_per_second.map(Pace::new);
         let mut pump = Self {
-            flow,
+            peer,
             frames: VecDeque::new(),
             outgoing: VecDeque::new(),
             incomplete: Vec::new(),
@@ -57,11 +57,11 @@ impl DatagramPump {
 
     /// The address of the peer, and that of this side.
     pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
-        (self.flow.path.remote, self.flow.path.local)
+        (self.peer.path.remote, self.peer.path.local)
     }
 
     fn take_data(&mut self) {
-        while let Some(data) = self.flow.connection.take_data() {
+        while let Some(data) = self.peer.connection.take_data() {
             // A datagram without a valid message is dropped as if it were lost.
             self.frames.extend(unpack(data));
         }
@@ -71,7 +71,7 @@ impl DatagramPump {
     pub(crate) fn plaintext(&self) -> Option<&[u8]> {
         match self.frames.front() {
             Some(frame) => Some(frame),
-            None if self.flow.connection.is_closed() => None,
+            None if self.peer.connection.is_closed() => None,
             None => Some(&[]),
         }
     }
@@ -88,10 +88,10 @@ impl DatagramPump {
 
     /// Takes one datagram.
     pub(crate) fn receive(&mut self) -> Received {
-        let Some(datagram) = self.flow.path.inbox.pop() else { return Received::Blocked };
+        let Some(datagram) = self.peer.path.inbox.pop() else { return Received::Blocked };
         // No datagram can fail an established connection.
-        let _ = self.flow.connection.input(&datagram, Instant::now().into_std());
-        while let Some(answer) = self.flow.connection.datagram() {
+        let _ = self.peer.connection.input(&datagram, Instant::now().into_std());
+        while let Some(answer) = self.peer.connection.datagram() {
             self.outgoing.push_back(answer);
         }
         self.take_data();
@@ -117,11 +117,11 @@ impl DatagramPump {
 
     fn seal(&mut self, frame: Vec<u8>) -> Result<(), CloseReason> {
         let length = frame.len();
-        let Some(data) = pack(frame, self.flow.options.compact) else {
+        let Some(data) = pack(frame, self.peer.options.compact) else {
             self.note_too_long(length);
             return Ok(());
         };
-        let sealed = self.flow.connection.seal(&data);
+        let sealed = self.peer.connection.seal(&data);
         let sealed = sealed.map_err(|problem| CloseReason::Tls(problem.to_string().into()))?;
         self.outgoing.push_back(sealed);
         Ok(())
@@ -132,7 +132,7 @@ impl DatagramPump {
         let now = Instant::now();
         if self.warned.is_none_or(|warned| now >= warned + WARNING) {
             tracing::warn!(
-                peer = %self.flow.path.remote, messages = self.too_long, bytes = length,
+                peer = %self.peer.path.remote, messages = self.too_long, bytes = length,
                 "messages of more than {MAX_MESSAGE} bytes do not fit into a datagram of a DTLS \
                  link and are dropped: set `mtu` in the options of the listeners and dialers at the \
                  ends of circuits"
@@ -150,7 +150,7 @@ impl DatagramPump {
             if self.pace.as_ref().is_some_and(|pace| pace.waits_until(now).is_some()) {
                 return Ok((false, sent));
             }
-            match self.flow.path.try_send(datagram) {
+            match self.peer.path.try_send(datagram) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok((false, sent));
@@ -166,15 +166,15 @@ impl DatagramPump {
 
     /// Tells the peer of the end, if the socket takes it at once.
     pub(crate) fn say_goodbye(&mut self) {
-        if let Some(datagram) = self.flow.connection.close() {
-            let _ = self.flow.path.try_send(&datagram);
+        if let Some(datagram) = self.peer.connection.close() {
+            let _ = self.peer.path.try_send(&datagram);
         }
     }
 
     /// Waits until there is a datagram, or one can be sent.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
         tokio::select! {
-            () = self.flow.path.inbox.arrived(), if interest.is_readable() => Ok(()),
+            () = self.peer.path.inbox.arrived(), if interest.is_readable() => Ok(()),
             ready = self.writable(), if interest.is_writable() => ready,
         }
     }
@@ -186,7 +186,7 @@ impl DatagramPump {
                 tokio::time::sleep_until(until).await;
                 Ok(())
             }
-            None => self.flow.path.socket.writable().await,
+            None => self.peer.path.socket.writable().await,
         }
     }
 }

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::entity::{DialBind, Semantic, detail};
 use crate::resource::identity::SdkInfo;
-use crate::resource::posture_check::OperatingSystemDetail;
 use crate::timestamp::Timestamp;
 
 detail! {
@@ -238,6 +237,3 @@ detail! {
         pub signer_fingerprints: Vec<String>,
     }
 }
-
-/// Operating systems that were wanted.
-pub type OsWanted = Vec<OperatingSystemDetail>;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_model::{Revision, Timeline};
-use weft_store::{Live, ReadError, Space};
+use weft_store::{LiveStore, ReadError, Space};
 use weft_wire::edge_ctrl::data_model::ChangeSet;
 use weft_wire::{Message, ProtoBody};
 
@@ -126,7 +126,7 @@ impl Log {
 
     /// Loads the log of an earlier run, if it has this timeline.
     pub fn load(
-        live: &dyn Live,
+        live: &dyn LiveStore,
         timeline: &Timeline,
         limits: LogLimits,
     ) -> Result<Option<Kept>, ReadError> {
@@ -173,7 +173,7 @@ impl Log {
     /// Adds a change set, in memory and in the notes. Old ones are dropped above the limits, and
     /// when all together are larger than a full state (`full` bytes): a router that lacks so much
     /// is sent everything.
-    pub fn push(&mut self, mut set: ChangeSet, full: usize, live: &dyn Live) {
+    pub fn push(&mut self, mut set: ChangeSet, full: usize, live: &dyn LiveStore) {
         set.previous_index = self.index;
         let entry = Entry::new(&set);
         live.put_note(SETS, &key(entry.index()), Some(entry.body.clone()));
@@ -188,13 +188,13 @@ impl Log {
     }
 
     /// Notes the revision up to which the log is complete.
-    pub(crate) fn note_position(&self, complete: Revision, live: &dyn Live) {
+    pub(crate) fn note_position(&self, complete: Revision, live: &dyn LiveStore) {
         let position = format!("{} {complete} {}", self.index, self.disbelieved);
         live.put_note(ABOUT, POSITION, Some(position.into()));
     }
 
     /// Notes the timeline, and drops change sets of others.
-    pub fn begin(&self, timeline: &Timeline, live: &dyn Live) -> Result<(), ReadError> {
+    pub fn begin(&self, timeline: &Timeline, live: &dyn LiveStore) -> Result<(), ReadError> {
         for (key, _) in live.notes(SETS)? {
             let index: u64 = key.parse().unwrap_or(0);
             if self.entries.binary_search_by_key(&index, |entry| entry.index).is_err() {
@@ -243,7 +243,7 @@ mod tests {
         ChangeSet { index, ..ChangeSet::default() }
     }
 
-    fn log(limits: LogLimits, live: &dyn Live, indexes: &[u64]) -> Log {
+    fn log(limits: LogLimits, live: &dyn LiveStore, indexes: &[u64]) -> Log {
         let mut log = Log::at(0, limits);
         indexes.iter().for_each(|index| log.push(set(*index), 0, live));
         log

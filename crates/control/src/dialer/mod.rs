@@ -29,7 +29,7 @@ use weft_wire::hello::{Hello, HelloResult, alpn};
 use weft_wire::{Address, Headers};
 
 use super::renewal;
-use super::session::Session;
+use super::session::RouterSession;
 use crate::admitted::admitted;
 use crate::control_plane::ControlPlane;
 use crate::plane::Plane;
@@ -317,7 +317,7 @@ impl Outbound {
             .map_err(|reason| Unreached::Unproved(address.clone(), reason))?;
         let live = live(plane, id, &channel, &proved);
         let live = Arc::new(live.ok_or_else(|| Unreached::NoVersion(address.clone()))?);
-        Session::begin(plane, Arc::clone(&live), channel);
+        RouterSession::begin(plane, Arc::clone(&live), channel);
         if !plane.network.routers().is_current(&live) {
             return Err(Unreached::Refused);
         }

@@ -21,7 +21,7 @@ use weft_auth::Auth;
 use weft_auth::sessions::LegacySession;
 use weft_auth::sessions::{SessionNotice, SessionSubscription};
 use weft_kernel::{Notice, Published, Subscription};
-use weft_model::entity::{EdgeRouterPolicy, Identity, Router, Session};
+use weft_model::entity::{EdgeRouterPolicy, Identity, Router, ServiceSession};
 use weft_model::{Change, Entity, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::{AddedSessions, ApiSession, EncodedApiSession};
 
@@ -36,14 +36,14 @@ const SCAN: usize = 10_000;
 
 /// A session in the form for routers.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct AnnouncedSession {
     pub(super) id: Id,
     pub(super) token: Arc<str>,
     identity: Id,
     pub(super) encoded: EncodedApiSession,
 }
 
-impl From<LegacySession> for Told {
+impl From<LegacySession> for AnnouncedSession {
     fn from(session: LegacySession) -> Self {
         let encoded = EncodedApiSession::from(&ApiSession {
             token: session.token.to_string(),
@@ -59,13 +59,13 @@ impl From<LegacySession> for Told {
 #[derive(Debug, Clone)]
 pub(super) enum Say {
     /// Clients may use the router with these sessions.
-    Added(Arc<[Arc<Told>]>),
+    Added(Arc<[Arc<AnnouncedSession>]>),
     /// A session has other certificates.
-    Updated(Arc<Told>),
+    Updated(Arc<AnnouncedSession>),
     /// These sessions have ended, or may not use this router any more.
-    Removed(Arc<[Arc<Told>]>),
+    Removed(Arc<[Arc<AnnouncedSession>]>),
     /// Service sessions have ended.
-    ServiceRemoved(Arc<[Arc<Session>]>),
+    ServiceRemoved(Arc<[Arc<ServiceSession>]>),
 }
 
 /// Sessions, routers, and which router is told of which session.
@@ -88,7 +88,7 @@ struct State {
 
 struct Known {
     number: u64,
-    told: Arc<Told>,
+    told: Arc<AnnouncedSession>,
     /// The ordinal of the identity; none while the snapshot does not have it.
     ordinal: Option<u32>,
 }
@@ -299,7 +299,7 @@ impl State {
         });
     }
 
-    fn put(&mut self, told: Told) {
+    fn put(&mut self, told: AnnouncedSession) {
         let told = Arc::new(told);
         let own = self.identities.entry(told.identity.clone()).or_default();
         if own.sessions.is_empty() {
@@ -344,8 +344,8 @@ impl State {
 
     /// Tells the routers that identities may use of the end of their service sessions. For a
     /// deleted identity these routers are not known any more, so that all are told.
-    fn services_ended(&mut self, ended: Vec<Arc<Session>>) {
-        let mut by_identity: HashMap<Id, Vec<Arc<Session>>> = HashMap::new();
+    fn services_ended(&mut self, ended: Vec<Arc<ServiceSession>>) {
+        let mut by_identity: HashMap<Id, Vec<Arc<ServiceSession>>> = HashMap::new();
         for session in ended {
             by_identity.entry(session.identity_id.clone()).or_default().push(session);
         }
@@ -417,7 +417,7 @@ impl State {
     fn identity_changed(&mut self, id: &Id) {
         let Some(ordinal) = self.snapshot.ordinal_of::<Identity>(id) else { return };
         let usable = self.snapshot.routers_of_identity(id);
-        let mut sessions: Vec<Arc<Told>> = Vec::new();
+        let mut sessions: Vec<Arc<AnnouncedSession>> = Vec::new();
         if let Some(own) = self.identities.get_mut(id) {
             let before = own.ordinal.replace(ordinal);
             debug_assert!(before.is_none_or(|before| before == ordinal), "ordinals stay");
@@ -429,7 +429,7 @@ impl State {
                 }
             }
         }
-        let sessions: Arc<[Arc<Told>]> = sessions.into();
+        let sessions: Arc<[Arc<AnnouncedSession>]> = sessions.into();
         self.feeds.retain(|_, feed| {
             let may = feed.ordinal.is_some_and(|router| usable.contains(router));
             let say = match (feed.allowed.contains(ordinal), may) {
@@ -467,7 +467,7 @@ impl State {
     }
 
     /// The sessions of identities; none if they are too many for notices.
-    fn sessions_of(&self, ordinals: &RoaringBitmap) -> Option<Arc<[Arc<Told>]>> {
+    fn sessions_of(&self, ordinals: &RoaringBitmap) -> Option<Arc<[Arc<AnnouncedSession>]>> {
         let mut found = Vec::new();
         for ordinal in ordinals {
             found.extend(self.shelves.at(ordinal).iter().map(|row| Arc::clone(&row.told)));

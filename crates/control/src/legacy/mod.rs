@@ -19,8 +19,8 @@ use weft_wire::edge_ctrl::{
 use weft_wire::{Message, ProtoBody, WireError};
 
 use super::ended;
-use super::session::Session;
-use book::{Attached, Place, Say, Told, Written};
+use super::session::RouterSession;
+use book::{AnnouncedSession, Attached, Place, Say, Written};
 
 pub(crate) use book::Book;
 
@@ -44,7 +44,7 @@ const SETTLING: Duration = Duration::from_secs(25);
 
 /// Tells a router all sessions with which clients may use it, and then every change, until its
 /// channel closes. `asked` receives ended service sessions that the router asked about.
-pub(crate) async fn feed(session: &Arc<Session>, asked: mpsc::Receiver<Vec<String>>) {
+pub(crate) async fn feed(session: &Arc<RouterSession>, asked: mpsc::Receiver<Vec<String>>) {
     let attached = attach(session);
     let mut feed = Feed {
         session,
@@ -71,7 +71,7 @@ pub(crate) async fn feed(session: &Arc<Session>, asked: mpsc::Receiver<Vec<Strin
     }
 }
 
-fn attach(session: &Session) -> Attached {
+fn attach(session: &RouterSession) -> Attached {
     session.plane.sessions.attach(&session.router.id, session.router.connection)
 }
 
@@ -84,7 +84,7 @@ enum Next {
 
 /// The notices to one router.
 struct Feed<'a> {
-    session: &'a Session,
+    session: &'a RouterSession,
     attached: Attached,
     asked: mpsc::Receiver<Vec<String>>,
     /// Notices that came while all sessions were told.
@@ -99,7 +99,7 @@ struct Feed<'a> {
 struct Settling {
     until: Instant,
     last: Id,
-    late: BTreeMap<Id, Arc<Told>>,
+    late: BTreeMap<Id, Arc<AnnouncedSession>>,
 }
 
 impl Feed<'_> {
@@ -241,7 +241,7 @@ impl Feed<'_> {
         EncodedApiSession::from(&end)
     }
 
-    async fn say_added(&self, added: &[Arc<Told>]) -> Result<(), SendError> {
+    async fn say_added(&self, added: &[Arc<AnnouncedSession>]) -> Result<(), SendError> {
         for part in added.chunks(PART) {
             let id = self.ordered_id().to_string();
             let state = SyncState { id, is_last: true, sequence: 0 };
@@ -251,7 +251,7 @@ impl Feed<'_> {
         Ok(())
     }
 
-    async fn say_removed(&self, removed: &[Arc<Told>]) -> Result<(), SendError> {
+    async fn say_removed(&self, removed: &[Arc<AnnouncedSession>]) -> Result<(), SendError> {
         for part in removed.chunks(IDS) {
             let removed = ApiSessionRemoved {
                 tokens: part.iter().map(|told| told.token.to_string()).collect(),
@@ -280,7 +280,7 @@ impl Feed<'_> {
 
 /// Handles a router's list of sessions in use: they are active, and their identities are connected.
 /// Sessions that the router may not know are ignored.
-pub(crate) fn on_heartbeat(session: &Session, message: &Message) -> Result<(), WireError> {
+pub(crate) fn on_heartbeat(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let tokens = ApiSessionHeartbeat::from_message(message)?.tokens;
     let controller = &session.plane.auth;
     let now = controller.now();
@@ -314,7 +314,7 @@ pub(crate) fn on_heartbeat(session: &Session, message: &Message) -> Result<(), W
 /// Handles a router's question which service sessions have ended. The answer is queued after other
 /// notices. If too many answers wait, the router is told everything again, and then repeats the
 /// question.
-pub(crate) fn on_validate(session: &Session, message: &Message) -> Result<(), WireError> {
+pub(crate) fn on_validate(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let asked = ValidateSessionsRequest::from_message(message)?.session_tokens;
     let sessions = session.plane.auth.sessions();
     let ended = asked.into_iter().filter(|id| sessions.service(id).is_none());

@@ -10,7 +10,7 @@ use roaring::RoaringBitmap;
 use smallvec::SmallVec;
 use weft_wire::edge_ctrl::EncodedApiSession;
 
-use super::book::Told;
+use super::book::AnnouncedSession;
 
 /// One session.
 #[derive(Clone)]
@@ -18,11 +18,11 @@ pub(super) struct Row {
     /// The session's number among all sessions that were ever added.
     pub(super) number: u64,
     pub(super) encoded: EncodedApiSession,
-    pub(super) told: Arc<Told>,
+    pub(super) told: Arc<AnnouncedSession>,
 }
 
 impl Row {
-    pub(super) fn new(number: u64, told: Arc<Told>) -> Self {
+    pub(super) fn new(number: u64, told: Arc<AnnouncedSession>) -> Self {
         Self { number, encoded: told.encoded.clone(), told }
     }
 }

@@ -22,13 +22,13 @@ pub struct Context {
     now: Timestamp,
     /// Whether details contain signed tickets.
     signs: bool,
-    live: Arc<Live>,
+    live: Arc<Remembered>,
 }
 
 /// Values that change all the time, remembered at their first use: filter and sort of one list must
 /// see the same value twice.
 #[derive(Default)]
-struct Live {
+struct Remembered {
     /// The routers that are connected.
     routers: OnceLock<HashSet<Id>>,
     /// When each API session was last used.

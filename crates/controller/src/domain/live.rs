@@ -8,13 +8,13 @@ use serde::Serialize;
 use weft_contract::envelope::Pagination;
 use weft_kernel::call::Answer;
 use weft_kernel::{Call, Caller, Failure, Query, Reply, list};
-use weft_model::filter::{PageRules, Table};
+use weft_model::filter::{PageRules, Symbols};
 
 use super::context::Context;
 use crate::Controller;
 
 /// A kind that lives in memory.
-pub(crate) trait Live: Sized + 'static {
+pub(crate) trait InMemoryKind: Sized + 'static {
     /// The record of the table.
     type Record: Send + Sync + 'static;
     /// The answer to a read.
@@ -23,7 +23,7 @@ pub(crate) trait Live: Sized + 'static {
     /// The word for the kind in messages.
     const NAME: &'static str;
     /// The symbols of the kind in filters.
-    const SYMBOLS: &'static Table<Context, Self::Record>;
+    const SYMBOLS: &'static Symbols<Context, Self::Record>;
 
     /// All records, in any order.
     fn all(context: &Context) -> Vec<Arc<Self::Record>>;
@@ -36,12 +36,15 @@ pub(crate) trait Live: Sized + 'static {
 }
 
 /// The record that a path names; fails if there is none.
-pub(crate) fn require<L: Live>(context: &Context, id: &str) -> Result<Arc<L::Record>, Failure> {
+pub(crate) fn require<L: InMemoryKind>(
+    context: &Context,
+    id: &str,
+) -> Result<Arc<L::Record>, Failure> {
     L::find(context, id).ok_or_else(|| Failure::not_found(L::NAME, id))
 }
 
 /// Handles the GET of all records.
-pub(crate) fn list<L: Live>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn list<L: InMemoryKind>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
         let found = L::all(&context);
@@ -52,7 +55,7 @@ pub(crate) fn list<L: Live>(controller: Controller, caller: Caller, call: Call) 
 }
 
 /// A page of these records.
-pub(crate) fn page<L: Live>(
+pub(crate) fn page<L: InMemoryKind>(
     context: &Context,
     query: &Query,
     mut found: Vec<Arc<L::Record>>,
@@ -73,7 +76,11 @@ pub(crate) fn page<L: Live>(
 }
 
 /// Handles the GET of one record.
-pub(crate) fn detail<L: Live>(controller: Controller, caller: Caller, call: Call) -> Answer {
+pub(crate) fn detail<L: InMemoryKind>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Answer {
     async move {
         let context = controller.context(&caller);
         let record = require::<L>(&context, call.id(0))?;

@@ -45,7 +45,7 @@ use serde::Serialize;
 use weft_contract::{Body, Verb};
 use weft_kernel::Failure;
 use weft_model::entity::Record;
-use weft_model::filter::Table;
+use weft_model::filter::Symbols;
 
 use super::context::Context;
 
@@ -59,7 +59,7 @@ pub trait Members: Sized + Send + Sync + 'static {
     type Detail: Serialize;
 
     /// The symbols of the kind in filters.
-    const SYMBOLS: &'static Table<Context, Self::Record>;
+    const SYMBOLS: &'static Symbols<Context, Self::Record>;
 
     /// Copies the fields that a replace leaves as they are from the current record into a fresh
     /// one.
@@ -171,7 +171,7 @@ macro_rules! members {
             type Body = $body;
             type Detail = $detail;
 
-            const SYMBOLS: &'static weft_model::filter::Table<
+            const SYMBOLS: &'static weft_model::filter::Symbols<
                 $crate::domain::context::Context,
                 $record,
             > = $crate::domain::members::members!(@symbols $record $symbols $($column,)*);
@@ -384,7 +384,7 @@ macro_rules! members {
         type Column = weft_model::filter::Column<$crate::domain::context::Context, $record>;
         #[allow(unused_imports)]
         use weft_model::filter::{Type, Value};
-        static SYMBOLS: weft_model::filter::Table<$crate::domain::context::Context, $record> =
+        static SYMBOLS: weft_model::filter::Symbols<$crate::domain::context::Context, $record> =
             $crate::domain::symbols::symbols($name, &[$($column,)*]);
         &SYMBOLS
     }};

@@ -141,6 +141,3 @@ pub const POSTURE_CHECK_TYPES: &[PostureCheckTypeSeed] = &[
         systems: &[("Windows", &[]), ("macOS", &[]), ("Linux", &[])],
     },
 ];
-
-/// Id of the default authentication policy.
-pub const DEFAULT_AUTH_POLICY: &str = "default";

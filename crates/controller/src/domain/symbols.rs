@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use serde_json::Value as Json;
 use weft_model::Timestamp;
 use weft_model::entity::{Base, OfKind};
-use weft_model::filter::{Column, Table, Type, Value};
+use weft_model::filter::{Column, Symbols, Type, Value};
 
 use super::context::Context;
 
@@ -45,8 +45,8 @@ pub(crate) fn each<'t, S: AsRef<str> + 't>(
 pub(crate) const fn symbols<R: OfKind>(
     kind: &'static str,
     columns: &'static [Column<Context, R>],
-) -> Table<Context, R> {
-    Table { kind, id: |record| record.base().id.as_str(), shared: R::SHARED, columns }
+) -> Symbols<Context, R> {
+    Symbols { kind, id: |record| record.base().id.as_str(), shared: R::SHARED, columns }
 }
 
 /// The columns of every kind.

@@ -10,7 +10,7 @@ use weft_kernel::clock::system_time;
 use weft_kernel::online::RouterFacts;
 use weft_model::Id;
 use weft_model::entity::{Identity, PolicyType, Precedence};
-use weft_network::terminators::{Refused, Reported, Terminators, Update};
+use weft_network::terminators::{Refused, ReportedTerminator, Terminators, Update};
 
 use crate::testing::{Bed, NOW, PASSWORD, USERNAME, csr, to, until};
 use crate::{Caller, Challenge, Origin, Who};
@@ -502,7 +502,7 @@ async fn routers_are_told_of_sessions() {
 async fn routers_make_change_and_remove_their_terminators() {
     let bed = Bed::new().await;
     let net = net(&bed).await;
-    let reported = Reported {
+    let reported = ReportedTerminator {
         id: Id::new("4f2c2b1e-7a0d-4f6e-9a53-0c2d7b9a6d11"),
         router: net.router.clone(),
         service: Id::new(&net.service),
@@ -517,7 +517,7 @@ async fn routers_make_change_and_remove_their_terminators() {
     };
     Terminators::of(&bed.controller).put(reported.clone()).await.unwrap();
     Terminators::of(&bed.controller).put(reported.clone()).await.unwrap();
-    let other = Reported { host: Id::new("x"), ..reported.clone() };
+    let other = ReportedTerminator { host: Id::new("x"), ..reported.clone() };
     let refused = Terminators::of(&bed.controller).put(other).await.unwrap_err();
     assert!(matches!(refused, Refused::Conflict(_)));
     let update = Update { cost: Some(7), precedence: Some(Precedence::Failed) };

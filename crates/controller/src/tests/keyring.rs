@@ -9,7 +9,7 @@ use weft_identity::{
 };
 use weft_kernel::clock::system_time;
 use weft_kernel::{Durations, Keys};
-use weft_model::entity::{EnrollmentMethod, PolicyType, Session};
+use weft_model::entity::{EnrollmentMethod, PolicyType, ServiceSession};
 use weft_model::{Base, Id};
 use weft_store::Store as _;
 
@@ -52,14 +52,14 @@ fn published(bed: &Bed) -> Vec<String> {
     bed.controller.public_keys().into_iter().map(|key| key.kid).collect()
 }
 
-fn session(bed: &Bed, login: &str, id: &str) -> Session {
-    Session {
+fn session(bed: &Bed, login: &str, id: &str) -> ServiceSession {
+    ServiceSession {
         base: Base::new(Id::new(id), bed.controller.now()),
         api_session_id: Id::new(login),
         identity_id: Id::new("somebody"),
         service_id: Id::new("service"),
         session_type: PolicyType::Dial,
-        ..Session::default()
+        ..ServiceSession::default()
     }
 }
 

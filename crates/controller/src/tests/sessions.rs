@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::TryRecvError;
 use weft_auth::sessions::{CERTIFICATES, SessionNotice};
 use weft_contract::Api;
-use weft_model::entity::{ApiSession, PolicyType, Session};
+use weft_model::entity::{ApiSession, PolicyType, ServiceSession};
 use weft_model::{Base, Id};
 use weft_store::Store as _;
 
@@ -130,8 +130,8 @@ fn login(bed: &Bed) -> ApiSession {
     }
 }
 
-fn dial(bed: &Bed, login: &ApiSession) -> Session {
-    Session {
+fn dial(bed: &Bed, login: &ApiSession) -> ServiceSession {
+    ServiceSession {
         base: Base::new(bed.controller.ids().ordered(bed.controller.now()), login.base.created_at),
         api_session_id: login.base.id.clone(),
         identity_id: login.identity_id.clone(),
@@ -190,7 +190,7 @@ async fn service_sessions_that_are_asked_for_at_once_are_one() {
         asked.into_iter().map(|it| it.join().unwrap()).collect()
     });
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    let bind = Session { session_type: PolicyType::Bind, ..dial(&bed, &session) };
+    let bind = ServiceSession { session_type: PolicyType::Bind, ..dial(&bed, &session) };
     assert_ne!(sessions.service_or(bind).unwrap().base.id, ids[0]);
     sessions.end(std::slice::from_ref(&session.base.id));
     assert!(sessions.service_or(dial(&bed, &session)).is_none(), "the login has ended");

@@ -6,18 +6,18 @@ use bytes::Bytes;
 use serde_json::json;
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator};
-use weft_network::terminators::{Owned, Refused, Reported, Terminators, Update};
+use weft_network::terminators::{Owned, Refused, ReportedTerminator, Terminators, Update};
 
 use crate::testing::Bed;
 
 /// A controller, and the report of a terminator for one of its services on one of its routers.
-async fn hosting() -> (Bed, Reported) {
+async fn hosting() -> (Bed, ReportedTerminator) {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let body = json!({"name": "web", "encryptionRequired": true});
     let service = bed.create(&admin, "createService", body).await;
     let router = bed.router(&admin, "er1", json!({})).await;
-    let reported = Reported {
+    let reported = ReportedTerminator {
         id: Id::new("t1"),
         router,
         service: Id::new(&service),
@@ -33,7 +33,7 @@ async fn hosting() -> (Bed, Reported) {
     (bed, reported)
 }
 
-fn edge(reported: &Reported) -> Owned {
+fn edge(reported: &ReportedTerminator) -> Owned {
     Owned { binding: Some("edge"), ..Owned::by(&reported.router) }
 }
 
@@ -89,12 +89,12 @@ async fn what_differs_is_stored() {
     assert_eq!((controller.snapshot().revision(), stored()), before);
 
     let peer_data = [(1003, Bytes::from_static(b"key two"))];
-    let taken_over = Reported { peer_data: peer_data.clone().into(), ..one.clone() };
+    let taken_over = ReportedTerminator { peer_data: peer_data.clone().into(), ..one.clone() };
     hosted.put(taken_over).await.unwrap();
     assert_eq!(stored().peer_data, peer_data.into());
     assert_eq!(stored().base.created_at, before.1.base.created_at);
     let secret = Bytes::from_static(b"other");
-    let renewed = Reported { instance_secret: secret.clone(), ..one.clone() };
+    let renewed = ReportedTerminator { instance_secret: secret.clone(), ..one.clone() };
     hosted.put(renewed).await.unwrap();
     assert_eq!(stored().instance_secret, secret);
 }
@@ -103,7 +103,8 @@ async fn what_differs_is_stored() {
 async fn what_is_not_the_askers_is_refused() {
     let (bed, one) = hosting().await;
     let hosted = Terminators::of(&bed.controller);
-    let mut foreign = Reported { id: Id::new("t2"), host: Id::new("other"), ..one.clone() };
+    let mut foreign =
+        ReportedTerminator { id: Id::new("t2"), host: Id::new("other"), ..one.clone() };
     let (made, refused) = tokio::join!(hosted.put(one.clone()), hosted.put(foreign.clone()),);
     made.unwrap();
     let text = "sibling terminator t1 with shared identity i1 belongs to different identity";
@@ -112,7 +113,7 @@ async fn what_is_not_the_askers_is_refused() {
     let refused = hosted.put(foreign.clone()).await;
     assert!(matches!(refused, Err(Refused::Instance { .. })), "{refused:?}");
     let secret = Bytes::from_static(b"another process");
-    let own = Reported { id: Id::new("t3"), instance_secret: secret, ..one.clone() };
+    let own = ReportedTerminator { id: Id::new("t3"), instance_secret: secret, ..one.clone() };
     hosted.put(own).await.unwrap();
     foreign.instance_id = "i2".into();
     hosted.put(foreign).await.unwrap();
@@ -126,7 +127,7 @@ async fn what_is_not_the_askers_is_refused() {
     assert!(matches!(refused(stranger).await, Err(Refused::Router)));
     let host = Owned { host: Some(one.host.clone()), ..edge(&one) };
     refused(host).await.unwrap();
-    let gone = Reported { service: Id::new("gone"), ..one.clone() };
+    let gone = ReportedTerminator { service: Id::new("gone"), ..one.clone() };
     let refused = hosted.put(gone).await;
     assert!(matches!(refused, Err(Refused::Gone(_))), "{refused:?}");
 }

@@ -1,4 +1,4 @@
-//! Many services, connections and sessions, none of which leaves anything behind.
+//! Many services, connections and conversations, none of which leaves anything behind.
 
 use std::time::{Duration, Instant};
 
@@ -123,50 +123,50 @@ fn ten_thousand_short_connections_leave_nothing() {
 }
 
 #[test]
-fn sessions_of_datagrams_are_bounded_and_end() {
+fn conversations_of_datagrams_are_bounded_and_end() {
     let Some(lab) = Lab::new() else { return };
-    let mut interceptor = lab.interceptor(json!({ "idle": 5, "sessions": 50 }));
+    let mut interceptor = lab.interceptor(json!({ "idle": 5, "conversations": 50 }));
     interceptor.set(&[service("udp", &["10.99.0.0/16"], &[(1, 65_535)])]);
     let descriptors = interceptor.descriptors();
-    // One client's datagrams from one port to two destinations are two sessions.
+    // One client's datagrams from one port to two destinations are two conversations.
     let to = |port: u16, text: &str, host: &str| {
         lab.says(Place::Client, &format!("printf {text} | nc -u -w 1 -W 1 -p {port} {host} 9"))
     };
     assert_eq!(to(4000, "who", "10.99.0.1").unwrap(), "udp udp 10.77.1.2 10.99.0.1:9 -");
     assert_eq!(to(4000, "who", "10.99.0.2").unwrap(), "udp udp 10.77.1.2 10.99.0.2:9 -");
-    assert_eq!(interceptor.counts()["sessions"], 2);
+    assert_eq!(interceptor.counts()["conversations"], 2);
     assert_eq!(to(4000, "count", "10.99.0.1").unwrap(), "2");
-    // A new session takes the place of one that has ended.
+    // A new conversation takes the place of one that has ended.
     assert_eq!(to(4000, "end", "10.99.0.1").unwrap(), "ended");
     assert_eq!(to(4000, "count", "10.99.0.1").unwrap(), "1");
-    eventually("idle sessions end", || interceptor.counts()["sessions"] == 0);
+    eventually("idle conversations end", || interceptor.counts()["conversations"] == 0);
 
-    // A flood opens at most the allowed number of sessions, and other clients get sessions once it
-    // is over.
+    // A flood opens at most the allowed number of conversations, and other clients get
+    // conversations once it is over.
     let flood = "import socket\n\
          for n in range(2000):\n  \
            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n  \
            s.sendto(b'x', ('10.99.%d.%d' % (n >> 8, n & 255), 1 + n))\n  s.close()\n";
     let output = lab.run(Place::Client, &format!("python3 -c \"{flood}\""));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(interceptor.counts()["sessions"].as_u64().unwrap() <= 50);
-    eventually("another client gets a session", || {
+    assert!(interceptor.counts()["conversations"].as_u64().unwrap() <= 50);
+    eventually("another client gets a conversation", || {
         lab.says(Place::Gateway, "printf count | nc -u -w 1 -W 1 10.99.3.3 7").as_deref()
             == Some("1")
     });
-    eventually("all sessions are over", || {
-        interceptor.counts()["sessions"] == 0 && interceptor.descriptors() <= descriptors
+    eventually("all conversations are over", || {
+        interceptor.counts()["conversations"] == 0 && interceptor.descriptors() <= descriptors
     });
-    // Removing a service ends its sessions.
+    // Removing a service ends its conversations.
     assert_eq!(to(4001, "count", "10.99.0.1").unwrap(), "1");
     interceptor.ask(json!({ "remove": "udp" }));
-    assert_eq!(interceptor.counts()["sessions"], 0);
+    assert_eq!(interceptor.counts()["conversations"], 0);
 }
 
 #[test]
 fn a_flood_of_datagrams_keeps_nobody_out() {
     let Some(lab) = Lab::new() else { return };
-    let mut interceptor = lab.interceptor(json!({ "sessions": 50 }));
+    let mut interceptor = lab.interceptor(json!({ "conversations": 50 }));
     interceptor.set(&[service("udp", &["10.99.0.0/16"], &[(1, 65_535)])]);
     let flood = "import socket, time\n\
          while True:\n  \
@@ -175,9 +175,8 @@ fn a_flood_of_datagrams_keeps_nobody_out() {
     std::fs::write(lab.folder.path().join("flood.py"), flood).unwrap();
     let run = format!("python3 {}/flood.py", lab.folder.path().display());
     let _flood = lab.spawn(Place::Client, &run);
-    eventually("all sessions are taken", || interceptor.counts()["sessions"] == 50);
-    // Another client gets a session and keeps it: its conversation is two datagrams, some time
-    // apart.
+    eventually("all conversations are taken", || interceptor.counts()["conversations"] == 50);
+    // Another client gets a conversation and keeps it: two datagrams, some time apart.
     let talk = "import socket, time\n\
          s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
          s.settimeout(2)\n\
@@ -192,7 +191,7 @@ fn a_flood_of_datagrams_keeps_nobody_out() {
     std::fs::write(lab.folder.path().join("talk.py"), talk).unwrap();
     let run = format!("python3 {}/talk.py", lab.folder.path().display());
     assert_eq!(lab.says(Place::Gateway, &run).as_deref(), Some("1"));
-    assert!(interceptor.counts()["sessions"].as_u64().unwrap() <= 51);
+    assert!(interceptor.counts()["conversations"].as_u64().unwrap() <= 51);
 }
 
 #[test]

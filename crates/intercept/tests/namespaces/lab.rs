@@ -264,7 +264,7 @@ impl Interceptor {
         assert_eq!(answer["problems"], json!([]));
     }
 
-    /// The numbers of services, names, elements, connections, sessions and tasks.
+    /// The numbers of services, names, elements, connections, conversations and tasks.
     pub(crate) fn counts(&mut self) -> Value {
         self.ask(json!({ "counts": true }))
     }

@@ -12,7 +12,7 @@ use tokio::{
 use weft_intercept::{
     Arrival, Carry, Client, DnsOptions, FirewallKind, Interceptor, Interfaces, Limits, OWN_MARK,
     Options, OwnHosts, Protocol, Record, RecordData, RecordKind, RecordQuestion, Records, Service,
-    UdpSession, Unanswerable, Upstream, UpstreamMode,
+    UdpConversation, Unanswerable, Upstream, UpstreamMode,
 };
 
 /// The program that `Lab::interceptor` runs; not a test.
@@ -41,8 +41,8 @@ fn options(value: &Value) -> Options {
         clients: clients(value),
     };
     let mut limits = Limits::default();
-    if let Some(sessions) = value["sessions"].as_u64() {
-        limits.sessions = sessions as usize;
+    if let Some(conversations) = value["conversations"].as_u64() {
+        limits.conversations = conversations as usize;
     }
     if let Some(connections) = value["connections"].as_u64() {
         limits.connections_per_source = connections as usize;
@@ -118,7 +118,7 @@ impl Carry for Echo {
                     let _ = tcp(arrival, client.stream).await;
                     drop(place);
                 }
-                Client::Udp(session) => udp(arrival, session).await,
+                Client::Udp(conversation) => udp(arrival, conversation).await,
             }
         });
     }
@@ -188,7 +188,7 @@ async fn run(value: Value) {
             let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
             say(json!({
                 "services": counts.services, "names": counts.names, "elements": counts.elements,
-                "connections": counts.connections, "sessions": counts.sessions, "tasks": tasks,
+                "connections": counts.connections, "conversations": counts.conversations, "tasks": tasks,
             }));
         } else {
             interceptor.stop().await;
@@ -240,15 +240,15 @@ async fn tcp(arrival: Arrival, mut stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-async fn udp(arrival: Arrival, mut session: UdpSession) {
-    let replies = session.replies();
+async fn udp(arrival: Arrival, mut conversation: UdpConversation) {
+    let replies = conversation.replies();
     if let Some(port) = arrival.service.strip_prefix("pipe-") {
         let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         socket.connect(("127.0.0.1", port.parse::<u16>().unwrap())).await.unwrap();
         let mut buffer = vec![0; 65_536];
         loop {
             tokio::select! {
-                datagram = session.recv() => {
+                datagram = conversation.recv() => {
                     let Some(datagram) = datagram else { return };
                     let _ = socket.send(&datagram).await;
                 }
@@ -259,7 +259,7 @@ async fn udp(arrival: Arrival, mut session: UdpSession) {
         }
     }
     let mut count = 0;
-    while let Some(datagram) = session.recv().await {
+    while let Some(datagram) = conversation.recv().await {
         count += 1;
         let answer = match &datagram[..] {
             b"who" => told(&arrival).into_bytes(),

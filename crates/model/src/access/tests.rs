@@ -57,7 +57,7 @@ fn network(policies: Vec<ServicePolicy>) -> Snapshot {
     Snapshot::empty(Timeline::default()).apply(&set).unwrap()
 }
 
-fn dial(network: &Snapshot, identity: &str, service: &str, posture: Posture<'_>) -> Decision {
+fn dial(network: &Snapshot, identity: &str, service: &str, posture: Posture<'_>) -> AccessDecision {
     decide(network, identity, service, PolicyType::Dial, posture, NOW)
 }
 
@@ -71,7 +71,7 @@ fn who_and_what_must_exist() {
     assert_eq!(denied("ann", "hidden"), Err(Denial::UnknownService));
     assert!(denied("ann", "web").is_ok());
     let bind = decide(&network, "ann", "web", PolicyType::Bind, Posture::Unknown, NOW);
-    assert_eq!(bind, Decision::Denied(Denial::NoPolicy(PolicyType::Bind)));
+    assert_eq!(bind, AccessDecision::Denied(Denial::NoPolicy(PolicyType::Bind)));
 }
 
 #[test]
@@ -81,7 +81,8 @@ fn one_policy_without_failed_checks_grants() {
         policy("open", PolicyType::Dial, &[]),
         policy("host", PolicyType::Bind, &[]),
     ]);
-    let Decision::Granted { policies, until } = dial(&network, "ann", "web", Posture::Unknown)
+    let AccessDecision::Granted { policies, until } =
+        dial(&network, "ann", "web", Posture::Unknown)
     else {
         panic!("the open policy grants");
     };
@@ -97,12 +98,12 @@ fn failed_checks_are_explained() {
     ]);
     let mut data = PostureData::default();
     data.mfa_passed(Timestamp(NOW.0 - 100_000));
-    let Decision::Denied(denial) = dial(&network, "ann", "web", Posture::Known(&data)) else {
+    let AccessDecision::Denied(denial) = dial(&network, "ann", "web", Posture::Known(&data)) else {
         panic!("the short check fails");
     };
     assert_eq!(denial.failed_checks(), [&Id::new("short")]);
     assert!(denial.to_string().contains("check short: the second factor has timed out"));
-    let Decision::Denied(denial) = dial(&network, "ann", "web", Posture::Unknown) else {
+    let AccessDecision::Denied(denial) = dial(&network, "ann", "web", Posture::Unknown) else {
         panic!("there is no data");
     };
     assert_eq!(denial.failed_checks(), [&Id::new("long"), &Id::new("short")]);
@@ -118,7 +119,8 @@ fn a_grant_lasts_as_long_as_its_longest_policy() {
     ]);
     let mut data = PostureData::default();
     data.mfa_passed(NOW);
-    let Decision::Granted { policies, until } = dial(&network, "ann", "web", Posture::Known(&data))
+    let AccessDecision::Granted { policies, until } =
+        dial(&network, "ann", "web", Posture::Known(&data))
     else {
         panic!("all checks pass");
     };

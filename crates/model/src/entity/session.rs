@@ -99,7 +99,7 @@ impl Record for ApiSession {
 
 row! {
     /// A service session: the permission to dial or bind one service within an API session.
-    pub struct Session {
+    pub struct ServiceSession {
         /// Id, times and tags.
         1 => pub base: Base,
         /// The API session it belongs to.
@@ -115,7 +115,7 @@ row! {
     }
 }
 
-impl Record for Session {
+impl Record for ServiceSession {
     const LINKS: &'static [Link] = &[
         Link::new("apiSessionId", Kind::ApiSession, OnDelete::Cascade),
         Link::new("identityId", Kind::Identity, OnDelete::Cascade),

@@ -13,7 +13,7 @@
 //!   its tests an index can answer ([`Plan::access`]) and explains itself ([`Plan::explain`]).
 //! - [`Selection::search`] lists the entities of a [`crate::Table`] by its indexes, and describes
 //!   the search in a [`Trace`]; [`Selection::run`] lists other records by looking at each.
-//! - [`Record`] is an entity as a plan sees it; [`Table`] makes both `Schema` and `Record` of a
+//! - [`Record`] is an entity as a plan sees it; [`Symbols`] makes both `Schema` and `Record` of a
 //!   constant table of columns.
 //! - [`Selection`] is a whole list request: filter, `sort`, `limit` and `offset` together.
 //!
@@ -37,7 +37,7 @@ mod print;
 mod schema;
 mod search;
 mod select;
-mod table;
+mod symbols;
 mod value;
 
 #[cfg(test)]
@@ -58,5 +58,5 @@ pub use plan::Plan;
 pub use schema::{Index, Record, Schema, Shape, Symbol, SymbolId, Visibility};
 pub use search::{Source, Trace};
 pub use select::{ListQuery, Listed, Selection};
-pub use table::{Column, Get, Link, RecordVisitor, Row, Table, ValueVisitor};
+pub use symbols::{Column, Get, Link, RecordVisitor, Row, Symbols, ValueVisitor};
 pub use value::{Type, Value};

@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn sessions_of_a_login_for_a_service_are_those_that_name_both() {
-        use crate::entity::Session;
-        let mut table = Table::new(Kind::Session);
+        use crate::entity::ServiceSession;
+        let mut table = Table::new(Kind::ServiceSession);
         for number in 0..60 {
-            let session = Session {
+            let session = ServiceSession {
                 base: Base::new(Id::new(&format!("s{number:02}")), Timestamp(number)),
                 api_session_id: Id::new(&format!("login{}", number % 3)),
                 service_id: Id::new(&format!("service{}", number % 20)),
-                ..Session::default()
+                ..ServiceSession::default()
             };
             table.put(session).unwrap();
         }

@@ -4,7 +4,7 @@
 
 use weft_model::{
     Semantic, Timestamp,
-    access::{self, Decision, Denial, Facts, PolicyFacts, Posture, Standing},
+    access::{self, AccessDecision, Denial, Facts, PolicyFacts, Posture, Standing},
     entity::PolicyType,
     posture::{Check, OsRule, ProcessRule},
 };
@@ -35,8 +35,8 @@ pub(crate) fn decide(
     // for a time.
     let now = Timestamp::default();
     match access::decide(model, identity, service, action, Posture::Unknown, now) {
-        Decision::Granted { .. } => Ok(()),
-        Decision::Denied(denial) => Err(refusal(&denial, identity, service)),
+        AccessDecision::Granted { .. } => Ok(()),
+        AccessDecision::Denied(denial) => Err(refusal(&denial, identity, service)),
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, broadcast, watch};
+use weft_circuit::now;
 use weft_identity::LiveIdentity;
 
 use super::{
@@ -84,7 +85,7 @@ impl Inner {
         if id.is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = now();
         let mut ended = self.ended.lock();
         ended.retain(|_, since| now.saturating_duration_since(*since) < ENDED_FOR);
         ended.insert(id.to_owned(), now);

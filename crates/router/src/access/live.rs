@@ -14,11 +14,11 @@ use crate::seam::ApiSession;
 /// The API sessions of open connections.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSessions {
-    by_id: HashMap<String, Live>,
+    by_id: HashMap<String, LiveSession>,
 }
 
 #[derive(Debug)]
-struct Live {
+struct LiveSession {
     identity: String,
     /// The claims of the newest token; `None` for an opaque one.
     token: Option<TokenFacts>,
@@ -46,7 +46,7 @@ impl LiveSessions {
         session: ApiSession,
         token: Option<TokenFacts>,
     ) -> Arc<ApiSession> {
-        let live = self.by_id.entry(session.id.clone()).or_insert_with(|| Live {
+        let live = self.by_id.entry(session.id.clone()).or_insert_with(|| LiveSession {
             identity: session.identity.clone(),
             token: None,
             holders: Vec::new(),

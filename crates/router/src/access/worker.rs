@@ -9,6 +9,7 @@ use std::{
 
 use tokio::time::{MissedTickBehavior, interval};
 use weft_channel::Lane;
+use weft_circuit::now;
 use weft_wire::{
     Message, ProtoBody, WireError,
     edge_ctrl::{
@@ -58,7 +59,7 @@ struct Times {
 
 impl Default for Times {
     fn default() -> Self {
-        let now = Instant::now();
+        let now = now();
         Self { look: now, sweep: now, save: now }
     }
 }
@@ -74,7 +75,7 @@ fn due(last: &mut Instant, every: Duration, now: Instant) -> bool {
 
 impl Inner {
     async fn on_tick(self: &Arc<Self>, times: &mut Times) {
-        let now = Instant::now();
+        let now = now();
         for late in self.sessions.lock().overdue(now) {
             if let Some(controller) = self.controllers.get(&late) {
                 ask_sessions(&controller, "the sessions did not come completely");
@@ -216,7 +217,7 @@ impl Inner {
             let alive = current.is_some_and(|one| self.controllers.is_responsive(&one));
             let id = || uuid::Uuid::new_v4().to_string();
             let position = (position.0.as_str(), position.1);
-            let to_send = subscription.check(best.as_ref(), alive, position, Instant::now(), id);
+            let to_send = subscription.check(best.as_ref(), alive, position, now(), id);
             if let Some(to_send) = to_send {
                 let controller = self.controllers.get(&to_send.controller);
                 let message = to_send.request.to_message();
@@ -328,7 +329,7 @@ impl Inner {
         let mut sessions = self.sessions.lock();
         if added.is_full_state {
             let state = SyncState::from_message(message)?;
-            let gone = sessions.add_part(&from.id, state, added.api_sessions, Instant::now());
+            let gone = sessions.add_part(&from.id, state, added.api_sessions, now());
             drop(sessions);
             let complete = gone.is_some();
             for session in gone.into_iter().flatten() {

@@ -135,8 +135,8 @@ impl HelloGate for Gate {
             tracing::debug!(controller = %controller.id, "already connected to the controller");
             return;
         }
-        let ended = connect::Ended::new(core, &controller);
-        core.spawn(connect::run(core.clone(), channel, controller, ended));
+        let registered = connect::Registered::new(core, &controller);
+        core.spawn(connect::run(core.clone(), channel, controller, registered));
     }
 }
 

@@ -68,8 +68,8 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
             Ok((established, controller)) => {
                 backoff.succeeded();
                 turn = turn.wrapping_sub(1);
-                let ended = Ended::new(core, &controller);
-                run(core.clone(), established, controller, ended).await;
+                let registered = Registered::new(core, &controller);
+                run(core.clone(), established, controller, registered).await;
             }
             Err(ConnectError::Duplicate(id)) => {
                 if let Some(other) = core.cluster.target_of(&id, target) {
@@ -200,7 +200,7 @@ pub(super) async fn run(
     core: Arc<Core>,
     established: Established,
     controller: Arc<Controller>,
-    ended: Ended,
+    registered: Registered,
 ) {
     let behaviour = FromController { core: core.clone(), controller: controller.clone() };
     let chain = established.peer().certificates.clone();
@@ -228,7 +228,7 @@ pub(super) async fn run(
             "the connection to a controller ended"
         );
     }
-    drop(ended);
+    drop(registered);
 }
 
 /// The controller is connected; its channel is about to run.
@@ -253,19 +253,19 @@ fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[Certificat
 }
 
 /// Removes a controller from the tables when dropped, also if its task is aborted.
-pub(super) struct Ended {
+pub(super) struct Registered {
     core: Arc<Core>,
     controller: Arc<Controller>,
 }
 
-impl Ended {
+impl Registered {
     /// For a controller that was added to the tables.
     pub(super) fn new(core: &Arc<Core>, controller: &Arc<Controller>) -> Self {
         Self { core: core.clone(), controller: controller.clone() }
     }
 }
 
-impl Drop for Ended {
+impl Drop for Registered {
     fn drop(&mut self) {
         self.controller.channel.close("the router is not connected to this controller any more");
         self.core.controllers.remove(&self.controller);

@@ -59,7 +59,7 @@ struct Queue<F> {
     frames: TransitQueue<Message>,
     listed_ack: bool,
     listed_payload: bool,
-    end: Ending,
+    end: EndProgress,
     /// The SDK's requests for hops of the route.
     asked: Asked,
     /// Flows to be listed once the SDK knows of the connection; `None` is the circuit itself.
@@ -68,7 +68,7 @@ struct Queue<F> {
 
 /// How far the end of the circuit has come at the SDK.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum EndProgress {
     /// The circuit is up.
     Not,
     /// The SDK is sent the end once its queue is empty.
@@ -91,7 +91,7 @@ impl<F: SdkFlow> SdkQueue<F> {
             frames: TransitQueue::new(outlet.budget()),
             listed_ack: false,
             listed_payload: false,
-            end: Ending::Not,
+            end: EndProgress::Not,
             asked: Asked::default(),
             waiting: Vec::new(),
         };
@@ -208,7 +208,7 @@ impl<F: SdkFlow> SdkQueue<F> {
         let length = transit_len(&message);
         let list = {
             let mut queue = self.queue.lock();
-            if queue.end != Ending::Not {
+            if queue.end != EndProgress::Not {
                 return;
             }
             let pushed = match head.class {
@@ -234,9 +234,10 @@ impl<F: SdkFlow> SdkQueue<F> {
                 }),
                 Class::Ack => queue.frames.pop_ack().map(|(len, frame)| (frame, len)),
             };
-            let last = frame.is_none() && class == Class::Payload && queue.end == Ending::Telling;
+            let last =
+                frame.is_none() && class == Class::Payload && queue.end == EndProgress::Telling;
             if last {
-                queue.end = Ending::Told;
+                queue.end = EndProgress::Told;
             }
             if frame.is_none() {
                 *queue.listed(class) = false;
@@ -262,10 +263,10 @@ impl<F: SdkFlow> SdkQueue<F> {
     pub(crate) fn unrouted(&self) {
         let list = {
             let mut queue = self.queue.lock();
-            if queue.end != Ending::Not {
+            if queue.end != EndProgress::Not {
                 return;
             }
-            queue.end = Ending::Telling;
+            queue.end = EndProgress::Telling;
             queue.list(Class::Payload)
         };
         self.list(Class::Payload, list);
@@ -280,12 +281,12 @@ impl<F: SdkFlow> SdkQueue<F> {
 
     /// Ends the sending to the SDK.
     pub(super) fn silence(&self) {
-        self.queue.lock().end = Ending::Told;
+        self.queue.lock().end = EndProgress::Told;
     }
 
     /// True if nothing more is accepted for the SDK.
     pub(super) fn is_closed(&self) -> bool {
-        self.queue.lock().end != Ending::Not
+        self.queue.lock().end != EndProgress::Not
     }
 
     fn list(&self, class: Class, list: bool) {

@@ -17,7 +17,7 @@ use std::{
 
 use weft_wire::link::key;
 
-use self::choice::Live;
+use self::choice::TakenLink;
 use crate::seam::{LinkListener, Peer, PeerState};
 
 pub(crate) use self::{
@@ -58,7 +58,7 @@ pub(crate) struct Registry {
     targets: HashMap<String, Target>,
     /// Targets by the time of their next dial.
     due: BTreeMap<(Instant, String), ()>,
-    live: HashMap<String, Live>,
+    live: HashMap<String, TakenLink>,
 }
 
 impl Registry {
@@ -336,7 +336,7 @@ impl Registry {
                 self.due.remove(&(at, link.key.clone()));
             }
         }
-        self.live.insert(link.key.clone(), Live::new(link));
+        self.live.insert(link.key.clone(), TakenLink::new(link));
         verdict
     }
 

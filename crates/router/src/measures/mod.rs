@@ -8,6 +8,7 @@ mod book;
 use std::{ops::AddAssign, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
+use weft_circuit::now;
 use weft_metrics::{
     Buckets, Counter, Histogram, MessageCounter, Registry, Report, Scope, Ticks, process,
     usage::Way,
@@ -106,7 +107,7 @@ pub(crate) struct Dials {
 
 impl Default for Measures {
     fn default() -> Self {
-        let registry = Registry::new(Instant::now());
+        let registry = Registry::new(now());
         let measures = Self {
             scope: Mutex::new(registry.scope()),
             registry,
@@ -166,7 +167,7 @@ impl Measures {
 
     /// All metrics at this moment.
     pub(crate) fn read(&self) -> Report {
-        self.registry.read(Instant::now())
+        self.registry.read(now())
     }
 
     fn register(&self) {

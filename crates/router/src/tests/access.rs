@@ -13,7 +13,7 @@ use weft_identity::{KeyedChain, Purpose, San, SpiffeId};
 use weft_wire::{
     ProtoBody,
     edge_ctrl::{
-        ApiSessionAdded, ApiSessionRemoved, ApiSessionUpdated, SessionRemoved, SyncState,
+        ApiSessionAdded, ApiSessionRemoved, EncodedApiSession, SessionRemoved, SyncState,
         content_type,
         data_model::{PolicyType, RelatedEntityType, Revocation, revocation_type},
     },
@@ -24,6 +24,9 @@ use crate::{
     access::AccessHalf,
     seam::{Access, AccessEvent, ApiSession, Use},
 };
+
+/// How long the router of a test waits for keys and sessions that do not arrive.
+const SHORT: Duration = Duration::from_millis(200);
 
 fn chain(of: &KeyedChain) -> Vec<Bytes> {
     of.chain().iter().map(|one| Bytes::copy_from_slice(one.der())).collect()
@@ -119,10 +122,11 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     let client = network.pki.leaf("alice", &[], Purpose::Client);
     // The SDK is faster than the announcement.
     let waiting = tokio::spawn(access.authenticate("token-s1".into(), chain(&client)));
-    let sessions = vec![api_session("s1", "alice", client.leaf().fingerprint())];
-    let full = ApiSessionAdded { is_full_state: true, api_sessions: sessions };
+    let announced = |client: &KeyedChain| {
+        EncodedApiSession::from(&api_session("s1", "alice", client.leaf().fingerprint()))
+    };
     let state = SyncState { id: "run1".into(), is_last: true, sequence: 0 };
-    network.peer.send(full.to_message_at(&state)).await;
+    network.peer.send(EncodedApiSession::added(true, &[announced(&client)], &state)).await;
     let session = soon(waiting).await.unwrap().unwrap();
     assert!(session.legacy);
     assert_eq!(
@@ -135,10 +139,7 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     let stranger = network.pki.leaf("mallory", &[], Purpose::Client);
     let refusal = soon(access.authenticate("token-s1".into(), chain(&stranger))).await.unwrap_err();
     assert_eq!(refusal.code, 2);
-    let updated = ApiSessionUpdated {
-        api_sessions: vec![api_session("s1", "alice", stranger.leaf().fingerprint())],
-    };
-    network.peer.send(updated.to_synced_message()).await;
+    network.peer.send(announced(&stranger).updated()).await;
     until(|| {
         use futures::FutureExt;
         access
@@ -278,7 +279,7 @@ async fn certificates_of_the_network_name_who_they_are_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_and_expired_tokens_are_refused() {
-    let (network, _, access) = network_waiting(Duration::from_secs(2)).await;
+    let (network, _, access) = network_waiting(SHORT).await;
     let client = network.pki.leaf("alice", &[], Purpose::Client);
     let fingerprint = client.leaf().fingerprint();
     let mut expired = access_claims(fingerprint);
@@ -296,7 +297,7 @@ async fn forged_and_expired_tokens_are_refused() {
     let other = super::support::Pki::new().tokens().sign(&access_claims(fingerprint)).unwrap();
     let began = std::time::Instant::now();
     assert!(soon(access.authenticate(other.into(), chain(&client))).await.is_err());
-    assert!(began.elapsed() >= Duration::from_secs(1), "an unknown key may still arrive");
+    assert!(began.elapsed() >= SHORT, "an unknown key may still arrive");
     for token in [&b""[..], b"ey", b"ey.ey.ey", b"\xff\xfe"] {
         let refused = access.authenticate(Bytes::copy_from_slice(token), chain(&client));
         assert!(soon(refused).await.is_err());

@@ -3,7 +3,7 @@
 use super::{Arrival, Conns, Entry, HostEvent, RouterChannel};
 use crate::circuit::Circuit;
 use crate::error::{Failure, Refusal};
-use crate::outlet::Outlet;
+use crate::outlet::RouterOutlet;
 use crate::traces::Trace;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -277,7 +277,7 @@ impl Behaviour for RouterChannel {
     fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
         let mut outbox = None;
         if self.outlet.get().is_none() {
-            let (outlet, serving) = Outlet::new(waker.clone());
+            let (outlet, serving) = RouterOutlet::new(waker.clone());
             outbox = Some(Box::new(serving) as Box<dyn weft_channel::Outbox>);
             let _ = self.outlet.set(outlet);
         }

@@ -46,14 +46,14 @@ impl RouterChannel {
         &self,
         mut bind: Bind,
         dials: mpsc::Sender<Arrival>,
-    ) -> Result<Hosted<'_>, Failure> {
+    ) -> Result<ChannelListener<'_>, Failure> {
         // The router sends at most three reports about a listener.
         let (events, receiver) = mpsc::channel(8);
         let conn_id = self.reserve(Entry::Host(Hosting { events, dials }))?;
         bind.conn_id = conn_id;
         let unbind =
             Unbind { conn_id, token: bind.token.clone(), listener_id: bind.listener_id.clone() };
-        let hosted = Hosted { channel: self, events: receiver, unbind };
+        let hosted = ChannelListener { channel: self, events: receiver, unbind };
         self.send(bind.to_message()).await?;
         Ok(hosted)
     }
@@ -144,21 +144,21 @@ impl Drop for Unanswered {
 }
 
 /// A listener on a channel; ends when dropped.
-pub(crate) struct Hosted<'a> {
+pub(crate) struct ChannelListener<'a> {
     channel: &'a RouterChannel,
     /// Reports of the router; they end with the listener or its channel.
     pub(crate) events: mpsc::Receiver<HostEvent>,
     unbind: Unbind,
 }
 
-impl Hosted<'_> {
+impl ChannelListener<'_> {
     /// The listener's connection id.
     pub(crate) fn conn_id(&self) -> u32 {
         self.unbind.conn_id
     }
 }
 
-impl Drop for Hosted<'_> {
+impl Drop for ChannelListener<'_> {
     fn drop(&mut self) {
         let entry = self.channel.conns.lock().by_id.remove(&self.unbind.conn_id);
         // Without an entry, the router has closed the listener.

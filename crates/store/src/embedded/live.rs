@@ -27,7 +27,7 @@ use super::{
     journal::{Batch, Journal, JournalFault, Values},
     tables::{LIVE, META, NOTES},
 };
-use crate::{CommitError, Damage, Live, OpenError, ReadError, Space, codec};
+use crate::{CommitError, Damage, LiveStore, OpenError, ReadError, Space, codec};
 
 /// Longest wait of a write for others to join it.
 const DELAY: Duration = Duration::from_millis(250);
@@ -91,7 +91,7 @@ struct Queue {
 
 /// Writes live state in the background.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct LiveWriter {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
@@ -131,7 +131,7 @@ enum Step {
     Stop,
 }
 
-impl Writer {
+impl LiveWriter {
     /// Starts the thread. A store that is not a file in a folder has no journal.
     pub(super) fn start(shared: Arc<Shared>, has_journal: bool) -> Result<Self, OpenError> {
         let io = |error: io::Error| OpenError::Io { path: shared.path().to_owned(), error };
@@ -256,7 +256,7 @@ impl Writer {
         self.settled(|pending| pending.fold = true, |now, put| now.in_database >= put).await
     }
 
-    /// [`Writer::fold`], after which the journal is not touched any more.
+    /// [`LiveWriter::fold`], after which the journal is not touched any more.
     pub(super) async fn close(&self) -> Result<(), CommitError> {
         let folded = self.fold().await;
         let ask = |pending: &mut Pending| pending.close = true;
@@ -524,7 +524,7 @@ fn write(
     if is_last { shared.with(put) } else { shared.write(put) }
 }
 
-impl Live for Writer {
+impl LiveStore for LiveWriter {
     fn put(&self, entity: Entity) {
         let key = codec::row_key(entity.kind(), entity.id());
         let sealed = codec::seal_row(&key, &entity);
@@ -585,7 +585,7 @@ impl Live for Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for LiveWriter {
     fn drop(&mut self) {
         self.queue.pending.lock().stop = true;
         self.queue.wake.notify_one();

@@ -41,13 +41,13 @@ use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 use self::{
     failure::Failure,
     file::{Opening, Shared},
-    live::Writer,
+    live::LiveWriter,
     thread::CommitThread,
 };
 #[cfg(test)]
 pub(crate) use self::{file::Opening as OpeningForTests, journal::JournalFault};
 use crate::{
-    BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, Live, Mend,
+    BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, LiveStore, Mend,
     OpenError, ReadError, Store, follow,
 };
 
@@ -55,7 +55,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Embedded {
     pub(crate) shared: Arc<Shared>,
-    writer: Arc<Writer>,
+    writer: Arc<LiveWriter>,
     commits: Arc<CommitThread>,
 }
 
@@ -79,7 +79,7 @@ impl Embedded {
         has_journal: bool,
     ) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared::open(path, options, open)?);
-        let writer = Arc::new(Writer::start(shared.clone(), has_journal)?);
+        let writer = Arc::new(LiveWriter::start(shared.clone(), has_journal)?);
         let io = |error| OpenError::Io { path: shared.path().to_owned(), error };
         let commits = Arc::new(CommitThread::start().map_err(io)?);
         Ok(Self { shared, writer, commits })
@@ -174,7 +174,7 @@ impl Store for Embedded {
         async move { Ok(self.reading(work).await?) }.boxed()
     }
 
-    fn live(&self) -> &dyn Live {
+    fn live(&self) -> &dyn LiveStore {
         &*self.writer
     }
 

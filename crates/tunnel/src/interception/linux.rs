@@ -222,7 +222,9 @@ impl Carry for Passages {
                 }
                 (Client::Tcp(client.stream), Some(client.place))
             }
-            Taken::Udp(session) => (Client::Udp(Datagrams::of(session, self.times)), None),
+            Taken::Udp(conversation) => {
+                (Client::Udp(Datagrams::of(conversation, self.times)), None)
+            }
         };
         let carried = passage.carrier.carry(way.call(client, local, remote));
         let service = Arc::clone(&way.service);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::printing::Output;
-use crate::{entity::complete, output::Format, session::Session};
+use crate::{entity::complete, output::Format, session::LoginChoice};
 
 /// Arguments of `weft export`.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct ExportArgs {
     )]
     pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft diff`.
@@ -51,7 +51,7 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft apply`.
@@ -83,7 +83,7 @@ pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft call`.
@@ -110,7 +110,7 @@ pub(crate) struct CallArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// The body of a call.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::printing::Output;
-use crate::{entity::complete, session::Session};
+use crate::{entity::complete, session::LoginChoice};
 
 /// Arguments of `weft jwt`.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(crate) struct JwtArgs {
     #[arg(long, global = true)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Entities with an enrollment token.
@@ -78,7 +78,7 @@ pub(crate) struct PasswordArgs {
     #[arg(long, value_name = "PASSWORD", env = "WEFT_NEW_PASSWORD", hide_env_values = true)]
     pub(crate) new_password: Option<String>,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft override`.
@@ -89,7 +89,7 @@ pub(crate) struct OverrideArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Subcommands of `weft override`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::printing::Output;
-use crate::{entity::complete, session::Session};
+use crate::{entity::complete, session::LoginChoice};
 
 /// Arguments of `weft why`.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(crate) struct WhyArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft topology`.
@@ -49,7 +49,7 @@ pub(crate) struct TopologyArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft why-path`.
@@ -79,7 +79,7 @@ pub(crate) struct WhyPathArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft inspect`.
@@ -102,5 +102,5 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
 use super::printing::Output;
-use crate::session::{LoginFolder, Session, saved_logins};
+use crate::session::{LoginChoice, LoginFolder, saved_logins};
 
 /// Arguments of `weft login`.
 #[derive(Debug, Args)]
@@ -101,5 +101,5 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use weft_config::HostPort;
 
 use super::printing::Output;
-use crate::{log::LogArgs, session::Session};
+use crate::{log::LogArgs, session::LoginChoice};
 
 /// Arguments of `weft quickstart`.
 #[derive(Debug, Args)]
@@ -240,7 +240,7 @@ pub(crate) struct DatabaseArgs {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Subcommands of `weft database`.

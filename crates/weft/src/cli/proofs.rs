@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::{entity::complete, session::Session};
+use crate::{entity::complete, session::LoginChoice};
 
 /// Subcommands of `weft verify`.
 #[derive(Debug, Subcommand)]
@@ -47,7 +47,7 @@ pub(crate) struct VerifyCaArgs {
     #[arg(long, value_name = "FILE", requires = "ca_cert")]
     pub(crate) ca_key: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft verify traffic`.
@@ -66,5 +66,5 @@ pub(crate) struct TrafficArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }

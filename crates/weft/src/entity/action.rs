@@ -20,7 +20,7 @@ use super::{
 use crate::{
     failure::Failure,
     output::{self, Format, table},
-    session::Session,
+    session::LoginChoice,
 };
 
 /// Words that are commands elsewhere.
@@ -48,7 +48,7 @@ pub(crate) struct ActionRequest {
     body: Map<String, Value>,
     jwt: Option<PathBuf>,
     format: Format,
-    session: Session,
+    session: LoginChoice,
 }
 
 fn rows() -> impl Iterator<Item = Row> {
@@ -178,7 +178,7 @@ impl ActionRequest {
             body,
             jwt: text(matches, token::FLAG).map(Into::into),
             format: Format::from_matches(matches),
-            session: Session::from_arg_matches(matches).unwrap_or_default(),
+            session: LoginChoice::from_arg_matches(matches).unwrap_or_default(),
         })
     }
 }

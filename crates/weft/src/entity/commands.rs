@@ -8,7 +8,7 @@ use super::{
     operations::{list_below, list_parameters, on_one},
     token,
 };
-use crate::{output::Format, session::Session};
+use crate::{output::Format, session::LoginChoice};
 
 /// A command for each verb, with a subcommand for each kind.
 pub(crate) fn commands() -> Vec<Command> {
@@ -35,7 +35,7 @@ pub(crate) fn commands() -> Vec<Command> {
 /// A command with the settings that all of these have.
 pub(super) fn base(name: &'static str, kind: &'static Kind) -> Command {
     // The settings bring a description of their own, which is replaced.
-    Session::augment_args(Command::new(name).arg(Format::arg())).about(capitalized(kind.about))
+    LoginChoice::augment_args(Command::new(name).arg(Format::arg())).about(capitalized(kind.about))
 }
 
 /// The command without the short flag of the output format.

@@ -12,7 +12,7 @@ use weft_client::ManagementClient;
 use weft_contract::{Api, filter_text, kind::Kind, resource};
 
 use super::operations::{APIS, api_of, kind_of};
-use crate::{output::printable, session::Session};
+use crate::{output::printable, session::LoginChoice};
 
 /// Longest time for the controller's answer.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -107,7 +107,7 @@ fn candidates(before: &str, words: &[String], prefix: &str) -> Vec<CompletionCan
 
 /// Asks the controller; empty if there is no login, no answer, or not enough time.
 fn ask(question: impl AsyncFnOnce(ManagementClient) -> Option<Vec<String>>) -> Vec<String> {
-    let Ok((_, login)) = Session::of_environment().saved() else { return Vec::new() };
+    let Ok((_, login)) = LoginChoice::of_environment().saved() else { return Vec::new() };
     let Ok(client) = ManagementClient::resume(&login) else { return Vec::new() };
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
         return Vec::new();

@@ -16,7 +16,7 @@ use super::{
     operations::list_parameters,
     token,
 };
-use crate::{output::Format, session::Session};
+use crate::{output::Format, session::LoginChoice};
 
 /// A command on a kind of entity.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Request {
     /// Output format.
     pub(crate) format: Format,
     /// The login.
-    pub(crate) session: Session,
+    pub(crate) session: LoginChoice,
 }
 
 /// A verb with its arguments.
@@ -114,7 +114,7 @@ impl Request {
             _ => return None,
         };
         let format = Format::from_matches(matches);
-        let session = Session::from_arg_matches(matches).unwrap_or_default();
+        let session = LoginChoice::from_arg_matches(matches).unwrap_or_default();
         Some(Self { kind, action, format, session })
     }
 }

@@ -81,13 +81,13 @@ pub(super) struct Function {
 }
 
 /// A builder of profiles.
-pub(super) struct Writer {
+pub(super) struct ProfileBuilder {
     profile: Profile,
     texts: HashMap<String, i64>,
     functions: HashMap<String, u64>,
 }
 
-impl Writer {
+impl ProfileBuilder {
     /// A profile at this moment, with values of these kinds and units.
     pub(super) fn new(values: &[(&str, &str)]) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::format::Writer;
+use super::format::ProfileBuilder;
 
 /// Resident and private bytes of a part.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ struct Part {
 pub(super) fn profile() -> Result<Vec<u8>, String> {
     let text = std::fs::read_to_string("/proc/self/smaps")
         .map_err(|error| format!("/proc/self/smaps: {error}"))?;
-    let mut writer = Writer::new(&[("resident", "bytes"), ("anonymous", "bytes")]);
+    let mut writer = ProfileBuilder::new(&[("resident", "bytes"), ("anonymous", "bytes")]);
     for (name, part) in parts(&text) {
         writer.sample(&[name, "process".to_owned()], &[part.resident, part.own], None);
     }

@@ -19,7 +19,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use weft_config::Debugging;
 
 use crate::failure::Failure;
-use format::Writer;
+use format::ProfileBuilder;
 
 /// Samples per second of processor time. It is no multiple of a period in the program.
 const FREQUENCY: i32 = 99;
@@ -123,7 +123,7 @@ impl Cpu {
     fn profile(&self) -> Result<Vec<u8>, String> {
         let report = self.guard.report().build().map_err(|error| error.to_string())?;
         let period = 1_000_000_000 / i64::from(FREQUENCY);
-        let mut writer = Writer::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+        let mut writer = ProfileBuilder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
         writer.period("cpu", "nanoseconds", period);
         for (stack, count) in &report.data {
             // A frame may stand for several functions because of inlining.
@@ -144,7 +144,7 @@ impl Cpu {
     }
 
     fn profile(&self) -> Result<Vec<u8>, String> {
-        let _ = (FREQUENCY, Writer::new(&[]));
+        let _ = (FREQUENCY, ProfileBuilder::new(&[]));
         Err(String::new())
     }
 }

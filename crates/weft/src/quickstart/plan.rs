@@ -21,7 +21,7 @@ const CONTROLLER: &str = "controller";
 
 /// An address to listen at.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct ListenAddress {
     /// The socket.
     pub(super) bind: HostPort,
     /// Address that clients are told.
@@ -31,7 +31,7 @@ pub(super) struct End {
 /// A new network.
 #[derive(Debug)]
 pub(super) struct Plan {
-    controller: End,
+    controller: ListenAddress,
     /// At least one router.
     routers: Vec<RouterPlan>,
     trust_domain: String,
@@ -55,7 +55,7 @@ impl Plan {
         let count = args.routers.unwrap_or(1);
         places.check(count)?;
         let mut sockets = Sockets::default();
-        let controller = sockets.hold(controller.end("--ctrl-address", ctrl_host)?);
+        let controller = sockets.hold(controller.listen("--ctrl-address", ctrl_host)?);
         let mut routers = Vec::new();
         for number in 1..=count {
             let edge = places.edge(number, &mut sockets)?;
@@ -120,7 +120,11 @@ pub(super) struct Port {
 impl Port {
     /// Checks that the port is free, or finds one for 0. The socket opened for that is returned
     /// too.
-    pub(super) fn end(&self, host_option: &str, host: &str) -> Result<(End, TcpListener), Failure> {
+    pub(super) fn listen(
+        &self,
+        host_option: &str,
+        host: &str,
+    ) -> Result<(ListenAddress, TcpListener), Failure> {
         let host = check_host(host_option, host)?;
         let bind = bind_host(&host);
         let socket = TcpListener::bind((bind, self.wanted)).map_err(|error| {
@@ -137,11 +141,11 @@ impl Port {
             ))
         })?;
         let port = socket.local_addr().map_err(Failure::new)?.port();
-        let end = End {
+        let address = ListenAddress {
             bind: HostPort { host: bind.to_string(), port },
             advertise: HostPort { host, port },
         };
-        Ok((end, socket))
+        Ok((address, socket))
     }
 }
 
@@ -155,10 +159,13 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// Holds the socket of an address.
-    pub(super) fn hold(&mut self, (end, socket): (End, TcpListener)) -> End {
+    pub(super) fn hold(
+        &mut self,
+        (address, socket): (ListenAddress, TcpListener),
+    ) -> ListenAddress {
         self.held.push(socket);
-        self.ports.insert(end.bind.port);
-        end
+        self.ports.insert(address.bind.port);
+        address
     }
 
     /// Reserves a port of an existing part of the network that does not run now.
@@ -175,7 +182,7 @@ impl Sockets {
         number: u8,
         host_option: &str,
         host: &str,
-    ) -> Result<End, Failure> {
+    ) -> Result<ListenAddress, Failure> {
         let wanted = match first {
             0 => 0,
             first => first.checked_add(u16::from(number) - 1).unwrap_or_default(),
@@ -185,11 +192,11 @@ impl Sockets {
                 "port {wanted} is already that of the controller or another router of this \
                  network. Choose another with {option}; 0 picks free ones"
             ))),
-            false => Port { option, wanted }.end(host_option, host),
+            false => Port { option, wanted }.listen(host_option, host),
         };
         match found {
             Err(_) if !is_chosen => self.free(option, host_option, host),
-            Ok((end, _)) if self.ports.contains(&end.bind.port) => {
+            Ok((address, _)) if self.ports.contains(&address.bind.port) => {
                 self.free(option, host_option, host)
             }
             found => Ok(self.hold(found?)),
@@ -202,13 +209,13 @@ impl Sockets {
         option: &'static str,
         host_option: &str,
         host: &str,
-    ) -> Result<End, Failure> {
+    ) -> Result<ListenAddress, Failure> {
         // A port that is in the plan already is kept open, so that the system offers another one.
         let mut others = Vec::new();
         loop {
-            let (end, socket) = Port { option, wanted: 0 }.end(host_option, host)?;
-            if !self.ports.contains(&end.bind.port) {
-                return Ok(self.hold((end, socket)));
+            let (address, socket) = Port { option, wanted: 0 }.listen(host_option, host)?;
+            if !self.ports.contains(&address.bind.port) {
+                return Ok(self.hold((address, socket)));
             }
             others.push(socket);
         }

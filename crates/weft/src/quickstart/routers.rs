@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::Path};
 
 use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
 
-use super::plan::{End, Sockets, text, write};
+use super::plan::{ListenAddress, Sockets, text, write};
 use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home, output::counted};
 
 const ROUTER_PORT: u16 = 3022;
@@ -16,10 +16,10 @@ const LINK_HOST: &str = "127.0.0.1";
 #[derive(Debug)]
 pub(super) struct RouterPlan {
     pub(super) number: u8,
-    pub(super) edge: End,
+    pub(super) edge: ListenAddress,
     /// Address at which others dial it for links; `None` in a network of one router, which dials
     /// them.
-    pub(super) link: Option<End>,
+    pub(super) link: Option<ListenAddress>,
 }
 
 /// The ports of the routers.
@@ -79,12 +79,12 @@ impl<'a> Places<'a> {
 
     /// The address for clients of a router: its port is as far behind the first router's as its
     /// number, or a free one if no option chose the first port and this one is taken.
-    pub(super) fn edge(&self, number: u8, sockets: &mut Sockets) -> Result<End, Failure> {
+    pub(super) fn edge(&self, number: u8, sockets: &mut Sockets) -> Result<ListenAddress, Failure> {
         sockets.near("--router-port", self.edge, number, "--router-address", self.host)
     }
 
     /// The address for links of a router.
-    pub(super) fn link(&self, number: u8, sockets: &mut Sockets) -> Result<End, Failure> {
+    pub(super) fn link(&self, number: u8, sockets: &mut Sockets) -> Result<ListenAddress, Failure> {
         sockets.near("--link-port", self.link, number, "--link-port", LINK_HOST)
     }
 }
@@ -307,8 +307,8 @@ mod tests {
         let taken = socket.local_addr().unwrap().port();
         let places =
             |is_chosen| Places { host: "localhost", edge: (taken, is_chosen), link: (0, true) };
-        let end = places(false).edge(1, &mut Sockets::default()).unwrap();
-        assert_ne!(end.bind.port, taken);
+        let address = places(false).edge(1, &mut Sockets::default()).unwrap();
+        assert_ne!(address.bind.port, taken);
         let error = places(true).edge(1, &mut Sockets::default()).unwrap_err().to_string();
         assert!(error.contains("another program uses it"), "{error}");
     }

@@ -16,7 +16,7 @@ use crate::{
     cli::TopologyArgs,
     failure::Failure,
     output::{self, Format, counted, printable},
-    session::Session,
+    session::LoginChoice,
 };
 use mesh::Mesh;
 
@@ -79,7 +79,7 @@ fn text(mesh: &Mesh, width: Option<usize>) -> String {
 }
 
 /// Redraws the mesh until a key ends it.
-async fn watch(session: &Session, pause: Duration) -> Result<(), Failure> {
+async fn watch(session: &LoginChoice, pause: Duration) -> Result<(), Failure> {
     let client = session.client().await?;
     // A refusal, as for a login without the permission, is shown before the screen changes.
     let mut mesh = Mesh::ask(&client).await?;

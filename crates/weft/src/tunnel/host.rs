@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use weft_tunnel::{HostConfig, Protocol, Terms};
-use weft_tunneler::{Hosted, Registry};
+use weft_tunneler::{HostedTerminator, Registry};
 use weft_wire::edge::Precedence;
 
 use super::{
@@ -36,7 +36,9 @@ pub(crate) async fn host(args: HostArgs) -> Result<(), Failure> {
     }
 }
 
-async fn begin(args: &HostArgs) -> Result<(weft_sdk::Context, Hosted, Arc<Registry>), Failure> {
+async fn begin(
+    args: &HostArgs,
+) -> Result<(weft_sdk::Context, HostedTerminator, Arc<Registry>), Failure> {
     let (protocol, host, port) = address(&args.address)?;
     let context = identities::log_in(&args.identity, REFRESH).await?;
     let services = context.services().await.map_err(|error| explain::failure(&error))?;
@@ -47,7 +49,7 @@ async fn begin(args: &HostArgs) -> Result<(weft_sdk::Context, Hosted, Arc<Regist
         HostPrecedence::Failed => Precedence::Failed,
     };
     let traffic = Arc::<Registry>::default();
-    let hosted = Hosted::start(
+    let hosted = HostedTerminator::start(
         context.clone(),
         &args.service,
         HostConfig::fixed(protocol, host.clone(), port),

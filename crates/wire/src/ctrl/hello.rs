@@ -1,6 +1,6 @@
 //! The headers of hellos between routers and controllers.
 
-use super::{CtrlChanListeners, Listeners, RouterCapability, RouterMetadata};
+use super::{CtrlChanListeners, Listeners};
 use crate::capability::{Capabilities, router_capability};
 use crate::headers::Headers;
 use crate::hello::{self, Hello, HelloResult};
@@ -16,8 +16,6 @@ const CAPABILITIES: i32 = 1002;
 const CTRL_CHAN_LISTENERS: i32 = 1003;
 /// Link listeners of a 1.x router; the group secret in a grouped hello.
 const OLD_LISTENERS: i32 = 10;
-/// Metadata of a 1.x router; the first-connection mark in a grouped hello.
-const OLD_METADATA: i32 = 11;
 /// Capability mask of a controller, for 1.x routers.
 const OLD_CAPABILITIES: i32 = 12;
 
@@ -77,18 +75,6 @@ impl RouterHello {
         if !self.ctrl_chan_listeners.listeners.is_empty() {
             headers.set(CTRL_CHAN_LISTENERS, &self.ctrl_chan_listeners.encode_to_vec());
         }
-    }
-
-    /// Writes the headers of a 1.x router, for an ungrouped hello to a 1.x controller.
-    pub fn write_old(&self, headers: &mut Headers) {
-        if let Some(version) = &self.version {
-            headers.set_str(hello::header::HELLO_VERSION, &version.to_header());
-        }
-        if !self.listeners.listeners.is_empty() {
-            headers.set(OLD_LISTENERS, &self.listeners.encode_to_vec());
-        }
-        let capabilities = vec![RouterCapability::LinkManagement.into()];
-        headers.set(OLD_METADATA, &RouterMetadata { capabilities }.encode_to_vec());
     }
 }
 

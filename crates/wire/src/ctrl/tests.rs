@@ -6,6 +6,7 @@ use crate::{
     router_capability,
 };
 use proptest::prelude::*;
+use prost::Message as _;
 
 fn hex(text: &str) -> Vec<u8> {
     hex::decode(text.replace(['|', ' ', '\n'], "")).unwrap()
@@ -235,8 +236,9 @@ fn hello_of_an_old_router() {
         ..RouterHello::default()
     };
     let mut hello = Hello::new("r1");
-    router.write_old(&mut hello.headers);
-    assert_eq!(hello.headers.get(11), Some(&[0x0a, 0x01, 0x01][..]));
+    let version = router.version.as_ref().unwrap().to_header();
+    hello.headers.set_str(crate::hello::header::HELLO_VERSION, &version);
+    hello.headers.set(10, &router.listeners.encode_to_vec()).set(11, &[0x0a, 0x01, 0x01]);
     assert_eq!(RouterHello::from_hello(&hello), router);
     // In a group, key 10 is the secret, whatever its bytes look like.
     let secret = hello.headers.get(10).unwrap().to_vec();

@@ -139,16 +139,18 @@ fn synced(mut message: Message, state: &[u8]) -> Message {
     message
 }
 
+#[cfg(test)]
 impl ApiSessionAdded {
     /// The message, with its place among the others.
-    pub fn to_message_at(&self, state: &SyncState) -> Message {
+    pub(super) fn to_message_at(&self, state: &SyncState) -> Message {
         synced(self.to_message(), &serde_json::to_vec(state).unwrap_or_default())
     }
 }
 
+#[cfg(test)]
 impl ApiSessionUpdated {
     /// The message, with the strategy that old routers look for.
-    pub fn to_synced_message(&self) -> Message {
+    pub(super) fn to_synced_message(&self) -> Message {
         synced(self.to_message(), &[])
     }
 }

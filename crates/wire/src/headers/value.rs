@@ -131,7 +131,7 @@ impl Headers {
         key: i32,
         items: &[S],
     ) -> Result<&mut Self, WireError> {
-        let mut writer = Writer::new(items.len())?;
+        let mut writer = ItemWriter::new(items.len())?;
         for item in items {
             writer.sized(item.as_ref().as_bytes())?;
         }
@@ -140,7 +140,7 @@ impl Headers {
 
     /// Writes a map from numbers to bytes; refuses values that peers would refuse.
     pub fn set_u32_map(&mut self, key: i32, map: &PeerData) -> Result<&mut Self, WireError> {
-        let mut writer = Writer::new(map.len())?;
+        let mut writer = ItemWriter::new(map.len())?;
         for (k, value) in map {
             writer.out.extend_from_slice(&k.to_le_bytes());
             writer.sized(value)?;
@@ -150,7 +150,7 @@ impl Headers {
 
     /// Writes a map from strings to strings; refuses values that peers would refuse.
     pub fn set_string_map(&mut self, key: i32, map: &StringMap) -> Result<&mut Self, WireError> {
-        let mut writer = Writer::new(map.len())?;
+        let mut writer = ItemWriter::new(map.len())?;
         for (name, value) in map {
             writer.sized(name.as_bytes())?;
             writer.sized(value.as_bytes())?;
@@ -215,11 +215,11 @@ impl<'a> Reader<'a> {
 }
 
 /// Writes the inside of a list or map value; an empty collection is a value of length zero.
-struct Writer {
+struct ItemWriter {
     out: Vec<u8>,
 }
 
-impl Writer {
+impl ItemWriter {
     fn new(count: usize) -> Result<Self, WireError> {
         if count > MAX_ENTRIES {
             return Err(WireError::TooLarge { what: "number of items", limit: MAX_ENTRIES });

@@ -7,7 +7,7 @@ use weft_kernel::call::Answer;
 use weft_kernel::{Call, Caller, Failure, Query, Reply, gate};
 use weft_model::filter::parse_param;
 
-use super::form::Writer;
+use super::form::EntryWriter;
 use super::section::{self, SECTIONS};
 use crate::Controller;
 use crate::domain::context::Context;
@@ -77,7 +77,7 @@ impl Wanted {
 }
 
 fn page(context: &Context, wanted: &Wanted) -> NetworkExport {
-    let writer = Writer::new(context);
+    let writer = EntryWriter::new(context);
     let snapshot = context.snapshot();
     let mut network = Map::new();
     let mut count = 0;
@@ -92,7 +92,7 @@ fn page(context: &Context, wanted: &Wanted) -> NetworkExport {
         let found = snapshot.table(section.model()).behind_name(behind);
         for entity in found.filter(|entity| section.holds(entity)) {
             let members = writer.write(*place, entity);
-            if !Writer::is_worth_telling(entity, &members) {
+            if !EntryWriter::is_worth_telling(entity, &members) {
                 continue;
             }
             let name = entity.name().map(|name| name.to_string()).unwrap_or_default();

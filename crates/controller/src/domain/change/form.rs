@@ -31,13 +31,13 @@ const MEANT: &[(Kind, &str, &str)] = &[(Kind::Identity, "authPolicyId", AuthPoli
 const LATER: &[(&str, &str)] = &[("external-jwt-signers", "enrollAuthPolicyId")];
 
 /// Writes entities of one snapshot as entries of documents.
-pub(super) struct Writer<'c> {
+pub(super) struct EntryWriter<'c> {
     context: &'c Context,
     /// For each section, an entity with all members at their defaults.
     blanks: Vec<OnceLock<Map<String, Value>>>,
 }
 
-impl<'c> Writer<'c> {
+impl<'c> EntryWriter<'c> {
     pub(super) fn new(context: &'c Context) -> Self {
         Self { context, blanks: SECTIONS.iter().map(|_| OnceLock::new()).collect() }
     }

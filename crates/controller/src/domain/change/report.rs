@@ -19,7 +19,7 @@ use weft_model::policy::{AccessChange as ServiceChange, access_changes};
 use weft_model::{Change, Entity, Snapshot};
 
 use super::document::Document;
-use super::form::{self, Writer};
+use super::form::{self, EntryWriter};
 use super::plan::Planned;
 use super::section::{self, SECTIONS};
 use crate::Controller;
@@ -118,7 +118,7 @@ fn changes(
         }
     }
     items.sort_by(|one, other| (one.place, &one.name).cmp(&(other.place, &other.name)));
-    let (writer_was, writer_is) = (Writer::new(was), Writer::new(is));
+    let (writer_was, writer_is) = (EntryWriter::new(was), EntryWriter::new(is));
     let mut told = Vec::with_capacity(items.len());
     for (at, item) in items.into_iter().enumerate() {
         let Item { place, name, change, was, is } = item;

@@ -4,7 +4,7 @@
 //! therefore looked at again with the current state before it is reported.
 
 use weft_auth::sessions::Sessions;
-use weft_model::entity::{ApiSession, Identity, Service, Session};
+use weft_model::entity::{ApiSession, Identity, Service, ServiceSession};
 use weft_model::{Id, Snapshot};
 
 use crate::Controller;
@@ -83,7 +83,11 @@ fn lack_of_login(snapshot: &Snapshot, session: &ApiSession) -> Option<String> {
     (!is_there).then(|| described("API session", id, "identity", identity))
 }
 
-fn lack_of_service(snapshot: &Snapshot, sessions: &Sessions, session: &Session) -> Option<String> {
+fn lack_of_service(
+    snapshot: &Snapshot,
+    sessions: &Sessions,
+    session: &ServiceSession,
+) -> Option<String> {
     let (id, login, service) = (&session.base.id, &session.api_session_id, &session.service_id);
     if sessions.by_id(login.as_str()).is_none() {
         return Some(described("session", id, "API session", login));

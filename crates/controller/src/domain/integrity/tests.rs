@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
 use weft_model::entity::{
     ApiSession, AuthPolicy, Authenticator, Config, ConfigType, EdgeRouterPolicy, Enrollment,
-    Identity, IdentityType, Router, Service, Session,
+    Identity, IdentityType, Router, Service, ServiceSession,
 };
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Kind, Snapshot};
 use weft_store::{Embedded, Mend, Options, Place, Store, restore};
@@ -314,11 +314,11 @@ async fn sessions_that_hang_on_nothing_end() {
         last_activity_at: NOW,
         ..ApiSession::default()
     };
-    let session = |id: &str, login: &Id, service: &str| Session {
+    let session = |id: &str, login: &Id, service: &str| ServiceSession {
         base: base(id),
         api_session_id: login.clone(),
         service_id: Id::new(service),
-        ..Session::default()
+        ..ServiceSession::default()
     };
     sessions.open(login("orphan"), "token", false);
     let mine = sessions.all().iter().find(|it| it.base.id != "orphan").unwrap().base.id.clone();
@@ -349,12 +349,12 @@ async fn sessions_that_are_younger_than_what_they_are_compared_with_live_on() {
     let (identity, chain) = bed.enroll(&admin, "laptop").await;
     bed.login_with(&chain).await.unwrap();
     let login = sessions.of_identity(&Id::new(&identity))[0].base.id.clone();
-    let session = |id: &str| Session {
+    let session = |id: &str| ServiceSession {
         base: base(id),
         api_session_id: login.clone(),
         identity_id: Id::new(&identity),
         service_id: Id::new(&service),
-        ..Session::default()
+        ..ServiceSession::default()
     };
     sessions.plant_service(session("lives"));
     sessions.plant_service(session("ends"));

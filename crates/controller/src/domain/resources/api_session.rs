@@ -10,11 +10,11 @@ use weft_contract::resource::session::ApiSessionDetail;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, rank};
 use weft_model::entity::ApiSession;
-use weft_model::filter::{Column, Table, Type, Value};
+use weft_model::filter::{Column, Symbols, Type, Value};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::live::{self, Live};
+use crate::domain::live::{self, InMemoryKind};
 use crate::domain::symbols::{at, symbols};
 
 /// The resource.
@@ -23,7 +23,7 @@ pub(crate) struct ApiSessions;
 type SessionColumn = Column<Context, ApiSession>;
 
 // The token is no symbol: a caller could guess it by filters.
-static SYMBOLS: Table<Context, ApiSession> = symbols(
+static SYMBOLS: Symbols<Context, ApiSession> = symbols(
     "api-sessions",
     &[
         SessionColumn::one("identity", Type::String, |_, it| Value::text(it.identity_id.as_str()))
@@ -48,12 +48,12 @@ static SYMBOLS: Table<Context, ApiSession> = symbols(
     ],
 );
 
-impl Live for ApiSessions {
+impl InMemoryKind for ApiSessions {
     type Record = ApiSession;
     type Detail = ApiSessionDetail;
 
     const NAME: &'static str = "API session";
-    const SYMBOLS: &'static Table<Context, ApiSession> = &SYMBOLS;
+    const SYMBOLS: &'static Symbols<Context, ApiSession> = &SYMBOLS;
 
     fn all(context: &Context) -> Vec<Arc<ApiSession>> {
         context.sessions().all()

@@ -7,12 +7,12 @@ use weft_contract::Api;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::Kind;
-use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
 use crate::Controller;
 
 /// The symbols of role attributes: `id` only.
-pub(crate) static SYMBOLS: Table<(), String> = Table {
+pub(crate) static SYMBOLS: Symbols<(), String> = Symbols {
     kind: "role-attributes",
     id: |attribute| attribute.as_str(),
     shared: &[],

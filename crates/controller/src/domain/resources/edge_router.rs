@@ -209,7 +209,7 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
 }
 
 /// Deletes the identity and the policy of a router's tunneler.
-pub(crate) fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
     decision.delete_if_there(Kind::EdgeRouterPolicy, id)?;
     decision.delete_if_there(Kind::Identity, id)
 }

@@ -15,7 +15,7 @@ use weft_kernel::clock::timestamp;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, convert, list};
 use weft_model::entity::{AuthPolicy, ExtJwtSigner};
-use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Id, Timestamp};
 
 use crate::Controller;
@@ -261,7 +261,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
 type SignerColumn = Column<Context, ExtJwtSigner>;
 
 /// The symbols for clients: only the members in the list, because its callers are not logged in.
-static CLIENT_SYMBOLS: Table<Context, ExtJwtSigner> = symbols(
+static CLIENT_SYMBOLS: Symbols<Context, ExtJwtSigner> = symbols(
     "external-jwt-signers",
     &[SignerColumn::one("name", Type::String, |_, it| Value::text(&it.name)).public()],
 );

@@ -10,7 +10,7 @@ use weft_contract::resource::posture_check::{
 use weft_contract::{Api, Timestamp};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, convert, list};
-use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
 use crate::Controller;
 use crate::domain::seeds::{self, PostureCheckTypeSeed};
@@ -21,7 +21,7 @@ pub(super) struct Constant {
     pub(super) name: &'static str,
 }
 
-static SYMBOLS: Table<Timestamp, Constant> = Table {
+static SYMBOLS: Symbols<Timestamp, Constant> = Symbols {
     kind: "constants",
     id: |it| it.id,
     shared: &[],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
 use weft_auth::mfa;
-use weft_auth::posture::Told;
+use weft_auth::posture::ReportedValue;
 use weft_contract::resource::identity::SdkInfo;
 use weft_contract::resource::posture_data::{
     ApiSessionPosture, DomainPosture, EndpointState, MacPosture, MfaPosture, OsPosture,
@@ -77,7 +77,7 @@ fn posture_data(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn when<T>(told: &Told<T>) -> TimeWord {
+fn when<T>(told: &ReportedValue<T>) -> TimeWord {
     convert::time(told.at)
 }
 

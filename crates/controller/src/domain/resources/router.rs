@@ -13,7 +13,7 @@ use weft_model::Id;
 use weft_model::entity::{ConfigTarget, Enrollment, EnrollmentMethod, Router};
 
 use super::config_type::check_configs;
-use super::edge_router::{connected, delete_tunneler, outstanding};
+use super::edge_router::{EdgeRouters, connected, outstanding};
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::members::{Members as _, members};
@@ -125,10 +125,7 @@ impl Resource for Routers {
     }
 
     fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<(), Failure> {
-        match record.is_tunneler_enabled {
-            true => delete_tunneler(decision, &record.base.id),
-            false => Ok(()),
-        }
+        EdgeRouters::on_delete(decision, record)
     }
 }
 

@@ -17,7 +17,7 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::Kind;
 use weft_model::entity::Router;
-use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
 use crate::Controller;
 use crate::domain::resources::known_routers;
@@ -99,7 +99,7 @@ fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Answer {
 
 type ControllerColumn = Column<(), ControllerDetail>;
 
-static CONTROLLERS: Table<(), ControllerDetail> = Table {
+static CONTROLLERS: Symbols<(), ControllerDetail> = Symbols {
     kind: "controllers",
     id: |it| it.base.id.as_str(),
     shared: &[],

@@ -20,9 +20,9 @@ use weft_contract::{Api, EntityRef, ErrorCode, Verb};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Reply, convert, list};
 use weft_model::Id;
-use weft_model::access::{Decision, Denial};
-use weft_model::entity::{PolicyType, Service, Session};
-use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::access::{AccessDecision, Denial};
+use weft_model::entity::{PolicyType, Service, ServiceSession};
+use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
 use crate::domain::context::Context;
 use crate::domain::resources::known_routers::{common, routers_between};
@@ -37,10 +37,10 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Client, "deleteSession", delete),
 ];
 
-type SessionColumn = Column<Context, Session>;
+type SessionColumn = Column<Context, ServiceSession>;
 
 // The token is no symbol: a caller could guess it by filters.
-pub(crate) static SYMBOLS: Table<Context, Session> = symbols(
+pub(crate) static SYMBOLS: Symbols<Context, ServiceSession> = symbols(
     "sessions",
     &[
         SessionColumn::one("apiSession", Type::String, |_, it| {
@@ -70,8 +70,8 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let (snapshot, viewer) = (context.snapshot(), controller.viewer(&login));
         let decision = viewer.decide(snapshot, wanted, session_type, context.now());
         match &decision {
-            Decision::Granted { .. } => {}
-            Decision::Denied(Denial::Posture(failed)) => {
+            AccessDecision::Granted { .. } => {}
+            AccessDecision::Denied(Denial::Posture(failed)) => {
                 let refused = controller.refuse_for_posture(
                     snapshot,
                     &viewer,
@@ -82,7 +82,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
                 );
                 return Err(refused);
             }
-            Decision::Denied(_) => {
+            AccessDecision::Denied(_) => {
                 return Err(Failure::field("serviceId", "service not found", id));
             }
         }
@@ -135,13 +135,13 @@ fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionE
 
 /// A service session as the APIs show it. `token` is empty for callers that may not use the
 /// session.
-pub(crate) fn shown(context: &Context, session: &Session, token: String) -> SessionDetail {
+pub(crate) fn shown(context: &Context, session: &ServiceSession, token: String) -> SessionDetail {
     let edge_routers = edge_routers(context, session.identity_id.as_str(), &session.service_id);
     SessionDetail { edge_routers, ..shown_with(context, session, token) }
 }
 
 /// A service session as the APIs show it, without routers.
-fn shown_with(context: &Context, session: &Session, token: String) -> SessionDetail {
+fn shown_with(context: &Context, session: &ServiceSession, token: String) -> SessionDetail {
     let (identity, service) = (session.identity_id.as_str(), &session.service_id);
     let api_session = session.api_session_id.as_str();
     SessionDetail {
@@ -175,7 +175,11 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn page_of(context: &Context, call: &Call, found: &[Arc<Session>]) -> Result<Reply, Failure> {
+fn page_of(
+    context: &Context,
+    call: &Call,
+    found: &[Arc<ServiceSession>],
+) -> Result<Reply, Failure> {
     let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
     let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)));
     let details = listed.rows.iter().map(|row| detail_of(context, row.record()));
@@ -189,13 +193,13 @@ fn page_of(context: &Context, call: &Call, found: &[Arc<Session>]) -> Result<Rep
     Reply::list(&details, pagination, names)
 }
 
-fn detail_of(context: &Context, session: &Session) -> Result<SessionDetail, Failure> {
+fn detail_of(context: &Context, session: &ServiceSession) -> Result<SessionDetail, Failure> {
     let token = context.controller().service_token(session)?;
     Ok(shown(context, session, token))
 }
 
 /// A service session of the caller's own login.
-fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Session>, Failure> {
+fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<ServiceSession>, Failure> {
     let login = session_of(controller, caller)?;
     let found = controller.sessions().service(id);
     found

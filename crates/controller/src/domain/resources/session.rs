@@ -9,33 +9,36 @@ use weft_contract::resource::service_session::{SessionManagementDetail, SessionR
 use weft_contract::{Api, EntityRef};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, rank};
-use weft_model::entity::Session;
-use weft_model::filter::Table;
+use weft_model::entity::ServiceSession;
+use weft_model::filter::Symbols;
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::live::{self, Live};
+use crate::domain::live::{self, InMemoryKind};
 use crate::domain::resources::service_session::{self, SYMBOLS};
 
 /// The resource.
 pub(crate) struct Sessions;
 
-impl Live for Sessions {
-    type Record = Session;
+impl InMemoryKind for Sessions {
+    type Record = ServiceSession;
     type Detail = SessionManagementDetail;
 
     const NAME: &'static str = "session";
-    const SYMBOLS: &'static Table<Context, Session> = &SYMBOLS;
+    const SYMBOLS: &'static Symbols<Context, ServiceSession> = &SYMBOLS;
 
-    fn all(context: &Context) -> Vec<Arc<Session>> {
+    fn all(context: &Context) -> Vec<Arc<ServiceSession>> {
         context.sessions().all_services()
     }
 
-    fn find(context: &Context, id: &str) -> Option<Arc<Session>> {
+    fn find(context: &Context, id: &str) -> Option<Arc<ServiceSession>> {
         context.sessions().service(id)
     }
 
-    fn detail(context: &Context, record: &Session) -> Result<SessionManagementDetail, Failure> {
+    fn detail(
+        context: &Context,
+        record: &ServiceSession,
+    ) -> Result<SessionManagementDetail, Failure> {
         let token = match context.caller().is_admin() {
             true => context.controller().service_token(record)?,
             false => String::new(),
@@ -46,7 +49,7 @@ impl Live for Sessions {
 }
 
 /// The policies that grant a session.
-fn policies(context: &Context, session: &Session) -> Vec<EntityRef> {
+fn policies(context: &Context, session: &ServiceSession) -> Vec<EntityRef> {
     let between =
         context.snapshot().service_policies_between(&session.identity_id, &session.service_id);
     let granting =

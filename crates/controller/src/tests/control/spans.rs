@@ -1,7 +1,7 @@
 //! The spans of a new circuit, and the trace context that routers are sent.
 
 use weft_network::NetworkOptions;
-use weft_spans::memory::{Ended, Memory};
+use weft_spans::memory::{EndedSpan, Memory};
 use weft_wire::ctrl::{self, Route, RouteError, RouteErrorCode};
 use weft_wire::{Message, PeerData, ProtoBody as _, TraceContext};
 
@@ -44,7 +44,7 @@ async fn dial(
     }
 }
 
-fn one(memory: &Memory, name: &str) -> Ended {
+fn one(memory: &Memory, name: &str) -> EndedSpan {
     let [span] = &memory.named(name)[..] else { panic!("{name}: {:?}", memory.named(name)) };
     span.clone()
 }

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::filter::{
-    Audience, Column, FilterError, Plan, RecordVisitor, Table, Type, Value, ValueVisitor, bind,
+    Audience, Column, FilterError, Plan, RecordVisitor, Symbols, Type, Value, ValueVisitor, bind,
     parse,
 };
 
@@ -55,7 +55,7 @@ fn to_people(net: &Net, places: &[usize], visit: RecordVisitor<'_>) -> ControlFl
 type PersonColumn = Column<Net, Person>;
 type ServiceColumn = Column<Net, Service>;
 
-pub(super) static PEOPLE: Table<Net, Person> = Table {
+pub(super) static PEOPLE: Symbols<Net, Person> = Symbols {
     kind: "people",
     id: |person| person.id,
     shared: &[],
@@ -101,7 +101,7 @@ pub(super) static PEOPLE: Table<Net, Person> = Table {
     ],
 };
 
-pub(super) static SERVICES: Table<Net, Service> = Table {
+pub(super) static SERVICES: Symbols<Net, Service> = Symbols {
     kind: "services",
     id: |service| service.id,
     shared: &[],

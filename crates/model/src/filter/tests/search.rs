@@ -8,7 +8,7 @@ use roaring::RoaringBitmap;
 
 use crate::entity::{Identity, Router};
 use crate::filter::{
-    Audience, Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Table, Trace,
+    Audience, Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Symbols, Trace,
     Type, Value, ValueVisitor,
 };
 use crate::role::attributes;
@@ -21,7 +21,7 @@ fn texts(list: &[Arc<str>], visit: ValueVisitor<'_>) -> ControlFlow<()> {
     list.iter().try_for_each(|text| visit(Value::text(text)))
 }
 
-static IDENTITIES: Table<(), Identity> = Table {
+static IDENTITIES: Symbols<(), Identity> = Symbols {
     kind: "identities",
     id: |it| it.base.id.as_str(),
     shared: &[],
@@ -50,7 +50,7 @@ static IDENTITIES: Table<(), Identity> = Table {
     ],
 };
 
-static ROUTERS: Table<(), Router> = Table {
+static ROUTERS: Symbols<(), Router> = Symbols {
     kind: "routers",
     id: |it| it.base.id.as_str(),
     shared: &[],
@@ -213,7 +213,7 @@ type Page = (Vec<String>, u64);
 /// Lists by index and by scan.
 fn both<R: crate::Record>(
     table: &crate::Table,
-    symbols: &'static Table<(), R>,
+    symbols: &'static Symbols<(), R>,
     request: &ListQuery<'_>,
     within: Option<&RoaringBitmap>,
     hidden: Option<u8>,

@@ -15,7 +15,7 @@ use weft_spans::Spans;
 use weft_wire::VersionInfo;
 use weft_xgress::Options;
 
-use super::{connection::SdkConnection, hosted::Hosts, live::Live, trust::Trust};
+use super::{connection::SdkConnection, hosted::Hosts, live::OpenChannels, trust::Trust};
 use crate::{
     forwarder::Forwarder,
     seam::{Access, ApiSession, Control},
@@ -59,7 +59,7 @@ pub(crate) struct EdgeBinding {
     pub(super) access: Arc<dyn Access>,
     pub(super) options: EdgeOptions,
     pub(super) budget: Budget,
-    pub(super) connections: Mutex<Live<SdkConnection>>,
+    pub(super) connections: Mutex<OpenChannels<SdkConnection>>,
     /// Held while the count of an identity changes and is reported, so that the last report has the
     /// latest count.
     pub(super) counting: Mutex<()>,
@@ -149,7 +149,7 @@ impl EdgeBinding {
     /// A connection is of a session, or is not any more: tells how many its identity has.
     pub(super) fn count(
         &self,
-        change: impl FnOnce(&mut Live<SdkConnection>) -> usize,
+        change: impl FnOnce(&mut OpenChannels<SdkConnection>) -> usize,
         session: &ApiSession,
     ) {
         let _turn = self.counting.lock();

@@ -2,14 +2,14 @@
 
 use std::{
     sync::{Arc, OnceLock, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use weft_channel::{ChannelHandle, Lane, SendError};
-use weft_circuit::Pause;
+use weft_circuit::{Pause, now};
 use weft_limits::Budget;
 use weft_wire::Message;
 
@@ -189,7 +189,7 @@ impl SdkConnection {
     /// Counts a message that is about to be written to a native SDK.
     pub(super) fn count_written(&self) {
         if let Some(nudge) = &self.nudge {
-            nudge.wrote(1, Instant::now());
+            nudge.wrote(1, now());
         }
     }
 

@@ -9,14 +9,14 @@ use std::{
 use crate::seam::ApiSession;
 
 /// The open channels.
-pub(super) struct Live<T> {
+pub(super) struct OpenChannels<T> {
     next: u64,
     all: HashMap<u64, Weak<T>>,
     by_session: HashMap<String, HashSet<u64>>,
     by_identity: HashMap<String, HashSet<u64>>,
 }
 
-impl<T> Default for Live<T> {
+impl<T> Default for OpenChannels<T> {
     fn default() -> Self {
         Self {
             next: 0,
@@ -27,7 +27,7 @@ impl<T> Default for Live<T> {
     }
 }
 
-impl<T> Live<T> {
+impl<T> OpenChannels<T> {
     /// Adds a channel, which `make` makes with its number.
     pub(super) fn add(&mut self, make: impl FnOnce(u64) -> Arc<T>) -> Arc<T> {
         let number = self.next;
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn whoever_goes_is_found_by_number_and_leaves_nothing() {
-        let mut live = Live::<u64>::default();
+        let mut live = OpenChannels::<u64>::default();
         let all: Vec<_> = (0..10_000).map(|_| live.add(Arc::new)).collect();
         let of = |number: usize| session(number, number % 10);
         for number in 0..all.len() {

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_channel::{ChannelHandle, PeerInfo, RequestError, UnderlayWaker};
+use weft_circuit::now;
 use weft_wire::{
     Message, content_type,
     edge::{self, ConnInspect, header},
@@ -178,10 +179,10 @@ impl Nudge {
         loop {
             while first > 0 || self.pace.lock().is_due() {
                 first = first.saturating_sub(1);
-                self.pace.lock().ask(Instant::now());
+                self.pace.lock().ask(now());
                 let question = ConnInspect { conn_id: NO_CONNECTION }.to_message();
                 match channel.request(question, PATIENCE).await {
-                    Ok(_) => self.pace.lock().answered(Instant::now()),
+                    Ok(_) => self.pace.lock().answered(now()),
                     Err(RequestError::Closed(_)) => return,
                     Err(_) => self.pace.lock().unanswered(),
                 }
@@ -201,7 +202,7 @@ impl Nudge {
                 () = self.held.notified() => tokio::time::sleep(TURN).await,
                 _ = channel.closed() => return,
             }
-            if self.pace.lock().room(Instant::now()) > 0 {
+            if self.pace.lock().room(now()) > 0 {
                 waker.wake();
             }
         }

@@ -3,8 +3,9 @@
 //! An SDK may name the trace that a dial belongs to; [`trust`](super::trust) decides how far it is
 //! believed.
 
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
+use weft_circuit::now;
 use weft_spans::{Kind, Span, Start, attribute};
 use weft_wire::{Message, TraceContext};
 
@@ -29,7 +30,7 @@ impl EdgeBinding {
             return Span::none();
         }
         let parent = TraceContext::take(&message.headers)
-            .map(|told| self.trust.judge(told, &session.identity, Instant::now()));
+            .map(|told| self.trust.judge(told, &session.identity, now()));
         let mut span =
             spans.begin(Start { name: "router.dial", kind: Kind::Server, parent, since });
         span.set(attribute::ROUTER_ID, &self.options.router_id);

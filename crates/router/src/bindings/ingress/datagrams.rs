@@ -3,19 +3,13 @@
 //! The source address of a datagram proves nothing. Conversations are therefore limited, in all and
 //! by source, and end when they are idle.
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    io,
-    net::IpAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{cell::RefCell, collections::HashMap, io, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use weft_circuit::now;
 use weft_limits::{BoundedTable, Budget, Caps, Grant, TableFull, WhenFull};
 use weft_xgress::ITEM_COST;
 
@@ -100,7 +94,7 @@ impl Conversations {
     }
 
     fn known(&self, peer: &Talker) -> Option<Sink> {
-        self.0.lock().sinks.get(peer, Instant::now()).cloned()
+        self.0.lock().sinks.get(peer, now()).cloned()
     }
 
     /// Begins a conversation.
@@ -118,7 +112,7 @@ impl Conversations {
             None => talkers.memory.child(share),
         };
         let sink = Sink { number, inbox, memory: memory.clone() };
-        talkers.sinks.insert(peer.clone(), sink, source, Instant::now())?;
+        talkers.sinks.insert(peer.clone(), sink, source, now())?;
         talkers.sources.entry(source).or_insert_with(|| (memory.clone(), 0)).1 += 1;
         Ok((Place { conversations: Arc::clone(self), peer, source, number }, memory))
     }
@@ -228,7 +222,7 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut talkers = self.conversations.0.lock();
-        let holder = talkers.sinks.get(&self.peer, Instant::now()).map(|sink| sink.number);
+        let holder = talkers.sinks.get(&self.peer, now()).map(|sink| sink.number);
         if holder == Some(self.number) {
             talkers.sinks.remove(&self.peer);
         }

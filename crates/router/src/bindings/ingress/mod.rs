@@ -27,6 +27,7 @@ use tokio::{
     net::{TcpListener, UdpSocket},
     sync::Semaphore,
 };
+use weft_circuit::now;
 use weft_config::router::{IngressAddress, IngressKind};
 use weft_wire::payload::hop_type;
 use weft_xgress::{Options, Role};
@@ -211,7 +212,7 @@ impl Ingress {
     /// Logs why a client got no circuit, the same reason once in [`COMPLAIN_EVERY`].
     fn complain(&self, remote: impl Display, why: &str) {
         let name = &self.options.name;
-        let now = Instant::now();
+        let now = now();
         let mut last = self.complaint.lock();
         let is_new = last.as_ref().is_none_or(|(at, text)| {
             let pause = if text == why { COMPLAIN_EVERY } else { COMPLAIN_ANEW };

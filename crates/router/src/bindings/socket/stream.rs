@@ -66,7 +66,7 @@ pub(crate) async fn carry(
 async fn carry_halves(
     end: &LocalEnd,
     reader: impl AsyncRead + Unpin,
-    writer: impl Writer,
+    writer: impl ResettableHalf,
     first: Bytes,
     crypto: Option<Crypto>,
 ) {
@@ -82,12 +82,12 @@ async fn carry_halves(
 }
 
 /// The half of a stream that is written to.
-trait Writer: AsyncWrite + Unpin {
+trait ResettableHalf: AsyncWrite + Unpin {
     /// Makes the stream end with a reset when it is dropped, so that the application knows that data is missing.
     fn reset(self);
 }
 
-impl Writer for OwnedWriteHalf {
+impl ResettableHalf for OwnedWriteHalf {
     fn reset(self) {
         let _ = self.as_ref().set_zero_linger();
         // Otherwise the regular end of the stream would be sent first.
@@ -95,7 +95,7 @@ impl Writer for OwnedWriteHalf {
     }
 }
 
-impl Writer for WriteHalf<TlsStream<TcpStream>> {
+impl ResettableHalf for WriteHalf<TlsStream<TcpStream>> {
     // A TLS stream without its closing message shows the same.
     fn reset(self) {}
 }
@@ -149,7 +149,7 @@ async fn read_stream(
 /// Reads the circuit and writes to the stream, until the circuit is closed.
 async fn deliver_stream(
     end: &LocalEnd,
-    mut stream: impl Writer,
+    mut stream: impl ResettableHalf,
     mut opening: Opening,
     patience: Duration,
 ) {
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    impl Writer for Endless {
+    impl ResettableHalf for Endless {
         fn reset(self) {}
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Hosting {
     /// Configs that were read, by service id; read again only when they change.
     read: Mutex<HashMap<String, Read>>,
     /// Terminators by id.
-    hosted: Mutex<HashMap<String, Arc<Hosted>>>,
+    hosted: Mutex<HashMap<String, Arc<HostedTerminator>>>,
 }
 
 /// A service, the terminators that its configs ask for, and the id of each.
@@ -42,7 +42,7 @@ struct Read {
 }
 
 /// One terminator of a service.
-struct Hosted {
+struct HostedTerminator {
     service: Arc<TunnelService>,
     config: HostConfig,
     over: CancellationToken,
@@ -93,7 +93,7 @@ impl Hosting {
                 if id.as_ref().is_some_and(|id| hosted.contains_key(id)) {
                     continue;
                 }
-                let terminator = Arc::new(Hosted {
+                let terminator = Arc::new(HostedTerminator {
                     service: Arc::clone(service),
                     config: config.clone(),
                     over: CancellationToken::new(),
@@ -113,7 +113,7 @@ impl Hosting {
 
     /// Establishes a terminator and follows the health of its application, until the terminator is
     /// removed.
-    async fn keep(&self, id: String, terminator: Arc<Hosted>) {
+    async fn keep(&self, id: String, terminator: Arc<HostedTerminator>) {
         let (service, config) = (&terminator.service, &terminator.config);
         let work = async {
             let sources = config.allowed_sources.as_deref();
@@ -198,7 +198,7 @@ impl Hosting {
     }
 }
 
-impl Hosted {
+impl HostedTerminator {
     /// Cost and precedence of the terminator: the identity's for this service, or else those of the
     /// config, or else the identity's for all services (docs/protocol/tunnel.md 9.3).
     fn terms(&self) -> Terms {
@@ -285,7 +285,7 @@ mod tests {
         let terms = |service: &TunnelService| {
             let service = Arc::new(service.clone());
             let (config, _) = Read::new(Arc::clone(&service)).terminators.remove(0);
-            Hosted { service, config, over: CancellationToken::new() }.terms()
+            HostedTerminator { service, config, over: CancellationToken::new() }.terms()
         };
         assert_eq!(terms(&service), Terms { cost: 10, precedence: Precedence::Required });
         service.hosting.cost = Some(4);

@@ -9,6 +9,11 @@ use crate::{control::shared::Core, controllers::Controller, seam::Host};
 pub(super) const WAITS: (Duration, Duration) =
     (Duration::from_millis(500), Duration::from_secs(30));
 
+/// The wait, half as long to half longer at random, so that many terminators are not asked for at once.
+pub(super) fn jittered(wait: Duration) -> Duration {
+    wait.mul_f64(0.5 + rand::random::<f64>())
+}
+
 /// The controller to ask, once there is one. An opaque session is known to one controller only.
 pub(super) async fn controller_for(core: &Core, entry: &Entry) -> Arc<Controller> {
     let mut changes = core.controllers.changes();

@@ -31,7 +31,7 @@ use weft_wire::edge_ctrl::ErrorCode;
 
 pub(crate) use answer::Answer;
 use answer::Verdict;
-use choice::{WAITS, controller_for};
+use choice::{WAITS, controller_for, jittered};
 use table::{Entry, Phase, State};
 
 use super::{refusal::refusal, shared::Core};
@@ -100,26 +100,27 @@ impl Drop for Unfinished {
     }
 }
 
-type Told = oneshot::Sender<Result<(), Refusal>>;
+/// Who asked for a terminator, until its first answer.
+type Asker = oneshot::Sender<Result<(), Refusal>>;
 
-async fn keep(core: Arc<Core>, entry: Arc<Entry>, told: Told) {
+async fn keep(core: Arc<Core>, entry: Arc<Entry>, asker: Asker) {
     tokio::select! {
         // A terminator that is removed is not asked for again.
         biased;
         () = entry.stop.cancelled() => {}
         () = core.stop.cancelled() => {}
-        () = keep_for_ever(&core, &entry, told) => {}
+        () = keep_for_ever(&core, &entry, asker) => {}
     }
 }
 
-async fn keep_for_ever(core: &Arc<Core>, entry: &Arc<Entry>, told: Told) {
-    let mut told = Some(told);
+async fn keep_for_ever(core: &Arc<Core>, entry: &Arc<Entry>, asker: Asker) {
+    let mut asker = Some(asker);
     loop {
         let established = establish(core, entry).await;
         let refused = established.as_ref().err().cloned();
-        match told.take() {
-            Some(told) => {
-                let _ = told.send(established);
+        match asker.take() {
+            Some(asker) => {
+                let _ = asker.send(established);
             }
             None => {
                 if let Some(refusal) = &refused {
@@ -200,7 +201,7 @@ async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> 
             }
             Verdict::Refused(refusal) => return Err(refusal),
         }
-        tokio::time::sleep(wait.mul_f64(0.5 + rand::random::<f64>())).await;
+        tokio::time::sleep(jittered(wait)).await;
         wait = (wait * 2).min(WAITS.1.max(wait));
     }
 }

@@ -6,7 +6,7 @@ use weft_channel::Lane;
 use weft_limits::Outcome as Load;
 use weft_wire::{Outcome, ProtoBody, ctrl::RemoveTerminatorsRequest};
 
-use super::choice::WAITS;
+use super::choice::{WAITS, jittered};
 use crate::control::shared::Core;
 
 /// Removes terminators at controllers, in batches, until a controller confirms it.
@@ -18,7 +18,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         if remove_batch(&core).await {
             wait = WAITS.0;
         } else {
-            tokio::time::sleep(wait.mul_f64(0.5 + rand::random::<f64>())).await;
+            tokio::time::sleep(jittered(wait)).await;
             wait = (wait * 2).min(WAITS.1);
         }
     }

@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
+use weft_circuit::now;
 use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
 
 use super::{answer::Answer, removals::Removals, untold::Untold};
@@ -209,7 +210,7 @@ impl Terminators {
         };
         loop {
             let room = self.room.notified();
-            if let Some(ticket) = self.window.lock().try_start(Instant::now()) {
+            if let Some(ticket) = self.window.lock().try_start(now()) {
                 return Some(Slot { terminators: self, ticket: Some(ticket), _worker: worker });
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), room).await;

@@ -1,12 +1,12 @@
 //! Changes of established terminators, sent to a controller until it has them. Each message carries
 //! the terminator's values at that moment, so that the latest count.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use weft_wire::edge_ctrl::{EdgeError, content_type};
 
 use super::{
-    choice::{WAITS, controller_for, controller_now},
+    choice::{WAITS, controller_for, controller_now, jittered},
     request,
     table::Entry,
     untold::Untold,
@@ -86,10 +86,6 @@ async fn tell(core: &Core, entry: &Arc<Entry>) {
             }
         }
     }
-}
-
-fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(0.5 + rand::random::<f64>())
 }
 
 async fn attempt(

@@ -34,13 +34,13 @@ pub(crate) enum Verdict {
 
 /// The link that was taken for a key.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct TakenLink {
     pub(super) link: Candidate,
     /// The number of links that this one was preferred to.
     rejected: u32,
 }
 
-impl Live {
+impl TakenLink {
     pub(super) fn new(link: Candidate) -> Self {
         Self { link, rejected: 0 }
     }

@@ -14,13 +14,13 @@ use weft_contract::{Api, EntityRef, Verb};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::Service;
-use weft_model::filter::{Column, Table, Type, Value};
+use weft_model::filter::{Column, Symbols, Type, Value};
 use weft_network::circuits::Circuit;
 
 use super::{network, router_ref, service_ref};
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::live::{self, Live};
+use crate::domain::live::{self, InMemoryKind};
 use crate::domain::symbols::{at, each};
 
 /// The resource.
@@ -28,7 +28,7 @@ pub(crate) struct Circuits;
 
 type CircuitColumn = Column<Context, Circuit>;
 
-static SYMBOLS: Table<Context, Circuit> = Table {
+static SYMBOLS: Symbols<Context, Circuit> = Symbols {
     kind: "circuits",
     id: |circuit| &circuit.id,
     shared: &[],
@@ -56,12 +56,12 @@ static SYMBOLS: Table<Context, Circuit> = Table {
     ],
 };
 
-impl Live for Circuits {
+impl InMemoryKind for Circuits {
     type Record = Circuit;
     type Detail = CircuitDetail;
 
     const NAME: &'static str = "circuit";
-    const SYMBOLS: &'static Table<Context, Circuit> = &SYMBOLS;
+    const SYMBOLS: &'static Symbols<Context, Circuit> = &SYMBOLS;
 
     fn all(context: &Context) -> Vec<Arc<Circuit>> {
         let circuits = context.controller().network().map(|network| network.circuits().all());

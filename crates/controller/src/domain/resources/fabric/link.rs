@@ -9,20 +9,20 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_model::filter::{Column, Table, Type, Value};
+use weft_model::filter::{Column, Symbols, Type, Value};
 use weft_paths::links::Link;
 
 use super::{network, router_ref};
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::live::{self, Live};
+use crate::domain::live::{self, InMemoryKind};
 
 /// The resource.
 pub(crate) struct Links;
 
 type LinkColumn = Column<Context, Link>;
 
-static SYMBOLS: Table<Context, Link> = Table {
+static SYMBOLS: Symbols<Context, Link> = Symbols {
     kind: "links",
     id: |link| &link.id,
     shared: &[],
@@ -61,12 +61,12 @@ fn router_name<'a>(context: &'a Context, id: &Id) -> Value<'a> {
     router.map_or(Value::Null, |router| Value::text(&router.name))
 }
 
-impl Live for Links {
+impl InMemoryKind for Links {
     type Record = Link;
     type Detail = LinkDetail;
 
     const NAME: &'static str = "link";
-    const SYMBOLS: &'static Table<Context, Link> = &SYMBOLS;
+    const SYMBOLS: &'static Symbols<Context, Link> = &SYMBOLS;
 
     fn all(context: &Context) -> Vec<Arc<Link>> {
         let links = context.controller().network().map(|network| network.links().all());

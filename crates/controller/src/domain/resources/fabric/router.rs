@@ -19,7 +19,7 @@ use crate::domain::context::Context;
 use crate::domain::members::{Members as _, members};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::resources::config_type::check_configs;
-use crate::domain::resources::edge_router::{delete_tunneler, put_tunneler};
+use crate::domain::resources::edge_router::{EdgeRouters, put_tunneler};
 use crate::domain::resources::router;
 
 /// Digits of a fingerprint: SHA-1 in hex.
@@ -117,10 +117,7 @@ impl Resource for Routers {
     }
 
     fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<(), Failure> {
-        match record.is_tunneler_enabled {
-            true => delete_tunneler(decision, &record.base.id),
-            false => Ok(()),
-        }
+        EdgeRouters::on_delete(decision, record)
     }
 }
 

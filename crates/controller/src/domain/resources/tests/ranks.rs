@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use weft_contract::{Access, Api, ErrorCode, Method, Operation, Subject, resource};
-use weft_model::entity::{PolicyType, Session};
+use weft_model::entity::{PolicyType, ServiceSession};
 use weft_model::{Base, Id};
 
 use super::cas::{authority, body as ca_body, leaf, verified};
@@ -173,7 +173,7 @@ impl Scene {
         let of_boss = bed.login("boss", PASSWORD).await.unwrap();
         let login = of_boss.login().unwrap().session.clone();
         let now = bed.controller.now();
-        let session = bed.controller.sessions().service_or(Session {
+        let session = bed.controller.sessions().service_or(ServiceSession {
             base: Base::new(bed.controller.ids().ordered(now), now),
             api_session_id: Id::new(&login.id),
             identity_id: Id::new(&boss),

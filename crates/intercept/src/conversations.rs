@@ -1,4 +1,4 @@
-//! Sessions of intercepted datagrams: a client's address and the destination that it sends to.
+//! Conversations of intercepted datagrams: a client's address and the destination that it sends to.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,14 +25,14 @@ use crate::{
 
 /// Largest datagram.
 pub(crate) const MAX_DATAGRAM: usize = 65_507;
-/// Datagrams that came before the session had its socket; more are dropped.
+/// Datagrams that came before the conversation had its socket; more are dropped.
 const QUEUE: usize = 16;
-/// Sessions that may begin in a second, and at once. Each costs its carrier a circuit, and senders
+/// Conversations that may begin in a second, and at once. Each costs its carrier a circuit, and senders
 /// may forge their addresses.
 const RATE: (f64, u32) = (1_000.0, 2_000);
-/// Limit on the new sessions of one client.
+/// Limit on the new conversations of one client.
 const RATE_OF_ONE: (f64, u32) = (500.0, 1_000);
-/// Where all places are taken, sessions make room that were silent for so long. Sessions whose
+/// Where all places are taken, conversations make room that were silent for so long. Conversations whose
 /// client has not answered an answer come first.
 const PATIENCE: Patience = Patience {
     own: Duration::from_secs(1),
@@ -44,40 +44,40 @@ const PATIENCE: Patience = Patience {
 /// The client, and where it sends to.
 pub(crate) type Key = (SocketAddr, SocketAddr);
 
-/// The sessions there are.
+/// The conversations there are.
 #[derive(Debug)]
-pub(crate) struct Sessions {
-    live: Mutex<HashMap<Key, Arc<Live>>>,
+pub(crate) struct Conversations {
+    live: Mutex<HashMap<Key, Arc<OpenConversation>>>,
     seats: Arc<Seats>,
     rate: Mutex<TokenBucket>,
     rates: Rates,
 }
 
-/// A session, shared by all tasks that use it.
+/// A conversation, shared by all tasks that use it.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct OpenConversation {
     key: Key,
     service: Arc<str>,
     socket: UdpSocket,
     early: mpsc::Sender<Bytes>,
     answered: AtomicBool,
     seat: Seat,
-    sessions: Weak<Sessions>,
+    conversations: Weak<Conversations>,
 }
 
-/// A session, as it is carried.
+/// A conversation, as it is carried.
 #[derive(Debug)]
-pub(crate) struct Session {
-    live: Arc<Live>,
+pub(crate) struct Conversation {
+    live: Arc<OpenConversation>,
     early: mpsc::Receiver<Bytes>,
 }
 
-impl Sessions {
+impl Conversations {
     pub(crate) fn new(options: &Options) -> Arc<Self> {
         let now = Instant::now();
         let limits = &options.limits;
         let rate = Mutex::new(TokenBucket::new(RATE.0, RATE.1, now));
-        let seats = Seats::new(limits.sessions, limits.sessions_per_source, PATIENCE);
+        let seats = Seats::new(limits.conversations, limits.conversations_per_source, PATIENCE);
         Arc::new(Self { live: Mutex::default(), seats, rate, rates: Rates::new(RATE_OF_ONE) })
     }
 
@@ -85,50 +85,50 @@ impl Sessions {
         self.live.lock().values().filter(|live| !live.is_over()).count()
     }
 
-    /// The session of a client with a destination, if it is not over; a datagram of the client has
+    /// The conversation of a client with a destination, if it is not over; a datagram of the client has
     /// come.
-    pub(crate) fn heard(&self, key: &Key) -> Option<Arc<Live>> {
+    pub(crate) fn heard(&self, key: &Key) -> Option<Arc<OpenConversation>> {
         let live = self.live.lock().get(key).cloned()?;
         live.heard();
         (!live.is_over()).then_some(live)
     }
 
-    /// Begins a session for a service, with the first datagram of its client.
+    /// Begins a conversation for a service, with the first datagram of its client.
     pub(crate) fn open(
         self: &Arc<Self>,
         key: Key,
         service: &Arc<str>,
         first: &[u8],
-    ) -> io::Result<Session> {
+    ) -> io::Result<Conversation> {
         let (source, destination) = key;
         let seat = self.seat(source, Instant::now());
         let seat = seat.ok_or_else(|| io::Error::other("there are too many"))?;
-        let socket = socket::udp_session(destination, source)?;
+        let socket = socket::udp_conversation(destination, source)?;
         let (sender, early) = mpsc::channel(QUEUE);
         let _ = sender.try_send(Bytes::copy_from_slice(first));
-        let live = Arc::new(Live {
+        let live = Arc::new(OpenConversation {
             key,
             service: Arc::clone(service),
             socket,
             early: sender,
             answered: AtomicBool::new(false),
             seat,
-            sessions: Arc::downgrade(self),
+            conversations: Arc::downgrade(self),
         });
         let before = self.live.lock().insert(key, Arc::clone(&live));
         if let Some(old) = before {
             old.seat.end();
         }
-        Ok(Session { live, early })
+        Ok(Conversation { live, early })
     }
 
-    /// A seat for a client's next session.
+    /// A seat for a client's next conversation.
     fn seat(&self, client: SocketAddr, now: Instant) -> Option<Seat> {
         let may = self.rates.may(client.ip(), now) && self.rate.lock().try_take(1, now);
         if may { self.seats.take(client.ip(), now) } else { None }
     }
 
-    /// Ends sessions that were idle for this long.
+    /// Ends conversations that were idle for this long.
     pub(crate) fn expire(&self, idle: Duration) {
         self.end(|live| live.seat.silence() >= idle);
     }
@@ -145,7 +145,7 @@ impl Sessions {
         self.end(|_| true);
     }
 
-    fn end(&self, which: impl Fn(&Live) -> bool) {
+    fn end(&self, which: impl Fn(&OpenConversation) -> bool) {
         self.live.lock().retain(|_, live| {
             let over = which(live);
             if over {
@@ -155,16 +155,16 @@ impl Sessions {
         });
     }
 
-    /// Removes a session from the table. A newer session with the same key stays.
-    fn forget(&self, session: &Live) {
+    /// Removes a conversation from the table. A newer conversation with the same key stays.
+    fn forget(&self, conversation: &OpenConversation) {
         let mut live = self.live.lock();
-        if live.get(&session.key).is_some_and(|live| std::ptr::eq(&**live, session)) {
-            live.remove(&session.key);
+        if live.get(&conversation.key).is_some_and(|live| std::ptr::eq(&**live, conversation)) {
+            live.remove(&conversation.key);
         }
     }
 }
 
-impl Live {
+impl OpenConversation {
     fn is_over(&self) -> bool {
         self.seat.over().is_cancelled()
     }
@@ -178,7 +178,7 @@ impl Live {
         }
     }
 
-    /// Takes a datagram that came before the session had its socket; without room it is lost.
+    /// Takes a datagram that came before the conversation had its socket; without room it is lost.
     pub(crate) fn early(&self, datagram: &[u8]) {
         let _ = self.early.try_send(Bytes::copy_from_slice(datagram));
     }
@@ -210,14 +210,14 @@ impl Live {
 
     fn end(&self) {
         self.seat.end();
-        if let Some(sessions) = self.sessions.upgrade() {
-            sessions.forget(self);
+        if let Some(conversations) = self.conversations.upgrade() {
+            conversations.forget(self);
         }
     }
 }
 
-impl Session {
-    pub(crate) fn live(&self) -> Arc<Live> {
+impl Conversation {
+    pub(crate) fn live(&self) -> Arc<OpenConversation> {
         Arc::clone(&self.live)
     }
 
@@ -247,7 +247,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for Conversation {
     fn drop(&mut self) {
         self.live.end();
     }

@@ -3,12 +3,12 @@
 //! A kind declares its symbols as rows of name, type and getter:
 //!
 //! ```
-//! # use weft_model::filter::{Column, Table, Type, Value};
+//! # use weft_model::filter::{Column, Symbols, Type, Value};
 //! # struct Net;
 //! # struct Site { id: String, name: String }
 //! type SiteColumn = Column<Net, Site>; // named, so that the closures know their types
 //!
-//! static SITES: Table<Net, Site> = Table {
+//! static SITES: Symbols<Net, Site> = Symbols {
 //!     kind: "sites",
 //!     id: |site| &site.id,
 //!     shared: &[],
@@ -145,7 +145,7 @@ impl<C, R> Column<C, R> {
 }
 
 /// The symbols of a kind with records `R`, read in a context `C`.
-pub struct Table<C: 'static, R: 'static> {
+pub struct Symbols<C: 'static, R: 'static> {
     /// The name of the kind.
     pub kind: &'static str,
     /// The id of a record.
@@ -156,10 +156,10 @@ pub struct Table<C: 'static, R: 'static> {
     pub columns: &'static [Column<C, R>],
 }
 
-impl<C, R> Table<C, R> {
+impl<C, R> Symbols<C, R> {
     /// A record of this kind, ready for a plan.
     pub fn row<'a>(&'static self, context: &'a C, record: &'a R) -> Row<'a, C, R> {
-        Row { table: self, context, record }
+        Row { symbols: self, context, record }
     }
 
     /// The names that clients may use, for `filterableFields` of lists.
@@ -181,7 +181,7 @@ impl<C, R> Table<C, R> {
     }
 }
 
-impl<C, R> Schema for Table<C, R> {
+impl<C, R> Schema for Symbols<C, R> {
     fn kind(&self) -> &str {
         self.kind
     }
@@ -203,9 +203,9 @@ impl<C, R> Schema for Table<C, R> {
     }
 }
 
-/// A record with its table and context.
+/// A record with the symbols of its kind, and its context.
 pub struct Row<'a, C: 'static, R: 'static> {
-    table: &'static Table<C, R>,
+    symbols: &'static Symbols<C, R>,
     context: &'a C,
     record: &'a R,
 }
@@ -227,32 +227,32 @@ impl<C, R> Copy for Row<'_, C, R> {}
 
 impl<C, R> Record for Row<'_, C, R> {
     fn id(&self) -> &str {
-        (self.table.id)(self.record)
+        (self.symbols.id)(self.record)
     }
 
     fn value(&self, symbol: SymbolId) -> Value<'_> {
-        match self.table.column(symbol).map(|column| &column.get) {
+        match self.symbols.column(symbol).map(|column| &column.get) {
             Some(Get::One(get)) => get(self.context, self.record),
             _ => Value::Null,
         }
     }
 
     fn keyed(&self, symbol: SymbolId, key: &str) -> Value<'_> {
-        match self.table.column(symbol).map(|column| &column.get) {
+        match self.symbols.column(symbol).map(|column| &column.get) {
             Some(Get::Map(get)) => get(self.context, self.record, key),
             _ => Value::Null,
         }
     }
 
     fn each(&self, symbol: SymbolId, visit: ValueVisitor<'_>) -> ControlFlow<()> {
-        match self.table.column(symbol).map(|column| &column.get) {
+        match self.symbols.column(symbol).map(|column| &column.get) {
             Some(Get::Set(get)) => get(self.context, self.record, visit),
             _ => ControlFlow::Continue(()),
         }
     }
 
     fn follow(&self, symbol: SymbolId, visit: RecordVisitor<'_>) -> ControlFlow<()> {
-        match self.table.column(symbol).and_then(|column| column.link.as_ref()) {
+        match self.symbols.column(symbol).and_then(|column| column.link.as_ref()) {
             Some(link) => (link.follow)(self.context, self.record, visit),
             None => ControlFlow::Continue(()),
         }

@@ -17,19 +17,19 @@ pub(super) struct Path {
     pub(super) local: SocketAddr,
     pub(super) inbox: Arc<Inbox>,
     /// Ends the way when dropped.
-    pub(super) _end: End,
+    pub(super) _end: OnDrop,
 }
 
 /// Called when a way ends.
-pub(super) struct End(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub(super) struct OnDrop(Option<Box<dyn FnOnce() + Send + Sync>>);
 
-impl End {
+impl OnDrop {
     pub(super) fn new(call: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(call)))
     }
 }
 
-impl Drop for End {
+impl Drop for OnDrop {
     fn drop(&mut self) {
         if let Some(call) = self.0.take() {
             call();
@@ -37,9 +37,9 @@ impl Drop for End {
     }
 }
 
-impl std::fmt::Debug for End {
+impl std::fmt::Debug for OnDrop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("End")
+        f.write_str("OnDrop")
     }
 }
 
@@ -75,7 +75,7 @@ impl Path {
 
 /// A DTLS connection with one peer.
 #[derive(Debug)]
-pub(crate) struct Flow {
+pub(crate) struct DtlsPeer {
     pub(super) path: Path,
     pub(super) connection: Connection,
     pub(super) options: DatagramOptions,
@@ -84,7 +84,7 @@ pub(crate) struct Flow {
 /// How long a handshake may still take after an alert that anybody may have sent.
 const AFTER_ALERT: Duration = Duration::from_secs(2);
 
-impl Flow {
+impl DtlsPeer {
     pub(super) fn new(path: Path, connection: Connection, options: DatagramOptions) -> Self {
         Self { path, connection, options }
     }
