@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 use weft_wire::{Message, frame};
 
 /// Bytes after which a batch is full. One message may exceed it.
@@ -32,6 +33,11 @@ pub trait Outbox: Send {
 
     /// Puts messages into `batch` until it is full or there are none.
     fn fill(&mut self, batch: &mut Batch);
+
+    /// The time at which the connection asks again, although it was not woken.
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
 
     /// Called when everything taken by the last [`fill`](Self::fill) has been handed to the socket.
     fn flushed(&mut self) {}

@@ -356,7 +356,8 @@ impl Underlay {
             self.blocked_since.zip(write_limit).map(|(since, limit)| since + limit);
         let times =
             [self.next_check, self.pump.idle_at(), self.pump.keep_alive_at(), write_deadline];
-        let deadline = times.into_iter().flatten().min();
+        let outboxes = self.outboxes.iter().filter_map(|outbox| outbox.wake_at());
+        let deadline = times.into_iter().flatten().chain(outboxes.map(Instant::from)).min();
         if let Some(deadline) = deadline
             && (self.sleep.is_elapsed() || self.sleep.deadline() > deadline)
         {

@@ -10,14 +10,14 @@
 
 use std::{
     fmt,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, Weak},
     time::Instant,
 };
 
 use weft_channel::{Batch, Outbox, UnderlayWaker};
 use weft_limits::Budget;
 use weft_wire::Message;
-use weft_xgress::{Class, Scheduler, Source};
+use weft_xgress::{Class, Crowd, Scheduler, Source};
 
 use crate::{
     clock::now,
@@ -50,6 +50,8 @@ pub struct Outlet<F> {
     dropped: AtomicU64,
     /// The measurement of how long messages wait.
     probe: Arc<Probe>,
+    /// The payloads that ends of this program have on their way to the neighbour over short paths.
+    crowd: Arc<Crowd>,
     /// True once the neighbour is gone: nothing is listed any more.
     closed: AtomicBool,
 }
@@ -99,16 +101,28 @@ impl<F: Flow> Outlet<F> {
     /// An outlet without connections. Messages that wait for the neighbour are drawn from `budget`.
     #[must_use]
     pub fn new(budget: Budget) -> Arc<Self> {
-        Arc::new(Self {
-            first: OnceLock::new(),
-            has_several: AtomicBool::new(false),
-            ports: ArcSwap::default(),
-            numbers: AtomicU64::new(1),
-            budget,
-            dropped: AtomicU64::new(0),
-            probe: Arc::default(),
-            closed: AtomicBool::new(false),
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let this = this.clone();
+            let wake = move || this.upgrade().iter().for_each(|outlet| outlet.wake_several());
+            Self {
+                first: OnceLock::new(),
+                has_several: AtomicBool::new(false),
+                ports: ArcSwap::default(),
+                numbers: AtomicU64::new(1),
+                budget,
+                dropped: AtomicU64::new(0),
+                probe: Arc::default(),
+                crowd: Arc::new(Crowd::new(now(), wake)),
+                closed: AtomicBool::new(false),
+            }
         })
+    }
+
+    /// Wakes all connections. A single connection brings the acks that make room, and writes after them anyway.
+    fn wake_several(&self) {
+        if self.has_several.load(Ordering::Relaxed) {
+            self.ports.load().iter().for_each(|port| port.waker.wake());
+        }
     }
 
     /// The budget of messages that wait for the neighbour.
@@ -121,6 +135,13 @@ impl<F: Flow> Outlet<F> {
     #[must_use]
     pub fn probe(&self) -> &Arc<Probe> {
         &self.probe
+    }
+
+    /// The payloads that ends of this program have on their way to the neighbour over short paths. An end
+    /// [joins](weft_xgress::End::join) it when it sends to this neighbour.
+    #[must_use]
+    pub fn crowd(&self) -> &Arc<Crowd> {
+        &self.crowd
     }
 
     /// How many messages for the neighbour were dropped because there was no room.
@@ -156,7 +177,8 @@ impl<F: Flow> Outlet<F> {
         DataOutbox {
             outlet: Arc::clone(self),
             port,
-            scheduler: Scheduler::new(),
+            scheduler: Scheduler::with_crowd(Arc::clone(&self.crowd)),
+            held_until: None,
             arrived: Vec::new(),
             unsent: None,
         }
@@ -288,6 +310,8 @@ pub struct DataOutbox<F: Flow> {
     outlet: Arc<Outlet<F>>,
     port: Arc<Port<F>>,
     scheduler: Scheduler<F>,
+    /// The time at which flows that are held back may have their turn.
+    held_until: Option<Instant>,
     /// Exchanged with the list of ready flows, so that both keep their memory.
     arrived: Vec<(Class, F)>,
     unsent: Option<Arc<dyn Unsent>>,
@@ -322,7 +346,12 @@ impl<F: Flow> Outbox for DataOutbox<F> {
         }
     }
 
+    fn wake_at(&self) -> Option<Instant> {
+        self.held_until
+    }
+
     fn fill(&mut self, batch: &mut Batch) {
+        self.held_until = None;
         if self.scheduler.is_empty() {
             return;
         }
@@ -332,6 +361,7 @@ impl<F: Flow> Outbox for DataOutbox<F> {
         {
             batch.push(message);
         }
+        self.held_until = self.scheduler.held_until(now);
         self.port.flows.store(self.scheduler.flows(), Ordering::Relaxed);
         self.outlet.probe.rest(now);
     }

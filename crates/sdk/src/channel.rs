@@ -209,7 +209,9 @@ impl RouterChannel {
         let home: Weak<dyn Home> = self.this.clone();
         let Figures { options, budget, timers, .. } = &self.figures;
         let transport = if own {
-            Transport::Own(Box::new(End::new(role, options, budget, weft_circuit::now())))
+            let mut end = End::new(role, options, budget, weft_circuit::now());
+            end.join(outlet.crowd());
+            Transport::Own(Box::new(end))
         } else {
             Transport::Routed(Routed::new(conn_id))
         };

@@ -316,6 +316,14 @@ impl Circuit {
         Some((message, cost))
     }
 
+    /// True if the path is too short for pacing.
+    pub(crate) fn is_near(&self) -> bool {
+        match &self.inner.lock().machine.transport {
+            Transport::Own(end) => end.is_near(),
+            Transport::Routed(_) => false,
+        }
+    }
+
     /// Bytes of payloads that the channel has served for this circuit.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally

@@ -7,7 +7,7 @@ use weft_channel::UnderlayWaker;
 use weft_circuit::{Carries, DataOutbox, Flow, Seat};
 use weft_limits::Budget;
 use weft_wire::Message;
-use weft_xgress::{Class, Source, Tally};
+use weft_xgress::{Class, Crowd, Source, Tally};
 
 /// A listed circuit.
 pub(crate) struct Listed(Arc<Circuit>);
@@ -21,6 +21,10 @@ impl Source for Listed {
 
     fn tally(&self) -> &Tally {
         self.0.tally()
+    }
+
+    fn is_near(&self) -> bool {
+        self.0.is_near()
     }
 }
 
@@ -48,6 +52,11 @@ impl RouterOutlet {
     /// Lists a circuit that has messages. The circuit keeps track of being listed.
     pub(crate) fn list(&self, class: Class, circuit: Arc<Circuit>) {
         self.listed.list(class, &Seat::default(), Listed(circuit));
+    }
+
+    /// The payloads that circuits have on their way over this connection and short paths.
+    pub(crate) fn crowd(&self) -> &Arc<Crowd> {
+        self.listed.crowd()
     }
 
     /// Lets the connection read again.

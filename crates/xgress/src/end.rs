@@ -4,6 +4,7 @@
 mod reading;
 mod told;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use crate::chunk::{self, Reassembly};
 use crate::fin::{fin_header, has_fin};
 use crate::receiver::{Receiver, Taken};
 use crate::sender::{Outgoing, Sender};
-use crate::{Options, Standing, Window};
+use crate::{Crowd, Options, Standing, Window};
 
 pub use told::{CloseReason, Delivery, WriteError};
 
@@ -308,6 +309,17 @@ impl End {
     #[must_use]
     pub fn wants_ack(&self) -> bool {
         self.receiver.owes_ack()
+    }
+
+    /// The end sends over the connection of this crowd from now on.
+    pub fn join(&mut self, crowd: &Arc<Crowd>) {
+        self.sender.join(crowd);
+    }
+
+    /// True if the path is too short for pacing.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        self.sender.window.is_near()
     }
 
     /// The first hop has changed, or its connection has closed: unacknowledged payloads are sent

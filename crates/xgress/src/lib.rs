@@ -9,6 +9,7 @@
 //!   windows, retransmission, ordering, half-close and close (docs/protocol/data-plane.md 7).
 //! * [`TransitQueue`]: frames that pass through, bounded in bytes.
 //! * [`Scheduler`]: which flow a connection serves next, so that circuits share it fairly.
+//! * [`Crowd`]: the payloads that the circuits of a connection have on their way together, over short paths.
 //!
 //! Time is an argument everywhere. An end with nothing to wait for has no [`End::deadline`].
 //!
@@ -46,6 +47,7 @@
 mod alarm;
 mod chunk;
 mod congestion;
+mod crowd;
 mod end;
 mod fin;
 mod options;
@@ -61,6 +63,7 @@ mod simulation;
 
 pub use alarm::Alarm;
 pub use congestion::Window;
+pub use crowd::Crowd;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use options::{Options, WindowKind};
 pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};

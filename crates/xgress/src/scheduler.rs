@@ -10,8 +10,11 @@
 //! become ready; the writer lists the flow here by [`Scheduler::list`].
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+use crate::Crowd;
 
 /// The class of a message: acks go ahead of payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,11 @@ pub trait Source {
 
     /// The bytes of payloads that the flow was served. It outlives the listing.
     fn tally(&self) -> &Tally;
+
+    /// True if the flow's path is too short for pacing, so that its payloads count in the connection's [`Crowd`].
+    fn is_near(&self) -> bool {
+        false
+    }
 }
 
 /// The bytes that a flow was served in this round of its scheduler and in the last one. Written by the
@@ -86,6 +94,10 @@ pub struct Scheduler<S> {
     /// Flows with payloads that were served little of late.
     sparse: VecDeque<S>,
     payloads: VecDeque<Listed<S>>,
+    /// Flows that wait for room in the crowd, in the order of their turns.
+    held: VecDeque<Listed<S>>,
+    /// The payloads of all circuits of the connection that are on their way over short paths.
+    crowd: Option<Arc<Crowd>>,
     /// A number that goes up when all listed flows could have had a turn.
     round: u64,
     /// Bytes of payloads served in this round.
@@ -108,6 +120,8 @@ impl<S> Default for Scheduler<S> {
             acks: VecDeque::new(),
             sparse: VecDeque::new(),
             payloads: VecDeque::new(),
+            held: VecDeque::new(),
+            crowd: None,
             round: 2,
             served: 0,
             ack_credit: ACK_CREDIT,
@@ -120,6 +134,12 @@ impl<S: Source> Scheduler<S> {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty list for a connection that holds circuits with short paths back while this crowd is full.
+    #[must_use]
+    pub fn with_crowd(crowd: Arc<Crowd>) -> Self {
+        Self { crowd: Some(crowd), ..Self::default() }
     }
 
     /// Lists a flow that has messages of a class. A flow is listed once per class, and keeps track of
@@ -166,16 +186,25 @@ impl<S: Source> Scheduler<S> {
     /// The number of flows with payloads.
     #[must_use]
     pub fn flows(&self) -> usize {
-        self.sparse.len() + self.payloads.len()
+        self.sparse.len() + self.payloads.len() + self.held.len()
+    }
+
+    /// The time at which [`next`](Self::next) is to be called again although no flow was listed since; `None` if no
+    /// flow is held back.
+    #[must_use]
+    pub fn held_until(&self, now: Instant) -> Option<Instant> {
+        let crowd = self.crowd.as_ref().filter(|_| !self.held.is_empty())?;
+        Some(crowd.hold(now))
     }
 
     fn has_payloads(&self) -> bool {
-        !self.sparse.is_empty() || !self.payloads.is_empty()
+        !self.sparse.is_empty() || !self.payloads.is_empty() || !self.held.is_empty()
     }
 
     /// Takes all flows out, when the connection closes.
     pub fn drain(&mut self) -> impl Iterator<Item = (Class, S)> + '_ {
-        let payloads = self.payloads.drain(..).map(|listed| listed.source);
+        let payloads = self.held.drain(..).chain(self.payloads.drain(..));
+        let payloads = payloads.map(|listed| listed.source);
         let payloads = self.sparse.drain(..).chain(payloads).map(|source| (Class::Payload, source));
         self.acks.drain(..).map(|source| (Class::Ack, source)).chain(payloads)
     }
@@ -185,6 +214,7 @@ impl<S: Source> Scheduler<S> {
             return Some(frame);
         }
         loop {
+            self.hold_or_release(now);
             let flow = self.payloads.front_mut()?;
             if flow.deficit <= 0 {
                 // The turn begins, or the flow owes more than a turn gives.
@@ -206,6 +236,22 @@ impl<S: Source> Scheduler<S> {
             }
             self.count(cost);
             return Some(frame);
+        }
+    }
+
+    /// Takes flows with short paths out of turn while the crowd is full, and puts the first of them back in front,
+    /// between two turns, when there is room.
+    fn hold_or_release(&mut self, now: Instant) {
+        let Some(crowd) = &self.crowd else { return };
+        if !crowd.is_full(now) {
+            let is_between = self.payloads.front().is_none_or(|flow| flow.deficit <= 0);
+            if is_between && let Some(flow) = self.held.pop_front() {
+                self.payloads.push_front(flow);
+            }
+            return;
+        }
+        while self.payloads.front().is_some_and(|flow| flow.source.is_near()) {
+            self.held.extend(self.payloads.pop_front());
         }
     }
 
@@ -241,176 +287,5 @@ impl<S: Source> Scheduler<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::cell::{Cell, RefCell};
-    use std::rc::Rc;
-
-    /// A flow with a number of frames of each class, all of one cost.
-    struct Fake {
-        name: usize,
-        cost: u64,
-        left: RefCell<[usize; 2]>,
-        listed: Cell<bool>,
-        tally: Tally,
-    }
-
-    impl Source for Rc<Fake> {
-        type Frame = (usize, Class, u64);
-
-        fn pull(&self, class: Class, _: Instant) -> Option<(Self::Frame, u64)> {
-            let left = &mut self.left.borrow_mut()[(class == Class::Payload) as usize];
-            let Some(less) = left.checked_sub(1) else {
-                self.listed.set(self.listed.get() && class == Class::Ack);
-                return None;
-            };
-            *left = less;
-            Some(((self.name, class, self.cost), self.cost))
-        }
-
-        fn tally(&self) -> &Tally {
-            &self.tally
-        }
-    }
-
-    fn fake(name: usize, cost: u64, acks: usize, payloads: usize) -> Rc<Fake> {
-        Rc::new(Fake {
-            name,
-            cost,
-            left: RefCell::new([acks, payloads]),
-            listed: Cell::new(payloads > 0),
-            tally: Tally::default(),
-        })
-    }
-
-    /// Gives a flow one more payload.
-    fn give(scheduler: &mut Scheduler<Rc<Fake>>, flow: &Rc<Fake>) {
-        flow.left.borrow_mut()[1] += 1;
-        if !flow.listed.replace(true) {
-            scheduler.list(Class::Payload, Rc::clone(flow));
-        }
-    }
-
-    fn listed(flows: &[Rc<Fake>]) -> Scheduler<Rc<Fake>> {
-        let mut scheduler = Scheduler::new();
-        for flow in flows {
-            let [acks, payloads] = *flow.left.borrow();
-            if acks > 0 {
-                scheduler.list(Class::Ack, flow.clone());
-            }
-            if payloads > 0 {
-                scheduler.list(Class::Payload, flow.clone());
-            }
-        }
-        scheduler
-    }
-
-    #[test]
-    fn large_and_small_payloads_get_the_same_bytes() {
-        let flows = [fake(0, 33_024, 0, 9999), fake(1, 300, 0, 9999), fake(2, 10_496, 0, 9999)];
-        let mut scheduler = listed(&flows);
-        let mut bytes = [0u64; 3];
-        while bytes.iter().sum::<u64>() < 3_000_000 {
-            let (name, _, cost) = scheduler.next(Instant::now()).unwrap();
-            bytes[name] += cost;
-        }
-        let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
-        assert!(most - least <= 2 * QUANTUM as u64 + 33_024, "{bytes:?}");
-    }
-
-    #[test]
-    fn acks_go_first_and_take_a_quarter_while_payloads_wait() {
-        let flows = [fake(0, 1000, 99_999, 0), fake(1, 1000, 0, 999)];
-        let mut scheduler = listed(&flows);
-        assert_eq!(scheduler.next(Instant::now()).unwrap().1, Class::Ack);
-        let (mut acks, mut payloads) = (0, 0);
-        while payloads < 999 {
-            match scheduler.next(Instant::now()).unwrap().1 {
-                Class::Ack => acks += 1,
-                Class::Payload => payloads += 1,
-            }
-        }
-        assert!((300..370).contains(&acks), "{acks} acks beside {payloads} payloads");
-        assert_eq!(scheduler.next(Instant::now()).unwrap().1, Class::Ack);
-        assert_eq!(scheduler.flows(), 1, "that it is empty shows when it is asked");
-    }
-
-    #[test]
-    fn a_frame_far_over_the_quantum_waits_out_its_debt() {
-        let flows = [fake(0, 5 * QUANTUM as u64, 0, 2), fake(1, QUANTUM as u64, 0, 20)];
-        let mut scheduler = listed(&flows);
-        let order: Vec<_> = (0..7).map(|_| scheduler.next(Instant::now()).unwrap().0).collect();
-        assert_eq!(order, [0, 1, 1, 1, 1, 1, 0]);
-    }
-
-    #[test]
-    fn a_flow_that_sends_little_does_not_wait_for_those_that_send_much() {
-        let mut flows: Vec<_> = (1..=50).map(|name| fake(name, 33_024, 0, 9999)).collect();
-        let mut scheduler = listed(&flows);
-        // Everybody has had several turns.
-        (0..500).for_each(|_| assert!(scheduler.next(Instant::now()).is_some()));
-        flows.push(fake(0, 356, 0, 0));
-        let ping = flows.last().unwrap();
-        for _ in 0..100 {
-            give(&mut scheduler, ping);
-            let waited = (0..).find(|_| scheduler.next(Instant::now()).unwrap().0 == 0).unwrap();
-            assert!(waited <= 1, "{waited}");
-            (0..50).for_each(|_| assert!(scheduler.next(Instant::now()).is_some()));
-        }
-    }
-
-    #[test]
-    fn who_lists_anew_for_each_payload_gets_no_more_than_the_others() {
-        let steady = fake(1, 4_000, 0, 99_999);
-        let sly = fake(0, 4_000, 0, 0);
-        let mut scheduler = listed(std::slice::from_ref(&steady));
-        let mut served = [0_u64; 2];
-        for _ in 0..20_000 {
-            if sly.left.borrow()[1] == 0 {
-                give(&mut scheduler, &sly);
-            }
-            let (name, _, cost) = scheduler.next(Instant::now()).unwrap();
-            served[name] += cost;
-        }
-        assert!(served[0] <= served[1] * 11 / 10, "{served:?}");
-    }
-
-    #[test]
-    fn many_busy_flows_of_small_payloads_leave_others_their_share() {
-        for small in [8, 9, 12, 50, 300] {
-            let mut flows = vec![fake(0, 33_024, 0, 99_999)];
-            flows.extend((1..=small).map(|name| fake(name, 1_300, 0, 99_999)));
-            let mut scheduler = listed(&flows);
-            let (mut bytes, mut changes, mut last) = (vec![0u64; small + 1], 0, 0);
-            for _ in 0..100_000 {
-                let (name, _, cost) = scheduler.next(Instant::now()).unwrap();
-                bytes[name] += cost;
-                changes += usize::from(name != last);
-                last = name;
-            }
-            let share = bytes.iter().sum::<u64>() / (small as u64 + 1);
-            assert!(bytes[0] >= share / 2, "{} of {share} beside {small}", bytes[0]);
-            // Frames of one flow go together, which is cheaper for everybody behind.
-            assert!(changes <= 20_000, "{changes} changes of flow beside {small}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn everything_is_served_and_nobody_waits_long(
-            sizes in prop::collection::vec((1u64..70_000, 0usize..20, 0usize..40), 1..12)
-        ) {
-            let flows: Vec<_> = sizes.iter().enumerate()
-                .map(|(name, (cost, acks, payloads))| fake(name, *cost, *acks, *payloads)).collect();
-            let total: usize = sizes.iter().map(|(_, acks, payloads)| acks + payloads).sum();
-            let mut scheduler = listed(&flows);
-            let mut served = 0;
-            while scheduler.next(Instant::now()).is_some() {
-                served += 1;
-            }
-            prop_assert_eq!(served, total);
-            prop_assert!(scheduler.is_empty());
-        }
-    }
-}
+#[path = "scheduler/tests.rs"]
+mod tests;

@@ -4,10 +4,12 @@
 //! times, and losses follow from them: a payload is lost if it was sent more than a reorder time before
 //! one that arrived. When no ack comes at all, a copy is sent after a time-out to cause one.
 
+mod describe;
 mod flight;
 mod outgoing;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_limits::{Budget, Grant};
@@ -17,7 +19,7 @@ use self::flight::{Flight, Sent};
 use self::outgoing::knock_of;
 use crate::congestion::Acked;
 use crate::rtt::Rtt;
-use crate::{Options, SEND_SLACK, Standing, Window};
+use crate::{Crowd, Options, SEND_SLACK, Standing, Window};
 
 pub(crate) use self::outgoing::Outgoing;
 
@@ -48,6 +50,8 @@ pub(crate) struct Sender {
     /// Bytes that the peer reports as buffered.
     reported: u32,
     pub(crate) window: Window,
+    /// The payloads of all circuits of the connection.
+    crowd: Option<Arc<Crowd>>,
     rtt: Rtt,
     /// The time before which nothing may be sent, although payloads wait.
     paced_until: Option<Instant>,
@@ -100,6 +104,7 @@ impl Sender {
             copies: VecDeque::new(),
             reported: 0,
             window: Window::new(options, now),
+            crowd: None,
             rtt: Rtt::new(options),
             paced_until: None,
             timer_from: now,
@@ -204,6 +209,7 @@ impl Sender {
                 self.acked_again(sequence, now);
                 continue;
             };
+            self.leaves_crowd(&sent, now);
             payloads += 1;
             bytes += sent.payload.cost();
             if sent.sends > 1 {
@@ -338,30 +344,6 @@ impl Sender {
         self.rtt.smoothed()
     }
 
-    /// Adds its state to `out`.
-    pub(crate) fn describe(&self, out: &mut Standing, now: Instant) {
-        let since = |at: Instant| now.saturating_duration_since(at);
-        let next = self.first_lost().map(|sent| &sent.payload).or_else(|| self.waiting.front());
-        out.window = self.window.size();
-        out.on_the_way = self.flight.on_the_way();
-        out.unacknowledged = self.flight.bytes();
-        out.waiting = self.waiting.len();
-        out.lost = self.flight.lost();
-        out.next_sent = self.next_sequence();
-        out.peer_unread = self.reported;
-        out.acknowledged = self.counts.acknowledged;
-        out.acknowledged_again = self.counts.acknowledged_again;
-        out.copies = self.counts.copies;
-        out.since_copy = self.counts.last_copy.map(since);
-        out.since_progress = since(self.progress);
-        out.timeout = self.timeout();
-        out.rtt = self.rtt.smoothed();
-        out.blocked_by_window = next.is_some_and(|next| !self.fits(next.cost()));
-        out.blocked_by_peer = self.is_blocked_by_peer();
-        out.paced_for = self.paced_until.map(|at| at.saturating_duration_since(now));
-        out.path = self.window.path();
-    }
-
     /// True if this number of bytes still fits the window. One payload alone always does.
     fn fits(&self, bytes: u64) -> bool {
         let on_the_way = self.flight.on_the_way();
@@ -397,6 +379,7 @@ impl Sender {
         let payload = outgoing.payload(sequence, role, stamp);
         let (bytes, on_the_way) = (outgoing.cost(), self.flight.on_the_way());
         let mark = self.window.control().on_sent(bytes, on_the_way, false, now);
+        self.joins_crowd(bytes, now);
         self.flight.push(Sent {
             payload: outgoing,
             first_sent: now,
@@ -420,6 +403,7 @@ impl Sender {
     ) -> Option<Payload> {
         let bytes = self.flight.get(sequence)?.payload.cost();
         let mark = self.window.control().on_sent(bytes, self.flight.on_the_way(), true, now);
+        self.joins_crowd(bytes, now);
         let sent = self.flight.again(sequence, stamp, mark, now)?;
         let sends = sent.sends;
         let payload = sent.payload.payload(sequence, role | Flags::RETRANSMIT, stamp);
@@ -428,6 +412,25 @@ impl Sender {
         self.counts.copies += 1;
         self.counts.last_copy = Some(now);
         Some(payload)
+    }
+
+    /// The circuit sends over the connection of this crowd from now on.
+    pub(crate) fn join(&mut self, crowd: &Arc<Crowd>) {
+        if self.crowd.as_ref().is_none_or(|known| !Arc::ptr_eq(known, crowd)) {
+            self.crowd = Some(Arc::clone(crowd));
+        }
+    }
+
+    fn joins_crowd(&self, bytes: u64, now: Instant) {
+        if let Some(crowd) = self.crowd.as_ref().filter(|_| self.window.is_near()) {
+            crowd.sent(bytes, now);
+        }
+    }
+
+    fn leaves_crowd(&self, sent: &Sent, now: Instant) {
+        if let Some(crowd) = self.crowd.as_ref().filter(|_| self.window.is_near()) {
+            crowd.arrived(sent.payload.cost(), sent.last_sent, now);
+        }
     }
 
     /// Takes an acknowledged payload out of flight.

@@ -67,6 +67,13 @@ impl Source for FlowRef {
             Self::Hop(hop, _) => hop.tally(),
         }
     }
+
+    fn is_near(&self) -> bool {
+        match self {
+            Self::Fabric(end, _) => end.is_near(),
+            Self::Sdk(_) | Self::App(_) | Self::Hop(..) => false,
+        }
+    }
 }
 
 impl Flow for FlowRef {

@@ -240,6 +240,11 @@ impl<F: EndFlow> LocalEnd<F> {
         self.abort();
     }
 
+    /// True if the path of the circuit is too short for pacing.
+    pub(crate) fn is_near(&self) -> bool {
+        self.inner.lock().machine.end.is_near()
+    }
+
     /// Time and bytes that connections have served for payloads of this end.
     pub(crate) fn fabric_tally(&self) -> &Tally {
         &self.fabric

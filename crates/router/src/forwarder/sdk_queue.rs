@@ -20,7 +20,7 @@ use weft_wire::{
     hello::header::REPLY_FOR,
     payload::{self, CircuitControl, ControlKind},
 };
-use weft_xgress::{Class, ITEM_COST, Role, Tally, TransitQueue, transit_len};
+use weft_xgress::{Class, Crowd, ITEM_COST, Role, Tally, TransitQueue, transit_len};
 
 use super::{
     asked::{Asked, Form},
@@ -293,6 +293,11 @@ impl<F: SdkFlow> SdkQueue<F> {
         if list {
             self.list_or_wait(class, None);
         }
+    }
+
+    /// The payloads that ends of this router have on their way to the SDK over short paths.
+    pub(super) fn crowd(&self) -> &Arc<Crowd> {
+        self.outlet.crowd()
     }
 
     /// Lists a flow at the connection of the SDK, once the SDK knows of the connection.

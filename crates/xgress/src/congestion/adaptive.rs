@@ -432,8 +432,11 @@ impl Congestion for Adaptive {
     }
 
     fn outstanding(&self) -> u64 {
-        let short = self.min_rtt.is_some_and(|rtt| rtt < PACED_FROM);
-        if short { SHORT_OUTSTANDING.max(self.window) } else { u64::MAX }
+        if self.is_near() { SHORT_OUTSTANDING.max(self.window) } else { u64::MAX }
+    }
+
+    fn is_near(&self) -> bool {
+        self.min_rtt.is_some_and(|rtt| rtt < PACED_FROM)
     }
 
     fn path(&self) -> Path {

@@ -49,6 +49,11 @@ pub(crate) trait Congestion: fmt::Debug + Send + Sync {
         u64::MAX
     }
 
+    /// True if the path is too short for pacing.
+    fn is_near(&self) -> bool {
+        false
+    }
+
     /// Called when a payload is sent, `again` or for the first time, with `in_flight` other bytes
     /// on their way. Returns the mark to keep until its ack.
     fn on_sent(&mut self, bytes: u64, in_flight: u64, again: bool, now: Instant) -> SentMark;

@@ -59,6 +59,11 @@ impl Window {
         self.0.outstanding()
     }
 
+    /// True if the path is too short for pacing.
+    pub(crate) fn is_near(&self) -> bool {
+        self.0.is_near()
+    }
+
     /// The path as the congestion control sees it.
     pub(crate) fn path(&self) -> Path {
         self.0.path()

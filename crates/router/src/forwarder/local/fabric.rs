@@ -128,13 +128,17 @@ impl<F: EndFlow> LocalEnd<F> {
     /// Lists the end at the outlet that it sends to.
     pub(super) fn list(&self, class: Class, this: Arc<Self>, listing: u32) {
         match self.next() {
-            Some(Next::Sdk(target)) => target.list_flow(class, F::of_fabric(this, listing)),
+            Some(Next::Sdk(target)) => {
+                self.inner.lock().machine.end.join(target.crowd());
+                target.list_flow(class, F::of_fabric(this, listing));
+            }
             Some(Next::Link(hop)) => {
                 let outlet = hop.outlet();
-                if class == Class::Payload
-                    && let Some(sample) = outlet.probe().begin()
-                {
-                    self.inner.lock().machine.sample = Some(sample);
+                if class == Class::Payload {
+                    let sample = outlet.probe().begin();
+                    let state = &mut self.inner.lock().machine;
+                    state.end.join(outlet.crowd());
+                    state.sample = sample.or(state.sample.take());
                 }
                 if !outlet.list(class, &self.seat, F::of_fabric(this, listing)) {
                     // The link is gone: the end goes on with another one.

@@ -1,0 +1,105 @@
+//! The payloads that the circuits of one connection have on their way together, over short paths.
+//!
+//! A path below 1 ms is not paced: a circuit keeps the machines of such a path at work by several payloads on its way.
+//! Many circuits of one connection need no more than that together. Bytes beyond wait in the sockets of the path,
+//! where a ping waits behind them, and leave the caches of the processors. A [`Scheduler`](crate::Scheduler) therefore
+//! holds such circuits back while [`MOST`] bytes of its connection are on their way.
+//!
+//! A payload counts from its sending until its ack, but for two spans at most ([`SPAN`]: 4 to 8 ms in all). A peer that
+//! acknowledges nothing delays the other circuits of the connection by no more than that.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes on the way, with bookkeeping, at which a crowd is full.
+static MOSTV: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
+    std::env::var("XG_LIMIT").ok().and_then(|t| t.parse().ok()).unwrap_or(512 * 1024)
+});
+
+/// The unit of time in which payloads are counted: those of the present span and of the last one count.
+const SPAN: Duration = Duration::from_millis(4);
+
+/// The spans that are kept; more than two, so that a late ack finds no other span's bytes.
+const SPANS: usize = 4;
+
+/// The bytes that the circuits of one connection have on their way over short paths.
+pub struct Crowd {
+    began: Instant,
+    /// For each span its number, in the upper half, and its bytes that are not acknowledged, in the lower half.
+    spans: [AtomicU64; SPANS],
+    /// True while a scheduler holds circuits back.
+    holds: AtomicBool,
+    /// Called when circuits that are held back may go on.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Crowd {
+    /// An empty crowd. `wake` is called when there is room again for circuits that a scheduler holds back.
+    #[must_use]
+    pub fn new(now: Instant, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            began: now,
+            spans: std::array::from_fn(|_| AtomicU64::new(0)),
+            holds: AtomicBool::new(false),
+            wake: Box::new(wake),
+        }
+    }
+
+    /// True if circuits with short paths have to wait.
+    pub(crate) fn is_full(&self, now: Instant) -> bool {
+        let span = self.span(now);
+        [span, span.wrapping_sub(1)].map(|span| self.bytes(span)).iter().sum::<u64>() >= *MOSTV
+    }
+
+    /// A scheduler holds circuits back. Returns the time at which the oldest bytes stop to count.
+    pub(crate) fn hold(&self, now: Instant) -> Instant {
+        self.holds.store(true, Ordering::Relaxed);
+        self.began + SPAN.saturating_mul(self.span(now).saturating_add(1))
+    }
+
+    /// A payload is sent.
+    pub(crate) fn sent(&self, bytes: u64, now: Instant) {
+        let span = self.span(now);
+        self.change(span, |known| known.unwrap_or(0).saturating_add(bytes).min(u32::MAX.into()));
+    }
+
+    /// A payload that was sent at this time is acknowledged.
+    pub(crate) fn arrived(&self, bytes: u64, sent_at: Instant, now: Instant) {
+        let span = self.span(sent_at);
+        if self.bytes(span) > 0 {
+            self.change(span, |known| known.unwrap_or(0).saturating_sub(bytes));
+        }
+        if self.holds.load(Ordering::Relaxed)
+            && !self.is_full(now)
+            && self.holds.swap(false, Ordering::Relaxed)
+        {
+            (self.wake)();
+        }
+    }
+
+    fn span(&self, at: Instant) -> u32 {
+        (at.saturating_duration_since(self.began).as_micros() / SPAN.as_micros()) as u32
+    }
+
+    fn bytes(&self, span: u32) -> u64 {
+        let word = self.spans[span as usize % SPANS].load(Ordering::Relaxed);
+        if word >> 32 == u64::from(span) { word & u64::from(u32::MAX) } else { 0 }
+    }
+
+    /// Changes the bytes of a span; `None` are those of a span that has none yet.
+    fn change(&self, span: u32, change: impl Fn(Option<u64>) -> u64) {
+        let slot = &self.spans[span as usize % SPANS];
+        let next = |word: u64| {
+            let known = (word >> 32 == u64::from(span)).then_some(word & u64::from(u32::MAX));
+            Some(u64::from(span) << 32 | change(known))
+        };
+        // The closure always has a value.
+        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+}
+
+impl std::fmt::Debug for Crowd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crowd").field("spans", &self.spans).finish_non_exhaustive()
+    }
+}
