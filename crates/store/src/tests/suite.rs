@@ -7,7 +7,7 @@ use futures::StreamExt;
 use proptest::prelude::*;
 use weft_model::{
     Change, ChangeSet, ColdField, Entity, Id, Kind, Revision, Snapshot, Timestamp,
-    entity::{ApiSession, Session},
+    entity::{ApiSession, ServiceSession},
 };
 
 use super::{commit, delete, identity, put, rows, service};
@@ -172,9 +172,9 @@ fn live_state_is_read_as_it_was_put() {
         live.flush().await.unwrap();
         live.delete(Kind::ApiSession, &Id::new("a"));
         live.put(
-            Session {
+            ServiceSession {
                 base: weft_model::Base::new(Id::new("s"), Timestamp(1)),
-                ..Session::default()
+                ..ServiceSession::default()
             }
             .into(),
         );
