@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_channel::{
-    ChannelHandle, ChannelOptions, DialError, DialOptions, Established, GroupPolicy, Inbox,
-    InboxLimits, dial, inbox,
+    ChannelHandle, ChannelOptions, DatagramDial, DatagramOptions, DialError, DialOptions,
+    Established, GroupPolicy, Inbox, InboxLimits, dial, inbox,
 };
-use weft_identity::tls::{ClientTls, client_config};
+use weft_config::AddressKind;
+use weft_identity::tls::{ClientTls, client_config, provider};
 use weft_identity::{Identity, KeyedChain, LiveIdentity};
 use weft_wire::hello::{Hello, alpn};
 use weft_wire::link::{LinkHello, SplitPart};
@@ -19,6 +20,7 @@ use weft_wire::{Address, Scheme};
 use crate::mesh::{links, network, talk};
 use crate::network::{Network, Peer, free_port, soon, until_some};
 use crate::sdk::round_trip;
+use crate::wires::Wires;
 
 /// A router that is enrolled and never started: an attacker has its keys.
 async fn liar(network: &Network) -> Peer {
@@ -124,6 +126,109 @@ async fn certificates_behind_the_leaf_make_nobody_another_router() {
     // The same certificates are accepted for the router whose leaf comes first.
     let truth = hello(&liar, &victim, "l2").to_hello();
     assert!(soon(dial(towards(&keys, port, truth))).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_dtls_only_the_leaf_makes_a_router_itself() {
+    let network = network().await;
+    let port = free_port();
+    let mut victim = network.enrolled_router("victim", port, port).await;
+    victim.change(|config| {
+        config.link.dialers.clear();
+        for listener in &mut config.link.listeners {
+            listener.bind.kind = AddressKind::Dtls;
+            listener.advertise.kind = AddressKind::Dtls;
+        }
+    });
+    victim.start().await;
+    let mut other = network.enrolled_router("other", free_port(), free_port()).await;
+    other.change(|config| config.link.dialers.clear());
+    other.start().await;
+    let liar = liar(&network).await;
+    let (own, others) = (liar.identity().current(), other.identity().current());
+    let (own, others) = (own.client().unwrap(), others.client().unwrap());
+    let mut chain = vec![own.leaf().clone()];
+    chain.extend_from_slice(others.chain());
+    chain.extend_from_slice(&own.chain()[1..]);
+    let mixed = KeyedChain::new(chain, own.key().clone()).unwrap();
+    let over_dtls = |chain: &KeyedChain, hello: Hello| {
+        let settings = weft_dtls::Settings {
+            certified: vec![chain.tls()],
+            judge: Arc::new(|_| Ok(())),
+            provider: provider(),
+            server_name: None,
+        };
+        let options = DatagramOptions::default();
+        let keys = LiveIdentity::fixed(Identity::new(
+            Some(chain.clone()),
+            Vec::new(),
+            liar.identity().current().ca().clone(),
+        ));
+        DialOptions {
+            address: Address::new(Scheme::Dtls, "127.0.0.1", port),
+            datagrams: Some(DatagramDial { settings, options }),
+            ..towards(&keys, port, hello)
+        }
+    };
+    let as_other = |link: &str| hello(&other, &victim, link).to_hello();
+    assert!(soon(dial(over_dtls(own, as_other("l1")))).await.is_err());
+    assert_eq!(refused(&victim), 1);
+    // Certificates of the other router behind the leaf.
+    assert!(soon(dial(over_dtls(&mixed, as_other("l2")))).await.is_err());
+    assert_eq!(refused(&victim), 2);
+    // Another kind of channel.
+    let mut lie = as_other("l3");
+    lie.headers.set_str(weft_wire::hello::header::TYPE, "link.ack");
+    assert!(soon(dial(over_dtls(&mixed, lie))).await.is_err());
+    assert_eq!(refused(&victim), 3);
+    let truth = hello(&liar, &victim, "l4").to_hello();
+    let (channel, _inbox) = start(soon(dial(over_dtls(&mixed, truth))).await.unwrap());
+    links(&victim, 1).await;
+    assert!(!channel.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_voids_the_confirmation_of_another_router() {
+    let mut network = network().await;
+    let port = free_port();
+    let wires = Wires::to(port).await;
+    let victim = network.router_behind("victim", port, wires.port).await;
+    // It dials the victim, and not the other way round.
+    let other = network.router_behind("other", free_port(), free_port()).await;
+    let liar = liar(&network).await;
+    links(&victim, 1).await;
+    assert!(soon(open(&liar, port, &hello(&other, &victim, "l1"))).await.is_err());
+    assert_eq!(refused(&victim), 1);
+    network.stop_controller().await;
+    wires.pause(true);
+    wires.cut();
+    links(&victim, 0).await;
+    wires.pause(false);
+    links(&victim, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_takes_a_place_and_is_refused_leaves_no_link_behind() {
+    let network = network().await;
+    let port = free_port();
+    let victim = network.router_behind("victim", port, port).await;
+    let other = network.another_router("other").await;
+    links(&victim, 1).await;
+    let taken = until_some(async || {
+        let all = network.circuits().links().all();
+        all.first().map(|link| link.id.clone())
+    })
+    .await;
+    let liar = liar(&network).await;
+    // Of two links with one key the one with the smaller id stays.
+    let first = hello(&liar, &victim, "~");
+    let (former, _inbox) = start(soon(open(&liar, port, &first)).await.unwrap());
+    links(&victim, 2).await;
+    let second = hello(&liar, &victim, &taken);
+    let (lie, _inbox) = start(soon(open(&liar, port, &second)).await.unwrap());
+    soon(async { tokio::join!(lie.closed(), former.closed()) }).await;
+    links(&victim, 1).await;
+    links(&other, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,6 +23,8 @@ mod floors;
 #[cfg(test)]
 mod liars;
 #[cfg(test)]
+mod links;
+#[cfg(test)]
 mod managed;
 #[cfg(test)]
 mod measured;

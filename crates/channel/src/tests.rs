@@ -5,5 +5,5 @@ mod datagrams;
 mod exchange;
 mod groups;
 mod limits;
-mod support;
+pub(crate) mod support;
 mod websocket;

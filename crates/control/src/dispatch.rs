@@ -11,8 +11,8 @@ use weft_model::Id;
 use weft_model::entity::Router;
 use weft_wire::ctrl::{
     self, CarriedCircuits, CircuitConfirmation, Fault, InspectRequest, InspectResponse,
-    LinkStateUpdate, Listeners, RouteResult, RouterLinks, ValidateTerminatorsV2Response,
-    VerifyRouter, inspect_response,
+    LinkStateUpdate, RouteResult, RouterLinks, ValidateTerminatorsV2Response, VerifyRouter,
+    inspect_response,
 };
 use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
 use weft_wire::edge_ctrl::{self, RequestClientReSync};
@@ -79,8 +79,9 @@ fn fabric(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireErr
             network.on_link_state(router, LinkStateUpdate::from_message(message)?);
         }
         is::UPDATE_LINK_LISTENERS => {
-            router.set_listeners(Listeners::from_message(message)?.listeners);
-            session.plane.peers.changed(&router.id);
+            if network.on_listeners(router, message)? {
+                session.plane.peers.changed(&router.id);
+            }
         }
         is::VERIFY_ROUTER => {
             let outcome = verify_router(session, &VerifyRouter::from_message(message)?);

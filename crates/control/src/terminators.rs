@@ -215,8 +215,17 @@ async fn create_for_tunneler(
 }
 
 async fn put(session: &RouterSession, reported: ReportedTerminator) -> Result<(), EdgeError> {
+    let id = reported.id.clone();
     let done = Terminators::of(&session.plane.auth).put(reported).await;
-    done.map_err(|refused| of_refused(&refused))
+    done.map_err(|refused| of_refused(&noted(session, &id, refused)))
+}
+
+/// Counts the refused change of a terminator if it belongs to another router.
+fn noted(session: &RouterSession, id: &Id, refused: Refused) -> Refused {
+    if !matches!(refused, Refused::Write(_)) {
+        session.plane.network.count_foreign(&session.router, std::iter::once(id));
+    }
+    refused
 }
 
 async fn update_for_sdk(
@@ -270,19 +279,15 @@ async fn change(
     let (id, wanted) = (Id::new(id), wanted());
     let update = wanted.as_ref().copied().unwrap_or_default();
     let done = Terminators::of(&session.plane.auth).update_owned(owned, &id, update).await;
-    done.map_err(|refused| of_refused(&refused))?;
+    done.map_err(|refused| of_refused(&noted(session, &id, refused)))?;
     wanted.map(drop)
 }
 
 /// Only router and binding are checked, because the session may have ended already.
-async fn remove_one(
-    session: &RouterSession,
-    id: &str,
-    binding: &'static str,
-) -> Result<(), EdgeError> {
-    let (auth, owned) = (&session.plane.auth, owned(session, binding));
-    let done = Terminators::of(auth).remove_owned(owned, &Id::new(id)).await;
-    done.map_err(|refused| of_refused(&refused))
+async fn remove_one(session: &RouterSession, id: &str, binding: &'static str) -> Result<(), EdgeError> {
+    let (auth, owned, id) = (&session.plane.auth, owned(session, binding), Id::new(id));
+    let done = Terminators::of(auth).remove_owned(owned, &id).await;
+    done.map_err(|refused| of_refused(&noted(session, &id, refused)))
 }
 
 /// Makes a terminator of a binding other than `edge` (docs/protocol/control-plane.md 15.1).
@@ -335,19 +340,22 @@ async fn update(
             .map_err(refused)?,
     };
     let id = Id::new(&request.terminator_id);
-    Terminators::of(&session.plane.auth).update(&session.router.id, &id, update).await?;
+    let done = Terminators::of(&session.plane.auth).update(&session.router.id, &id, update).await;
+    done.map_err(|refused| noted(session, &id, refused))?;
     Ok(String::new())
 }
 
 async fn remove_owned(session: &RouterSession, id: &str) -> Result<String, Refused> {
-    let (auth, owned) = (&session.plane.auth, Owned::by(&session.router.id));
-    Terminators::of(auth).remove_owned(owned, &Id::new(id)).await?;
+    let (auth, id) = (&session.plane.auth, Id::new(id));
+    let done = Terminators::of(auth).remove_owned(Owned::by(&session.router.id), &id).await;
+    done.map_err(|refused| noted(session, &id, refused))?;
     Ok(String::new())
 }
 
 async fn remove_all(session: &RouterSession, ids: &[String]) -> Result<String, Refused> {
     let ids: Vec<Id> = ids.iter().take(MAX_NAMED).map(|id| Id::new(id)).collect();
     if !ids.is_empty() {
+        session.plane.network.count_foreign(&session.router, ids.iter());
         Terminators::of(&session.plane.auth).remove(&session.router.id, &ids).await?;
     }
     Ok(String::new())

@@ -151,6 +151,7 @@ pub const ROUTER: &[Named] = &[
     timer("pool.link.dialer.work_timer", "time to dial a link, handshakes included"),
     gauge("weft.circuits", "circuits", "circuits through this router"),
     gauge("weft.links", "links", "links that stand"),
+    meter("weft.links.refused", "links/s", "links of other routers that were refused"),
     gauge("weft.controllers", "controllers", "controllers that are connected"),
     gauge("weft.buffered_bytes", "bytes", "data of circuits that waits in this router"),
     meter("weft.dials.successes", "dials/s", "dials of hosts that were answered"),
@@ -203,7 +204,7 @@ pub const CONTROLLER: &[Named] = &[
     gauge(
         "weft.routers.refused_reports",
         "reports",
-        "refused reports of routers about things of others",
+        "refused reports of routers: of others, or beyond a limit",
     ),
     gauge("weft.metrics.names", "values", "values of routers that are kept"),
     gauge(

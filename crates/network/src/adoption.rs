@@ -119,6 +119,9 @@ impl Network {
         let terminator = assembled.dialed.as_ref();
         let terminator = terminator
             .and_then(|(router, egress)| find_terminator(snapshot, &service, router, egress));
+        let before = self.0.circuits.get(id);
+        let was_counted = before.as_ref().is_some_and(|before| before.is_counted);
+        let terminator = terminator.unwrap_or_default();
         let circuit = Arc::new(Circuit {
             id: id.to_owned(),
             // The dialing identity: routers do not report the session.
@@ -126,7 +129,8 @@ impl Network {
             is_of_session: false,
             instance: instance.to_owned(),
             service,
-            terminator: terminator.unwrap_or_default(),
+            is_counted: was_counted || !terminator.is_empty(),
+            terminator,
             path: assembled.path,
             ingress: assembled.ingress,
             egress: assembled.egress,
@@ -137,14 +141,12 @@ impl Network {
             is_whole: assembled.is_whole,
             moving: Arc::default(),
         });
-        let before = self.0.circuits.get(id);
-        let is_counted = before.as_ref().is_some_and(|before| !before.terminator.is_empty());
         let event = match circuit.is_whole {
             true => self.circuit_event(CircuitChange::Adopted, &circuit, Duration::ZERO),
             false => None,
         };
         let with = || {
-            if !is_counted && !circuit.terminator.is_empty() {
+            if circuit.is_counted && !was_counted {
                 self.0.costs.created(&circuit.terminator);
             }
             self.tell_event(event);

@@ -61,6 +61,8 @@ pub struct Circuit {
     pub tags: StringMap,
     /// Whether the whole path is known. A circuit known in part cannot be moved.
     pub is_whole: bool,
+    /// Whether the circuit counts for the cost of its terminator.
+    pub is_counted: bool,
     /// The time at which the circuit was moved last.
     pub moving: Arc<Moving>,
 }
@@ -97,6 +99,7 @@ impl Circuit {
             routed_at: clock::now(),
             tags: self.tags.clone(),
             is_whole: self.is_whole,
+            is_counted: self.is_counted,
             moving: Arc::clone(&self.moving),
         }
     }
@@ -471,6 +474,7 @@ pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
         routed_at: clock::now(),
         tags: StringMap::new(),
         is_whole: true,
+        is_counted: true,
         moving: Arc::default(),
     }
 }

@@ -312,6 +312,7 @@ impl Making<'_> {
             match answer.result {
                 Ok(told) => {
                     asked.done(&router);
+                    network.answered_dial(spec.path, &router, None);
                     missing.retain(|node| *node != router);
                     if !routed.contains(&router) {
                         routed.push(router.clone());
@@ -322,6 +323,7 @@ impl Making<'_> {
                 }
                 Err(error) => {
                     self.learn(chosen, &router, &error);
+                    network.answered_dial(spec.path, &router, Some(error.code));
                     asked.failed(&router, FailureCause::Router(error.code), &error.text);
                     return Err(Broken::at(&router, FailureCause::Router(error.code), error.text));
                 }
@@ -404,6 +406,7 @@ impl Making<'_> {
             routed_at: clock::now(),
             tags: tags.clone(),
             is_whole: true,
+            is_counted: chosen.is_counted,
             moving: Arc::default(),
         });
         let took = clock::since(self.started);

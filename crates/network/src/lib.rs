@@ -15,6 +15,7 @@
 //! - [`terminators`]: terminators that routers report; [`validate`]: asks routers whether they
 //!   still host them;
 //! - [`ctrl_listeners`]: listeners on which routers take controllers;
+//! - `link_listeners`: listeners on which routers take links;
 //! - `link_reports`: reports of routers about links; `misreports`: refused reports;
 //! - [`offers`]: the mesh and terminators for the explanation of a dial;
 //! - [`inspect`]: inspections of programs; [`metrics`]: measured values.
@@ -53,6 +54,7 @@ pub mod ctrl_listeners;
 pub mod failure;
 mod improve;
 pub mod inspect;
+mod link_listeners;
 mod link_reports;
 pub mod metrics;
 mod misreports;

@@ -5,6 +5,7 @@
 //! proportion to the links that it names or that the router has. Moving circuits and finding new
 //! paths happens later, on other tasks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -15,7 +16,9 @@ use weft_model::entity::Router;
 use weft_paths::links::{Link, Report};
 use weft_paths::queue::Why;
 use weft_wire::ProtoBody as _;
-use weft_wire::ctrl::{Fault, LinkStateUpdate, RouterLinks};
+use weft_wire::ctrl::{
+    Fault, LinkStateUpdate, PeerState, PeerStateChange, PeerStateChanges, RouterLinks,
+};
 use weft_wire::metrics::MetricsMessage;
 
 use super::misreports::Misreport;
@@ -72,9 +75,11 @@ impl Network {
         }
         let (now, snapshot) = (self.0.kernel.now(), self.0.kernel.snapshot());
         let initial = self.0.options.initial_link_latency;
+        let mut nobody = BTreeSet::new();
         for reported in &report.links {
             if snapshot.get::<Router>(&Id::new(&reported.dest_router_id)).is_none() {
                 self.refuse(router, Misreport::LinkToNobody, &reported.dest_router_id);
+                nobody.insert(reported.dest_router_id.as_str());
                 continue;
             }
             let link = match self.0.links.report(&router.id, reported, initial, now) {
@@ -99,6 +104,22 @@ impl Network {
                 self.tell_link(&link, LinkChange::DisconnectedDestination);
             }
         }
+        self.tell_removed(router, &nobody);
+    }
+
+    /// Tells a router which routers were removed: it reports links to them, because it could not be told
+    /// at the time.
+    fn tell_removed(&self, router: &LiveRouter, removed: &BTreeSet<&str>) {
+        if removed.is_empty() {
+            return;
+        }
+        let change = |id: &&str| PeerStateChange {
+            id: (*id).to_owned(),
+            state: PeerState::Removed.into(),
+            ..PeerStateChange::default()
+        };
+        let news = PeerStateChanges { changes: removed.iter().map(change).collect() };
+        self.tell(router.id.as_str(), Lane::Default, news.to_message());
     }
 
     /// Handles a change of the connections of a link.

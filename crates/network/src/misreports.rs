@@ -1,5 +1,5 @@
-//! Counts reports of routers about links and circuits that are not theirs. Such a report is refused
-//! where it arrives; this module counts it by router and logs it at intervals.
+//! Counts reports of routers about things that are not theirs, and reports beyond limits. Such
+//! a report is refused where it arrives; this module counts it by router and logs it at intervals.
 //!
 //! Single ones are harmless: the router has not heard yet that a link is gone. A growing count
 //! means a router that lies, or a router with a state restored from elsewhere.
@@ -42,10 +42,14 @@ pub(crate) enum Misreport {
     TooManyMetrics,
     /// Bytes of a circuit that does not go over the router.
     Usage,
+    /// Listeners for links that are too many or too long, or are reported too often.
+    LinkListeners,
+    /// A terminator of another router.
+    Terminator,
 }
 
 impl Misreport {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::ForeignLink,
         Self::LinkToNobody,
         Self::TooManyLinks,
@@ -57,6 +61,8 @@ impl Misreport {
         Self::Latency,
         Self::TooManyMetrics,
         Self::Usage,
+        Self::LinkListeners,
+        Self::Terminator,
     ];
 
     /// The name of the kind in inspections and logs.
@@ -73,6 +79,8 @@ impl Misreport {
             Self::Latency => "latencyOfForeignLink",
             Self::TooManyMetrics => "tooManyMetrics",
             Self::Usage => "usageOfForeignCircuit",
+            Self::LinkListeners => "tooManyLinkListeners",
+            Self::Terminator => "terminatorOfAnotherRouter",
         }
     }
 }
@@ -108,7 +116,7 @@ impl Misreports {
         };
         if let Some((more, in_all)) = named {
             let (report, what): (_, String) = (kind.as_str(), what.chars().take(SHOWN).collect());
-            tracing::warn!(%router, report, what, more, in_all, "a report of a router about a link or circuit that is not its own is refused");
+            tracing::warn!(%router, report, what, more, in_all, "a report of a router is refused: it is about something that is not its own, or beyond a limit");
         }
     }
 

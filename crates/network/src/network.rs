@@ -294,6 +294,7 @@ impl Network {
             self.lost(&former);
             self.0.validations.forget(&former.id);
         }
+        self.count_left_out(router);
         self.router_changed(&router.id);
         self.0.pieces.forget_report(&router.id);
         self.0.kernel.online().put_router(&router.id, router.connection, router.facts());

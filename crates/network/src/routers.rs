@@ -19,6 +19,7 @@ use weft_wire::{Capabilities, Version, VersionInfo};
 
 use crate::clock;
 use crate::ctrl_listeners;
+use crate::link_listeners;
 
 /// Fingerprints that are remembered for one connection: of the shown certificate, and of
 /// certificates issued since.
@@ -28,6 +29,11 @@ const CERTIFICATES: usize = 8;
 /// hundred thousand circuits reports some 50 MB each minute.
 const REPORTS: f64 = 2.0 * 1024.0 * 1024.0;
 const REPORTS_AT_ONCE: u32 = 64 << 20;
+
+/// How often a router may report its listeners for links: so many reports at once, and one more in
+/// each interval. Every other router is told of each change.
+const LISTENER_REPORTS: u32 = 16;
+const LISTENER_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A connection that this controller dialed may be replaced if a heartbeat on it stays unanswered
 /// for longer than this.
@@ -63,6 +69,10 @@ pub struct LiveRouter {
     fingerprints: RwLock<Vec<Arc<str>>>,
     /// Its listeners for links.
     listeners: RwLock<Vec<Listener>>,
+    /// The number of listeners in its hello that were left out.
+    pub(crate) listeners_left_out: usize,
+    /// The reports of listeners that it may send now.
+    listener_reports: Mutex<TokenBucket>,
     /// Its unanswered routes of moves.
     pub window: Window,
     /// Whether it says that it drains.
@@ -80,6 +90,7 @@ impl LiveRouter {
         shown: &str,
         now: Timestamp,
     ) -> Option<Self> {
+        let (listeners, listeners_left_out) = link_listeners::kept(hello.listeners);
         Some(Self {
             dialed: channel.peer().dialed,
             ctrl_listeners: ctrl_listeners::told(id.as_str(), hello.ctrl_chan_listeners),
@@ -92,7 +103,13 @@ impl LiveRouter {
             since: clock::now(),
             shown: shown.into(),
             fingerprints: RwLock::new(vec![shown.into()]),
-            listeners: RwLock::new(hello.listeners.listeners),
+            listeners: RwLock::new(listeners),
+            listeners_left_out,
+            listener_reports: Mutex::new(TokenBucket::every(
+                LISTENER_INTERVAL,
+                LISTENER_REPORTS,
+                clock::now(),
+            )),
             window: Window::default(),
             drains: AtomicBool::new(false),
             reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, clock::now())),
@@ -169,9 +186,17 @@ impl LiveRouter {
         self.listeners.read().clone()
     }
 
-    /// Sets its listeners for links.
-    pub fn set_listeners(&self, listeners: Vec<Listener>) {
-        *self.listeners.write() = listeners;
+    /// Whether the router may report its listeners for links now.
+    pub(crate) fn may_change_listeners(&self) -> bool {
+        self.listener_reports.lock().try_take(1, clock::now())
+    }
+
+    /// Sets its listeners for links; false if they are the same as before.
+    pub(crate) fn set_listeners(&self, listeners: Vec<Listener>) -> bool {
+        let mut known = self.listeners.write();
+        let differs = *known != listeners;
+        *known = listeners;
+        differs
     }
 }
 

@@ -14,6 +14,10 @@ use weft_kernel::{Caller, Failure, Kernel};
 use weft_model::entity::{Precedence, Router, Service, Terminator};
 use weft_model::{Base, Id, Kind, Snapshot};
 
+use crate::misreports::Misreport;
+use crate::network::Network;
+use crate::routers::LiveRouter;
+
 /// A router's report of a terminator that it hosts.
 #[derive(Debug, Clone)]
 pub struct ReportedTerminator {
@@ -194,6 +198,22 @@ impl ReportedTerminator {
             peer_data: self.peer_data.clone(),
             host_id: self.host.clone(),
             source_ctrl: Arc::clone(source),
+        }
+    }
+}
+
+impl Network {
+    /// Counts those of the terminators that belong to other routers: the router asked for a change of
+    /// them.
+    pub fn count_foreign<'a>(&self, router: &LiveRouter, named: impl Iterator<Item = &'a Id>) {
+        let snapshot = self.0.kernel.snapshot();
+        let is_foreign = |id: &&Id| {
+            snapshot.get::<Terminator>(id).is_some_and(|found| found.router_id != router.id)
+        };
+        let mut foreign = named.filter(is_foreign);
+        if let Some(first) = foreign.next() {
+            let (kind, times) = (Misreport::Terminator, 1 + foreign.count());
+            self.0.misreports.count(&router.id, kind, times, first.as_str());
         }
     }
 }

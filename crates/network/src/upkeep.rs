@@ -72,7 +72,9 @@ impl Network {
         for router in &circuit.path.nodes {
             self.tell(router.as_str(), Lane::High, unroute.to_message());
         }
-        self.0.costs.removed(&circuit.terminator);
+        if circuit.is_counted {
+            self.0.costs.removed(&circuit.terminator);
+        }
         let lasted = self.0.kernel.now().since(circuit.created_at);
         self.tell_event(self.circuit_event(CircuitChange::Deleted, &circuit, lasted));
         true

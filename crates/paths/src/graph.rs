@@ -106,14 +106,16 @@ impl Graph {
         Tree::grow(self, source, Some(target)).path(self, target)
     }
 
-    /// The cheapest path that avoids some routers. Routers in `avoided` that are not connected are
-    /// on no path anyway.
-    pub fn path_around(&self, from: &Id, to: &Id, avoided: &[Id]) -> Option<Path> {
+    /// The graph in which no path leads through these routers.
+    pub(super) fn around(&self, avoided: &[u32]) -> Self {
         let mut graph = self.clone();
-        for number in avoided.iter().filter_map(|router| self.number(router)) {
-            graph.set_node(number, Node { no_traversal: true, ..self.node(number) });
+        for number in avoided {
+            let node = self.node(*number);
+            if node.is_there {
+                graph.set_node(*number, Node { no_traversal: true, ..node });
+            }
         }
-        graph.path(from, to)
+        graph
     }
 
     /// The cost of entering the routers of a path, except the first one; none if one of them is not
@@ -323,6 +325,11 @@ mod tests {
         graph
     }
 
+    fn path_around(graph: &Graph, from: usize, to: usize, avoided: &[usize]) -> Option<Path> {
+        let avoided: Vec<u32> = avoided.iter().filter_map(|it| graph.number(&id(*it))).collect();
+        graph.around(&avoided).path(&id(from), &id(to))
+    }
+
     fn over(path: Option<Path>) -> (Vec<usize>, u32) {
         let path = path.unwrap();
         (path.nodes.iter().map(|id| id.as_str()[1..].parse().unwrap()).collect(), path.cost)
@@ -346,17 +353,17 @@ mod tests {
         assert_eq!(over(graph.path(&id(0), &id(3))).0, [0, 2, 3]);
         assert_eq!(over(graph.path(&id(0), &id(1))).0, [0, 1]);
         assert_eq!(over(graph.path(&id(1), &id(2))).0, [1, 0, 2]);
-        assert_eq!(graph.path_around(&id(0), &id(3), &[id(2)]), None);
+        assert_eq!(path_around(&graph, 0, 3, &[2]), None);
     }
 
     #[test]
     fn who_is_gone_is_gone_around_like_others() {
         let mut graph = graph(0, &[(1, false); 4], &LINKS);
         graph.set_router(&id(1), None, &mut Vec::new());
-        for avoided in [&[id(1)][..], &[id(7)], &[id(1), id(7)]] {
-            assert_eq!(over(graph.path_around(&id(0), &id(3), avoided)).0, [0, 2, 3]);
+        for avoided in [&[1][..], &[7], &[1, 7]] {
+            assert_eq!(over(path_around(&graph, 0, 3, avoided)).0, [0, 2, 3]);
         }
-        assert_eq!(graph.path_around(&id(0), &id(3), &[id(1), id(2)]), None);
+        assert_eq!(path_around(&graph, 0, 3, &[1, 2]), None);
     }
 
     #[test]
@@ -365,7 +372,7 @@ mod tests {
         let of = |cost| [(0, false), (cost, false), (200, false), (20, false)];
         assert_eq!(over(graph(10, &of(7), &links).path(&id(0), &id(3))), (vec![0, 1, 3], 32));
         assert_eq!(over(graph(10, &of(300), &links).path(&id(0), &id(3))), (vec![0, 2, 3], 222));
-        let around = graph(10, &of(7), &links).path_around(&id(0), &id(3), &[id(1)]);
+        let around = path_around(&graph(10, &of(7), &links), 0, 3, &[1]);
         assert_eq!(over(around), (vec![0, 2, 3], 222));
     }
 

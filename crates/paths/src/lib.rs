@@ -9,7 +9,8 @@
 //!
 //! - [`links`]: the links between routers; [`pending`]: changes since the last version of the
 //!   graph; [`topology`]: the current graph, shared by all, and the trees over it;
-//! - [`graph`], [`tree`], [`trees`], [`path`]: connected routers, and the cheapest paths;
+//! - [`graph`], [`tree`], [`trees`], [`path`]: connected routers, and the cheapest paths; `detours`:
+//!   those around avoided routers;
 //! - [`costs`]: dynamic costs of terminators; [`select`]: the choice of a terminator;
 //! - [`queue`]: the order of moves of circuits; [`window`]: the number of routes that a router may
 //!   leave unanswered;
@@ -32,6 +33,7 @@
 //! ```
 
 pub mod costs;
+mod detours;
 pub mod explain;
 pub mod graph;
 pub mod links;

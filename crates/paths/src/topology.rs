@@ -15,6 +15,7 @@ use hashbrown::HashSet;
 use parking_lot::Mutex;
 use weft_model::Id;
 
+use super::detours::Detours;
 use super::graph::Graph;
 use super::links::Links;
 use super::path::Path;
@@ -52,6 +53,7 @@ pub struct Topology {
     latencies_due: AtomicU64,
     making: Mutex<History>,
     trees: Trees,
+    detours: Arc<Detours>,
 }
 
 /// The changes of a version, as pairs of neighbours.
@@ -113,6 +115,7 @@ impl Topology {
             latencies_due: AtomicU64::new(0),
             making: Mutex::default(),
             trees: Trees::default(),
+            detours: Arc::default(),
         }
     }
 
@@ -192,11 +195,14 @@ impl Topology {
     pub fn ways(&self, world: &impl World, links: &Links, from: &Id) -> Ways {
         loop {
             let graph = self.current(world, links);
-            let Some(source) = graph.number(from) else { return Ways { graph, tree: None } };
+            let detours = Arc::clone(&self.detours);
+            let Some(source) = graph.number(from) else {
+                return Ways { graph, tree: None, detours };
+            };
             let tree =
                 self.trees.with(source, graph.size(), |kept| self.renew(kept, &graph, source));
             if tree.is_some() {
-                return Ways { graph, tree };
+                return Ways { graph, tree, detours };
             }
         }
     }
@@ -231,6 +237,7 @@ pub struct Ways {
     graph: Arc<Graph>,
     /// None if the router is not connected.
     tree: Option<Arc<Tree>>,
+    detours: Arc<Detours>,
 }
 
 impl Ways {
@@ -248,6 +255,15 @@ impl Ways {
     /// The path to a router.
     pub fn path(&self, to: &Id) -> Option<Path> {
         self.tree.as_ref()?.path(&self.graph, self.graph.number(to)?)
+    }
+
+    /// The cheapest path to a router that avoids some routers. Routers in `avoided` that are not
+    /// connected are on no path anyway.
+    pub fn path_around(&self, to: &Id, avoided: &[Id]) -> Option<Path> {
+        let (source, to) = (self.tree.as_ref()?.source(), self.graph.number(to)?);
+        let avoided = avoided.iter().filter_map(|router| self.graph.number(router)).collect();
+        let tree = self.detours.get(&self.graph, source, avoided);
+        tree.get()?.path(&self.graph, to)
     }
 
     /// The graph of these paths.
@@ -416,6 +432,22 @@ mod tests {
             Arc::ptr_eq(&first, &bed.topology.current(&bed.routers, &bed.links)),
             "it is shared"
         );
+    }
+
+    #[test]
+    fn avoided_routers_are_on_no_path() {
+        let bed = diamond(Duration::ZERO);
+        let around = |avoided: &[&str]| {
+            let ways = bed.topology.ways(&bed.routers, &bed.links, &Id::new("a"));
+            let avoided: Vec<Id> = avoided.iter().map(|id| Id::new(id)).collect();
+            ways.path_around(&Id::new("d"), &avoided).map(|path| (path.links, path.cost))
+        };
+        assert_eq!(around(&["b"]), over(&["ac", "cd"], 232));
+        assert_eq!(around(&["c", "nobody"]), over(&["ab", "bd"], 222));
+        assert_eq!(around(&["b", "c"]), None);
+        bed.links.fault("cd", 0);
+        assert_eq!(around(&["b"]), None, "of a version that is over");
+        assert_eq!(around(&["a", "d"]), over(&["ab", "bd"], 222), "the ends are on every path");
     }
 
     #[test]

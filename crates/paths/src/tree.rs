@@ -58,6 +58,11 @@ impl Tree {
         tree
     }
 
+    /// The router at which the paths begin.
+    pub(super) fn source(&self) -> u32 {
+        self.source
+    }
+
     /// The version of the graph that the tree belongs to.
     pub fn version(&self) -> u64 {
         self.version

@@ -114,6 +114,11 @@ impl Window {
         state.rests_until
     }
 
+    /// Notes that the router accepted a route of a dial: refusals before it do not count any more.
+    pub fn accepted(&self) {
+        self.0.lock().refused = 0;
+    }
+
     /// Notes a late answer. True if the router was silent until now.
     pub fn heard(&self, now: Instant) -> bool {
         let mut state = self.0.lock();
@@ -177,6 +182,10 @@ mod tests {
         assert_eq!(times(Answer::Gone), 0);
         assert_eq!(times(Answer::Refused), 8);
         assert!(window.rests(now) && !window.is_silent(now), "it answers");
+        (0..7).for_each(|_| assert_eq!(window.answered(Answer::Refused, now + REST), None));
+        window.accepted();
+        (0..7).for_each(|_| assert_eq!(window.answered(Answer::Refused, now + REST), None));
+        window.accepted();
         assert_eq!((window.room(), times(Answer::Silence)), (FIRST + 1, 0));
         assert!(window.is_silent(now) && window.room() == 1);
         let window = Window::default();

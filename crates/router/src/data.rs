@@ -191,6 +191,10 @@ impl DataHalf {
             scope.gauge("weft.circuits", gauge(|this| this.counts().0 as u64));
             scope.gauge("weft.links", gauge(|this| this.link_count() as u64));
             scope.gauge("weft.buffered_bytes", gauge(Self::budget_used));
+            let refused = self.this.clone();
+            scope.meter("weft.links.refused", move || {
+                refused.upgrade().map_or(0, |this| this.links_refused())
+            });
             let name = "pool.link.dialer.busy_workers";
             scope.gauge(name, gauge(|this| this.link_dials().0 as u64));
             let name = "pool.link.dialer.worker_count";

@@ -8,9 +8,9 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Most datagrams that wait before the handshake is over.
+/// Most datagrams that wait before the hello of the peer is accepted.
 const FEW: usize = 32;
-/// Most datagrams that wait after it.
+/// Most datagrams that wait after that.
 const MANY: usize = 512;
 
 /// Datagrams of one peer that wait to be read; more than it holds are dropped.
@@ -43,9 +43,14 @@ impl Inbox {
         self.waiting.lock().pop_front()
     }
 
-    /// The peer is known: more of its datagrams may wait.
+    /// The peer is admitted: more of its datagrams may wait.
     pub(super) fn widen(&self) {
         self.most.store(MANY, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.waiting.lock().len()
     }
 
     /// Waits until there is a datagram. For one waiting task.

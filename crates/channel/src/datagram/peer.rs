@@ -95,7 +95,6 @@ impl DtlsPeer {
         loop {
             self.send_all().await?;
             if self.connection.is_established() {
-                self.path.inbox.widen();
                 return Ok(());
             }
             let due = self.connection.due().map(Instant::from_std);

@@ -39,7 +39,9 @@ pub(crate) struct DatagramPump {
 }
 
 impl DatagramPump {
+    /// The work of a peer whose hello was accepted: from now on more of its datagrams may wait.
     pub(super) fn new(peer: DtlsPeer) -> Self {
+        peer.path.inbox.widen();
         let pace = peer.options.max_bytes_per_second.map(Pace::new);
         let mut pump = Self {
             peer,
@@ -188,5 +190,47 @@ impl DatagramPump {
             }
             None => self.peer.path.socket.writable().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::{
+        AcceptOptions, ChannelAcceptor, ChannelOptions, DatagramDial, DatagramListen,
+        DatagramOptions, ListenerLimits,
+        datagram::{dial::dial, listen_datagrams},
+        tests::support::{Authority, Gate, soon},
+    };
+
+    #[tokio::test]
+    async fn few_datagrams_wait_before_a_peer_is_admitted() {
+        let authority = Authority::new();
+        let (channels, _kept) = mpsc::unbounded_channel();
+        let gate = Gate { channel: ChannelOptions::control("server"), group: None, channels };
+        let settings = authority.dtls();
+        let listen = DatagramListen {
+            limits: ListenerLimits::default(),
+            settings: Arc::new(move || Some(settings.clone())),
+            options: DatagramOptions::default(),
+            runtime: None,
+        };
+        let acceptor = ChannelAcceptor::new(gate, AcceptOptions::default());
+        let listening = listen_datagrams("127.0.0.1:0", listen, acceptor).await.unwrap();
+        let with = DatagramDial { settings: authority.dtls(), options: DatagramOptions::default() };
+        let to = ("127.0.0.1", listening.local_addr().port());
+        let flow = soon(dial(to, None, Duration::from_secs(20), &with)).await.unwrap();
+        assert!(flow.connection.is_established());
+        let flood = |flow: &Flow| {
+            (0..10_000).for_each(|_| flow.path.inbox.push(&[7; 1000]));
+            flow.path.inbox.len()
+        };
+        assert_eq!(flood(&flow), 32);
+        let admitted = DatagramPump::new(flow);
+        assert_eq!(flood(&admitted.flow), 512);
     }
 }

@@ -47,7 +47,8 @@ pub struct LinkListener {
 /// A dialer of other routers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkDialer {
-    /// Name of an interface, or an address of one, from which routers are dialed.
+    /// Name of an interface, or an address of one, from which routers are dialed: `bindInterface`, or
+    /// else `bind`.
     pub bind: Option<String>,
     /// Groups; a listener must have one of them. Default `default`.
     pub groups: Vec<String>,
@@ -55,7 +56,9 @@ pub struct LinkDialer {
     pub max_default_connections: u32,
     /// Connections for acks. 0..=100, default 1.
     pub max_ack_connections: u32,
-    /// Wait after start before the first dial. Default 3s.
+    /// Whether a link to a router older than 1.6.6 has two connections, not one. Default true.
+    pub split: bool,
+    /// Wait after a link's first connection before its further ones are dialed. Default 3s.
     pub startup_delay: Duration,
     /// Waits between dials of a router that is connected to the controller.
     pub healthy_backoff: Backoff,
@@ -234,13 +237,14 @@ fn dialer(item: &Item<'_>, managed: bool) -> Option<LinkDialer> {
     let (default, ack) = if split { (3, 1) } else { (1, 0) };
     let (bind, interface) = (section.text("bind"), section.text("bindInterface"));
     section.describe("bind", "interface or IP", "", "");
-    section.describe("bindInterface", "interface or IP", "", "the same as bind");
-    let bind = bind.or(interface);
+    section.describe("bindInterface", "interface or IP", "", "wins over bind");
+    let bind = interface.filter(|name| !name.is_empty()).or(bind);
     Some(LinkDialer {
         bind: bind.filter(|bind| !bind.is_empty()),
         groups: values::groups(&section),
         max_default_connections: section.int("maxDefaultConnections", default, 1..=100),
         max_ack_connections: section.int("maxAckConnections", ack, 0..=100),
+        split,
         startup_delay: section.duration("startupDelay", Duration::from_secs(3)),
         healthy_backoff: Backoff::read(&section.section("healthyDialBackoff"), &Backoff::healthy()),
         unhealthy_backoff: Backoff::read(

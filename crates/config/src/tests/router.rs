@@ -473,6 +473,19 @@ fn nobody_looks_at_heartbeats_without_a_pause() {
 }
 
 #[test]
+fn of_two_interfaces_to_dial_from_the_one_of_bind_interface_counts() {
+    let of = |more: &str| {
+        let link = format!("link: {{dialers: [{{binding: transport{more}}}]}}\n");
+        let dialers = router(&format!("{BARE}{link}")).unwrap().config.link.dialers;
+        dialers.into_iter().next().unwrap().bind.unwrap_or_default()
+    };
+    assert_eq!(of(", bind: eth0, bindInterface: eth1"), "eth1");
+    assert_eq!(of(", bind: eth0, bindInterface: ''"), "eth0");
+    assert_eq!((of(", bind: eth0"), of(", bindInterface: eth1")), ("eth0".into(), "eth1".into()));
+    assert_eq!(of(""), "");
+}
+
+#[test]
 fn links_that_a_controller_sets_are_read_like_those_of_a_file() {
     use crate::router::LinkConfig;
     let read = |json: &str| LinkConfig::from_managed(json, std::time::Duration::from_secs(60));

@@ -6,6 +6,7 @@ mod connecting;
 mod dialer;
 mod ended;
 mod gate;
+mod liars;
 mod mesh;
 mod model;
 mod moves;

@@ -94,7 +94,7 @@ impl Network {
         let to = &terminator.router_id;
         let around = match tried.transit.is_empty() {
             true => None,
-            false => ways.graph().path_around(&spec.router, to, &tried.transit),
+            false => ways.path_around(to, &tried.transit),
         };
         let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
         // The result of a random choice does not count (docs/protocol/control-plane.md 11).

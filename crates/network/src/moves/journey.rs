@@ -283,7 +283,7 @@ impl Network {
         let path = match &journey.avoided[..] {
             [] => ways.path(last),
             avoided => {
-                let around = ways.graph().path_around(first, last, avoided);
+                let around = ways.path_around(last, avoided);
                 // A router that refused may accept now. A router that was silent, or lacks a link,
                 // would fail again.
                 let again = || ways.path(last).filter(|_| journey.was_refused);
@@ -416,6 +416,23 @@ impl Network {
             Answer::Done => Ok(()),
             Answer::Silence if is_end => Err(NotMoved::SilentEnd(live.id.clone())),
             _ => Err(NotMoved::at(&live.id, answer, text)),
+        }
+    }
+
+    /// Notes the answer of a router to the route of a dial; `refusal` is none if it is set up. Only
+    /// answers of routers between the ends count.
+    pub(crate) fn answered_dial(&self, path: &Path, router: &Id, refusal: Option<RouteErrorCode>) {
+        if [path.first(), path.last()].contains(&Some(router)) {
+            return;
+        }
+        let Some(live) = self.0.routers.get(router.as_str()) else { return };
+        let Some(code) = refusal else { return live.window.accepted() };
+        let answer = match code {
+            RouteErrorCode::InvalidLinkDestination => Answer::NoLink,
+            _ => Answer::Refused,
+        };
+        if let Some(until) = live.window.answered(answer, clock::now()) {
+            self.leave_alone(&live, until);
         }
     }
 

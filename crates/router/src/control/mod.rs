@@ -53,7 +53,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{
     runtime,
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, watch},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use weft_channel::TraceFile;
@@ -363,6 +363,10 @@ impl LinkControl for ControlHalf {
         fingerprint: &str,
     ) -> BoxFuture<'static, Result<(), Unverified>> {
         Box::pin(links::verify(self.0.clone(), id.to_owned(), fingerprint.to_owned()))
+    }
+
+    fn controller_changes(&self) -> watch::Receiver<u64> {
+        self.0.controllers.changes()
     }
 
     fn link_up(&self, link: LinkReport) {

@@ -1,8 +1,15 @@
 //! Messages that come over a link, and the choice of their next place.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use hashbrown::{HashMap, hash_map::EntryRef};
+use parking_lot::Mutex;
 use weft_metrics::usage::Way;
 use weft_wire::{
     Message,
@@ -12,6 +19,7 @@ use weft_xgress::Class;
 
 use super::{
     Forwarder,
+    destination::Link,
     flow::{Cached, Circuit},
     head::Head,
 };
@@ -19,11 +27,42 @@ use super::{
 /// The table of known circuits is searched for ended ones once it holds more circuits than this.
 const FIRST_PRUNE: usize = 1024;
 
+/// The shortest time between two log lines about one link.
+const QUIET: Duration = Duration::from_secs(300);
+
+/// Counts the messages over one link whose circuit does not come over the link.
+#[derive(Debug, Default)]
+pub(crate) struct Foreign {
+    count: AtomicU64,
+    logged: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Foreign {
+    /// The number of messages so far.
+    pub(crate) fn seen(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Counts a message. Returns how many came since the last log line, if a line is due.
+    fn note(&self, now: Instant) -> Option<u64> {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut logged = self.logged.lock();
+        let (at, before) = logged.unzip();
+        if at.is_some_and(|at| now.saturating_duration_since(at) < QUIET) {
+            return None;
+        }
+        *logged = Some((now, count));
+        Some(count.saturating_sub(before.unwrap_or_default()))
+    }
+}
+
 /// Takes messages of circuits from one connection of a link, on its task.
 pub(crate) struct Arrivals {
     forwarder: Arc<Forwarder>,
-    /// The link that the messages come over.
+    /// The link that the messages come over, and the router at its other end.
     link: Arc<str>,
+    peer: Arc<str>,
+    foreign: Arc<Foreign>,
     /// Circuits of recent messages with their next place, so that the shared table is asked once for
     /// each circuit.
     known: HashMap<Arc<str>, Known>,
@@ -36,8 +75,29 @@ struct Known {
 }
 
 impl Arrivals {
-    pub(crate) fn new(forwarder: Arc<Forwarder>, link: Arc<str>) -> Self {
-        Self { forwarder, link, known: HashMap::new(), prune_at: FIRST_PRUNE }
+    /// `foreign` counts for all connections of the link.
+    pub(crate) fn new(forwarder: Arc<Forwarder>, link: &Link, foreign: Arc<Foreign>) -> Self {
+        let (link, peer) = (Arc::clone(&link.id), Arc::clone(&link.peer));
+        Self { forwarder, link, peer, foreign, known: HashMap::new(), prune_at: FIRST_PRUNE }
+    }
+
+    fn note_foreign(
+        forwarder: &Forwarder,
+        foreign: &Foreign,
+        link: &str,
+        peer: &str,
+        circuit: &str,
+    ) {
+        forwarder.drops().foreign();
+        if let Some(messages) = foreign.note(weft_circuit::now()) {
+            tracing::warn!(
+                link,
+                peer,
+                circuit,
+                messages,
+                "a router sent messages of circuits that do not come over its link; they are dropped"
+            );
+        }
     }
 
     /// Passes on a payload, an ack or a control message that came over the link.
@@ -63,7 +123,8 @@ impl Arrivals {
         };
         let Some(next) = next.get(circuit, || self.forwarder.next_of(circuit, &self.link)) else {
             if circuit.next(&self.link).is_none() {
-                self.forwarder.drops().foreign();
+                let (link, peer) = (&self.link, &self.peer);
+                Self::note_foreign(&self.forwarder, &self.foreign, link, peer, &circuit.id);
             } else {
                 self.forwarder.no_way_on(circuit);
             }

@@ -62,7 +62,7 @@ use crate::{
 };
 
 pub(crate) use self::{
-    arrivals::Arrivals,
+    arrivals::{Arrivals, Foreign},
     destination::Link,
     fin::FIN_HOLD,
     flow::{App, Circuit, DataOutbox, LocalEnd, Outlet, Timers},

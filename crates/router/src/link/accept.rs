@@ -18,6 +18,7 @@ use weft_channel::{
     AcceptOptions, Admission, ChannelAcceptor, ChannelOptions, Established, GroupPolicy, HelloGate,
     ListenerLimits, Listeners, PeerHello, Refusal, RegisterError, TlsSource,
 };
+use weft_circuit::now;
 use weft_config::{AddressKind, router::LinkListener as ListenerConfig};
 use weft_wire::{
     Headers,
@@ -130,14 +131,50 @@ struct Half {
     since: Instant,
 }
 
+impl Half {
+    fn waits(&self) -> bool {
+        now().saturating_duration_since(self.since) < HALF
+    }
+}
+
+/// Why a peer may not open a link.
+enum NotAdmitted {
+    /// The peer has shown no certificate of the network.
+    Stranger(String),
+    /// The peer has one.
+    Router(String),
+}
+
 impl LinkGate {
-    fn refuse(&self, links: &Links, peer: &PeerHello, reason: String) -> Refusal {
-        links.refused.count();
-        tracing::warn!(peer = %peer.remote, %reason, "a link is refused");
+    fn refuse(&self, links: &Links, peer: &PeerHello, why: NotAdmitted) -> Refusal {
+        let (reason, is_stranger) = match why {
+            NotAdmitted::Stranger(reason) => (reason, true),
+            NotAdmitted::Router(reason) => (reason, false),
+        };
+        if let Some(left_out) = links.refused.count(is_stranger) {
+            tracing::warn!(
+                peer = %peer.remote, %reason, left_out,
+                "a link is refused; {left_out} more were refused since the last such line"
+            );
+        }
         Refusal::close(reason)
     }
 
-    async fn admit(&self, links: &Arc<Links>, peer: &PeerHello) -> Result<(), String> {
+    async fn admit(&self, links: &Arc<Links>, peer: &PeerHello) -> Result<(), NotAdmitted> {
+        let stranger = NotAdmitted::Stranger;
+        let leaf = peer.certificates.first();
+        let leaf = leaf.ok_or_else(|| stranger("no certificate was presented".to_owned()))?;
+        leads_to_authority(&links.identity.current(), &peer.certificates).map_err(stranger)?;
+        self.admit_router(links, peer, leaf).await.map_err(NotAdmitted::Router)
+    }
+
+    /// Judges the hello of a peer whose certificate is one of the network.
+    async fn admit_router(
+        &self,
+        links: &Arc<Links>,
+        peer: &PeerHello,
+        leaf: &CertificateDer<'_>,
+    ) -> Result<(), String> {
         let hello = LinkHello::from_hello(&peer.hello).map_err(|problem| problem.to_string())?;
         let own = &links.options.router_id;
         if hello.dialed_router_id.as_ref().is_some_and(|meant| meant != own) {
@@ -152,8 +189,6 @@ impl LinkGate {
         if hello.router_id == *own {
             return Err("it comes from this router itself".to_owned());
         }
-        let leaf = peer.certificates.first().ok_or("no certificate was presented")?;
-        leads_to_authority(&links.identity.current(), &peer.certificates)?;
         if peer.joining.is_some() {
             // The channel compares the certificate with that of its first connection, which was
             // confirmed.
@@ -161,7 +196,7 @@ impl LinkGate {
         }
         let fingerprint = weft_identity::fingerprint(leaf);
         let router = &hello.router_id;
-        let known = links.confirmed.holds(router, &fingerprint, Instant::now());
+        let known = links.confirmed.holds(router, &fingerprint, now());
         let asked = links.control.verify_router(router, &fingerprint);
         // The dialer does not wait long, and a router that a controller has confirmed is accepted without
         // an answer.
@@ -170,15 +205,16 @@ impl LinkGate {
         let silent = || Unverified::NotAsked(format!("no answer within {patience:?}"));
         match answer.unwrap_or_else(|_| Err(silent())) {
             Ok(()) => {
-                links.confirmed.note(router, &fingerprint, Instant::now());
+                links.confirmed.note(router, &fingerprint, now());
                 Ok(())
             }
             Err(Unverified::Refused(reason)) => {
-                links.confirmed.forget(router);
+                links.refused_later(router, &fingerprint, &reason);
                 Err(format!("a controller does not know it as router {router}: {reason}"))
             }
             Err(Unverified::NotAsked(reason)) => {
-                if links.confirmed.holds(router, &fingerprint, Instant::now()) {
+                if links.confirmed.accept_unasked(router, &fingerprint, now()) {
+                    links.unasked.notify_one();
                     tracing::info!(
                         %router,
                         "link accepted: a controller confirmed the router within a day, and none \
@@ -194,7 +230,7 @@ impl LinkGate {
     /// Returns this half with the other half, if the other half waits; otherwise this half waits.
     fn join(&self, half: Half) -> Option<(Half, Half)> {
         let mut halves = self.halves.lock();
-        halves.retain(|_, half| half.since.elapsed() < HALF);
+        halves.retain(|_, half| half.waits());
         let id = half.hello.connection_id.clone();
         let Some(other) = halves.remove(&id) else {
             let router = &half.hello.router_id;
@@ -245,6 +281,7 @@ impl HelloGate for LinkGate {
         let Some(links) = self.links.upgrade() else { return };
         let token = channel.peer().id.clone().unwrap_or_default();
         let headers = channel.peer().headers.clone();
+        let leaf = channel.peer().leaf().map(|leaf| weft_identity::fingerprint(leaf));
         let hello = Hello { token, headers, sequence: 0 };
         let hello = match LinkHello::from_hello(&hello) {
             Ok(hello) => hello,
@@ -262,13 +299,13 @@ impl HelloGate for LinkGate {
                     part,
                     leaf: leaf.unwrap_or_default(),
                     channel,
-                    since: Instant::now(),
+                    since: now(),
                 };
                 let Some((payload, ack)) = self.join(half) else {
                     let halves = Arc::clone(&self.halves);
                     return links.spawn(async move {
                         tokio::time::sleep(HALF).await;
-                        halves.lock().retain(|_, half| half.since.elapsed() < HALF);
+                        halves.lock().retain(|_, half| half.waits());
                     });
                 };
                 vec![(Some(payload.part), payload.channel), (Some(ack.part), ack.channel)]
@@ -287,6 +324,7 @@ impl HelloGate for LinkGate {
             iteration: hello.iteration,
             dialed: None,
             protocol: self.protocol.clone(),
+            leaf,
             channels,
         });
     }

@@ -1,8 +1,7 @@
-//! Routers that controllers have confirmed, and hellos that were refused.
+//! Routers that controllers have confirmed, and those that were accepted without an answer.
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -12,47 +11,111 @@ use parking_lot::Mutex;
 const CONFIRMED: Duration = Duration::from_secs(24 * 3600);
 /// Most routers whose confirmation is remembered.
 const MAX_CONFIRMED: usize = 100_000;
+/// Most routers that are accepted without an answer and wait for one.
+const MAX_UNASKED: usize = 100_000;
+/// How long a late refusal is remembered, for a link whose hello was accepted just before it.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// A router's id, and the fingerprint of the leaf certificate that it has shown.
+pub(super) type Shown = (String, String);
+
+/// The answer about a router that was accepted without one.
+#[derive(Debug, Clone, Copy)]
+enum Later {
+    /// No controller has answered yet.
+    Awaited,
+    /// A controller has refused the router, at this time.
+    Refused(Instant),
+}
 
 /// Routers that controllers have confirmed, with the fingerprints of their leaf certificates.
 #[derive(Debug, Default)]
-pub(super) struct Confirmed(Mutex<HashMap<String, (String, Instant)>>);
+pub(super) struct Confirmed(Mutex<Tables>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    known: HashMap<String, (String, Instant)>,
+    unasked: HashMap<Shown, Later>,
+}
 
 impl Confirmed {
     /// Notes that a controller has confirmed a router.
-    pub(super) fn note(&self, router: &str, fingerprint: &str, now: Instant) {
-        let mut known = self.0.lock();
+    pub(super) fn note(&self, router: &str, leaf: &str, now: Instant) {
+        let mut tables = self.0.lock();
+        tables.unasked.remove(&shown(router, leaf));
+        let known = &mut tables.known;
         if known.len() >= MAX_CONFIRMED {
             known.retain(|_, (_, at)| now.duration_since(*at) < CONFIRMED);
         }
         if known.len() < MAX_CONFIRMED {
-            known.insert(router.to_owned(), (fingerprint.to_owned(), now));
+            known.insert(router.to_owned(), (leaf.to_owned(), now));
         }
     }
 
     /// True if a router with this leaf was confirmed within [`CONFIRMED`].
-    pub(super) fn holds(&self, router: &str, fingerprint: &str, now: Instant) -> bool {
-        let known = self.0.lock();
-        let fresh = |at: Instant| now.duration_since(at) < CONFIRMED;
-        known.get(router).is_some_and(|(leaf, at)| leaf == fingerprint && fresh(*at))
+    pub(super) fn holds(&self, router: &str, leaf: &str, now: Instant) -> bool {
+        self.0.lock().holds(router, leaf, now)
     }
 
+    /// Accepts a router that no controller was asked about, if its confirmation holds. The router waits
+    /// for an answer then.
+    pub(super) fn accept_unasked(&self, router: &str, leaf: &str, now: Instant) -> bool {
+        let mut tables = self.0.lock();
+        if !tables.holds(router, leaf, now) || tables.unasked.len() >= MAX_UNASKED {
+            return false;
+        }
+        tables.unasked.insert(shown(router, leaf), Later::Awaited);
+        true
+    }
+
+    /// The routers that wait for an answer. Refusals of more than [`REFUSED`] ago are forgotten.
+    pub(super) fn awaited(&self, now: Instant) -> Vec<Shown> {
+        let mut tables = self.0.lock();
+        tables.unasked.retain(|_, later| match later {
+            Later::Awaited => true,
+            Later::Refused(at) => now.saturating_duration_since(*at) < REFUSED,
+        });
+        let waits = |(_, later): &(&Shown, &Later)| matches!(later, Later::Awaited);
+        tables.unasked.iter().filter(waits).map(|(shown, _)| shown.clone()).collect()
+    }
+
+    /// Notes that a controller refused a router with this leaf. Its confirmation is void; that of
+    /// another leaf stays, because any router can claim the id. True if the router had been accepted
+    /// without an answer.
+    pub(super) fn refuse(&self, router: &str, leaf: &str, now: Instant) -> bool {
+        let mut tables = self.0.lock();
+        if tables.known.get(router).is_some_and(|(known, _)| known == leaf) {
+            tables.known.remove(router);
+        }
+        let later = tables.unasked.get_mut(&shown(router, leaf));
+        let waited = later.as_ref().is_some_and(|later| matches!(later, Later::Awaited));
+        if let Some(later) = later {
+            *later = Later::Refused(now);
+        }
+        waited
+    }
+
+    /// True if a controller has refused the router after it was accepted without an answer.
+    pub(super) fn was_refused(&self, router: &str, leaf: &str) -> bool {
+        let tables = self.0.lock();
+        matches!(tables.unasked.get(&shown(router, leaf)), Some(Later::Refused(_)))
+    }
+
+    /// Forgets what was confirmed of a router, which was removed from the network.
     pub(super) fn forget(&self, router: &str) {
-        self.0.lock().remove(router);
+        self.0.lock().known.remove(router);
     }
 }
 
-/// Counts hellos that were refused because of their content.
-#[derive(Debug, Default)]
-pub(super) struct Refused(AtomicU64);
-
-impl Refused {
-    pub(super) fn count(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+impl Tables {
+    fn holds(&self, router: &str, leaf: &str, now: Instant) -> bool {
+        let fresh = |at: Instant| now.saturating_duration_since(at) < CONFIRMED;
+        self.known.get(router).is_some_and(|(known, at)| known == leaf && fresh(*at))
     }
+}
 
-    pub(super) fn seen(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
+fn shown(router: &str, leaf: &str) -> Shown {
+    (router.to_owned(), leaf.to_owned())
 }
 
 #[cfg(test)]
@@ -68,5 +131,33 @@ mod tests {
         assert!(!confirmed.holds("r2", "bb", now) && !confirmed.holds("r3", "aa", now));
         confirmed.forget("r2");
         assert!(!confirmed.holds("r2", "aa", now));
+    }
+
+    #[test]
+    fn a_refused_leaf_voids_no_confirmation_of_another() {
+        let (confirmed, now) = (Confirmed::default(), Instant::now());
+        confirmed.note("r2", "aa", now);
+        assert!(!confirmed.refuse("r2", "bb", now));
+        assert!(confirmed.holds("r2", "aa", now));
+        confirmed.refuse("r2", "aa", now);
+        assert!(!confirmed.holds("r2", "aa", now));
+    }
+
+    #[test]
+    fn who_was_accepted_without_an_answer_waits_for_one() {
+        let (confirmed, now) = (Confirmed::default(), Instant::now());
+        assert!(!confirmed.accept_unasked("r2", "aa", now));
+        confirmed.note("r2", "aa", now);
+        confirmed.note("r3", "cc", now);
+        assert!(confirmed.accept_unasked("r2", "aa", now));
+        assert!(confirmed.accept_unasked("r3", "cc", now));
+        // A confirmation of another leaf is no answer.
+        confirmed.note("r2", "bb", now);
+        assert_eq!(confirmed.awaited(now).len(), 2);
+        confirmed.note("r3", "cc", now);
+        assert_eq!(confirmed.awaited(now), [shown("r2", "aa")]);
+        assert!(confirmed.refuse("r2", "aa", now) && !confirmed.refuse("r2", "aa", now));
+        assert!(confirmed.was_refused("r2", "aa") && confirmed.holds("r2", "bb", now));
+        assert!(confirmed.awaited(now + REFUSED).is_empty() && !confirmed.was_refused("r2", "aa"));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use weft_channel::{ChannelOptions, DialError, DialOptions, Established, GroupPolicy, dial};
+use weft_circuit::now;
 use weft_config::router::LinkDialer;
 use weft_wire::{
     Address, Version,
@@ -48,7 +49,7 @@ fn form(version: &str, dialer: &LinkDialer) -> Form {
     let release: Option<Version> = version.parse().ok();
     if release.is_some_and(|release| release.at_least(1, 6, 6)) {
         Form::Grouped
-    } else if dialer.max_ack_connections > 0 {
+    } else if dialer.split {
         Form::Split
     } else {
         Form::Single
@@ -61,14 +62,14 @@ impl Links {
         let workers = Arc::new(tokio::sync::Semaphore::new(self.options.dial_workers.max(1)));
         loop {
             let due = self.registry.lock().next_due();
-            let wait = due.map_or(SWEEP, |at| at.saturating_duration_since(Instant::now()));
+            let wait = due.map_or(SWEEP, |at| at.saturating_duration_since(now()));
             let _ = tokio::time::timeout(wait.min(SWEEP), self.wake.notified()).await;
-            self.registry.lock().sweep(Instant::now());
+            self.registry.lock().sweep(now());
             loop {
                 let most = workers.available_permits() + self.options.dial_queue;
-                self.registry.lock().bound_queue(most, Instant::now(), rand::random);
+                self.registry.lock().bound_queue(most, now(), rand::random);
                 let Ok(worker) = Arc::clone(&workers).acquire_owned().await else { return };
-                let Some(dial) = self.registry.lock().begin_dial(Instant::now()) else { break };
+                let Some(dial) = self.registry.lock().begin_dial(now()) else { break };
                 let links = Arc::clone(&self);
                 self.spawn(async move {
                     links.dialing.fetch_add(1, Ordering::Relaxed);
@@ -83,9 +84,9 @@ impl Links {
 
     /// Dials a link once.
     async fn dial_once(self: &Arc<Self>, dial: Dial) {
-        let begun = Instant::now();
+        let begun = now();
         let connected = self.connect(&dial).await;
-        self.forwarder.measures().link_dials.took(begun.elapsed());
+        self.forwarder.measures().link_dials.took(now().saturating_duration_since(begun));
         let taken = match connected {
             Ok(opened) => self.opened(opened),
             Err(problem) => {
@@ -93,12 +94,12 @@ impl Links {
                     link = %dial.link, peer = %dial.peer, address = %dial.address,
                     iteration = dial.iteration, %problem, "link not dialed"
                 );
-                self.registry.lock().failed(&dial, false, Instant::now(), rand::random());
+                self.registry.lock().failed(&dial, false, now(), rand::random());
                 return;
             }
         };
         if !taken {
-            self.registry.lock().failed(&dial, true, Instant::now(), rand::random());
+            self.registry.lock().failed(&dial, true, now(), rand::random());
         }
     }
 
@@ -142,6 +143,7 @@ impl Links {
             iteration: dial.iteration,
             dialed: Some(dial.address.clone()),
             protocol: dial.protocol.clone(),
+            leaf: None,
             channels,
         })
     }
@@ -214,6 +216,10 @@ mod tests {
         for version in ["v1.6.5", "1.6.6-pre1", "", "unknown"] {
             assert_eq!(form(version, &usual), Form::Split, "{version}");
             assert_eq!(form(version, &dialer(", split: false")), Form::Single, "{version}");
+            // The numbers are those of a group.
+            let one = dialer(", split: false, maxAckConnections: 2");
+            assert_eq!(form(version, &one), Form::Single, "{version}");
+            assert_eq!(form(version, &dialer(", maxAckConnections: 0")), Form::Split, "{version}");
         }
     }
 }

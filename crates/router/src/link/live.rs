@@ -24,7 +24,7 @@ use weft_wire::{
 
 use super::opened::Opened;
 use crate::{
-    forwarder::{Arrivals, BackToHops, DataOutbox, Forwarder, Link},
+    forwarder::{Arrivals, BackToHops, DataOutbox, Foreign, Forwarder, Link},
     measures::{Both, LinkMeasures, Measures},
     seam::{LinkConnection, LinkLatency, LinkReport},
 };
@@ -50,6 +50,8 @@ pub(super) struct LiveLink {
     pub(super) iteration: u32,
     pub(super) dialed: bool,
     pub(super) protocol: String,
+    /// The fingerprint of the leaf certificate that the peer has shown; `None` if this router dialed.
+    pub(super) leaf: Option<String>,
     /// The address that was dialed; empty if the peer dialed.
     pub(super) address: String,
     /// One channel, or the two of a split link.
@@ -58,6 +60,8 @@ pub(super) struct LiveLink {
     state: AtomicU32,
     latency: Mutex<Latency>,
     pub(super) measures: LinkMeasures,
+    /// Messages whose circuit does not come over the link.
+    pub(super) foreign: Arc<Foreign>,
     closed: AtomicBool,
     owner: Weak<dyn Owner>,
 }
@@ -89,11 +93,13 @@ impl LiveLink {
             iteration: opened.iteration,
             dialed: opened.dialed.is_some(),
             protocol: opened.protocol.clone(),
+            leaf: opened.leaf.clone(),
             address: opened.dialed.clone().unwrap_or_default(),
             channels: Mutex::default(),
             state: AtomicU32::new(1),
             latency: Mutex::default(),
             measures,
+            foreign: Arc::default(),
             closed: AtomicBool::new(false),
             owner,
         })
@@ -228,7 +234,7 @@ impl Behaviour for Traffic {
         let data = live.link.outlet.open(carries, waker.clone()).giving_back_to(Arc::new(back));
         let outbox =
             ToPeer { data, live: Arc::clone(live), fabric: forwarder.measures().fabric.clone() };
-        let arrivals = Arrivals::new(Arc::clone(forwarder), Arc::clone(&live.link.id));
+        let arrivals = Arrivals::new(Arc::clone(forwarder), &live.link, Arc::clone(&live.foreign));
         let fabric = forwarder.measures().fabric.clone();
         let handler = FromPeer { live: Arc::clone(live), arrivals, fabric };
         Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }

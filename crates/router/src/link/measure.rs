@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use weft_circuit::now;
 use weft_wire::{Message, content_type};
 
 use super::{Links, live::LiveLink};
@@ -45,9 +46,9 @@ impl Links {
     /// Measures one round trip.
     async fn measure(&self, live: &LiveLink) {
         let Some(channel) = live.channel() else { return };
-        let (probe, sent) = (Message::new(content_type::LATENCY, ""), Instant::now());
+        let (probe, sent) = (Message::new(content_type::LATENCY, ""), now());
         if channel.request(probe, PROBE_TIMEOUT).await.is_ok() {
-            live.measured(sent.elapsed());
+            live.measured(now().saturating_duration_since(sent));
         }
     }
 

@@ -8,11 +8,14 @@
 //! ```
 //!
 //! * [`registry`]: wanted links, the times of their dials, and the choice between two links with one key;
-//! * [`dial`], [`accept`]: the two ways to open a link; [`place`]: which of the opened links are taken;
+//! * [`dial`], [`accept`]: the two ways to open a link; [`confirmed`], [`confirm`]: the answers of controllers
+//!   about routers that open links; [`refused`]: hellos that were refused;
+//! * [`place`]: which of the opened links are taken;
 //! * [`live`]: an open link; [`measure`], [`report`]: its state; [`interfaces`]: the names in keys;
 //! * [`datagram`]: links over DTLS.
 
 mod accept;
+mod confirm;
 mod confirmed;
 pub(crate) mod datagram;
 mod dial;
@@ -21,6 +24,7 @@ mod live;
 mod measure;
 mod opened;
 mod place;
+mod refused;
 mod registry;
 mod report;
 
@@ -30,7 +34,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -39,12 +43,14 @@ use tokio_util::sync::CancellationToken;
 use weft_channel::{
     ChannelOptions, CloseReason, DatagramOptions, HeartbeatOptions, HttpProxy, TraceFile,
 };
+use weft_circuit::now;
 use weft_config::{AddressKind, router::LinkConfig};
 use weft_identity::LiveIdentity;
 
 use self::{
-    confirmed::{Confirmed, Refused},
+    confirmed::Confirmed,
     live::{LiveLink, Owner},
+    refused::Refused,
     registry::{Dialer, Registry},
 };
 use crate::{
@@ -100,6 +106,8 @@ pub(crate) struct Links {
     /// The number of dials under way.
     dialing: AtomicUsize,
     confirmed: Confirmed,
+    /// Notified when a router was accepted without the answer of a controller.
+    unasked: Notify,
     refused: Refused,
     stop: CancellationToken,
 }
@@ -151,11 +159,13 @@ impl Links {
             wake: Notify::new(),
             dialing: AtomicUsize::new(0),
             confirmed: Confirmed::default(),
+            unasked: Notify::new(),
             refused: Refused::default(),
             stop,
             options,
         });
         links.spawn(Arc::clone(&links).dial_when_due());
+        links.spawn(Arc::clone(&links).confirm_again());
         if let Some(every) = links.options.probe_interval {
             links.spawn(Arc::clone(&links).probe(every.max(Duration::from_millis(100))));
         }
@@ -166,7 +176,7 @@ impl Links {
     pub(crate) fn set_up(&self, config: LinkConfig) {
         let specs = specs(&config);
         *self.setup.write() = Arc::new(config);
-        self.registry.lock().set_dialers(specs, Instant::now(), new_id);
+        self.registry.lock().set_dialers(specs, now(), new_id);
         self.wake.notify_one();
     }
 
@@ -199,10 +209,10 @@ impl Links {
 
     /// Takes controllers' reports about other routers.
     pub(crate) fn peers(&self, news: &[Peer]) {
-        let now = Instant::now();
+        let at = now();
         let closing: Vec<u64> = {
             let mut registry = self.registry.lock();
-            news.iter().flat_map(|peer| registry.peer(peer, now, new_id)).collect()
+            news.iter().flat_map(|peer| registry.peer(peer, at, new_id)).collect()
         };
         // The earlier confirmation of a removed router is not valid any more.
         for peer in news.iter().filter(|peer| peer.state == PeerState::Removed) {
@@ -263,7 +273,7 @@ impl Owner for Links {
     fn gone(&self, live: &Arc<LiveLink>, reason: &CloseReason) {
         self.forwarder.unregister_link(&live.link);
         self.live.lock().remove(&live.number);
-        self.registry.lock().closed(&live.key, live.number, Instant::now());
+        self.registry.lock().closed(&live.key, live.number, now());
         self.wake.notify_one();
         tracing::info!(link = %live.link.id, peer = %live.link.peer, iteration = live.iteration, %reason, "link closed");
         let is_back = self.forwarder.link(&live.link.id).is_some();

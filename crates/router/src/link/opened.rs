@@ -12,5 +12,7 @@ pub(super) struct Opened {
     /// The address that was dialed; `None` if the peer dialed.
     pub(super) dialed: Option<String>,
     pub(super) protocol: String,
+    /// The fingerprint of the leaf certificate that the peer has shown; `None` if this router dialed.
+    pub(super) leaf: Option<String>,
     pub(super) channels: Vec<(Option<SplitPart>, Established)>,
 }

@@ -3,14 +3,16 @@
 
 use std::{
     sync::{Arc, Weak, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use weft_channel::Established;
+use weft_circuit::now;
 use weft_wire::link::SplitPart;
 
 use super::{
     Links,
+    confirm::REFUSED_LATER,
     live::LiveLink,
     opened::Opened,
     registry::{Candidate, Verdict},
@@ -44,7 +46,7 @@ impl Links {
             id: opened.id.clone(),
             iteration: opened.iteration,
             dialed: opened.dialed.is_some(),
-            since: Instant::now(),
+            since: now(),
         };
         let verdict = self.registry.lock().register(candidate);
         if let Verdict::Refused { close_after } = verdict {
@@ -72,12 +74,22 @@ impl Links {
         if let Err(problem) = self.forwarder.register_link(&link) {
             tracing::warn!(link = %link.id, peer = %link.peer, ?problem, "a link is refused");
             live.close("its id is in use");
+            if let Verdict::Replaces { number, .. } = verdict {
+                // The registry knows that link no more.
+                self.close(number, "a link with an id that is in use took its place");
+            }
             return false;
         }
         if live.is_closed() {
             // The link closed before it was registered.
             self.forwarder.unregister_link(&link);
             return true;
+        }
+        if let Some(leaf) = &live.leaf
+            && self.confirmed.was_refused(&link.peer, leaf)
+        {
+            // The answer came after the hello and before the link was in the table.
+            live.close(REFUSED_LATER);
         }
         if let Verdict::Replaces { number, id, iteration, close_after } = verdict {
             self.replaced(number, id, iteration, close_after, &live);

@@ -22,7 +22,7 @@ use crate::seam::{LinkListener, Peer, PeerState};
 
 pub(crate) use self::{
     choice::{Candidate, Verdict},
-    target::{Dial, Dialer, Status, Target},
+    target::{Dial, Dialer, Place, Status, Target},
 };
 
 /// A link that was open for this long is dialed again at once when it closes.
@@ -33,8 +33,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a router without a connection and without a link is remembered.
 const FORGET: Duration = Duration::from_secs(48 * 3600);
-/// Most listeners of one router that are used.
-const MAX_LISTENERS: usize = 64;
+/// Most listeners of one router that are used. Controllers of weft name no more either.
+const MAX_LISTENERS: usize = 16;
 /// Most routers that are remembered.
 const MAX_PEERS: usize = 100_000;
 
@@ -144,8 +144,8 @@ impl Registry {
         }
     }
 
-    /// Adds the targets for a router, from each pair of a dialer and a listener. Returns the numbers of
-    /// links that are to be closed.
+    /// Adds the targets for a router, from each pair of a dialer and a listener. Pairs with one key make
+    /// one target. Returns the numbers of links that are to be closed.
     fn want_all(
         &mut self,
         peer: &str,
@@ -155,69 +155,51 @@ impl Registry {
     ) -> Vec<u64> {
         let Some(known) = self.peers.get_mut(peer) else { return Vec::new() };
         let former = std::mem::take(&mut known.targets);
-        let listeners = known.listeners.clone();
-        let mut wanted = HashSet::new();
-        let mut closing = Vec::new();
-        for listener in &listeners {
-            for at in 0..self.dialers.len() {
-                let Some(dialer) = self.dialers.get(at) else { continue };
-                if !dialer.groups.iter().any(|group| listener.groups.contains(group)) {
+        let mut wanted: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+        for listener in &known.listeners {
+            for (dialer, own) in self.dialers.iter().enumerate() {
+                if !own.groups.iter().any(|group| listener.groups.contains(group)) {
                     continue;
                 }
                 let binding = &listener.local_binding;
-                let key = key(&dialer.binding, &listener.protocol, peer, binding);
-                closing.extend(self.want(&key, at, peer, listener, is_back, now, new_id));
-                wanted.insert(key);
+                let places =
+                    wanted.entry(key(&own.binding, &listener.protocol, peer, binding)).or_default();
+                if places.iter().all(|place| place.listener.address != listener.address) {
+                    places.push(Place { listener: listener.clone(), dialer });
+                }
             }
         }
-        for key in former.difference(&wanted) {
+        known.targets = wanted.keys().cloned().collect();
+        let mut closing = Vec::new();
+        for key in former.iter().filter(|key| !wanted.contains_key(*key)) {
             closing.extend(self.drop_target(key));
         }
-        if let Some(known) = self.peers.get_mut(peer) {
-            known.targets = wanted;
+        for (key, places) in wanted {
+            closing.extend(self.want(&key, peer, places, is_back, now, new_id));
         }
         closing
     }
 
     /// Adds a target. Returns the number of its former link, if that leads to another address.
-    #[allow(clippy::too_many_arguments)] // All parts of a target, for the one caller.
     fn want(
         &mut self,
         key: &str,
-        dialer: usize,
         peer: &str,
-        listener: &LinkListener,
+        places: Vec<Place>,
         is_back: bool,
         now: Instant,
         new_id: &mut impl FnMut() -> String,
     ) -> Option<u64> {
         let live = self.live.get(key).map(|live| (live.link.number, live.link.dialed));
         let Some(target) = self.targets.get_mut(key) else {
-            let target = Target {
-                link: new_id(),
-                peer: peer.to_owned(),
-                address: listener.address.clone(),
-                protocol: listener.protocol.clone(),
-                groups: listener.groups.clone(),
-                listener_binding: listener.local_binding.clone(),
-                dialer,
-                status: if live.is_some() { Status::Established } else { Status::Pending },
-                iteration: 0,
-                connected: 0,
-                delay: Duration::ZERO,
-                short: 0,
-                due: None,
-            };
+            let target = Target::new(new_id(), peer, places, live.is_some())?;
             self.targets.insert(key.to_owned(), target);
             if live.is_none() {
                 self.dial_at(key, now);
             }
             return None;
         };
-        target.dialer = dialer;
-        target.groups.clone_from(&listener.groups);
-        let moved = target.address != listener.address;
-        target.address.clone_from(&listener.address);
+        let moved = target.lead_to(places);
         let waits =
             matches!(target.status, Status::DialFailed | Status::LinkFailed | Status::Pending);
         if waits && (is_back || moved) {
@@ -265,15 +247,16 @@ impl Registry {
             }
             target.status = Status::Dialing;
             target.iteration += 1;
+            let place = target.place();
             let version = self.peers.get(&target.peer).map(|known| known.version.clone());
             return Some(Dial {
                 link: target.link.clone(),
                 iteration: target.iteration,
                 peer: target.peer.clone(),
                 version: version.unwrap_or_default(),
-                address: target.address.clone(),
-                protocol: target.protocol.clone(),
-                dialer: target.dialer,
+                address: place.listener.address.clone(),
+                protocol: place.listener.protocol.clone(),
+                dialer: place.dialer,
                 key,
             });
         }
@@ -287,7 +270,7 @@ impl Registry {
         for key in beyond {
             let Some(target) = self.targets.get_mut(&key) else { continue };
             let healthy = self.peers.get(&target.peer).is_some_and(|known| known.healthy);
-            let Some(dialer) = self.dialers.get(target.dialer) else { continue };
+            let Some(dialer) = self.dialers.get(target.place().dialer) else { continue };
             target.delay = dialer.wait_after(target.delay, healthy, chance());
             let at = now + target.delay;
             tracing::debug!(link = %target.link, "too many links are to be dialed, this one later");
@@ -303,8 +286,11 @@ impl Registry {
             return;
         }
         target.status = Status::DialFailed;
-        let Some(dialer) = self.dialers.get(target.dialer) else { return };
+        let Some(dialer) = self.dialers.get(target.place().dialer) else { return };
         target.delay = dialer.wait_after(target.delay, healthy, chance);
+        if !was_duplicate {
+            target.next_place();
+        }
         let extra = if was_duplicate {
             Duration::from_secs(1) + Duration::from_secs(3).mul_f64(chance.clamp(0.0, 1.0))
         } else {

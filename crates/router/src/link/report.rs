@@ -51,6 +51,7 @@ impl Links {
                 "underlays": underlays, "connections": listed.collect::<Vec<_>>(),
                 "connStateIteration": live.report().state,
                 "circuits": self.forwarder.circuits_over(&live.link.id),
+                "foreignMessages": live.foreign.seen(),
             })
         });
         let links: Vec<_> = links.collect();
@@ -58,11 +59,12 @@ impl Links {
         let states_of = |peer: &str| {
             let of_peer = registry.targets().filter(|(_, target)| target.peer == peer);
             let state = |(key, target): (&String, &Target)| {
+                let place = &target.place().listener;
                 serde_json::json!({
                     "id": target.link, "key": key, "status": target.status.word(),
                     "dialAttempts": target.iteration, "connectedCount": target.connected,
-                    "retryDelay": format!("{:?}", target.delay), "targetAddress": target.address,
-                    "targetGroups": target.groups, "targetBinding": target.listener_binding,
+                    "retryDelay": format!("{:?}", target.delay), "targetAddress": place.address,
+                    "targetGroups": place.groups, "targetBinding": place.local_binding,
                 })
             };
             of_peer.map(state).collect::<Vec<_>>()

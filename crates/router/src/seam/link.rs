@@ -1,6 +1,7 @@
 //! Messages between links and controllers about other routers.
 
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 
 /// A listener for links of another router.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,6 +103,9 @@ pub trait LinkControl: Send + Sync + 'static {
         id: &str,
         fingerprint: &str,
     ) -> BoxFuture<'static, Result<(), Unverified>>;
+
+    /// A number that changes when a controller connects or disconnects.
+    fn controller_changes(&self) -> watch::Receiver<u64>;
 
     /// Reports a link that this router dialed to every controller.
     fn link_up(&self, link: LinkReport);

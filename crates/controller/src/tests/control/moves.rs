@@ -319,6 +319,26 @@ async fn the_second_try_goes_around_the_router_of_the_first() {
     }
 }
 
+/// A router that has no room refuses dials. It refused no move, and yet later dials go around it.
+#[tokio::test]
+async fn a_router_that_refuses_dials_is_gone_around() {
+    let mesh = Square::new(quick()).await;
+    assert!(mesh.net.network.change_link("direct", None, Some(true)));
+    mesh.two.is(Mood::Refuses(RouteErrorCode::ResourcesNotAvailable));
+    let over = || {
+        let ways = mesh.net.network.ways(mesh.dialer.id());
+        ways.path(mesh.host.id()).unwrap().links
+    };
+    for _ in 0..8 {
+        assert_eq!(over(), ["to2", "from2"]);
+        let circuit = mesh.circuit().await;
+        mesh.has_path(&circuit, &["to3", "from3"]).await;
+    }
+    assert_eq!(over(), ["to3", "from3"]);
+    let circuit = mesh.circuit().await;
+    assert!(mesh.two.routes(&circuit).is_empty());
+}
+
 /// The router is killed while the circuit moves to it; its neighbours report their broken links
 /// later.
 #[tokio::test]

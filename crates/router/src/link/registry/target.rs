@@ -1,8 +1,13 @@
 //! A link that this router wants to dial, and its dials.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use weft_config::router::Backoff;
+
+use crate::seam::LinkListener;
 
 /// A dialer of links.
 #[derive(Clone, Debug)]
@@ -75,16 +80,23 @@ impl Status {
     }
 }
 
+/// A listener of the peer, and the dialer for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) listener: LinkListener,
+    /// The number of the dialer.
+    pub(crate) dialer: usize,
+}
+
 /// A link that this router wants to dial, or has dialed.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) link: String,
     pub(crate) peer: String,
-    pub(crate) address: String,
-    pub(crate) protocol: String,
-    pub(crate) groups: Vec<String>,
-    pub(crate) listener_binding: String,
-    pub(crate) dialer: usize,
+    /// The place that is dialed next; of an open link, the place that was dialed.
+    place: Place,
+    /// The places after it. They are dialed in turn, and all belong to the target's key.
+    others: VecDeque<Place>,
     pub(crate) status: Status,
     pub(crate) iteration: u32,
     pub(crate) connected: u32,
@@ -93,6 +105,51 @@ pub(crate) struct Target {
     pub(crate) short: u32,
     /// The time of the next dial; `None` while the link is open or being dialed.
     pub(crate) due: Option<Instant>,
+}
+
+impl Target {
+    /// A target that leads to these places; `None` if there are none.
+    pub(super) fn new(link: String, peer: &str, places: Vec<Place>, is_live: bool) -> Option<Self> {
+        let mut others = VecDeque::from(places);
+        let place = others.pop_front()?;
+        Some(Self {
+            link,
+            peer: peer.to_owned(),
+            place,
+            others,
+            status: if is_live { Status::Established } else { Status::Pending },
+            iteration: 0,
+            connected: 0,
+            delay: Duration::ZERO,
+            short: 0,
+            due: None,
+        })
+    }
+
+    /// The place that is dialed next; of an open link, the place that was dialed.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// After a failed dial: the next dial is that of another place.
+    pub(super) fn next_place(&mut self) {
+        if let Some(next) = self.others.pop_front() {
+            self.others.push_back(std::mem::replace(&mut self.place, next));
+        }
+    }
+
+    /// Leads to these places from now on. True if the present address is not among them.
+    pub(super) fn lead_to(&mut self, places: Vec<Place>) -> bool {
+        let present = &self.place.listener.address;
+        let at = places.iter().position(|place| place.listener.address == *present);
+        let mut others = VecDeque::from(places);
+        others.rotate_left(at.unwrap_or_default());
+        if let Some(place) = others.pop_front() {
+            self.place = place;
+            self.others = others;
+        }
+        at.is_none()
+    }
 }
 
 #[cfg(test)]

@@ -212,6 +212,52 @@ fn more_dials_than_may_wait_come_later() {
 }
 
 #[test]
+fn listeners_with_one_key_make_one_link_and_are_dialed_in_turn() {
+    let (mut registry, now) = (registry(), Instant::now());
+    let mut both = peer("r2", PeerState::Healthy);
+    let mut second = both.listeners[0].clone();
+    second.address = "tls:r2:7000".into();
+    both.listeners.push(second);
+    assert!(registry.peer(&both, now, ids()).is_empty());
+    let mut at = now;
+    let mut dialed = Vec::new();
+    for _ in 0..3 {
+        at += Duration::from_secs(3600);
+        let dial = registry.begin_dial(at).unwrap();
+        dialed.push(dial.address.clone());
+        registry.failed(&dial, false, at, 0.5);
+    }
+    assert_eq!(dialed, ["tls:r2:6004", "tls:r2:7000", "tls:r2:6004"]);
+    let dial = registry.begin_dial(at + Duration::from_secs(3600)).unwrap();
+    assert_eq!(registry.register(link(7, &dial.link, true)), Verdict::Taken);
+    // The link stays whatever the order of the listeners, and while the one that it leads to is there.
+    assert!(registry.peer(&both, now, ids()).is_empty());
+    both.listeners.reverse();
+    assert!(registry.peer(&both, now, ids()).is_empty());
+    both.listeners.truncate(1);
+    assert_eq!(both.listeners[0].address, dial.address);
+    assert!(registry.peer(&both, now, ids()).is_empty());
+    both.listeners[0].address = "tls:r2:6004".into();
+    assert_eq!(registry.peer(&both, now, ids()), [7]);
+}
+
+#[test]
+fn few_addresses_of_one_router_are_dialed() {
+    let (mut registry, now) = (registry(), Instant::now());
+    let mut many = peer("r2", PeerState::Healthy);
+    let listener = many.listeners[0].clone();
+    many.listeners = (0..1_000)
+        .map(|port| LinkListener {
+            address: format!("tls:r2:{port}"),
+            local_binding: format!("eth{port}"),
+            ..listener.clone()
+        })
+        .collect();
+    registry.peer(&many, now, ids());
+    assert_eq!(registry.targets().count(), MAX_LISTENERS);
+}
+
+#[test]
 fn another_address_closes_the_link_to_the_old_one() {
     let (mut registry, now) = (registry(), Instant::now());
     registry.peer(&peer("r2", PeerState::Healthy), now, ids());
