@@ -119,6 +119,7 @@ impl Network {
         let terminator = told.dialed.as_ref();
         let terminator = terminator
             .and_then(|(router, egress)| find_terminator(snapshot, &service, router, egress));
+        let before = self.0.circuits.get(id);
         let circuit = Arc::new(Circuit {
             id: id.to_owned(),
             // The dialing identity: routers do not report the session.
@@ -136,8 +137,8 @@ impl Network {
             tags: told.tags,
             is_whole: told.is_whole,
             moving: Arc::default(),
+            traffic: before.as_ref().map(|it| Arc::clone(&it.traffic)).unwrap_or_default(),
         });
-        let before = self.0.circuits.get(id);
         let is_counted = before.as_ref().is_some_and(|before| !before.terminator.is_empty());
         let event = match circuit.is_whole {
             true => self.circuit_event(CircuitChange::Adopted, &circuit, Duration::ZERO),
