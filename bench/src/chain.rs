@@ -22,6 +22,8 @@ use crate::{
 };
 
 const HAPROXY: &str = "haproxy";
+const WEFT: &str = "weft";
+const ORIGINAL: &str = "original";
 
 /// The measurements to run, and their length.
 #[derive(Debug, Args)]
@@ -67,6 +69,15 @@ pub(crate) struct Row {
     memory: f64,
 }
 
+impl Row {
+    /// The row of another make with the same length and payload.
+    fn other<'a>(&self, rows: &'a [Self], make: &str) -> Option<&'a Self> {
+        rows.iter().find(|other| {
+            other.make == make && (other.length, other.payload) == (self.length, self.payload)
+        })
+    }
+}
+
 /// Measures every chain.
 pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
     let wanted = |make: &str| options.writes.wants(make);
@@ -94,13 +105,13 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
                 None => eprintln!("haproxy is not installed: its rows and ratios are left out"),
             }
         }
-        if wanted("weft") {
+        if wanted(WEFT) {
             let chain: Arc<dyn Path> = Chain::start(&program::weft()?, length, wire).await?;
-            measure("weft", length, &chain, &options.writes, &mut rows).await?;
+            measure(WEFT, length, &chain, &options.writes, &mut rows).await?;
         }
-        if let Some(program) = original.as_ref().filter(|_| wanted("original")) {
+        if let Some(program) = original.as_ref().filter(|_| wanted(ORIGINAL)) {
             let chain: Arc<dyn Path> = Chain::start(program, length, wire).await?;
-            measure("original", length, &chain, &options.writes, &mut rows).await?;
+            measure(ORIGINAL, length, &chain, &options.writes, &mut rows).await?;
         }
     }
     Ok(rows)
@@ -143,7 +154,51 @@ pub(crate) fn text(rows: &[Row]) -> String {
             "\nIn parentheses: the ratio to as many HAProxies in a row, TLS to TLS, in this run.",
         );
     }
+    if let Some(table) = beside_original(rows) {
+        text.push_str(&format!(
+            "\n\nBeside the original\n{table}\nFigures of weft, each with its ratio to the original's of the same \
+             chain and payload in this run."
+        ));
+    }
     text
+}
+
+/// Figures of weft, each with its ratio to the original's; `None` if the original was not measured.
+fn beside_original(rows: &[Row]) -> Option<Table> {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header([
+        "routers",
+        "payload",
+        "1 flow MiB/s",
+        "many MiB/s",
+        "rtt p99 us",
+        "p99 beside bulk us",
+        "set-ups/s",
+        "CPU s/GiB, each",
+        "MiB each",
+    ]);
+    for row in rows.iter().filter(|row| row.make == WEFT) {
+        let Some(original) = row.other(rows, ORIGINAL) else { continue };
+        let beside = |of: fn(&Row) -> Option<f64>, digits: usize| {
+            report::beside(of(row), of(original), digits)
+        };
+        table.add_row([
+            row.length.to_string(),
+            format!("{} KiB", row.payload / 1024),
+            beside(|row| Some(row.basics.single), 0),
+            beside(|row| Some(row.basics.many), 0),
+            beside(|row| Some(row.basics.p99), 0),
+            beside(|row| Some(row.beside_p99), 0),
+            beside(|row| Some(row.basics.set_ups), 0),
+            beside(|row| row.basics.cpu, 2),
+            beside(|row| Some(row.memory), 0),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    (table.row_count() > 0).then_some(table)
 }
 
 /// The table for people: each figure, with its ratio to HAProxy's of the same chain and payload.
@@ -165,9 +220,7 @@ fn table(rows: &[Row]) -> Table {
         "MiB each",
     ]);
     for row in rows {
-        let base = rows.iter().find(|other| {
-            other.make == HAPROXY && (other.length, other.payload) == (row.length, row.payload)
-        });
+        let base = row.other(rows, HAPROXY);
         let beside = |of: fn(&Row) -> Option<f64>, digits: usize| {
             report::beside(of(row), base.and_then(of), digits)
         };
@@ -190,4 +243,34 @@ fn table(rows: &[Row]) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(make: &'static str, length: usize, single: f64) -> Row {
+        let basics = Basics { single, cpu: Some(2.0 * single), ..Basics::default() };
+        Row {
+            make,
+            length,
+            payload: 1024,
+            basics,
+            jain: 1.0,
+            beside_p50: 1.0,
+            beside_p99: single,
+            memory: single,
+        }
+    }
+
+    #[test]
+    fn ratios_to_the_original_are_of_the_same_chain() {
+        let rows = [row(WEFT, 1, 30.0), row(ORIGINAL, 1, 10.0), row(WEFT, 2, 20.0)];
+        let shown = beside_original(&rows).unwrap();
+        assert_eq!(shown.row_count(), 1);
+        assert_eq!(shown.to_string().matches("(3.00)").count(), 4, "{shown}");
+        let text = text(&rows);
+        assert!(text.contains("Beside the original") && !text.contains("HAProxies"), "{text}");
+        assert!(beside_original(&[row(WEFT, 1, 30.0), row(HAPROXY, 1, 10.0)]).is_none());
+    }
 }

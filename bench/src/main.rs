@@ -6,11 +6,12 @@
 //! runs are not comparable; ratios within one run are.
 //!
 //! Other things are measured by `weft-bench scale`, one controller with a large model, `weft-bench
-//! mesh`, one controller with many routers, links and circuits, and `weft-bench chain`, several routers
-//! in a row.
+//! mesh`, one controller with many routers, links and circuits, `weft-bench chain`, several routers
+//! in a row, and `weft-bench counters`, the share of counting in a router's work.
 
 mod apart;
 mod chain;
+mod counters;
 mod cpu;
 mod mesh;
 mod options;
@@ -57,6 +58,8 @@ enum Other {
     Scale(scale::Options),
     /// Measures routers in a row, beside HAProxies and the original's routers (WEFT_BENCH_ZITI)
     Chain(chain::Options),
+    /// Measures the share of a router's processor time that counting takes
+    Counters(counters::Options),
     /// Measures a controller with a large mesh of simulated routers
     Mesh(mesh::Options),
 }
@@ -66,6 +69,7 @@ impl Options {
     fn is_apart(&self) -> bool {
         match &self.other {
             Some(Other::Chain(options)) => options.writes.apart,
+            Some(Other::Counters(options)) => options.writes.apart,
             Some(Other::Scale(_) | Other::Mesh(_)) => false,
             None => self.writes.apart,
         }
@@ -103,6 +107,11 @@ fn main() -> ExitCode {
         Some(Other::Chain(options)) => {
             report::print(runtime.block_on(chain::run(&options)), options.writes.json, chain::text)
         }
+        Some(Other::Counters(options)) => report::print(
+            runtime.block_on(counters::run(&options)),
+            options.writes.json,
+            counters::text,
+        ),
         None => {
             let writes = options.writes;
             report::print(runtime.block_on(run(&writes)), writes.json, text)

@@ -110,9 +110,7 @@ pub(crate) async fn basics(
     writes: &Writes,
 ) -> io::Result<Basics> {
     let duration = Duration::from_secs_f64(writes.seconds);
-    // A first short run says how much is moved in the time that is wanted.
-    let took = bulk(path, 1, payload, PROBE).await?.as_secs_f64().max(0.001);
-    let total = ((PROBE as f64 / took * writes.seconds) as u64).clamp(PROBE, 64 << 30);
+    let total = total(path, payload, writes).await?;
     let before = relay_cpu(path.as_ref());
     let single = bulk(path, 1, payload, total).await?.as_secs_f64();
     let used = relay_cpu(path.as_ref()).saturating_sub(before).as_secs_f64();
@@ -130,6 +128,22 @@ pub(crate) async fn basics(
         cpu: relayed.then(|| used / (mib / 1024.0)),
         per_payload: relayed.then(|| used * 1e6 / (total as f64 / payload as f64)),
     })
+}
+
+/// Moves data over one flow for about the wanted time: the bytes, and how long they took.
+pub(crate) async fn one_flow(
+    path: &Arc<dyn Path>,
+    payload: usize,
+    writes: &Writes,
+) -> io::Result<(u64, Duration)> {
+    let total = total(path, payload, writes).await?;
+    Ok((total, bulk(path, 1, payload, total).await?))
+}
+
+/// The bytes that one flow moves in the time that is wanted, found by a first short run.
+async fn total(path: &Arc<dyn Path>, payload: usize, writes: &Writes) -> io::Result<u64> {
+    let took = bulk(path, 1, payload, PROBE).await?.as_secs_f64().max(0.001);
+    Ok(((PROBE as f64 / took * writes.seconds) as u64).clamp(PROBE, 64 << 30))
 }
 
 /// A quantile of times in nanoseconds, in microseconds.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, RouterConfig, WebApi, WebServer};
 use weft_contract::resource;
@@ -84,10 +85,12 @@ async fn what_routers_measure_is_kept_and_served() {
             sample(&text, name, &[("source_id", router)]).unwrap_or_default()
         };
         let bytes = sample(&text, "ziti_service_bytes", &[("direction", "ingress.rx")]);
+        let to_host = sample(&text, "ziti_terminator_bytes", &[("direction", "egress.tx")]);
         let is_there = sum("ziti_egress_rx_msgsize_count", &host) > 0.0
             && sum("ziti_ingress_tx_msgsize_count", &dialer) > 0.0
             && sum("ziti_fabric_rx_msgsize_count", &host) > 0.0
-            && bytes.unwrap_or_default() >= 3_000_000.0;
+            && bytes.unwrap_or_default() >= 3_000_000.0
+            && to_host.unwrap_or_default() >= 3_000_000.0;
         is_there.then_some(text)
     })
     .await;
@@ -109,6 +112,45 @@ async fn what_routers_measure_is_kept_and_served() {
     let described = text.lines().filter(|line| line.starts_with("# TYPE ziti_fabric_rx_msgsize "));
     assert_eq!(described.count(), 1);
     drop(two);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_see_the_rates_of_circuits_and_links() {
+    let network = network().await;
+    let (one, _) = measured_router(&network, "r1").await;
+    let (two, _) = measured_router(&network, "r2").await;
+    let mut talk = talk(&network, &one, &two, true).await;
+    let (data, mut back) = (vec![7; 100_000], vec![0; 100_000]);
+    let mut sent = 0;
+    let mut circuit_and_link = async |is_busy: bool| {
+        if is_busy {
+            talk.connection.write_all(&data).await.unwrap();
+            talk.connection.flush().await.unwrap();
+            talk.connection.read_exact(&mut back).await.unwrap();
+            sent += data.len() as u64;
+        }
+        let circuit = network.list(&resource::fabric::circuit::KIND).await.remove(0);
+        let link = network.list(&resource::fabric::link::KIND).await.remove(0);
+        (circuit, link, sent)
+    };
+    let number = |of: &Value, member: &str| of.pointer(member).and_then(Value::as_u64);
+    let is_above_0 = |of: &Value, member: &str| number(of, member).is_some_and(|rate| rate > 0);
+    let ways = ["/traffic/rateFromDialer", "/traffic/rateToDialer"];
+    until_some(async || {
+        let (circuit, link, sent) = circuit_and_link(true).await;
+        let bytes = ["/traffic/bytesFromDialer", "/traffic/bytesToDialer"];
+        assert!(bytes.iter().all(|it| number(&circuit, it).unwrap_or(0) <= 2 * sent), "{circuit}");
+        let is_seen = ways.iter().all(|it| is_above_0(&circuit, it))
+            && ["/sourceRate", "/destRate"].iter().all(|it| is_above_0(&link, it));
+        is_seen.then_some(())
+    })
+    .await;
+    // A circuit that rests is not reported, and that says that its rates are 0.
+    until_some(async || {
+        let (circuit, ..) = circuit_and_link(false).await;
+        ways.iter().all(|it| number(&circuit, it) == Some(0)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

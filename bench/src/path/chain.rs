@@ -16,7 +16,7 @@ use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_client::ManagementClient;
-use weft_contract::resource;
+use weft_contract::{Api, resource};
 use weft_sdk::{Context, Listener};
 
 use super::weft::{PASSWORD, PATIENCE, Stopped, USER, context, create, log_in, router_online};
@@ -31,7 +31,9 @@ const SERVICE: &str = "bench";
 
 /// Routers in a row.
 pub(crate) struct Chain {
+    client: ManagementClient,
     dialer: Context,
+    ids: Vec<String>,
     routers: Vec<Stopped>,
     _host: Context,
     _controller: Stopped,
@@ -98,7 +100,8 @@ impl Chain {
                 });
             }
         });
-        let chain = Self { dialer, routers, _host: host, _controller: controller, _home: home };
+        let (_host, _controller, _home) = (host, controller, home);
+        let chain = Self { client, dialer, ids, routers, _host, _controller, _home };
         let deadline = Instant::now() + PATIENCE;
         loop {
             match chain.connect().await {
@@ -107,6 +110,29 @@ impl Chain {
                 Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
             }
         }
+    }
+}
+
+impl Chain {
+    /// Messages of circuits that came to the router at a place from other routers so far.
+    pub(crate) async fn messages(&self, place: usize) -> io::Result<u64> {
+        let missing = |what: &str| io::Error::other(format!("the router tells no {what}"));
+        let id = self.ids.get(place).ok_or_else(|| missing("id"))?;
+        let inspect = resource::operation(Api::Fabric, "inspect");
+        let inspect = inspect.ok_or_else(|| missing("inspection"))?;
+        let asked = json!({"appRegex": format!("^{id}$"), "requestedValues": ["metrics"]});
+        let body = Some(("application/json", asked.to_string().into_bytes()));
+        let answer = self.client.raw(Api::Fabric, inspect, &[], &[], body).await;
+        let answer: Value = serde_json::from_slice(&answer.map_err(io::Error::other)?)?;
+        // The answer comes with or without an envelope.
+        let answer = answer.get("data").unwrap_or(&answer);
+        let events = answer.pointer("/values/0/value").and_then(Value::as_array);
+        let is_it = |event: &&Value| {
+            event.get("metric").and_then(Value::as_str) == Some("fabric.rx.msgsize")
+        };
+        let event = events.into_iter().flatten().find(is_it);
+        let count = event.and_then(|event| event.pointer("/metrics/count"));
+        count.and_then(Value::as_u64).ok_or_else(|| missing("count of messages"))
     }
 }
 

@@ -23,7 +23,7 @@ use super::edge_errors::{busy, error, malformed, of_session};
 use super::session::RouterSession;
 
 /// The header of peer data with the public key of an end.
-const PUBLIC_KEY: u32 = 1003;
+const PUBLIC_KEY: u32 = weft_wire::edge::header::PUBLIC_KEY.cast_unsigned();
 
 /// Makes a circuit in a task, if the router has room for one more.
 pub fn spawn(session: &Arc<RouterSession>, message: &Message) {

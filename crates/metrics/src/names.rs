@@ -396,6 +396,11 @@ pub const USE: &[Counted] = &[
         labels: "service_id, direction",
         meaning: "data of the service's circuits, as routers report it; the direction is `ingress.rx` and so on",
     },
+    Counted {
+        name: "terminator.bytes",
+        labels: "terminator_id, direction",
+        meaning: "data between the terminator's host and its router, as routers report it: `egress.rx` comes from the host, `egress.tx` goes to it",
+    },
 ];
 
 impl Named {

@@ -140,6 +140,7 @@ impl Network {
             tags: assembled.tags,
             is_whole: assembled.is_whole,
             moving: Arc::default(),
+            traffic: before.as_ref().map(|it| Arc::clone(&it.traffic)).unwrap_or_default(),
         });
         let event = match circuit.is_whole {
             true => self.circuit_event(CircuitChange::Adopted, &circuit, Duration::ZERO),

@@ -2,6 +2,7 @@
 //! and adopted circuits of an earlier run.
 
 mod index;
+mod making;
 mod past;
 
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use weft_wire::StringMap;
 
 use crate::clock;
 use crate::moving::Moving;
+use crate::traffic::Traffic;
 use index::Index;
+use making::{Making, Reservation};
 use past::Past;
 
 /// Tag with the hosting identity.
@@ -65,6 +68,8 @@ pub struct Circuit {
     pub is_counted: bool,
     /// The time at which the circuit was moved last.
     pub moving: Arc<Moving>,
+    /// The data that the circuit carried, as the router of its dialer reports it.
+    pub traffic: Arc<Traffic>,
 }
 
 /// Addresses of the applications at the ends of a circuit.
@@ -82,6 +87,11 @@ pub struct EndAddresses {
 }
 
 impl Circuit {
+    /// The service and the terminator.
+    fn used(&self) -> [Id; 2] {
+        [self.service.clone(), self.terminator.clone()]
+    }
+
     /// Returns the circuit with another path.
     pub fn moved(&self, path: Path) -> Self {
         Self {
@@ -101,6 +111,7 @@ impl Circuit {
             is_whole: self.is_whole,
             is_counted: self.is_counted,
             moving: Arc::clone(&self.moving),
+            traffic: Arc::clone(&self.traffic),
         }
     }
 }
@@ -114,25 +125,12 @@ pub enum NotReserved {
     Full,
 }
 
-/// A circuit that is being made.
-#[derive(Debug, Clone)]
-struct Reservation {
-    /// The session or the identity that dials.
-    client: String,
-    /// The routers of the attempt; before the first attempt only the router of the dialer.
-    nodes: Vec<Id>,
-    /// Whether one of these routers reported that the circuit has ended.
-    faulted: bool,
-    /// Whether the circuit is to be dropped when its attempt succeeds.
-    ended: bool,
-}
-
 #[derive(Debug, Default)]
 struct Tables {
     /// Most circuits, reserved ones included.
     most: usize,
     up: HashMap<Arc<str>, Arc<Circuit>>,
-    making: HashMap<String, Reservation>,
+    making: Making,
     by_link: Index<Arc<str>>,
     by_router: Index<Id>,
     by_client: Index<Arc<str>>,
@@ -165,48 +163,37 @@ impl Circuits {
         if tables.len() >= tables.most {
             return Err(NotReserved::Full);
         }
-        let (client, nodes) = (client.to_owned(), vec![first.clone()]);
-        let reservation = Reservation { client, nodes, faulted: false, ended: false };
-        tables.making.insert(id.to_owned(), reservation);
+        tables.making.begin(id, client, first);
         Ok(())
     }
 
     /// Begins an attempt at a reserved circuit; false if the circuit is not wanted any more.
     pub fn attempt(&self, id: &str, nodes: &[Id]) -> bool {
-        let mut tables = self.0.write();
-        let Some(reservation) = tables.making.get_mut(id) else { return false };
-        reservation.nodes = nodes.to_vec();
-        reservation.faulted = false;
-        !reservation.ended
+        self.0.write().making.attempt(id, nodes)
     }
 
     /// Gives a circuit in the making another id; false if the circuit is not in the making, or the
     /// id is taken.
     pub fn rename(&self, id: &str, new: &str) -> bool {
         let mut tables = self.0.write();
-        if tables.is_known(new) {
-            return false;
-        }
-        let Some(reservation) = tables.making.remove(id) else { return false };
-        tables.making.insert(new.to_owned(), Reservation { faulted: false, ..reservation });
-        true
+        !tables.is_known(new) && tables.making.rename(id, new)
     }
 
     /// Handles a router's report that a circuit has ended. A circuit in the making whose attempt
     /// goes over the router will not be put into the table. False if the circuit is not in the
     /// making.
     pub fn fault_in_making(&self, id: &str, router: &Id) -> bool {
-        let mut tables = self.0.write();
-        let Some(reservation) = tables.making.get_mut(id) else { return false };
-        reservation.faulted |= reservation.nodes.contains(router);
-        true
+        self.0.write().making.fault(id, router)
     }
 
-    /// Drops the circuits in the making for which `pick`, given client and routers, is true.
-    pub fn end_in_making(&self, pick: impl Fn(&str, &[Id]) -> bool) {
-        for reservation in self.0.write().making.values_mut() {
-            reservation.ended |= pick(&reservation.client, &reservation.nodes);
-        }
+    /// Drops the circuits in the making that begin or end at a router.
+    pub fn end_in_making_at(&self, router: &Id) {
+        self.0.write().making.end_at(router);
+    }
+
+    /// Drops the circuits in the making of a client that begin at a router.
+    pub fn end_in_making_of(&self, client: &str, router: &Id) {
+        self.0.write().making.end_of(client, router);
     }
 
     /// Gives a reserved id back.
@@ -227,8 +214,7 @@ impl Circuits {
         if let Some((id, before)) = known.map(|(id, it)| (Arc::clone(id), Arc::clone(it))) {
             tables.replace(&id, &before, circuit);
         } else {
-            let is_wanted = |it: &Reservation| !it.faulted && !it.ended;
-            if !tables.making.get(&circuit.id).is_some_and(is_wanted) {
+            if !tables.making.get(&circuit.id).is_some_and(Reservation::is_wanted) {
                 return false;
             }
             tables.making.remove(&circuit.id);
@@ -266,11 +252,11 @@ impl Circuits {
         self.0.read().past.has_ended(id)
     }
 
-    /// The service of a circuit that goes or went over the router.
-    pub(super) fn service_over(&self, id: &str, router: &str) -> Option<Id> {
+    /// The service and the terminator of a circuit that goes or went over the router.
+    pub(super) fn used_over(&self, id: &str, router: &str) -> Option<[Id; 2]> {
         let tables = self.0.read();
         let now = tables.up.get(id).filter(|circuit| circuit.path.has_node(router));
-        now.map(|circuit| circuit.service.clone()).or_else(|| tables.past.service_over(id, router))
+        now.map(|circuit| circuit.used()).or_else(|| tables.past.used_over(id, router))
     }
 
     /// Removes a circuit that is up.
@@ -278,7 +264,7 @@ impl Circuits {
         let mut tables = self.0.write();
         let circuit = tables.up.remove(id)?;
         tables.unlink(&circuit);
-        tables.past.note(&circuit.id, &circuit.service, &circuit.path.nodes, true);
+        tables.past.note(&circuit.id, circuit.used(), &circuit.path.nodes, true);
         Some(circuit)
     }
 
@@ -398,7 +384,7 @@ impl Tables {
     }
 
     fn is_known(&self, id: &str) -> bool {
-        self.up.contains_key(id) || self.making.contains_key(id)
+        self.up.contains_key(id) || self.making.has(id)
     }
 
     fn link(&mut self, circuit: Arc<Circuit>) {
@@ -426,7 +412,7 @@ impl Tables {
     fn replace(&mut self, id: &Arc<str>, before: &Circuit, now: Arc<Circuit>) {
         let (old, new) = (&before.path, &now.path);
         if old.nodes.iter().any(|router| !new.nodes.contains(router)) {
-            self.past.note(&before.id, &before.service, &old.nodes, false);
+            self.past.note(&before.id, before.used(), &old.nodes, false);
         }
         for link in old.links.iter().filter(|link| !new.has_link(link)) {
             self.by_link.remove(link.as_str(), id);
@@ -476,6 +462,7 @@ pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
         is_whole: true,
         is_counted: true,
         moving: Arc::default(),
+        traffic: Arc::default(),
     }
 }
 

@@ -408,6 +408,7 @@ impl Making<'_> {
             is_whole: true,
             is_counted: chosen.is_counted,
             moving: Arc::default(),
+            traffic: Arc::default(),
         });
         let took = clock::since(self.started);
         let event = self.network.circuit_event(CircuitChange::Created, &circuit, took);
@@ -492,7 +493,8 @@ fn peer_data(
     };
     let mut data: PeerData = terminator.peer_data.clone();
     data.extend(told);
-    data.retain(|key, _| !(1110..=1113).contains(key));
+    let of_ends = key::TERMINATOR_LOCAL_ADDRESS..=key::INITIATOR_REMOTE_ADDRESS;
+    data.retain(|key, _| !of_ends.contains(key));
     if service.is_some_and(|it| it.terminator_strategy == TerminatorStrategy::Sticky) {
         let token = terminator.base.id.as_str().to_owned();
         data.insert(key::STICKINESS_TOKEN, token.into());

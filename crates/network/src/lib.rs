@@ -18,7 +18,8 @@
 //! - `link_listeners`: listeners on which routers take links;
 //! - `link_reports`: reports of routers about links; `misreports`: refused reports;
 //! - [`offers`]: the mesh and terminators for the explanation of a dial;
-//! - [`inspect`]: inspections of programs; [`metrics`]: measured values.
+//! - [`inspect`]: inspections of programs; [`metrics`]: measured values; [`traffic`]: bytes and rates of
+//!   circuits.
 //!
 //! Input are messages of routers, which the control plane passes on. Output are routes, unroutes
 //! and faults on the channels of routers.
@@ -69,6 +70,7 @@ pub mod routes;
 pub mod terminators;
 mod texts;
 mod traced;
+pub mod traffic;
 pub mod upkeep;
 mod used;
 pub mod validate;

@@ -7,15 +7,18 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use serde_json::Value as Json;
 use weft_contract::Timestamp as TimeWord;
-use weft_metrics::usage::WAYS;
+use weft_metrics::usage::{WAYS, Way};
 use weft_metrics::{Exposition, Origin, Report, Value, names};
 use weft_model::Timestamp;
 use weft_model::entity::{Service, Terminator};
-use weft_wire::metrics::MetricsMessage;
+use weft_paths::links::Link;
+use weft_wire::metrics::{MetricsMessage, UsageCounter};
 
+use super::circuits::Circuit;
 use super::misreports::Misreport;
 use super::reported::Kept;
 use super::routers::LiveRouter;
+use super::traffic::{Now, Shown};
 use super::used;
 use crate::clock;
 use crate::network::Network;
@@ -30,6 +33,16 @@ impl Network {
     /// Keeps the values that a router measured, and the bytes of its circuits.
     pub(super) fn keep_report(&self, router: &LiveRouter, report: &MetricsMessage) {
         let at = self.0.kernel.now();
+        let now = (clock::now(), at);
+        for counter in &report.usage_counters {
+            for (circuit, bucket) in &counter.buckets {
+                self.note_traffic(router, counter, circuit, &bucket.values, now);
+                // Every controller gets the report; one of them counts services and terminators.
+                if !report.do_not_propagate {
+                    self.count_usage(router, counter.interval_length, circuit, &bucket.values);
+                }
+            }
+        }
         let is_own = |link: &str| {
             self.0.links.get(link).is_some_and(|link| link.has_end(router.id.as_str()))
         };
@@ -38,19 +51,46 @@ impl Network {
         if registered.is_some_and(|one| one.connection == router.connection) {
             self.0.reported.keep(&router.id, report, at, is_own);
         }
-        // Another controller counts this report.
-        if report.do_not_propagate {
-            return;
-        }
-        for counter in &report.usage_counters {
-            for (circuit, bucket) in &counter.buckets {
-                self.count_usage(router, counter.interval_length, circuit, &bucket.values);
-            }
+    }
+
+    /// Notes the bytes of a circuit that begins at the router.
+    fn note_traffic(
+        &self,
+        router: &LiveRouter,
+        counter: &UsageCounter,
+        circuit: &str,
+        values: &BTreeMap<String, u64>,
+        now: Now,
+    ) {
+        let seconds = counter.interval_length;
+        let begins_there =
+            |circuit: &Arc<Circuit>| circuit.is_whole && circuit.path.first() == Some(&router.id);
+        let Some(circuit) = self.0.circuits.get(circuit).filter(begins_there) else { return };
+        let bytes = [Way::IngressRx, Way::IngressTx].map(|way| {
+            let bytes = WAYS.get(way as usize).and_then(|name| values.get(*name));
+            bytes.copied().unwrap_or_default()
+        });
+        if bytes.iter().all(|bytes| used::is_possible(*bytes, seconds)) {
+            circuit.traffic.note(counter.interval_start_utc, seconds, bytes, now);
         }
     }
 
-    /// Counts the bytes that a circuit carried in an interval of so many seconds. The service is
-    /// looked up by the circuit; the service in the report is ignored.
+    /// The data of a circuit, as the router of its dialer reported it; `None` if it did not yet.
+    pub fn traffic_of(&self, circuit: &Circuit) -> Option<Shown> {
+        let heard = circuit.path.first().and_then(|router| self.0.reported.heard(router));
+        circuit.traffic.shown(clock::now(), heard)
+    }
+
+    /// Bytes per second over a link, as its routers reported them last: those that the dialing
+    /// router sends, and those that the dialed router sends. `None` if unknown.
+    pub fn rates_of(&self, link: &Link) -> [Option<u64>; 2] {
+        let [source, destination] = [&link.source, &link.destination]
+            .map(|router| self.0.reported.rates_of_link(router, &link.id));
+        [source.sent.or(destination.received), destination.sent.or(source.received)]
+    }
+
+    /// Counts the bytes that a circuit carried in an interval of so many seconds. The service and
+    /// the terminator are looked up by the circuit; those in the report are ignored.
     fn count_usage(
         &self,
         router: &LiveRouter,
@@ -59,13 +99,17 @@ impl Network {
         values: &BTreeMap<String, u64>,
     ) {
         let is_possible = values.values().all(|bytes| used::is_possible(*bytes, seconds));
-        let service = self.0.circuits.service_over(circuit, router.id.as_str());
-        let Some(service) = service.filter(|_| is_possible) else {
+        let used = self.0.circuits.used_over(circuit, router.id.as_str());
+        let Some([service, terminator]) = used.filter(|_| is_possible) else {
             return self.refuse(router, Misreport::Usage, circuit);
         };
-        if self.0.kernel.snapshot().get::<Service>(&service).is_some() {
-            let values = values.iter().map(|(name, bytes)| (name.as_str(), *bytes));
-            self.0.used.carried(&service, values);
+        let snapshot = self.0.kernel.snapshot();
+        let values = || values.iter().map(|(name, bytes)| (name.as_str(), *bytes));
+        if snapshot.get::<Service>(&service).is_some() {
+            self.0.used.carried(&service, values());
+        }
+        if snapshot.get::<Terminator>(&terminator).is_some() {
+            self.0.used.carried_to(&terminator, values());
         }
     }
 
@@ -178,6 +222,14 @@ impl Network {
                 let labels =
                     [("service_id", service.as_str()), ("direction", way), ("source_id", id)];
                 to.count("service.bytes", bytes, &labels, at);
+            }
+        }
+        for (terminator, bytes) in self.0.used.bytes_to() {
+            for (way, bytes) in used::OF_HOST.iter().zip(bytes) {
+                let way = WAYS.get(*way as usize).copied().unwrap_or_default();
+                let labels =
+                    [("terminator_id", terminator.as_str()), ("direction", way), ("source_id", id)];
+                to.count("terminator.bytes", bytes, &labels, at);
             }
         }
     }

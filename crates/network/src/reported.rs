@@ -24,6 +24,8 @@ use crate::clock;
 const MAX_LINKS: usize = 2_500;
 /// Most values of all routers: those of both ends of 200,000 links, some 280 MiB.
 const MAX_IN_ALL: usize = 4_500_000;
+/// Bytes per second that no link carries.
+const MAX_RATE: f64 = 1e12;
 /// A report is forgotten if none followed for this time, and for twice the time between the last
 /// two.
 const KEPT: Duration = Duration::from_secs(600);
@@ -71,6 +73,13 @@ pub(crate) struct Values {
     pub(crate) own: OfOne,
     /// Values of links, by id of the link.
     pub(crate) links: BTreeMap<Box<str>, OfOne>,
+}
+
+/// Bytes per second over a link, at one of its ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rates {
+    pub(super) received: Option<u64>,
+    pub(super) sent: Option<u64>,
 }
 
 /// A kept value.
@@ -154,6 +163,27 @@ impl Reported {
         drop(inner);
         all.sort_unstable_by(|one, other| one.router.cmp(&other.router));
         all
+    }
+
+    /// When the last whole report of a router arrived; `None` if no report is kept.
+    pub(super) fn heard(&self, router: &Id) -> Option<Instant> {
+        self.inner.lock().routers.get(router).map(|known| known.since)
+    }
+
+    /// The rates of a link, as this router reported them last.
+    pub(super) fn rates_of_link(&self, router: &Id, link: &str) -> Rates {
+        let known = self.inner.lock().routers.get(router).map(|it| Arc::clone(&it.values));
+        let of = known.as_ref().and_then(|values| values.links.get(link));
+        let rate = |metric: &str| {
+            let held = of?.iter().find(|(pattern, _)| pattern.metric() == metric);
+            match held {
+                Some((_, Held::Rate(rate))) if (0.0..MAX_RATE).contains(rate) => {
+                    Some(rate.round() as u64)
+                }
+                _ => None,
+            }
+        };
+        Rates { received: rate("link.rx.bytesrate"), sent: rate("link.tx.bytesrate") }
     }
 
     /// Number of kept values, and of values refused so far.
@@ -383,6 +413,33 @@ mod tests {
         report.int_values.insert("weft.links".to_owned(), 1);
         reported.keep(&r1, &report, Timestamp(1), all_own);
         assert_eq!(names_of(&reported, 0), [name, "weft.links"]);
+    }
+
+    #[test]
+    fn rates_of_a_link_are_those_of_the_last_report_and_can_be_true() {
+        let (reported, r1) = (Reported::default(), Id::new("r1"));
+        let rates = || {
+            let Rates { received, sent } = reported.rates_of_link(&r1, "l1");
+            [received, sent]
+        };
+        assert_eq!((rates(), reported.heard(&r1)), ([None; 2], None));
+        let mut report = with_ints(&["weft.links"]);
+        let mut tell = |way: &str, m1_rate: f64| {
+            let meter = Meter { m1_rate, ..Meter::default() };
+            report.meters.insert(format!("link.l1.{way}.bytesrate"), meter);
+            reported.keep(&r1, &report, Timestamp(1), all_own);
+        };
+        tell("tx", 1234.6);
+        assert_eq!(rates(), [None, Some(1235)]);
+        tell("rx", 0.0);
+        assert_eq!(rates(), [Some(0), Some(1235)]);
+        for lie in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
+            tell("rx", lie);
+            assert_eq!(rates(), [None, Some(1235)], "{lie}");
+        }
+        assert!(reported.heard(&r1).is_some());
+        reported.forget(&r1);
+        assert_eq!((rates(), reported.heard(&r1)), ([None; 2], None));
     }
 
     #[test]

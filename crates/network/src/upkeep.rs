@@ -85,7 +85,7 @@ impl Network {
         // This order finds circuits that are put in between, too: they are then among those that
         // are up.
         let ends_there = |nodes: &[Id]| [nodes.first(), nodes.last()].contains(&Some(router));
-        self.0.circuits.end_in_making(|_, nodes| ends_there(nodes));
+        self.0.circuits.end_in_making_at(router);
         let mut circuits = self.0.circuits.at(router);
         circuits.retain(|circuit| ends_there(&circuit.path.nodes));
         self.remove_circuits(&circuits);
@@ -93,10 +93,9 @@ impl Network {
 
     /// Ends the circuits of some clients that begin at a router, those in the making included.
     pub fn end_circuits_of(&self, clients: &HashSet<&str>, router: &Id) {
-        self.0.circuits.end_in_making(|client, nodes| {
-            nodes.first() == Some(router) && clients.contains(client)
-        });
         for client in clients {
+            // This order finds circuits that are put in between, too.
+            self.0.circuits.end_in_making_of(client, router);
             let mut circuits = self.0.circuits.of_client(client);
             circuits.retain(|circuit| circuit.path.first() == Some(router));
             self.remove_circuits(&circuits);

@@ -1,14 +1,18 @@
-//! The use of services: dials by terminator, and bytes that routers report.
+//! The use of services and terminators: dials, and bytes that routers report.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use weft_metrics::usage::WAYS;
+use weft_metrics::usage::{WAYS, Way};
 use weft_model::Id;
 
 /// Most pairs of service and terminator that are counted separately.
 const MAX_DIALED: usize = 50_000;
 /// Most services whose bytes are counted separately.
 const MAX_SERVICES: usize = 20_000;
+/// Most terminators whose bytes are counted separately.
+const MAX_TERMINATORS: usize = 50_000;
+/// The ways that are counted for a terminator: data from its host, and to its host.
+pub(super) const OF_HOST: [Way; 2] = [Way::EgressRx, Way::EgressTx];
 /// Most bytes that a circuit can carry one way in a minute: some 146 Gbit/s.
 const MOST_IN_A_MINUTE: u64 = 1 << 40;
 /// Longest interval of a report, in minutes.
@@ -25,6 +29,8 @@ struct Inner {
     /// Number of these pairs.
     pairs: usize,
     bytes: HashMap<Id, [u64; WAYS.len()]>,
+    /// Bytes by terminator, in the order of [`OF_HOST`].
+    to: HashMap<Id, [u64; OF_HOST.len()]>,
 }
 
 /// Dials of one service at one terminator.
@@ -83,6 +89,27 @@ impl Used {
         }
     }
 
+    /// Counts bytes of circuits to a terminator, by the names of [`WAYS`]; those between its host
+    /// and the router count.
+    pub(crate) fn carried_to<'a>(
+        &self,
+        terminator: &Id,
+        values: impl Iterator<Item = (&'a str, u64)>,
+    ) {
+        let inner = &mut *self.0.lock();
+        for (name, more) in values {
+            let is_it = |way: &Way| WAYS.get(*way as usize) == Some(&name);
+            let Some(at) = OF_HOST.iter().position(is_it) else { continue };
+            if inner.to.len() >= MAX_TERMINATORS && !inner.to.contains_key(terminator) {
+                return;
+            }
+            let bytes = inner.to.entry(terminator.clone()).or_default();
+            if let Some(all) = bytes.get_mut(at) {
+                *all = all.wrapping_add(more);
+            }
+        }
+    }
+
     /// Dials, by service and terminator.
     pub(crate) fn dials(&self) -> Vec<((Id, Id), Dials)> {
         let inner = self.0.lock();
@@ -98,10 +125,17 @@ impl Used {
         inner.bytes.iter().map(|(service, bytes)| (service.clone(), *bytes)).collect()
     }
 
+    /// Bytes by terminator, in the order of [`OF_HOST`].
+    pub(crate) fn bytes_to(&self) -> Vec<(Id, [u64; OF_HOST.len()])> {
+        let inner = self.0.lock();
+        inner.to.iter().map(|(terminator, bytes)| (terminator.clone(), *bytes)).collect()
+    }
+
     /// Removes the counts of a deleted terminator.
     pub(super) fn forget_terminator(&self, terminator: &Id) {
         let inner = &mut *self.0.lock();
         inner.pairs -= inner.dials.remove(terminator).map_or(0, |of| of.len());
+        inner.to.remove(terminator);
     }
 
     /// Removes the counts of services and terminators that do not exist any more.
@@ -112,6 +146,7 @@ impl Used {
     ) {
         let inner = &mut *self.0.lock();
         inner.bytes.retain(|service, _| is_service(service));
+        inner.to.retain(|terminator, _| is_terminator(terminator));
         inner.dials.retain(|terminator, of| {
             of.retain(|service, _| is_service(service));
             !of.is_empty() && is_terminator(terminator)
@@ -134,8 +169,10 @@ mod tests {
         used.carried(&s, [("ingress.rx", 5), ("fabric.tx", 2), ("nothing", 9)].into_iter());
         used.carried(&s, [("ingress.rx", u64::MAX)].into_iter());
         assert_eq!(used.bytes(), [(s.clone(), [4, 0, 0, 0, 0, 2])], "it begins anew");
+        used.carried_to(&t, [("egress.tx", 7), ("ingress.rx", 5), ("nothing", 9)].into_iter());
+        assert_eq!(used.bytes_to(), [(t.clone(), [0, 7])]);
         used.forget_terminator(&t);
-        assert!(used.dials().is_empty());
+        assert!(used.dials().is_empty() && used.bytes_to().is_empty());
         used.keep(|_| false, |_| true);
         assert!(used.bytes().is_empty());
     }
@@ -158,6 +195,18 @@ mod tests {
         assert_eq!(used.dials().len(), 1);
         used.dialed(&s, &terminator(1), true);
         assert_eq!(used.dials().len(), 2);
+    }
+
+    #[test]
+    fn terminators_whose_bytes_count_are_bounded() {
+        let used = Used::default();
+        let terminator = |at: usize| Id::new(&format!("t{at}"));
+        let carry = |at| used.carried_to(&terminator(at), [("egress.rx", 1)].into_iter());
+        (0..MAX_TERMINATORS + 1).for_each(carry);
+        assert_eq!(used.bytes_to().len(), MAX_TERMINATORS);
+        used.keep(|_| true, |id| *id == terminator(0));
+        carry(MAX_TERMINATORS);
+        assert_eq!(used.bytes_to().len(), 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod options;
 mod routes;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
@@ -367,6 +367,10 @@ impl seam::Data for DataHalf {
 
     fn inspect_links(&self) -> serde_json::Value {
         self.links.get().map(|links| links.inspect()).unwrap_or_default()
+    }
+
+    fn inspect_links_of(&self, ids: &HashSet<&str>) -> serde_json::Map<String, serde_json::Value> {
+        self.links.get().map(|links| links.inspect_some(ids)).unwrap_or_default()
     }
 
     fn inspect_ends(&self, circuit: &str) -> serde_json::Map<String, serde_json::Value> {

@@ -22,7 +22,8 @@ pub(super) struct Past {
 /// The past of a circuit.
 #[derive(Debug)]
 struct Former {
-    service: Id,
+    /// Service and terminator.
+    used: [Id; 2],
     /// Routers that the circuit went over.
     nodes: Vec<Id>,
     has_ended: bool,
@@ -34,18 +35,18 @@ impl Past {
         self.by_id.get(id).is_some_and(|former| former.has_ended)
     }
 
-    /// The service of a circuit that went over the router.
-    pub(super) fn service_over(&self, id: &str, router: &str) -> Option<Id> {
+    /// The service and the terminator of a circuit that went over the router.
+    pub(super) fn used_over(&self, id: &str, router: &str) -> Option<[Id; 2]> {
         let former = self.by_id.get(id)?;
         let went_over = former.nodes.iter().any(|node| node.as_str() == router);
-        went_over.then(|| former.service.clone())
+        went_over.then(|| former.used.clone())
     }
 
     /// Notes that a circuit over these routers has ended, or leaves its path.
-    pub(super) fn note(&mut self, id: &str, service: &Id, nodes: &[Id], has_ended: bool) {
+    pub(super) fn note(&mut self, id: &str, used: [Id; 2], nodes: &[Id], has_ended: bool) {
         if let Some(former) = self.by_id.get_mut(id) {
             former.has_ended |= has_ended;
-            former.service = service.clone();
+            former.used = used;
             for node in nodes {
                 if former.nodes.len() < MAX_PAST && !former.nodes.contains(node) {
                     former.nodes.push(node.clone());
@@ -54,7 +55,7 @@ impl Past {
             return;
         }
         let id: Arc<str> = id.into();
-        let former = Former { service: service.clone(), nodes: nodes.to_vec(), has_ended };
+        let former = Former { used, nodes: nodes.to_vec(), has_ended };
         self.by_id.insert(Arc::clone(&id), former);
         self.order.push_back(id);
         while self.order.len() > REMEMBERED {

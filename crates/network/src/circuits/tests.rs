@@ -40,8 +40,8 @@ fn what_ends_in_the_making_is_not_put() {
     // The fault of the former attempt does not count for the next one.
     assert!(circuits.attempt("c1", &[r1.clone(), r2.clone()]));
     assert!(circuits.fault_in_making("c1", &r3), "not on its way any more");
-    circuits.end_in_making(|client, _| client == "other");
-    circuits.end_in_making(|_, nodes| nodes.last() == Some(&r3));
+    circuits.end_in_making_of("other", &r1);
+    circuits.end_in_making_at(&r3);
     let mut has_gone_with_it = false;
     let up = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
     assert!(circuits.put_with(up, || has_gone_with_it = true) && has_gone_with_it);
@@ -49,7 +49,7 @@ fn what_ends_in_the_making_is_not_put() {
     circuits.remove("c1").unwrap();
 
     circuits.reserve("c1", "client", &r1).unwrap();
-    circuits.end_in_making(|client, nodes| client == "client" && nodes.first() == Some(&r1));
+    circuits.end_in_making_of("client", &r1);
     assert!(!circuits.attempt("c1", &[r1, r2]), "ended for good");
     assert!(!circuits.put_with(Arc::new(circuit("c1", &["r1"], &[])), || panic!("not put")));
     circuits.release("c1");
@@ -69,7 +69,7 @@ fn what_is_renamed_in_the_making_is_the_same() {
     assert!(circuits.put(Arc::new(circuit("c2", &["r1"], &[]))));
     assert!(!circuits.rename("c2", "c4"), "not in the making");
     // A circuit that was ended in the making stays ended under another id.
-    circuits.end_in_making(|client, _| client == "client");
+    circuits.end_in_making_of("client", &r1);
     assert!(circuits.rename("c3", "c5") && !circuits.attempt("c5", &[r1]));
 }
 
@@ -97,7 +97,7 @@ fn a_circuit_is_known_to_routers_that_it_went_over() {
     let circuits = Circuits::default();
     let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
     assert!(circuits.adopt(Arc::clone(&first), || {}));
-    let over = |router: &str| circuits.service_over("c1", router).is_some();
+    let over = |router: &str| circuits.used_over("c1", router).is_some();
     assert!(over("r1") && over("r2") && !over("r3"));
     let path = Path { nodes: vec![Id::new("r1"), Id::new("r3")], ..first.path.clone() };
     assert!(circuits.put(Arc::new(first.moved(path))));
@@ -105,7 +105,7 @@ fn a_circuit_is_known_to_routers_that_it_went_over() {
     assert!(!circuits.has_ended("c1"), "it has moved");
     circuits.remove("c1").unwrap();
     assert!(over("r1") && over("r2") && over("r3") && !over("r4"));
-    assert_eq!(circuits.service_over("c2", "r1"), None);
+    assert_eq!(circuits.used_over("c2", "r1"), None);
 }
 
 /// Each circuit is found by each of its keys and by no other key, whatever happens to circuits.

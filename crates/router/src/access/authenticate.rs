@@ -12,7 +12,6 @@ use super::{
     binding::{self, Bound},
     inner::Inner,
     live::{TokenFacts, is_revoked},
-    refusal::refused,
     token,
 };
 use crate::seam::{ApiSession, ControllerId, Refusal, RetryHint};
@@ -41,7 +40,7 @@ enum Unknown {
 }
 
 fn invalid(message: impl Into<String>) -> Refusal {
-    refused(ErrorCode::INVALID_API_SESSION, RetryHint::START_OVER, message)
+    Refusal::new(ErrorCode::INVALID_API_SESSION, RetryHint::START_OVER, message)
 }
 
 /// Judges the token and the certificates of an SDK connection. It waits for sessions and keys that
@@ -156,12 +155,12 @@ pub(crate) fn renew(
 ) -> Result<Arc<ApiSession>, Refusal> {
     if session.legacy {
         let text = "only sessions with signed tokens can be renewed";
-        return Err(refused(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::START_OVER, text));
+        return Err(Refusal::new(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::START_OVER, text));
     }
     let token = std::str::from_utf8(token).map_err(|_| invalid("the token is not text"))?;
     if !token::is_signed(token.as_bytes()) {
         let text = "the new token is not a signed one";
-        return Err(refused(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::START_OVER, text));
+        return Err(Refusal::new(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::START_OVER, text));
     }
     let claims = token::access(&inner.keys.load(), token, now);
     let claims = claims.map_err(|error| invalid(error.to_string()))?;

@@ -46,24 +46,15 @@ fn refusal(denial: &Denial, identity: &str, service: &str) -> Refusal {
         Denial::Posture(_) => (ErrorCode::POSTURE_CHECK_FAILED, RetryHint::DEFAULT),
         _ => (ErrorCode::ACCESS_DENIED, RetryHint::DEFAULT),
     };
-    Refusal {
-        code: code.0,
-        hint,
-        message: format!("{denial} (identity {identity}, service {service})"),
-        failing_checks: denial.failed_checks().into_iter().map(ToString::to_string).collect(),
-        circuit: None,
-    }
+    let failing_checks = denial.failed_checks().into_iter().map(ToString::to_string).collect();
+    let message = format!("{denial} (identity {identity}, service {service})");
+    Refusal { failing_checks, ..Refusal::new(code, hint, message) }
 }
 
 /// The refusal for an unknown service.
 pub(crate) fn unknown_service(service: &str) -> Refusal {
-    Refusal {
-        code: ErrorCode::INVALID_SERVICE.0,
-        hint: RetryHint::NOT_RETRIABLE,
-        message: format!("service {service} not found"),
-        failing_checks: Vec::new(),
-        circuit: None,
-    }
+    let message = format!("service {service} not found");
+    Refusal::new(ErrorCode::INVALID_SERVICE, RetryHint::NOT_RETRIABLE, message)
 }
 
 impl Facts for Model {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use weft_wire::edge_ctrl::ErrorCode;
 
-use super::{decide, inner::Inner, live, refusal::refused, token};
+use super::{decide, inner::Inner, live, token};
 use crate::seam::{ApiSession, Grant, Refusal, RetryHint, Use};
 
 /// The only text of a refusal that C SDKs react to: they drop the service session and begin again
@@ -14,7 +14,7 @@ const INVALID_SESSION: &str = "Invalid Session";
 
 fn invalid(detail: &dyn std::fmt::Display, session: &ApiSession) -> Refusal {
     tracing::debug!(session = %session.id, identity = %session.identity, %detail, "service session refused");
-    refused(ErrorCode::INVALID_SESSION, RetryHint::START_OVER, INVALID_SESSION)
+    Refusal::new(ErrorCode::INVALID_SESSION, RetryHint::START_OVER, INVALID_SESSION)
 }
 
 /// Judges the service token of a connect or a bind. Signed tokens are judged here; for an opaque
@@ -73,7 +73,7 @@ fn of_token(
         let verb = wanted.to_lowercase();
         let got: String = claims.z_st.chars().take(16).collect();
         let text = format!("rejecting {verb}, invalid session type. expected {wanted}, got {got}");
-        return Err(refused(ErrorCode::WRONG_SESSION_TYPE, RetryHint::START_OVER, text));
+        return Err(Refusal::new(ErrorCode::WRONG_SESSION_TYPE, RetryHint::START_OVER, text));
     }
     Ok(Grant { service: claims.sub, service_session: claims.jti, token: text.to_owned(), purpose })
 }

@@ -24,7 +24,6 @@ mod live;
 mod model;
 mod options;
 mod queue;
-mod refusal;
 mod sessions;
 mod subscription;
 mod token;

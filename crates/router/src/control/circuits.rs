@@ -14,10 +14,7 @@ use weft_wire::{
     },
 };
 
-use super::{
-    refusal::{hint, refusal},
-    shared::Core,
-};
+use super::{hint::hint, shared::Core};
 use crate::{
     controllers::Controller,
     seam::{
@@ -30,7 +27,7 @@ const NO_CONTROLLER: &str = "no controller available, cannot create circuit";
 
 /// The controller to ask, if there is one.
 fn there(controller: Option<Arc<Controller>>) -> Result<Arc<Controller>, Refusal> {
-    controller.ok_or_else(|| refusal(ErrorCode::INTERNAL, RetryHint::DEFAULT, NO_CONTROLLER))
+    controller.ok_or_else(|| Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, NO_CONTROLLER))
 }
 
 /// Has a circuit made for an SDK. A legacy session is known to one controller only.
@@ -120,7 +117,7 @@ async fn ask_for_binding(
     let reply = ask(&controller, message, request.timeout).await?;
     if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
         let failed = CircuitFailed::from_message(&reply).map_err(malformed)?;
-        return Err(refusal(ErrorCode::INTERNAL, RetryHint::DEFAULT, failed.error));
+        return Err(Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, failed.error));
     }
     let created = CircuitSuccess::from_message(&reply).map_err(malformed)?;
     Ok(MadeCircuit {
@@ -183,7 +180,7 @@ pub(crate) fn edge_error(error: EdgeError) -> Refusal {
         error.text
     };
     let code = if error.code == ErrorCode::NONE { ErrorCode::INTERNAL } else { error.code };
-    Refusal { circuit: error.circuit_id, ..refusal(code, hint(error.retry_hint.0), text) }
+    Refusal { circuit: error.circuit_id, ..Refusal::new(code, hint(error.retry_hint.0), text) }
 }
 
 fn no_answer(controller: &Controller, problem: &RequestError, timeout: Duration) -> Refusal {
@@ -197,15 +194,15 @@ fn no_answer(controller: &Controller, problem: &RequestError, timeout: Duration)
         RequestError::TooMany => RetryHint::TOO_BUSY,
         _ => RetryHint::DEFAULT,
     };
-    refusal(ErrorCode::INTERNAL, hint, text)
+    Refusal::new(ErrorCode::INTERNAL, hint, text)
 }
 
 fn malformed(problem: WireError) -> Refusal {
     let text = format!("the answer of the controller cannot be read: {problem}");
-    refusal(ErrorCode::INTERNAL, RetryHint::DEFAULT, text)
+    Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, text)
 }
 
 fn not_sent(problem: WireError) -> Refusal {
     let text = format!("the request cannot be sent: {problem}");
-    refusal(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text)
+    Refusal::new(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text)
 }

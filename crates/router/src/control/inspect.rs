@@ -1,6 +1,6 @@
 //! Inspections of this router by controllers (docs/protocol/control-plane.md 18).
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use serde_json::{Map, Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -18,6 +18,8 @@ use crate::{controllers::Controller, seam::ControllerId};
 
 /// Most values in one request.
 const MAX_VALUES: usize = 64;
+/// Begins the name of the value of one circuit; the id follows.
+const OF_CIRCUIT: &str = "circuit:";
 
 /// Answers a request for inner values; unknown names are left out.
 pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
@@ -29,7 +31,7 @@ pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Mess
         };
         let asked = request.requested_values.into_iter().take(MAX_VALUES);
         let values = asked.filter_map(|name| {
-            let value = value(&core, &name.to_lowercase())?.to_string();
+            let value = value(&core, &name)?.to_string();
             Some(InspectValue { name, value })
         });
         let response =
@@ -41,8 +43,10 @@ pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Mess
     });
 }
 
-fn value(core: &Core, name: &str) -> Option<Value> {
-    Some(match name {
+/// The value that is asked for. Upper and lower case count only in ids.
+fn value(core: &Core, asked: &str) -> Option<Value> {
+    let name = asked.to_ascii_lowercase();
+    Some(match name.as_str() {
         "links" => core.data.get()?.inspect_links(),
         "router-circuits" => circuits(core),
         "router-edge-circuits" => json!({"circuits": core.data.get()?.inspect_sdk_circuits()}),
@@ -59,7 +63,8 @@ fn value(core: &Core, name: &str) -> Option<Value> {
             let report = core.data.get()?.measured();
             weft_metrics::to_json(&core.options.router_id, SystemTime::now(), &report)
         }
-        _ => return name.strip_prefix("circuit:").and_then(|id| circuit(core, id)),
+        _ if name.starts_with(OF_CIRCUIT) => return circuit(core, asked.get(OF_CIRCUIT.len()..)?),
+        _ => return None,
     })
 }
 
@@ -85,26 +90,14 @@ fn circuits(core: &Core) -> Value {
 }
 
 fn circuit(core: &Core, id: &str) -> Option<Value> {
-    let all = core.routes.all();
-    let (_, route) = all.iter().find(|(_, route)| route.circuit_id.eq_ignore_ascii_case(id))?;
+    let (_, route) = core.routes.get(id)?;
     let data = core.data.get()?;
-    let links = data.inspect_links();
-    let over = |link: &&Value| {
-        let id = link["id"].as_str();
-        route.forwards.iter().any(|one| Some(&*one.dst_address) == id)
-    };
-    let links: Map<String, Value> = links["links"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(over)
-        .filter_map(|link| Some((link["id"].as_str()?.to_owned(), link.clone())))
-        .collect();
+    let next: HashSet<&str> = route.forwards.iter().map(|one| &*one.dst_address).collect();
     Some(json!({
         "circuitId": route.circuit_id,
-        "forwards": forwards(route),
+        "forwards": forwards(&route),
         "xgressDetails": data.inspect_ends(&route.circuit_id),
-        "relatedEntities": {"link": links},
+        "relatedEntities": {"link": data.inspect_links_of(&next)},
     }))
 }
 

@@ -44,6 +44,7 @@ mod sdk_queue;
 mod setup;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tombstones;
 
 use std::{
     collections::HashMap,
@@ -55,7 +56,9 @@ use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 use weft_limits::Budget;
 
-use self::{destination::Destination, drops::Drops, flow::Next, over::Over};
+use self::{
+    destination::Destination, drops::Drops, flow::Next, over::Over, tombstones::Tombstones,
+};
 use crate::{
     measures::{Measures, Outstanding},
     seam::{Control, ControllerId},
@@ -76,10 +79,6 @@ pub(crate) use self::{
 /// Tables are split into parts with a lock each, so that circuits that begin and end seldom wait
 /// for each other.
 const SHARDS: usize = 16;
-/// Payloads of a circuit that ended less than this time ago are no fault: they were on their way.
-const TOMBSTONE: Duration = Duration::from_secs(30);
-/// Most ended circuits that are remembered.
-const MAX_TOMBSTONES: usize = 65_536;
 
 type Shards<T> = [RwLock<HashMap<Arc<str>, T>>; SHARDS];
 
@@ -89,8 +88,8 @@ pub(crate) struct Forwarder {
     destinations: Shards<Destination>,
     /// Circuits by the links that they go over.
     over: Mutex<Over>,
-    /// Circuits that ended lately, and when.
-    tombstones: Mutex<HashMap<Arc<str>, Instant>>,
+    /// Circuits that ended lately.
+    tombstones: Mutex<Tombstones>,
     /// Circuits with payloads that have no next place, and their owners.
     faults: Mutex<HashMap<Arc<str>, Option<ControllerId>>>,
     control: Arc<dyn Control>,
@@ -192,7 +191,7 @@ impl Forwarder {
         let removed = shard(&self.circuits, id).write().remove(id);
         let Some(circuit) = removed else { return };
         circuit.end();
-        self.bury(&circuit.id);
+        self.tombstones.lock().bury(&circuit.id, Instant::now());
         let links = circuit.links();
         circuit.close_hops();
         self.goes_over(&circuit, &links);
@@ -293,16 +292,6 @@ impl Forwarder {
                 if own { shard.remove(address) } else { None }
             })
             .collect()
-    }
-
-    fn bury(&self, id: &Arc<str>) {
-        let mut tombstones = self.tombstones.lock();
-        if tombstones.len() >= MAX_TOMBSTONES {
-            tombstones.retain(|_, at| at.elapsed() < TOMBSTONE);
-        }
-        if tombstones.len() < MAX_TOMBSTONES {
-            tombstones.insert(Arc::clone(id), Instant::now());
-        }
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Forwarder, TOMBSTONE, flow::Circuit};
+use super::{Forwarder, flow::Circuit};
 use crate::seam::{ControllerId, Dropped};
 
 /// Most circuits without a next place that are remembered for one report.
@@ -34,9 +35,7 @@ impl Forwarder {
     /// Notes that a payload of this circuit has no next place.
     pub(crate) fn no_way_on(&self, circuit: &Arc<Circuit>) {
         self.drops.no_way();
-        let buried =
-            self.tombstones.lock().get(&circuit.id).is_some_and(|at| at.elapsed() < TOMBSTONE);
-        if buried {
+        if self.tombstones.lock().has(&circuit.id, Instant::now()) {
             return;
         }
         let mut faults = self.faults.lock();
@@ -48,7 +47,7 @@ impl Forwarder {
     /// Notes that a message for a circuit unknown here came over a link.
     pub(super) fn unknown_circuit(&self, id: &str) {
         self.drops.no_way();
-        if self.tombstones.lock().get(id).is_some_and(|at| at.elapsed() < TOMBSTONE) {
+        if self.tombstones.lock().has(id, Instant::now()) {
             return;
         }
         let mut faults = self.faults.lock();
@@ -108,7 +107,7 @@ impl Forwarder {
                 self.control.forward_faults(owner.as_ref(), some.to_vec());
             }
         }
-        self.tombstones.lock().retain(|_, at| at.elapsed() < TOMBSTONE);
+        self.tombstones.lock().forget(Instant::now());
     }
 
     pub(super) fn report_idle(&self, after: Duration) {

@@ -1,8 +1,13 @@
 //! Descriptions of the links, for controllers and inspections.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use super::{Links, registry::Target};
+use serde_json::{Map, Value, json};
+
+use super::{Links, LiveLink, registry::Target};
 use crate::seam::LinkReport;
 
 impl Links {
@@ -35,44 +40,52 @@ impl Links {
     }
 
     /// The state of all links, for inspection (docs/protocol/data-plane.md 12).
-    pub(crate) fn inspect(&self) -> serde_json::Value {
+    pub(crate) fn inspect(&self) -> Value {
         let live: Vec<_> = self.live.lock().values().cloned().collect();
-        let links = live.iter().map(|live| {
-            let connections = live.connections();
-            let mut underlays: HashMap<&str, u32> = HashMap::new();
-            connections.iter().for_each(|one| *underlays.entry(&one.kind).or_default() += 1);
-            let listed = connections.iter().map(|one| {
-                serde_json::json!({"Type": one.kind, "Source": one.local, "Dest": one.remote})
-            });
-            serde_json::json!({
-                "id": &*live.link.id, "iteration": live.iteration, "key": live.key,
-                "split": underlays.contains_key("ack"), "protocol": live.protocol,
-                "dialAddress": live.address, "dest": &*live.link.peer, "dialed": live.dialed,
-                "underlays": underlays, "connections": listed.collect::<Vec<_>>(),
-                "connStateIteration": live.report().state,
-                "circuits": self.forwarder.circuits_over(&live.link.id),
-                "foreignMessages": live.foreign.seen(),
-            })
-        });
-        let links: Vec<_> = links.collect();
+        let links: Vec<_> = live.iter().map(|live| self.described(live)).collect();
         let registry = self.registry.lock();
-        let states_of = |peer: &str| {
-            let of_peer = registry.targets().filter(|(_, target)| target.peer == peer);
-            let state = |(key, target): (&String, &Target)| {
-                let place = &target.place().listener;
-                serde_json::json!({
-                    "id": target.link, "key": key, "status": target.status.word(),
-                    "dialAttempts": target.iteration, "connectedCount": target.connected,
-                    "retryDelay": format!("{:?}", target.delay), "targetAddress": place.address,
-                    "targetGroups": place.groups, "targetBinding": place.local_binding,
-                })
-            };
-            of_peer.map(state).collect::<Vec<_>>()
-        };
         let destinations = registry.peers().map(|(id, version, healthy)| {
-            serde_json::json!({"id": id, "version": version, "healthy": healthy, "linkStates": states_of(id)})
+            let states: Vec<_> = registry.targets_of(id).map(described_target).collect();
+            json!({"id": id, "version": version, "healthy": healthy, "linkStates": states})
         });
         let destinations: Vec<_> = destinations.collect();
-        serde_json::json!({"links": links, "destinations": destinations, "refused": self.refused.seen(), "errors": null})
+        drop(registry);
+        json!({"links": links, "destinations": destinations, "refused": self.refused.seen(), "errors": null})
     }
+
+    /// The state of the links with these ids, by id.
+    pub(crate) fn inspect_some(&self, ids: &HashSet<&str>) -> Map<String, Value> {
+        let is_asked = |live: &&Arc<LiveLink>| ids.contains(&*live.link.id);
+        let live: Vec<_> = self.live.lock().values().filter(is_asked).cloned().collect();
+        live.iter().map(|live| (live.link.id.to_string(), self.described(live))).collect()
+    }
+
+    fn described(&self, live: &LiveLink) -> Value {
+        let connections = live.connections();
+        let mut underlays: HashMap<&str, u32> = HashMap::new();
+        connections.iter().for_each(|one| *underlays.entry(&one.kind).or_default() += 1);
+        let listed = connections
+            .iter()
+            .map(|one| json!({"Type": one.kind, "Source": one.local, "Dest": one.remote}));
+        json!({
+            "id": &*live.link.id, "iteration": live.iteration, "key": live.key,
+            "split": underlays.contains_key("ack"), "protocol": live.protocol,
+            "dialAddress": live.address, "dest": &*live.link.peer, "dialed": live.dialed,
+            "underlays": underlays, "connections": listed.collect::<Vec<_>>(),
+            "connStateIteration": live.report().state,
+            "circuits": self.forwarder.circuits_over(&live.link.id),
+            "foreignMessages": live.foreign.seen(),
+        })
+    }
+}
+
+/// The state of a link that is wanted.
+fn described_target((key, target): (&String, &Target)) -> Value {
+    let place = &target.place().listener;
+    json!({
+        "id": target.link, "key": key, "status": target.status.word(),
+        "dialAttempts": target.iteration, "connectedCount": target.connected,
+        "retryDelay": format!("{:?}", target.delay), "targetAddress": place.address,
+        "targetGroups": place.groups, "targetBinding": place.local_binding,
+    })
 }

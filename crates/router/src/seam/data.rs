@@ -1,6 +1,9 @@
 //! The requests of controllers to the data half: routes, reports, and inspections.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -111,6 +114,9 @@ pub trait Data: Send + Sync + 'static {
 
     /// The open links of this router and the links that it wants, for inspection.
     fn inspect_links(&self) -> serde_json::Value;
+
+    /// The open links with these ids, by id, for inspection.
+    fn inspect_links_of(&self, ids: &HashSet<&str>) -> serde_json::Map<String, serde_json::Value>;
 
     /// The ends of a circuit on this router by address, for inspection.
     fn inspect_ends(&self, circuit: &str) -> serde_json::Map<String, serde_json::Value>;

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use weft_wire::edge::RetryHint;
+use weft_wire::edge::{ErrorCode, RetryHint};
 
 /// The id of a controller, as it gave it in its hello.
 pub type ControllerId = Arc<str>;
@@ -20,6 +20,24 @@ pub struct Refusal {
     pub failing_checks: Vec<String>,
     /// Id of the circuit that was begun, if there was one.
     pub circuit: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal without circuit or posture checks.
+    pub fn new(code: ErrorCode, hint: RetryHint, message: impl Into<String>) -> Self {
+        Self {
+            code: code.0,
+            hint,
+            message: message.into(),
+            failing_checks: Vec::new(),
+            circuit: None,
+        }
+    }
+
+    /// A refusal with a text only.
+    pub fn plain(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode(0), RetryHint::DEFAULT, message)
+    }
 }
 
 impl fmt::Display for Refusal {

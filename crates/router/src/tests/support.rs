@@ -348,6 +348,9 @@ impl Data for FakeData {
     fn inspect_links(&self) -> serde_json::Value {
         serde_json::Value::Null
     }
+    fn inspect_links_of(&self, _: &HashSet<&str>) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::Map::new()
+    }
     fn inspect_ends(&self, circuit: &str) -> serde_json::Map<String, serde_json::Value> {
         serde_json::Map::from_iter([(format!("end of {circuit}"), serde_json::Value::Null)])
     }

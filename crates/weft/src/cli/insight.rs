@@ -28,7 +28,10 @@ pub(crate) struct WhyArgs {
 #[command(
     after_help = "A path costs what its links cost, and at least 10 for each router that it enters. \
                   A link costs\nits static cost and the latencies that both ends measured, in \
-                  milliseconds.\n\nExamples:\n  weft topology\n  weft topology --watch 5\n  \
+                  milliseconds.\n\nRATE is what the router that dialed the link sends over it, \
+                  RATE BACK what the other one sends:\nthe mean of the last minute at their last \
+                  reports (metrics.reportInterval, 1m); ? is not known.\nOn a line of the drawing \
+                  both are added.\n\nExamples:\n  weft topology\n  weft topology --watch 5\n  \
                   weft topology --svg mesh.svg\n  weft update link ID --static-cost 20    go around \
                   a link\n  weft update link ID --down              do not use it at all"
 )]

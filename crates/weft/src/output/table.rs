@@ -45,8 +45,8 @@ impl Column {
 
     /// The entity's value in this column, in one line.
     fn cell(&self, entity: &Value) -> String {
-        let text = entity.pointer(&self.pointer).map(|value| member(&self.pointer, value));
-        let text = text.unwrap_or_default();
+        let value = entity.pointer(&self.pointer).unwrap_or(&Value::Null);
+        let text = member(&self.pointer, value);
         printable::line(&text.replace("\r\n", "\n").replace(['\n', '\t'], " "))
     }
 }
@@ -231,6 +231,9 @@ fn drawn() -> Table {
     table
 }
 
+/// Members of links and circuits that are rates.
+const RATES: [&str; 4] = ["sourceRate", "destRate", "rateFromDialer", "rateToDialer"];
+
 /// A member of an entity, by name or JSON pointer, in a form for people.
 fn member(pointer: &str, value: &Value) -> String {
     let name = pointer.rsplit('/').next().unwrap_or(pointer);
@@ -239,6 +242,8 @@ fn member(pointer: &str, value: &Value) -> String {
         Value::Number(count) if name.ends_with("Latency") => {
             count.as_u64().map_or_else(|| text(value), units::latency)
         }
+        // Rates are in bytes per second.
+        Value::Number(_) | Value::Null if RATES.contains(&name) => units::rate(value.as_u64()),
         // The path of a circuit.
         Value::Object(path) if name == "path" && path.contains_key("nodes") => {
             let nodes = path.get("nodes").and_then(Value::as_array).into_iter().flatten();
@@ -346,6 +351,21 @@ mod tests {
             rows.push(&json!({"id": id, "encryptionRequired": true}));
             let fitted = rows.fitted_to(Some(terminal));
             assert!(fitted.text.contains(id) || fitted.left_out == ["ID"], "{}", fitted.text);
+        }
+    }
+
+    #[test]
+    fn rates_have_a_unit_and_unknown_ones_are_no_zeros() {
+        for (kind, known) in [
+            ("link", json!({"sourceRate": 1536, "destRate": 0})),
+            ("circuit", json!({"traffic": {"rateFromDialer": 1536, "rateToDialer": 0}})),
+        ] {
+            let kind = weft_contract::resource::kind(kind).unwrap();
+            let columns = Column::of(kind, &["rate".into(), "rate back".into()]);
+            let cells = |of: &Value| [columns[0].cell(of), columns[1].cell(of)];
+            assert_eq!(cells(&known), ["1.5 KiB/s", "0 B/s"]);
+            assert_eq!(cells(&json!({})), ["?", "?"]);
+            assert_eq!(cells(&json!({"traffic": {"rateFromDialer": null}})), ["?", "?"]);
         }
     }
 

@@ -1,5 +1,8 @@
 //! Numbers with units.
 
+/// Shown in place of an unknown value.
+pub(crate) const UNKNOWN: &str = "?";
+
 /// A time in nanoseconds, with a fitting unit.
 fn nanoseconds(count: u64) -> String {
     let millis = count as f64 / 1e6;
@@ -39,6 +42,16 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{count} B")
 }
 
+/// Bytes per second with a unit, or a mark that they are unknown.
+pub(crate) fn rate(count: Option<u64>) -> String {
+    count.map_or_else(|| UNKNOWN.to_owned(), |count| format!("{}/s", bytes(count)))
+}
+
+/// The rates in both directions of a link.
+pub(crate) fn rates(one: Option<u64>, other: Option<u64>) -> String {
+    format!("{} + {}", rate(one), rate(other))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +61,12 @@ mod tests {
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(3 << 30), "3.0 GiB");
+    }
+
+    #[test]
+    fn an_unknown_rate_is_no_rate_of_zero() {
+        assert_eq!(rates(Some(0), None), "0 B/s + ?");
+        assert_eq!(rate(Some(1536)), "1.5 KiB/s");
     }
 
     #[test]

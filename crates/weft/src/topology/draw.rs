@@ -112,8 +112,20 @@ impl Canvas {
     }
 }
 
-/// The drawing; `None` if there is no room for every name and every cost.
+/// The drawing, with rates if there is room for them; `None` if there is no room for every name and
+/// every cost.
 pub(super) fn drawing(mesh: &Mesh, pairs: &[Pair], width: usize) -> Option<String> {
+    let with_rates = labeled(mesh, pairs, width, Pair::cost_and_rate);
+    with_rates.or_else(|| labeled(mesh, pairs, width, Pair::cost))
+}
+
+/// The drawing, with these labels of lines.
+fn labeled(
+    mesh: &Mesh,
+    pairs: &[Pair],
+    width: usize,
+    label_of: fn(&Pair) -> String,
+) -> Option<String> {
     if width < NARROWEST {
         return None;
     }
@@ -136,7 +148,7 @@ pub(super) fn drawing(mesh: &Mesh, pairs: &[Pair], width: usize) -> Option<Strin
     }
     for pair in pairs {
         let (one, other) = (places[pair.one], places[pair.other]);
-        let text = cost(pair);
+        let text = label_of(pair);
         let has_room = SHARES.into_iter().any(|share| {
             let between = |from: usize, to: usize| {
                 (from as f64 + (to as f64 - from as f64) * share).round() as usize
@@ -189,15 +201,6 @@ fn label(node: &Node) -> String {
     format!(" {mark} {name} ")
 }
 
-/// Label of a line: its cost.
-fn cost(pair: &Pair) -> String {
-    let cost = pair.cost.map_or_else(|| "down".to_owned(), |cost| cost.to_string());
-    match pair.links {
-        1 => cost,
-        several => format!("{cost} ×{several}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::mesh::tests::{sample, unlisted};
@@ -241,7 +244,7 @@ mod tests {
                 assert!(stands, "{name}\n{text}");
             }
             for pair in mesh.pairs() {
-                assert!(text.contains(&cost(&pair)), "{}\n{text}", cost(&pair));
+                assert!(text.contains(&pair.cost()), "{}\n{text}", pair.cost());
             }
         }
         assert!(drawings >= 5, "{drawings}");
@@ -276,6 +279,14 @@ mod tests {
             assert!(text.contains(&cost.to_string()), "{cost}\n{text}");
         }
         assert!(text.lines().all(|line| line.width() <= 80), "{text}");
+    }
+
+    #[test]
+    fn rates_are_drawn_where_there_is_room_and_unknown_ones_are_no_zeros() {
+        let text = drawn(&sample(&["a", "b"], &[("a", "b", 5, false)]), 60);
+        assert!(text.contains("5 · 3.5 KiB/s"), "{text}");
+        let text = drawn(&sample(&["a", "b"], &[("b", "a", 5, false)]), 60);
+        assert!(text.contains("5 · ?"), "{text}");
     }
 
     #[test]

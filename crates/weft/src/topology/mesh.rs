@@ -14,7 +14,7 @@ use weft_contract::{
     },
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::units};
 
 /// Most circuits whose paths are read; of more only the number is shown.
 const COUNTED: i64 = 5000;
@@ -108,6 +108,31 @@ pub(super) struct Pair {
     /// Cost of the cheapest usable link; `None` if all are down.
     pub(super) cost: Option<u64>,
     pub(super) links: usize,
+    /// Bytes per second over all links, in both directions together; `None` if one is unknown.
+    pub(super) rate: Option<u64>,
+}
+
+impl Pair {
+    /// The cost and the number of links.
+    pub(super) fn cost(&self) -> String {
+        let cost = self.cost.map_or_else(|| "down".to_owned(), |cost| cost.to_string());
+        match self.links {
+            1 => cost,
+            several => format!("{cost} ×{several}"),
+        }
+    }
+
+    /// The cost, the number of links, and the rate.
+    pub(super) fn cost_and_rate(&self) -> String {
+        format!("{} · {}", self.cost(), units::rate(self.rate))
+    }
+}
+
+impl Link {
+    /// Bytes per second in both directions together.
+    fn rate(&self) -> Option<u64> {
+        self.detail.source_rate?.checked_add(self.detail.dest_rate?)
+    }
 }
 
 impl Mesh {
@@ -166,9 +191,10 @@ impl Mesh {
         let mut pairs: BTreeMap<(usize, usize), Pair> = BTreeMap::new();
         for link in self.links.iter().filter(|link| link.from != link.to) {
             let (one, other) = (link.from.min(link.to), link.from.max(link.to));
-            let pair =
-                pairs.entry((one, other)).or_insert(Pair { one, other, cost: None, links: 0 });
+            let none = Pair { one, other, cost: None, links: 0, rate: Some(0) };
+            let pair = pairs.entry((one, other)).or_insert(none);
             pair.links += 1;
+            pair.rate = pair.rate.zip(link.rate()).and_then(|(all, more)| all.checked_add(more));
             if !link.detail.down {
                 let cost = link.detail.cost;
                 pair.cost = Some(pair.cost.map_or(cost, |least| least.min(cost)));
@@ -199,6 +225,9 @@ impl Mesh {
             .map(|link| {
                 let mut shown = json!(link.detail);
                 shown["circuits"] = json!(count(link.circuits));
+                // Scripts find the members of each link, whether they are known or not.
+                shown["sourceRate"] = json!(link.detail.source_rate);
+                shown["destRate"] = json!(link.detail.dest_rate);
                 shown
             })
             .collect();
@@ -274,7 +303,7 @@ async fn all<T: serde::de::DeserializeOwned>(
 pub(super) mod tests {
     use super::*;
 
-    /// A mesh of routers and links `(from, to, cost, down)`.
+    /// A mesh of routers and links `(from, to, cost, down)`. The rates of links from `b` are unknown.
     pub(in crate::topology) fn sample(names: &[&str], links: &[(&str, &str, u64, bool)]) -> Mesh {
         let router = |name: &&str| {
             let known = Known {
@@ -287,7 +316,9 @@ pub(super) mod tests {
             Node { id, name, known: Some(known), circuits: 0 }
         };
         let link = |(at, (from, to, cost, down)): (usize, &(&str, &str, u64, bool))| {
+            let rates = (*from != "b").then_some([1536, 2048]);
             serde_json::from_value(json!({"id": format!("l{at}"), "cost": cost, "down": down,
+                "sourceRate": rates.map(|it| it[0]), "destRate": rates.map(|it| it[1]),
                 "staticCost": 1, "state": "Connected", "sourceLatency": 2_000_000,
                 "destLatency": 3_000_000,
                 "sourceRouter": {"id": format!("id-{from}"), "name": from},
@@ -307,8 +338,10 @@ pub(super) mod tests {
         let mesh = sample(&["b", "a", "c"], &links);
         let names: Vec<&str> = mesh.routers.iter().map(|node| node.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
-        let pair = |one, other, cost, links| Pair { one, other, cost, links };
-        assert_eq!(mesh.pairs(), [pair(0, 1, Some(5), 2), pair(0, 2, None, 1)]);
+        let pair = |one, other, cost, links, rate| Pair { one, other, cost, links, rate };
+        let expected = [pair(0, 1, Some(5), 2, None), pair(0, 2, None, 1, Some(3584))];
+        assert_eq!(mesh.pairs(), expected);
+        assert_eq!(expected.map(|it| it.cost_and_rate()), ["5 ×2 · ?", "down · 3.5 KiB/s"]);
     }
 
     #[test]
@@ -330,6 +363,7 @@ pub(super) mod tests {
         assert!(mesh.routers.iter().all(|node| node.known.is_none() && node.state() == "?"));
         let value = mesh.value();
         assert!(value["links"][0]["circuits"].is_null());
+        assert_eq!(value["links"][0]["sourceRate"], 1536);
         assert_eq!(value["routers"][0]["name"], "a");
         for member in ["connected", "cost", "noTraversal", "disabled"] {
             assert!(value["routers"][0][member].is_null(), "{member}: {value}");

@@ -79,13 +79,14 @@ fn line(text: &mut String, mesh: &Mesh, pair: &Pair, places: &[(f64, f64)]) {
             let detail = &link.detail;
             let down = if detail.down { ", down" } else { "" };
             format!(
-                "{}: {} to {}, cost {} (static cost {}, latency {}){down}",
+                "{}: {} to {}, cost {} (static cost {}, latency {}), rate {}{down}",
                 detail.id,
                 mesh.routers[link.from].name,
                 mesh.routers[link.to].name,
                 detail.cost,
                 detail.static_cost,
-                units::latencies(detail.source_latency, detail.dest_latency)
+                units::latencies(detail.source_latency, detail.dest_latency),
+                units::rates(detail.source_rate, detail.dest_rate)
             )
         })
         .collect();
@@ -105,10 +106,7 @@ fn cost(text: &mut String, pair: &Pair, places: &[(f64, f64)]) {
     // Off the middle, where lines between opposite routers cross.
     let (from, to, share) = (places[pair.one], places[pair.other], 0.4);
     let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
-    let mut shown = pair.cost.map_or_else(|| "down".to_owned(), |cost| cost.to_string());
-    if pair.links > 1 {
-        let _ = write!(shown, " ×{}", pair.links);
-    }
+    let shown = pair.cost_and_rate();
     let _ = writeln!(text, "<text class=\"cost\" x=\"{x:.1}\" y=\"{:.1}\">{shown}</text>", y + 4.0);
 }
 
@@ -173,10 +171,12 @@ mod tests {
         let text = picture(&mesh);
         assert_eq!(text.matches("<circle").count(), 4);
         assert_eq!(text.matches("<line").count(), 2);
-        assert!(text.contains(">17</text>") && text.contains(">down</text>"), "{text}");
+        for label in [">17 · 3.5 KiB/s</text>", ">down · 3.5 KiB/s</text>"] {
+            assert!(text.contains(label), "{label}\n{text}");
+        }
         assert!(text.contains("prefers-color-scheme: dark"));
         assert!(
-            text.contains("l0: a to b, cost 17 (static cost 1, latency 2.00 ms + 3.00 ms)"),
+            text.contains("l0: a to b, cost 17 (static cost 1, latency 2.00 ms + 3.00 ms), rate 1.5 KiB/s + 2.0 KiB/s"),
             "{text}"
         );
         for class in ["router away", "router closed", "link down"] {

@@ -6,11 +6,8 @@ use super::mesh::{Link, Mesh, Pair};
 use crate::output::{
     counted,
     table::{self, Column, Rows},
-    units,
+    units::{self, UNKNOWN},
 };
-
-/// Shown in place of an unknown value.
-const UNKNOWN: &str = "?";
 
 /// Width of the terminal; `None` if there is none.
 pub(super) fn width() -> Option<usize> {
@@ -98,6 +95,8 @@ pub(super) fn links(mesh: &Mesh, width: Option<usize>) -> String {
         ("LATENCY", "latency"),
         ("STATE", "state"),
         ("CIRCUITS", "circuits"),
+        ("RATE", "rate"),
+        ("RATE BACK", "rateBack"),
         ("LATENCY BACK", "back"),
         ("STATIC COST", "static"),
         ("ID", "id"),
@@ -112,6 +111,7 @@ pub(super) fn links(mesh: &Mesh, width: Option<usize>) -> String {
             "state": state, "static": detail.static_cost,
             "latency": units::latency(detail.source_latency),
             "back": units::latency(detail.dest_latency),
+            "rate": units::rate(detail.source_rate), "rateBack": units::rate(detail.dest_rate),
             "cost": detail.cost, "circuits": circuits_of(mesh, link.circuits),
             "connections": connections(link), "id": detail.id,
         }));
@@ -208,7 +208,9 @@ mod tests {
             "3 routers, 2 of them online; 2 links, 1 of them down; 1 circuit"
         );
         let links = self::links(&mesh, None);
-        for text in ["2.00 ms", "3.00 ms", "Connected", "down", "closed", "l0"] {
+        for text in
+            ["2.00 ms", "3.00 ms", "1.5 KiB/s", "2.0 KiB/s", "Connected", "down", "closed", "l0"]
+        {
             assert!(links.contains(text), "{text}\n{links}");
         }
         let routers = self::routers(&mesh, None);

@@ -6,6 +6,7 @@ use crate::entity::{EntityRef, detail};
 use crate::kind::{Column, Kind};
 use crate::operation::{Access, Operation, Request, delete, detail as get, list};
 use crate::permission::{Action, Subject};
+use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "circuits";
@@ -39,6 +40,8 @@ pub const KIND: Kind = Kind {
         Column { title: "CLIENT", pointer: "/clientId" },
         Column { title: "SERVICE", pointer: "/service/name" },
         Column { title: "PATH", pointer: "/path" },
+        Column { title: "RATE", pointer: "/traffic/rateFromDialer" },
+        Column { title: "RATE BACK", pointer: "/traffic/rateToDialer" },
         Column { title: "TERMINATOR", pointer: "/terminator/id" },
         Column { title: "SINCE", pointer: "/createdAt" },
     ],
@@ -64,6 +67,27 @@ detail! {
         pub service: EntityRef,
         /// The terminator that the circuit leads to; its name is its id.
         pub terminator: EntityRef,
+        /// The data of the circuit; absent until the router of the dialer has reported some. weft's own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub traffic: Option<CircuitTraffic>,
+    }
+}
+
+detail! {
+    /// The data of a circuit, as the router of its dialer reports it after each interval.
+    pub struct CircuitTraffic {
+        /// Bytes from the dialer, since this controller knows the circuit.
+        pub bytes_from_dialer: u64,
+        /// Bytes to the dialer, since this controller knows the circuit.
+        pub bytes_to_dialer: u64,
+        /// The length of an interval, in seconds.
+        pub interval_seconds: u64,
+        /// Bytes per second from the dialer in the last interval; null if unknown.
+        pub rate_from_dialer: Option<u64>,
+        /// Bytes per second to the dialer in the last interval; null if unknown.
+        pub rate_to_dialer: Option<u64>,
+        /// The time at which bytes of the circuit were reported last.
+        pub reported_at: Timestamp,
     }
 }
 

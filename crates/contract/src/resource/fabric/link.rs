@@ -45,6 +45,8 @@ pub const KIND: Kind = Kind {
         Column { title: "LATENCY", pointer: "/sourceLatency" },
         Column { title: "LATENCY BACK", pointer: "/destLatency" },
         Column { title: "COST", pointer: "/cost" },
+        Column { title: "RATE", pointer: "/sourceRate" },
+        Column { title: "RATE BACK", pointer: "/destRate" },
         Column { title: "PROTOCOL", pointer: "/protocol" },
     ],
 };
@@ -80,6 +82,10 @@ detail! {
         pub dest_router: EntityRef,
         /// The latency that the dialed router measured, in nanoseconds.
         pub dest_latency: u64,
+        /// Bytes per second that the dialed router sends over the link, over the last minute; absent
+        /// if unknown. weft's own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub dest_rate: Option<u64>,
         /// Whether the link is out of use, so that no path leads over it.
         pub down: bool,
         /// The id of the link, which the dialing router chose.
@@ -90,6 +96,10 @@ detail! {
         pub protocol: String,
         /// The latency that the dialing router measured, in nanoseconds.
         pub source_latency: u64,
+        /// Bytes per second that the dialing router sends over the link, over the last minute; absent
+        /// if unknown. weft's own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub source_rate: Option<u64>,
         /// The router that dialed.
         pub source_router: EntityRef,
         /// The state of the link: `Connected`, `Failed` or `Unknown`.

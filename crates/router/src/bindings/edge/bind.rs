@@ -24,7 +24,7 @@ use super::{
     connection::{HOSTING, SdkConnection},
     hosted::{Hosted, Placement, Why},
     ids::Conn,
-    refusals::{access_lost, closed_message, plain},
+    refusals::{access_lost, closed_message},
 };
 use crate::seam::{ApiSession, Grant, Refusal, TerminatorUpdate, Use};
 
@@ -70,10 +70,10 @@ impl SdkConnection {
         let placement = self.binding.hosts.lock().place(self.number, &bind, &session);
         match (placement, taken) {
             (Placement::Duplicate(hosted), _) => self.confirm_again(message, &hosted).await,
-            (_, Err(why)) => self.refuse_bind(message, conn_id, &plain(why)).await,
+            (_, Err(why)) => self.refuse_bind(message, conn_id, &Refusal::plain(why)).await,
             (Placement::Stale, Ok(reserved)) => {
                 self.ids.release_reserved(conn_id, &reserved);
-                let why = plain("a newer bind of this listener came first");
+                let why = Refusal::plain("a newer bind of this listener came first");
                 self.refuse_bind(message, conn_id, &why).await;
             }
             (Placement::New(terminator), Ok(reserved)) => {
@@ -226,7 +226,7 @@ impl SdkConnection {
         let known = self.ids.release_host(hosted);
         self.binding.withdraw(hosted);
         if known {
-            self.send_hosting(closed_message(hosted.conn_id, &plain(why))).await;
+            self.send_hosting(closed_message(hosted.conn_id, &Refusal::plain(why))).await;
         }
     }
 

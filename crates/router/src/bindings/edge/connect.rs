@@ -12,12 +12,7 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::{
-    connection::SdkConnection,
-    ids::Conn,
-    refusals::{access_lost, plain},
-    spans,
-};
+use super::{connection::SdkConnection, ids::Conn, refusals::access_lost, spans};
 use crate::{
     forwarder::{App, SdkCircuit},
     seam::{ApiSession, CircuitRequest, Grant, MadeCircuit, PeerData, Refusal, Use},
@@ -35,15 +30,15 @@ impl SdkConnection {
     ) {
         let Ok(connect) = Connect::from_message(message) else { return };
         let Some(conn_id) = connect.conn_id else {
-            return self.refuse(message, 0, &plain("connId not set, required")).await;
+            return self.refuse(message, 0, &Refusal::plain("connId not set, required")).await;
         };
         let came = self.binding.came();
         let cancel = match reserved {
             Some(Ok(cancel)) => cancel,
-            Some(Err(why)) => return self.refuse(message, conn_id, &plain(why)).await,
+            Some(Err(why)) => return self.refuse(message, conn_id, &Refusal::plain(why)).await,
             None => return,
         };
-        let gone = || plain("the channel is closed");
+        let gone = || Refusal::plain("the channel is closed");
         let (mut span, made) = match self.judged_session().await.ok_or_else(gone) {
             Ok(session) => {
                 let mut span = self.binding.dial_span(message, &session, came);
@@ -99,7 +94,7 @@ impl SdkConnection {
             trace: span.context(),
         };
         let made = tokio::time::timeout(timeout, binding.control.create_circuit(request)).await;
-        let circuit = made.map_err(|_| plain("no circuit was made in time"))??;
+        let circuit = made.map_err(|_| Refusal::plain("no circuit was made in time"))??;
         spans::made(span, &circuit);
         self.attach_dialer(message, connect, conn_id, cancel, circuit, grant).await
     }
@@ -117,7 +112,7 @@ impl SdkConnection {
         let control = &self.binding.control;
         let give_up = |why: &str| {
             control.circuit_ended(&circuit.controller, &circuit.id, Role::Initiator);
-            Refusal { circuit: Some(circuit.id.clone()), ..plain(why) }
+            Refusal { circuit: Some(circuit.id.clone()), ..Refusal::plain(why) }
         };
         let Some(outlet) = self.outlet().filter(|_| !cancel.is_cancelled()) else {
             return Err(give_up("the connection was given up"));

@@ -12,17 +12,6 @@ pub(super) const SHUTTING_DOWN: &str = "the router is shutting down";
 /// The text for a host that accepts a dial too late.
 pub(super) const GIVEN_UP: &str = "the dial was given up";
 
-/// A refusal with a text only.
-pub(super) fn plain(message: &str) -> Refusal {
-    Refusal {
-        code: 0,
-        hint: RetryHint::DEFAULT,
-        message: message.to_owned(),
-        failing_checks: Vec::new(),
-        circuit: None,
-    }
-}
-
 /// The refusal for a right that was lost.
 pub(super) fn access_lost() -> Refusal {
     refusal(ErrorCode::ACCESS_DENIED, "bind access lost")
@@ -30,13 +19,7 @@ pub(super) fn access_lost() -> Refusal {
 
 /// A refusal after which the SDK has to log in again.
 pub(super) fn refusal(code: ErrorCode, message: &str) -> Refusal {
-    Refusal {
-        code: code.0,
-        hint: RetryHint::START_OVER,
-        message: message.to_owned(),
-        failing_checks: Vec::new(),
-        circuit: None,
-    }
+    Refusal::new(code, RetryHint::START_OVER, message)
 }
 
 /// A refusal in the form that SDKs read.

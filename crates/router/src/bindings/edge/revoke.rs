@@ -10,7 +10,7 @@ use weft_wire::edge::ErrorCode;
 use super::{
     connection::SdkConnection,
     ids::Conn,
-    refusals::{SHUTTING_DOWN, access_lost, closed_message, plain, refusal},
+    refusals::{SHUTTING_DOWN, access_lost, closed_message, refusal},
 };
 use crate::seam::{ApiSession, Grant, Refusal, Use};
 
@@ -24,7 +24,7 @@ impl SdkConnection {
         purpose: Use,
     ) -> Result<Grant, Refusal> {
         if self.binding.is_draining() {
-            return Err(plain(SHUTTING_DOWN));
+            return Err(Refusal::plain(SHUTTING_DOWN));
         }
         let access = &self.binding.access;
         let heard = self.binding.heard();
@@ -59,7 +59,7 @@ impl SdkConnection {
             let known = self.ids.release_host(&hosted);
             self.binding.withdraw(&hosted);
             if known {
-                self.tell_hosting(closed_message(id, &plain(SHUTTING_DOWN)));
+                self.tell_hosting(closed_message(id, &Refusal::plain(SHUTTING_DOWN)));
             }
         }
         if self.ids.conns.lock().by_id.is_empty() {

@@ -289,7 +289,7 @@ impl Access for Believer {
 }
 
 fn refusal(message: &str) -> Refusal {
-    super::refusals::plain(message)
+    Refusal::plain(message)
 }
 
 /// A router without a controller.

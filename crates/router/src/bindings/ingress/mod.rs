@@ -29,23 +29,22 @@ use tokio::{
 };
 use weft_circuit::now;
 use weft_config::router::{IngressAddress, IngressKind};
-use weft_wire::payload::hop_type;
+use weft_wire::{
+    ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS},
+    payload::hop_type,
+};
 use weft_xgress::{Options, Role};
 
 use self::shares::{Share, Shares};
 use super::{keys::Offer, socket::Crypto, talk::TalkSocket};
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
-    seam::{BindingCircuitRequest, Control, MadeCircuit, Refusal, RetryHint},
+    seam::{BindingCircuitRequest, Control, MadeCircuit, Refusal},
 };
 
 pub(crate) use datagrams::{DatagramEnds, DatagramLimits, serve_datagrams};
 pub(crate) use streams::{StreamLimits, serve_streams};
 
-/// Peer data: the router's address of the connection, as `host:port`.
-const LOCAL_ADDRESS: u32 = 1112;
-/// Peer data: the client's address, as `host:port`.
-const REMOTE_ADDRESS: u32 = 1113;
 /// Most circuits of one listener that are being made at the same time.
 const MAX_MAKING: usize = 256;
 /// Most of these circuits for one source.
@@ -146,7 +145,7 @@ impl Ingress {
     async fn turn(&self, source: IpAddr) -> Result<Share, Refusal> {
         let turn = self.shares.take(source);
         let turn = tokio::time::timeout(self.options.circuit_timeout, turn);
-        turn.await.map_err(|_| refusal("too many circuits are being made for this source"))
+        turn.await.map_err(|_| Refusal::plain("too many circuits are being made for this source"))
     }
 
     /// Waits for its turn and has a circuit made to a service.
@@ -160,20 +159,23 @@ impl Ingress {
     ) -> Result<Opened, Refusal> {
         let timeout = self.options.circuit_timeout;
         let turn = tokio::time::timeout(timeout, self.making.acquire());
-        let _turn = turn.await.map_err(|_| refusal("too many circuits are being made"))?;
+        let _turn = turn.await.map_err(|_| Refusal::plain("too many circuits are being made"))?;
         let offer = Offer::new(!datagrams);
         let mut peer_data = offer.peer_data();
-        let told = [(LOCAL_ADDRESS, addresses.local), (REMOTE_ADDRESS, addresses.remote)];
+        let told = [
+            (INITIATOR_LOCAL_ADDRESS, addresses.local),
+            (INITIATOR_REMOTE_ADDRESS, addresses.remote),
+        ];
         peer_data.extend(
             told.into_iter()
                 .filter_map(|(key, address)| Some((key, Bytes::from(address?.to_string())))),
         );
         let request = BindingCircuitRequest { client, service, peer_data, timeout };
         let made = tokio::time::timeout(timeout, self.control.create_binding_circuit(request));
-        let made = made.await.map_err(|_| refusal("no circuit was made in time"))??;
+        let made = made.await.map_err(|_| Refusal::plain("no circuit was made in time"))??;
         let given_up = |why: String| {
             self.control.circuit_ended(&made.controller, &made.id, Role::Initiator);
-            Refusal { circuit: Some(made.id.clone()), ..refusal(&why) }
+            Refusal { circuit: Some(made.id.clone()), ..Refusal::plain(why) }
         };
         let crypto = offer.accepted(&made.peer_data);
         let crypto = crypto.map_err(|error| given_up(format!("the key of the host: {error}")))?;
@@ -224,16 +226,5 @@ impl Ingress {
         } else {
             tracing::debug!(listener = %name, client = %remote, "no circuit was made: {why}");
         }
-    }
-}
-
-/// A refusal of this router itself.
-fn refusal(message: &str) -> Refusal {
-    Refusal {
-        code: 0,
-        hint: RetryHint::DEFAULT,
-        message: message.to_owned(),
-        failing_checks: Vec::new(),
-        circuit: None,
     }
 }

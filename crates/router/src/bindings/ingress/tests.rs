@@ -64,7 +64,7 @@ impl Table {
         if request.service == "silent" {
             std::future::pending::<()>().await;
         }
-        let (binding, destination) = service.ok_or_else(|| refusal("no such service"))?;
+        let (binding, destination) = service.ok_or_else(|| Refusal::plain("no such service"))?;
         let forwarder = self.forwarder.get().and_then(Weak::upgrade).unwrap();
         let controller: ControllerId = "ctrl".into();
         let (id, ingress, egress) =
@@ -81,7 +81,7 @@ impl Table {
             trace: None,
         };
         let dialed = transport::dial(&forwarder, set_up.circuit(), &egress, LONG, &dialer).await;
-        let peer_data = dialed.map_err(|failure| refusal(&failure.text))?;
+        let peer_data = dialed.map_err(|failure| Refusal::plain(failure.text))?;
         let forward = |source: &str, destination: &str, kind| Forward {
             source: source.to_owned(),
             destination: destination.to_owned(),
@@ -101,14 +101,14 @@ impl Control for Table {
         &self,
         _: CircuitRequest,
     ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
-        async { Err(refusal("not here")) }.boxed()
+        async { Err(Refusal::plain("not here")) }.boxed()
     }
 
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
     ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
-        async { Err(refusal("not here")) }.boxed()
+        async { Err(Refusal::plain("not here")) }.boxed()
     }
 
     fn create_binding_circuit(
@@ -120,7 +120,7 @@ impl Control for Table {
     }
 
     fn create_terminator(&self, _: TerminatorRequest) -> BoxFuture<'static, Result<(), Refusal>> {
-        async { Err(refusal("not here")) }.boxed()
+        async { Err(Refusal::plain("not here")) }.boxed()
     }
 
     fn update_terminator(&self, _: &str, _: TerminatorUpdate) {}

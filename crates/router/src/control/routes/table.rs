@@ -201,6 +201,11 @@ impl Routes {
         of_owner.map(|one| one.route.clone()).collect()
     }
 
+    /// The owner and the route of one circuit, for inspection.
+    pub(crate) fn get(&self, circuit: &str) -> Option<(ControllerId, Route)> {
+        self.carried.lock().get(circuit).map(|one| (one.owner.clone(), one.route.clone()))
+    }
+
     /// All circuits with owners and routes, for inspection.
     pub(crate) fn all(&self) -> Vec<(ControllerId, Route)> {
         self.carried.lock().values().map(|one| (one.owner.clone(), one.route.clone())).collect()

@@ -10,7 +10,7 @@ use weft_wire::{
 };
 
 use crate::{
-    control::refusal::{hint, refusal},
+    control::hint::hint,
     seam::{Refusal, RetryHint},
 };
 
@@ -91,7 +91,7 @@ impl Answer {
             self.text
         };
         let code = if self.code == 0 { ErrorCode::INTERNAL } else { ErrorCode(self.code) };
-        let refusal = refusal(code, hint(self.hint), text);
+        let refusal = Refusal::new(code, hint(self.hint), text);
         match (self.result, refusal.hint) {
             (CreateTerminatorResult::Success, _) => Verdict::Established,
             (CreateTerminatorResult::FailedBusy, _) | (_, RetryHint::TOO_BUSY) => Verdict::Busy,

@@ -34,7 +34,7 @@ use answer::Verdict;
 use choice::{WAITS, controller_for, jittered};
 use table::{Entry, Phase, State};
 
-use super::{refusal::refusal, shared::Core};
+use super::shared::Core;
 use crate::seam::{Host, Precedence, Refusal, RetryHint, TerminatorRequest, TerminatorUpdate};
 
 /// This many failures of unknown cause in a row count as a refusal.
@@ -77,7 +77,11 @@ pub(crate) fn create(
         let result = receiver.await;
         unfinished.done = true;
         let stopped = || {
-            refusal(ErrorCode::INTERNAL, RetryHint::DEFAULT, "the terminator is no longer wanted")
+            Refusal::new(
+                ErrorCode::INTERNAL,
+                RetryHint::DEFAULT,
+                "the terminator is no longer wanted",
+            )
         };
         result.unwrap_or_else(|_| Err(stopped()))
     })

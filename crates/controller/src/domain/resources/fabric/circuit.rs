@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use weft_contract::entity::{Base, links};
 use weft_contract::json::TagValue;
 use weft_contract::resource::fabric::circuit::{
-    COLLECTION, CircuitDelete, CircuitDetail, CircuitPath,
+    COLLECTION, CircuitDelete, CircuitDetail, CircuitPath, CircuitTraffic,
 };
 use weft_contract::resource::fabric::link::COLLECTION as LINKS;
 use weft_contract::resource::fabric::terminator::COLLECTION as TERMINATORS;
@@ -16,6 +16,7 @@ use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::entity::Service;
 use weft_model::filter::{Column, Symbols, Type, Value};
 use weft_network::circuits::Circuit;
+use weft_network::network::Network;
 
 use super::{network, router_ref, service_ref};
 use crate::Controller;
@@ -94,8 +95,22 @@ impl InMemoryKind for Circuits {
             },
             service: service_ref(view, &record.service),
             terminator: EntityRef::new(TERMINATORS, terminator, terminator),
+            traffic: context.controller().network().and_then(|it| traffic(&it, record)),
         })
     }
+}
+
+fn traffic(network: &Network, circuit: &Circuit) -> Option<CircuitTraffic> {
+    let shown = network.traffic_of(circuit)?;
+    let [bytes_from_dialer, bytes_to_dialer] = shown.bytes;
+    Some(CircuitTraffic {
+        bytes_from_dialer,
+        bytes_to_dialer,
+        interval_seconds: shown.seconds,
+        rate_from_dialer: shown.rates.map(|[from, _]| from),
+        rate_to_dialer: shown.rates.map(|[_, to]| to),
+        reported_at: convert::time(shown.reported_at),
+    })
 }
 
 /// The operations.

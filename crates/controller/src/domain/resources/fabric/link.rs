@@ -83,16 +83,20 @@ impl InMemoryKind for Links {
             source: connection.local_addr.clone(),
             r#type: connection.r#type.clone(),
         });
+        let rates = context.controller().network().map(|network| network.rates_of(record));
+        let [source_rate, dest_rate] = rates.unwrap_or_default();
         Ok(LinkDetail {
             connections: connections.collect(),
             cost: record.cost(),
             dest_latency: record.destination_latency,
+            dest_rate,
             dest_router: router_ref(context.view(), &record.destination),
             down: record.down,
             id: record.id.clone(),
             iteration: record.iteration,
             protocol: record.protocol.clone(),
             source_latency: record.source_latency,
+            source_rate,
             source_router: router_ref(context.view(), &record.source),
             // The table holds working links only: a link that broke was removed from it.
             state: state::CONNECTED.to_owned(),

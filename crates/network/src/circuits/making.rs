@@ -1,0 +1,156 @@
+//! Circuits in the making, found by id, by client, and by the routers at their ends.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use weft_model::Id;
+
+use super::index::Index;
+
+/// A circuit that is being made.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    /// The session or the identity that dials.
+    client: Arc<str>,
+    /// The routers of the attempt; before the first attempt only the router of the dialer.
+    nodes: Vec<Id>,
+    /// Whether one of these routers reported that the circuit has ended.
+    faulted: bool,
+    /// Whether the circuit is to be dropped when its attempt succeeds.
+    ended: bool,
+}
+
+impl Reservation {
+    /// The routers at the ends of the attempt.
+    fn ends(&self) -> impl Iterator<Item = &Id> {
+        let (first, last) = (self.nodes.first(), self.nodes.last());
+        first.into_iter().chain(last.filter(|_| self.nodes.len() > 1))
+    }
+
+    /// Whether the circuit may be put into the table.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.faulted && !self.ended
+    }
+}
+
+/// All circuits in the making.
+#[derive(Debug, Default)]
+pub(super) struct Making {
+    by_id: HashMap<Arc<str>, Reservation>,
+    by_client: Index<Arc<str>>,
+    by_end: Index<Id>,
+}
+
+impl Making {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<&Reservation> {
+        self.by_id.get(id)
+    }
+
+    /// Adds a circuit that begins at the router `first`.
+    pub(super) fn begin(&mut self, id: &str, client: &str, first: &Id) {
+        let (client, nodes) = (client.into(), vec![first.clone()]);
+        self.insert(id.into(), Reservation { client, nodes, faulted: false, ended: false });
+    }
+
+    /// Begins an attempt over these routers; false if the circuit is not wanted any more.
+    pub(super) fn attempt(&mut self, id: &str, nodes: &[Id]) -> bool {
+        let Some((id, mut reservation)) = self.take(id) else { return false };
+        reservation.nodes = nodes.to_vec();
+        reservation.faulted = false;
+        let is_wanted = !reservation.ended;
+        self.insert(id, reservation);
+        is_wanted
+    }
+
+    /// Gives a circuit another id; false if there is no such circuit.
+    pub(super) fn rename(&mut self, id: &str, new: &str) -> bool {
+        let Some((_, reservation)) = self.take(id) else { return false };
+        self.insert(new.into(), Reservation { faulted: false, ..reservation });
+        true
+    }
+
+    /// Notes that a router reported the end of a circuit; false if there is no such circuit.
+    pub(super) fn fault(&mut self, id: &str, router: &Id) -> bool {
+        let Some(reservation) = self.by_id.get_mut(id) else { return false };
+        reservation.faulted |= reservation.nodes.contains(router);
+        true
+    }
+
+    /// Drops the circuits that begin or end at a router.
+    pub(super) fn end_at(&mut self, router: &Id) {
+        for id in self.by_end.some(router, None, usize::MAX) {
+            self.end(&id, |_| true);
+        }
+    }
+
+    /// Drops the circuits of a client that begin at a router.
+    pub(super) fn end_of(&mut self, client: &str, router: &Id) {
+        for id in self.by_client.some(client, None, usize::MAX) {
+            self.end(&id, |reservation| reservation.nodes.first() == Some(router));
+        }
+    }
+
+    fn end(&mut self, id: &str, pick: impl Fn(&Reservation) -> bool) {
+        if let Some(reservation) = self.by_id.get_mut(id) {
+            reservation.ended |= pick(reservation);
+        }
+    }
+
+    /// Removes a circuit.
+    pub(super) fn remove(&mut self, id: &str) {
+        self.take(id);
+    }
+
+    fn insert(&mut self, id: Arc<str>, reservation: Reservation) {
+        for end in reservation.ends() {
+            self.by_end.insert(end, &id);
+        }
+        self.by_client.insert(&reservation.client, &id);
+        self.by_id.insert(id, reservation);
+    }
+
+    fn take(&mut self, id: &str) -> Option<(Arc<str>, Reservation)> {
+        let (id, reservation) = self.by_id.remove_entry(id)?;
+        reservation.ends().for_each(|end| self.by_end.remove(end, &id));
+        self.by_client.remove(&*reservation.client, &id);
+        Some((id, reservation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circuits_are_found_by_their_present_ends_and_leave_nothing() {
+        let mut making = Making::default();
+        let [r1, r2, r3] = ["r1", "r2", "r3"].map(Id::new);
+        making.begin("a", "client", &r1);
+        making.begin("b", "other", &r1);
+        assert!(making.attempt("a", &[r1.clone(), r3.clone(), r2.clone()]));
+        assert!(making.attempt("b", &[r1.clone(), r2.clone(), r3.clone()]));
+        making.end_at(&r2);
+        assert!(!making.get("a").unwrap().is_wanted() && making.get("b").unwrap().is_wanted());
+        making.end_of("client", &r1);
+        making.end_of("other", &r2);
+        assert!(making.get("b").unwrap().is_wanted(), "it begins elsewhere");
+        assert!(making.attempt("b", std::slice::from_ref(&r1)) && making.rename("b", "c"));
+        making.end_at(&r3);
+        assert!(making.get("c").unwrap().is_wanted(), "the former attempt ended there");
+        making.end_of("other", &r1);
+        assert!(!making.attempt("c", &[r1]));
+        for id in ["a", "c"] {
+            making.remove(id);
+        }
+        assert_eq!((making.len(), making.by_end.keys().count()), (0, 0));
+        assert_eq!(making.by_client.keys().count(), 0);
+    }
+}

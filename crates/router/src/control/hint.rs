@@ -1,0 +1,11 @@
+//! The hints of controllers to clients that were refused.
+
+use crate::seam::RetryHint;
+
+/// The hint with this number; the client decides where the number is unknown.
+pub(super) fn hint(number: u32) -> RetryHint {
+    match RetryHint(number) {
+        hint @ (RetryHint::TOO_BUSY | RetryHint::START_OVER | RetryHint::NOT_RETRIABLE) => hint,
+        _ => RetryHint::DEFAULT,
+    }
+}
