@@ -3,8 +3,9 @@
 //!
 //! Routers of weft repeat the routes that they carry when they connect ([`CarriedCircuits`]). When
 //! all routers of a circuit have done so, the circuit is whole and works like any other. Until then
-//! a circuit is known in part: it is confirmed and ended, and cannot be moved. With a router that
-//! only confirms idle circuits it stays so.
+//! a circuit is known in part: it is confirmed and ended. It can be moved to another path once both
+//! of its ends are known ([`gaps`](super::gaps)). With a router that only confirms idle circuits it
+//! stays so.
 //!
 //! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits
 //! are remembered and not adopted either.
@@ -224,6 +225,25 @@ impl Pieces {
         state.telling.contains_key(router) || state.told.contains(router)
     }
 
+    /// The pieces of a circuit known in part, by router.
+    pub(crate) fn of(&self, circuit: &str) -> Option<BTreeMap<Id, Route>> {
+        self.state.lock().circuits.get(circuit).cloned()
+    }
+
+    /// Takes away the piece of a router between the ends, and returns the other pieces. None if the
+    /// router has an end of the circuit, or there are no other pieces.
+    pub(crate) fn without(&self, circuit: &str, router: &Id) -> Option<BTreeMap<Id, Route>> {
+        let mut state = self.state.lock();
+        let pieces = state.circuits.get_mut(circuit)?;
+        if pieces.len() < 2 || is_end(pieces.get(router)?) {
+            return None;
+        }
+        let taken = pieces.remove(router)?;
+        let others = pieces.clone();
+        state.give_back(router, taken.encoded_len());
+        Some(others)
+    }
+
     /// Marks a circuit as whole: no more pieces are added. False if there is no room for it.
     pub(crate) fn put_whole(&self, circuit: &str, bytes: usize) -> bool {
         self.state.lock().put_whole(circuit, bytes)
@@ -249,20 +269,59 @@ pub(crate) struct Told {
 impl Told {
     /// The size of the circuit, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let nodes = self.path.nodes.iter().map(|id| id.as_str().len());
-        let links = self.path.links.iter().map(String::len);
-        let tags = self.tags.iter().map(|(name, value)| name.len() + value.len());
-        let texts: usize = nodes.chain(links).chain(tags).sum();
-        texts + self.ingress.len() + self.egress.len()
+        size(&self.path, [&self.ingress, &self.egress], &self.tags)
     }
+}
+
+/// The size of a circuit, in bytes.
+pub(crate) fn size(path: &Path, ends: [&str; 2], tags: &StringMap) -> usize {
+    let nodes = path.nodes.iter().map(|id| id.as_str().len());
+    let links = path.links.iter().map(String::len);
+    let tags = tags.iter().map(|(name, value)| name.len() + value.len());
+    nodes.chain(links).chain(tags).chain(ends.map(str::len)).sum()
+}
+
+/// Whether a route leads to an end of its circuit.
+fn is_end(route: &Route) -> bool {
+    route.forwards.iter().any(|forward| forward.dst_type() != DestType::Link)
+}
+
+/// The only router that reports this end of a circuit, and the address of the end.
+fn only_end(pieces: &BTreeMap<Id, Route>, kind: DestType) -> Option<(&Id, &str)> {
+    let mut ends = pieces.iter().filter_map(|(router, route)| {
+        let end = route.forwards.iter().find(|forward| forward.dst_type() == kind)?;
+        Some((router, end.dst_address.as_str()))
+    });
+    let only = ends.next()?;
+    ends.next().is_none().then_some(only)
+}
+
+/// Gives a circuit with a gap between its ends the addresses of these ends; its path begins and
+/// ends with their routers, without links. A circuit of which an end is not known stays as it is.
+fn with_ends(told: Told, pieces: &BTreeMap<Id, Route>) -> Told {
+    let (start, end) = (only_end(pieces, DestType::Start), only_end(pieces, DestType::End));
+    let Some(((first, ingress), (last, egress))) = start.zip(end) else { return told };
+    if first == last {
+        return told;
+    }
+    let between = pieces.keys().filter(|router| ![first, last].contains(router));
+    let nodes = std::iter::once(first).chain(between).chain([last]).cloned().collect();
+    let path = Path { nodes, links: Vec::new(), cost: 0 };
+    Told { path, ingress: ingress.to_owned(), egress: egress.to_owned(), ..told }
 }
 
 pub(crate) fn is_id(circuit: &str) -> bool {
     (1..=MAX_ID).contains(&circuit.len())
 }
 
-/// Puts pieces together: walks along the links from the initiating end.
+/// Puts pieces together.
 pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> Told {
+    let told = walk(pieces);
+    if told.is_whole { told } else { with_ends(told, pieces) }
+}
+
+/// Walks along the links from the initiating end.
+fn walk(pieces: &BTreeMap<Id, Route>) -> Told {
     let mut told = Told { tags: tags(pieces), ..Told::default() };
     let nodes = pieces.keys().cloned().collect();
     let in_part = Path { nodes, links: Vec::new(), cost: 0 };

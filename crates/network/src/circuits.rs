@@ -45,7 +45,7 @@ pub struct Circuit {
     /// The instance that was asked for.
     pub instance: String,
     /// The path of the circuit. The path of a circuit known in part has only the routers that
-    /// reported it.
+    /// reported it, and no links; the routers at its ends are first and last if both are known.
     pub path: Path,
     /// Address of the initiating end.
     pub ingress: String,
@@ -59,7 +59,7 @@ pub struct Circuit {
     pub routed_at: Instant,
     /// The tags of the circuit.
     pub tags: StringMap,
-    /// Whether the whole path is known. A circuit known in part cannot be moved.
+    /// Whether the whole path is known.
     pub is_whole: bool,
     /// The time at which the circuit was moved last.
     pub moving: Arc<Moving>,
@@ -80,6 +80,11 @@ pub struct EndAddresses {
 }
 
 impl Circuit {
+    /// Whether both ends are known, so that the circuit can be moved.
+    pub fn has_ends(&self) -> bool {
+        self.is_whole || !(self.ingress.is_empty() || self.egress.is_empty())
+    }
+
     /// Returns the circuit with another path.
     pub fn moved(&self, path: Path) -> Self {
         Self {

@@ -23,6 +23,7 @@ mod clock;
 pub mod create;
 pub mod ctrl_listeners;
 pub mod failure;
+mod gaps;
 mod improve;
 pub mod inspect;
 mod link_reports;
