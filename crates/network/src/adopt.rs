@@ -4,7 +4,7 @@
 //! Routers of weft repeat the routes that they carry when they connect ([`CarriedCircuits`]). When
 //! all routers of a circuit have done so, the circuit is whole and works like any other. Until then
 //! a circuit is known in part: it is confirmed and ended. It can be moved to another path once both
-//! of its ends are known ([`gaps`](super::gaps)). With a router that only confirms idle circuits it
+//! of its ends are known ([`closing`](super::closing)). With a router that only confirms idle circuits it
 //! stays so.
 //!
 //! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits

@@ -20,6 +20,7 @@ pub mod adopt;
 pub mod adoption;
 pub mod circuits;
 mod clock;
+mod closing;
 pub mod create;
 pub mod ctrl_listeners;
 pub mod failure;
