@@ -1,7 +1,8 @@
-//! Five routers, each linked with each, many long flows, and links and routers that break at random.
+//! Five routers in a ring with chords, many long flows, and links and routers that break at random.
 //!
 //! No flow that has a way left is lost, none is corrupted, and nothing of any of them is left behind.
 //! `WEFT_CHAOS_SEED`, `WEFT_CHAOS_SECONDS` and `WEFT_CHAOS_FLOWS` change a run; a run says its seed.
+//! `crates/weft/tests/process/chaos.rs` kills processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use weft_sdk::Connection;
+use weft_sdk::{Connection, Listener};
 
 use crate::mesh::{at, links, network};
 use crate::network::{Network, Peer, free_port, soon, until_some};
@@ -19,6 +20,8 @@ use crate::wires::Wires;
 
 /// Bytes that a flow sends before it waits for their echo.
 const PIECE: usize = 20_000;
+/// The pairs of linked routers; the second one dials. The ends of the flows are at the first two routers.
+const PAIRS: [(usize, usize); 7] = [(0, 2), (1, 2), (1, 3), (3, 4), (0, 4), (2, 3), (2, 4)];
 
 fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -50,6 +53,52 @@ async fn flow(
     rounds
 }
 
+/// Compares streams, and answers the end of each with the number of its bytes.
+fn sink(mut listener: Listener) {
+    tokio::spawn(async move {
+        while let Ok(incoming) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut reader, mut writer) = incoming.accept().await.unwrap().into_split();
+                let mut random = StdRng::seed_from_u64(reader.read_u64().await.unwrap());
+                let (mut wanted, mut came, mut count) = (Vec::new(), vec![0; PIECE], 0);
+                while let Ok(read @ 1..) = reader.read(&mut came).await {
+                    while wanted.len() < read {
+                        let mut more = vec![0; PIECE];
+                        random.fill_bytes(&mut more);
+                        wanted.append(&mut more);
+                    }
+                    assert!(wanted.drain(..read).eq(came[..read].iter().copied()), "corrupted");
+                    count += read as u64;
+                }
+                writer.write_u64(count).await.unwrap();
+                writer.shutdown().await.unwrap();
+            });
+        }
+    });
+}
+
+/// Sends in one direction as fast as it can, until told to stop. Returns how many pieces were sent.
+async fn stream(
+    connection: Connection,
+    number: u64,
+    stop: Arc<AtomicBool>,
+    all: Arc<AtomicU64>,
+) -> u64 {
+    let (mut reader, mut writer) = connection.into_split();
+    let (mut random, mut piece, mut rounds) = (StdRng::seed_from_u64(number), vec![0; PIECE], 0);
+    writer.write_u64(number).await.unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        random.fill_bytes(&mut piece);
+        let wrote = writer.write_all(&piece).await;
+        wrote.unwrap_or_else(|problem| panic!("stream {number} after {rounds}: {problem}"));
+        rounds += 1;
+        all.fetch_add(1, Ordering::Relaxed);
+    }
+    writer.shutdown().await.unwrap();
+    assert_eq!(reader.read_u64().await.unwrap(), rounds * PIECE as u64, "stream {number}");
+    rounds
+}
+
 struct Mesh {
     routers: Vec<Peer>,
     wires: Vec<Wires>,
@@ -62,18 +111,35 @@ impl Mesh {
             let link = free_port();
             let wires = Wires::to(link).await;
             let name = format!("r{number}");
-            mesh.routers.push(network.router_behind(&name, link, wires.port).await);
+            let mut router = network.enrolled_router(&name, link, wires.port).await;
+            router.change(|config| {
+                let of = |is_dialer| {
+                    let end = |pair: (usize, usize)| if is_dialer { pair.1 } else { pair.0 };
+                    let own = PAIRS.into_iter().filter(move |pair| end(*pair) == number);
+                    own.map(|pair| format!("{pair:?}")).chain(["none".into()]).collect()
+                };
+                config.link.listeners.iter_mut().for_each(|one| one.groups = of(false));
+                config.link.dialers.iter_mut().for_each(|one| one.groups = of(true));
+            });
+            router.start().await;
+            mesh.routers.push(router);
             mesh.wires.push(wires);
         }
         mesh.whole().await;
         mesh
     }
 
-    /// Waits until every router is linked with every other.
+    /// Waits until every pair is linked.
     async fn whole(&self) {
-        for router in &self.routers {
-            links(router, self.routers.len() - 1).await;
+        for number in 0..self.routers.len() {
+            self.linked(number).await;
         }
+    }
+
+    /// Waits until a router has all its links.
+    async fn linked(&self, number: usize) {
+        let own = PAIRS.iter().filter(|(one, other)| [*one, *other].contains(&number)).count();
+        links(&self.routers[number], own).await;
     }
 
     /// Breaks a link or a router such that a path between the first two routers is left, and
@@ -102,7 +168,7 @@ impl Mesh {
                 tokio::time::sleep(Duration::from_millis(random.random_range(0..1000))).await;
                 self.routers[at].start().await;
                 // One at a time.
-                links(&self.routers[at], self.routers.len() - 1).await;
+                self.linked(at).await;
                 format!("router {at} stopped and started")
             }
         }
@@ -121,24 +187,38 @@ async fn flows_outlive_whatever_leaves_them_a_way() {
     network.service("chaos", true).await;
     let host = at(&network, &mesh.routers[0], "host").await;
     let dialer = at(&network, &mesh.routers[1], "dialer").await;
+    network.service("stream", false).await;
     echo(soon(host.bind("chaos")).await.unwrap());
-    let (stop, all) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    sink(soon(host.bind("stream")).await.unwrap());
+    let stop = Arc::new(AtomicBool::new(false));
+    let counts: Vec<Arc<AtomicU64>> = (0..flows).map(|_| Arc::default()).collect();
+    let rounds = || counts.iter().map(|count| count.load(Ordering::Relaxed));
     let mut running = Vec::new();
     for number in 0..flows {
-        let connection = dial(&dialer, "chaos").await;
-        running.push(tokio::spawn(flow(connection, number, stop.clone(), all.clone())));
+        let (stop, all) = (stop.clone(), counts[number as usize].clone());
+        running.push(match number % 4 {
+            0 => {
+                let connection = dial(&dialer, "stream").await;
+                tokio::spawn(stream(connection, number, stop, all))
+            }
+            _ => {
+                let connection = dial(&dialer, "chaos").await;
+                tokio::spawn(flow(connection, number, stop, all))
+            }
+        });
     }
     let begin = Instant::now();
     while begin.elapsed() < time {
         let what = mesh.break_something(&mut random).await;
-        let rounds = all.load(Ordering::Relaxed);
-        println!("{:7.3} s, {rounds} rounds: {what}", begin.elapsed().as_secs_f32());
+        let all: u64 = rounds().sum();
+        println!("{:7.3} s, {all} rounds: {what}", begin.elapsed().as_secs_f32());
         tokio::time::sleep(Duration::from_millis(random.random_range(0..700))).await;
     }
     mesh.whole().await;
     // Every one of them goes on.
-    let before = all.load(Ordering::Relaxed);
-    until_some(async || (all.load(Ordering::Relaxed) > before + 5 * flows).then_some(())).await;
+    let before: Vec<u64> = rounds().collect();
+    let go_on = || rounds().zip(&before).all(|(now, before)| now > before + 5);
+    until_some(async || go_on().then_some(())).await;
     stop.store(true, Ordering::Relaxed);
     for (number, one) in running.into_iter().enumerate() {
         let rounds = soon(one).await.unwrap();

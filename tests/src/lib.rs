@@ -9,6 +9,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 #[cfg(test)]
+mod away;
+#[cfg(test)]
 mod bindings;
 #[cfg(test)]
 mod chaos;

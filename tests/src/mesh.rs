@@ -1,10 +1,13 @@
 //! Several routers: links, circuits over them, and broken links and routers.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use weft_contract::resource;
+use weft_contract::{Api, headers, resource};
 use weft_sdk::{Connection, Context};
 
 use crate::{
@@ -267,6 +270,134 @@ async fn circuits_over_a_link_that_is_back_at_once_go_on() {
     };
     tokio::join!(cutting, talking);
     until_some(async || (link_id(&network) == id).then_some(())).await;
+}
+
+/// Bytes that an end without flow control of its own sends while the only link is away.
+const QUEUED: usize = 400_000;
+
+/// Cuts the only link of a quiet circuit, and has payloads queued for it; `away` is over when it may come
+/// back. Returns the connection and the data that it was given.
+async fn queue_for_a_lost_link(
+    network: &Network,
+    routers: [&Peer; 2],
+    wires: &Wires,
+    dialer: &Context,
+    away: Duration,
+) -> (Connection, Vec<u8>) {
+    let mut connection = dial(dialer, "echo").await;
+    // The path is known, and nothing is on its way.
+    let mut said = [0; 1000];
+    for _ in 0..20 {
+        connection.write_all(&said).await.unwrap();
+        soon(connection.read_exact(&mut said)).await.unwrap();
+    }
+    let quiet = async || (routers[1].router().data().budget_used() == 0).then_some(());
+    until_some(quiet).await;
+    wires.refuse(true);
+    let begun = Instant::now();
+    for router in routers {
+        links(router, 0).await;
+    }
+    until_some(async || network.circuits().links().all().is_empty().then_some(())).await;
+    let data: Vec<u8> = (0..QUEUED).map(|n| (n * 7 + n / 255) as u8).collect();
+    connection.write_all(&data).await.unwrap();
+    until_some(async || (routers[1].router().data().budget_used() > 0).then_some(())).await;
+    tokio::time::sleep_until((begun + away).into()).await;
+    (connection, data)
+}
+
+/// A context beside the one of `talk`, whose ends are on the router, where they can be inspected.
+async fn inspected(network: &Network) -> Context {
+    let file = network.identity_file_of("old", &["dialer"]).await;
+    Context::builder().router_flow_control().build(file).await.unwrap()
+}
+
+/// The payloads that the ends of the only circuit on a router sent again.
+async fn sent_again(network: &Network, router: &Peer) -> u64 {
+    let circuit = network.circuits().circuits().all()[0].id.clone();
+    let body = json!({"appRegex": router.id, "requestedValues": [format!("circuit:{circuit}")]});
+    let inspect = resource::operation(Api::Fabric, "inspect").unwrap();
+    let sent = Some((headers::JSON, body.to_string().into_bytes()));
+    let answer = network.admin.raw(Api::Fabric, inspect, &[], &[], sent).await.unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let ends = answer
+        .pointer("/data/values/0/value/xgressDetails")
+        .or_else(|| answer.pointer("/values/0/value/xgressDetails"));
+    let ends = ends.and_then(Value::as_object).unwrap_or_else(|| panic!("{answer}"));
+    let copies =
+        |end: &Value| end.pointer("/sendBufferDetail/retransmits").unwrap().as_u64().unwrap();
+    ends.values().map(copies).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_is_back_within_5_s_resumes_its_circuits_with_what_was_queued() {
+    let network = network().await;
+    let (one, two, wires) = wired(&network).await;
+    let Talk { connection, _host, .. } = talk(&network, &one, &two, true).await;
+    drop(connection);
+    until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
+    let (dialer, id) = (inspected(&network).await, link_id(&network));
+    // A router tries again at most 1 s later.
+    let away = Duration::from_millis(3_200);
+    let (connection, data) =
+        queue_for_a_lost_link(&network, [&one, &two], &wires, &dialer, away).await;
+    let circuit = connection.circuit_id().to_owned();
+    wires.refuse(false);
+    let mut back = vec![0; data.len()];
+    let (mut reader, mut writer) = connection.into_split();
+    soon(reader.read_exact(&mut back)).await.unwrap();
+    assert!(back == data, "what was queued arrives whole and in order");
+    // While nothing was heard, the end asked with a copy of one payload about once a second.
+    let copies = sent_again(&network, &two).await;
+    assert!(copies <= 8, "{copies} payloads were sent again");
+    until_some(async || (link_id(&network) == id).then_some(())).await;
+    assert_eq!(network.circuits().circuits().all()[0].id, circuit);
+    writer.shutdown().await.unwrap();
+    until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn circuits_of_a_link_that_stays_away_end_and_give_back_their_queues() {
+    let network = network().await;
+    let (one, two, wires) = wired(&network).await;
+    let Talk { connection, _host, .. } = talk(&network, &one, &two, true).await;
+    drop(connection);
+    let dialer = inspected(&network).await;
+    let begun = Instant::now();
+    let (mut connection, _) =
+        queue_for_a_lost_link(&network, [&one, &two], &wires, &dialer, Duration::ZERO).await;
+    soon(async { while connection.read_u8().await.is_ok() {} }).await;
+    let lasted = begun.elapsed();
+    assert!(lasted >= Duration::from_secs(5), "the circuit was kept for {lasted:?} only");
+    for router in [&one, &two] {
+        let data = router.router().data();
+        let empty = async || (data.counts().0 == 0 && data.budget_used() == 0).then_some(());
+        until_some(empty).await;
+    }
+    assert!(network.circuits().circuits().all().is_empty());
+    wires.refuse(false);
+    round_trip(dial(&dialer, "echo").await, 100_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_queued_for_a_lost_link_takes_a_path_that_comes_up_within_5_s() {
+    let network = network().await;
+    let (one, two, wires) = wired(&network).await;
+    let Talk { connection, _host, .. } = talk(&network, &one, &two, true).await;
+    drop(connection);
+    until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
+    let dialer = inspected(&network).await;
+    let link = free_port();
+    let mut middle = network.enrolled_router("r3", link, link).await;
+    let away = Duration::from_millis(1_500);
+    let (connection, data) =
+        queue_for_a_lost_link(&network, [&one, &two], &wires, &dialer, away).await;
+    middle.start().await;
+    let (mut reader, _writer) = connection.into_split();
+    let mut back = vec![0; data.len()];
+    soon(reader.read_exact(&mut back)).await.unwrap();
+    assert!(back == data, "what was queued arrives whole and in order");
+    assert_eq!(paths(&network)[0].len(), 2, "over the third router");
 }
 
 /// The id of the only link.

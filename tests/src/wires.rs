@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -15,6 +16,7 @@ pub(crate) struct Wires {
     pub(crate) port: u16,
     connections: Arc<Mutex<Vec<CancellationToken>>>,
     paused: watch::Sender<bool>,
+    refuses: Arc<AtomicBool>,
     stop: CancellationToken,
 }
 
@@ -26,16 +28,20 @@ impl Wires {
             port: listener.local_addr().unwrap().port(),
             connections: Arc::default(),
             paused: watch::Sender::new(false),
+            refuses: Arc::default(),
             stop: CancellationToken::new(),
         };
         let (connections, paused) = (wires.connections.clone(), wires.paused.clone());
-        let stop = wires.stop.clone();
+        let (stop, refuses) = (wires.stop.clone(), wires.refuses.clone());
         tokio::spawn(async move {
             loop {
                 let Some(Ok((socket, _))) = stop.run_until_cancelled(listener.accept()).await
                 else {
                     return;
                 };
+                if refuses.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let cut = stop.child_token();
                 connections.lock().push(cut.clone());
                 tokio::spawn(carry(socket, port, cut, paused.subscribe()));
@@ -59,6 +65,14 @@ impl Wires {
     /// Cuts all connections.
     pub(crate) fn cut(&self) {
         self.connections.lock().drain(..).for_each(|cut| cut.cancel());
+    }
+
+    /// Cuts all connections and refuses new ones, or no longer.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::Relaxed);
+        if refuses {
+            self.cut();
+        }
     }
 
     /// Holds back everything, or no longer.

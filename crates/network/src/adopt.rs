@@ -3,8 +3,9 @@
 //!
 //! Routers of weft repeat the routes that they carry when they connect ([`CarriedCircuits`]). When
 //! all routers of a circuit have done so, the circuit is whole and works like any other. Until then
-//! a circuit is known in part: it is confirmed and ended, and cannot be moved. With a router that
-//! only confirms idle circuits it stays so.
+//! a circuit is known in part: it is confirmed and ended. It can be moved to another path once both
+//! of its ends are known ([`closing`](super::closing)). With a router that only confirms idle circuits it
+//! stays so.
 //!
 //! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits
 //! are remembered and not adopted either.
@@ -68,7 +69,7 @@ pub(crate) struct State {
     /// has not named yet.
     pub(crate) telling: HashMap<Id, HashSet<String>>,
     /// Connected routers whose report is complete.
-    pub(crate) told: HashSet<Id>,
+    pub(crate) assembled: HashSet<Id>,
 }
 
 impl State {
@@ -187,7 +188,7 @@ impl Pieces {
             if state.telling.contains_key(router) {
                 return true;
             }
-            state.told.contains(router)
+            state.assembled.contains(router)
         };
         if !has_told {
             let missing = of_before();
@@ -207,7 +208,7 @@ impl Pieces {
         if !is_last {
             return HashSet::new();
         }
-        state.told.insert(router.clone());
+        state.assembled.insert(router.clone());
         state.telling.remove(router).unwrap_or_default()
     }
 
@@ -215,13 +216,32 @@ impl Pieces {
     pub(super) fn forget_report(&self, router: &Id) {
         let mut state = self.state.lock();
         state.telling.remove(router);
-        state.told.remove(router);
+        state.assembled.remove(router);
     }
 
     /// Whether a router has begun its report, or completed it.
     pub(super) fn has_begun(&self, router: &Id) -> bool {
         let state = self.state.lock();
-        state.telling.contains_key(router) || state.told.contains(router)
+        state.telling.contains_key(router) || state.assembled.contains(router)
+    }
+
+    /// The pieces of a circuit known in part, by router.
+    pub(crate) fn of(&self, circuit: &str) -> Option<BTreeMap<Id, Route>> {
+        self.state.lock().circuits.get(circuit).cloned()
+    }
+
+    /// Takes away the piece of a router between the ends, and returns the other pieces. None if the
+    /// router has an end of the circuit, or there are no other pieces.
+    pub(crate) fn without(&self, circuit: &str, router: &Id) -> Option<BTreeMap<Id, Route>> {
+        let mut state = self.state.lock();
+        let pieces = state.circuits.get_mut(circuit)?;
+        if pieces.len() < 2 || is_end(pieces.get(router)?) {
+            return None;
+        }
+        let taken = pieces.remove(router)?;
+        let others = pieces.clone();
+        state.give_back(router, taken.encoded_len());
+        Some(others)
     }
 
     /// Marks a circuit as whole: no more pieces are added. False if there is no room for it.
@@ -249,20 +269,59 @@ pub(crate) struct AssembledCircuit {
 impl AssembledCircuit {
     /// The size of the circuit, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let nodes = self.path.nodes.iter().map(|id| id.as_str().len());
-        let links = self.path.links.iter().map(String::len);
-        let tags = self.tags.iter().map(|(name, value)| name.len() + value.len());
-        let texts: usize = nodes.chain(links).chain(tags).sum();
-        texts + self.ingress.len() + self.egress.len()
+        size(&self.path, [&self.ingress, &self.egress], &self.tags)
     }
+}
+
+/// The size of a circuit, in bytes.
+pub(crate) fn size(path: &Path, ends: [&str; 2], tags: &StringMap) -> usize {
+    let nodes = path.nodes.iter().map(|id| id.as_str().len());
+    let links = path.links.iter().map(String::len);
+    let tags = tags.iter().map(|(name, value)| name.len() + value.len());
+    nodes.chain(links).chain(tags).chain(ends.map(str::len)).sum()
+}
+
+/// Whether a route leads to an end of its circuit.
+fn is_end(route: &Route) -> bool {
+    route.forwards.iter().any(|forward| forward.dst_type() != DestType::Link)
+}
+
+/// The only router that reports this end of a circuit, and the address of the end.
+fn only_end(pieces: &BTreeMap<Id, Route>, kind: DestType) -> Option<(&Id, &str)> {
+    let mut ends = pieces.iter().filter_map(|(router, route)| {
+        let end = route.forwards.iter().find(|forward| forward.dst_type() == kind)?;
+        Some((router, end.dst_address.as_str()))
+    });
+    let only = ends.next()?;
+    ends.next().is_none().then_some(only)
+}
+
+/// Gives a circuit with a gap between its ends the addresses of these ends; its path begins and
+/// ends with their routers, without links. A circuit of which an end is not known stays as it is.
+fn with_ends(assembled: AssembledCircuit, pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
+    let (start, end) = (only_end(pieces, DestType::Start), only_end(pieces, DestType::End));
+    let Some(((first, ingress), (last, egress))) = start.zip(end) else { return assembled };
+    if first == last {
+        return assembled;
+    }
+    let between = pieces.keys().filter(|router| ![first, last].contains(router));
+    let nodes = std::iter::once(first).chain(between).chain([last]).cloned().collect();
+    let path = Path { nodes, links: Vec::new(), cost: 0 };
+    AssembledCircuit { path, ingress: ingress.to_owned(), egress: egress.to_owned(), ..assembled }
 }
 
 pub(crate) fn is_id(circuit: &str) -> bool {
     (1..=MAX_ID).contains(&circuit.len())
 }
 
-/// Puts pieces together: walks along the links from the initiating end.
+/// Puts pieces together.
 pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
+    let assembled = walk(pieces);
+    if assembled.is_whole { assembled } else { with_ends(assembled, pieces) }
+}
+
+/// Walks along the links from the initiating end.
+fn walk(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
     let mut assembled = AssembledCircuit { tags: tags(pieces), ..AssembledCircuit::default() };
     let nodes = pieces.keys().cloned().collect();
     let in_part = Path { nodes, links: Vec::new(), cost: 0 };

@@ -67,6 +67,12 @@ impl Network {
             self.move_or_end(circuit, Why::Lost);
             return false;
         }
+        let _one_by_one = self.0.pieces.taking_up.lock();
+        let others = self.0.pieces.without(&circuit.id, router);
+        if let Some(others) = others.filter(|_| !circuit.is_whole) {
+            self.keep(&self.0.kernel.snapshot(), &circuit.id, put_together(&others));
+            return false;
+        }
         self.remove_circuit(&circuit.id, true)
     }
 
@@ -98,6 +104,11 @@ impl Network {
                 self.0.pieces.over(&id);
             }
             return true;
+        }
+        if assembled.is_whole {
+            // The circuit moved away from these routers, and the controller stopped before it assembled them.
+            let beside = pieces.keys().filter(|router| !assembled.path.nodes.contains(router));
+            beside.for_each(|router| self.unroute_at(router, &id));
         }
         self.keep(snapshot, &id, assembled);
         true
@@ -156,8 +167,9 @@ impl Network {
             Some(_) => self.0.circuits.put_with(Arc::clone(&circuit), with),
             None => self.0.circuits.adopt(Arc::clone(&circuit), with),
         };
-        if !is_kept {
-            self.0.pieces.over(id);
+        match is_kept {
+            true => self.0.gaps.push(id),
+            false => self.0.pieces.over(id),
         }
     }
 

@@ -48,7 +48,7 @@ pub struct Circuit {
     /// The instance that was asked for.
     pub instance: String,
     /// The path of the circuit. The path of a circuit known in part has only the routers that
-    /// reported it.
+    /// reported it, and no links; the routers at its ends are first and last if both are known.
     pub path: Path,
     /// Address of the initiating end.
     pub ingress: String,
@@ -62,7 +62,7 @@ pub struct Circuit {
     pub routed_at: Instant,
     /// The tags of the circuit.
     pub tags: StringMap,
-    /// Whether the whole path is known. A circuit known in part cannot be moved.
+    /// Whether the whole path is known.
     pub is_whole: bool,
     /// Whether the circuit counts for the cost of its terminator.
     pub is_counted: bool,
@@ -90,6 +90,11 @@ impl Circuit {
     /// The service and the terminator.
     fn used(&self) -> [Id; 2] {
         [self.service.clone(), self.terminator.clone()]
+    }
+
+    /// Whether both ends are known, so that the circuit can be moved.
+    pub fn has_ends(&self) -> bool {
+        self.is_whole || !(self.ingress.is_empty() || self.egress.is_empty())
     }
 
     /// Returns the circuit with another path.

@@ -50,9 +50,11 @@
 pub mod adopt;
 pub mod adoption;
 pub mod circuits;
+mod closing;
 pub mod create;
 pub mod ctrl_listeners;
 pub mod failure;
+mod gaps;
 mod improve;
 pub mod inspect;
 mod link_listeners;

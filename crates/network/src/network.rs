@@ -72,6 +72,9 @@ pub struct NetworkOptions {
     pub lost_circuit_life: Duration,
     /// How long a router has after it connected to report its circuits; then it is asked for them.
     pub carried_grace: Duration,
+    /// How long routers may take to connect after a start of the controller. A router that was
+    /// without a controller for long dials it once a minute.
+    pub return_time: Duration,
     /// The recorder for the spans of new circuits.
     pub spans: Spans,
 }
@@ -94,6 +97,7 @@ impl Default for NetworkOptions {
             without_path: Duration::from_secs(5),
             lost_circuit_life: Duration::from_secs(600),
             carried_grace: Duration::from_secs(10),
+            return_time: Duration::from_secs(75),
             spans: Spans::off(),
         }
     }
@@ -158,6 +162,7 @@ pub(crate) struct Inner {
     pub(crate) texts: crate::texts::Texts,
     pub(crate) waiting: Waiting,
     pub(crate) pieces: crate::adopt::Pieces,
+    pub(crate) gaps: crate::gaps::Gaps,
     pub(crate) validations: Validations,
     pub(crate) events: Events,
     /// The tag with which circuit ids of this run begin.
@@ -220,6 +225,7 @@ impl Network {
             texts: crate::texts::Texts::default(),
             waiting: Waiting::default(),
             pieces: crate::adopt::Pieces::default(),
+            gaps: crate::gaps::Gaps::new(clock::now()),
             validations: Validations::default(),
             events: Events::default(),
             run: run.chars().take(RUN_TAG).collect(),
@@ -232,6 +238,7 @@ impl Network {
         network.spawn(network.clone().measure());
         network.spawn(network.clone().look_over());
         network.spawn(network.clone().move_circuits());
+        network.spawn(network.clone().close_gaps());
         network.spawn(network.clone().validate_terminators());
         network
     }

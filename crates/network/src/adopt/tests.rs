@@ -152,6 +152,37 @@ fn a_circuit_is_put_together_in_any_order() {
     }
 }
 
+#[test]
+fn a_circuit_with_a_gap_has_ends_if_one_router_reports_each() {
+    let mut pieces = pieces_of(&["r3", "r1", "r2", "r4"], &["l1", "l2", "l3"]);
+    pieces.remove("r1");
+    let told = put_together(&pieces);
+    assert!(!told.is_whole && told.path.links.is_empty());
+    assert_eq!(told.path.nodes, ["r3", "r2", "r4"].map(Id::new));
+    assert_eq!((told.ingress.as_str(), told.egress.as_str()), ("I", "E"));
+    // Two routers that report the same end are not believed.
+    let mut two = pieces.clone();
+    two.insert(Id::new("r5"), pieces["r4"].clone());
+    assert_eq!(put_together(&two).egress, "");
+    pieces.remove("r3");
+    let told = put_together(&pieces);
+    assert_eq!((told.ingress.as_str(), told.egress.as_str()), ("", ""));
+}
+
+#[test]
+fn a_router_between_the_ends_takes_its_piece_back() {
+    let pieces = Pieces::default();
+    for (router, mut route) in pieces_of(&["r1", "r2", "r3"], &["l1", "l2"]) {
+        route.circuit_id = "c".to_owned();
+        pieces.add(&router, route).unwrap();
+    }
+    assert!(pieces.without("c", &Id::new("r1")).is_none(), "it has an end");
+    assert_eq!(pieces.without("c", &Id::new("r2")).unwrap().len(), 2);
+    assert!(pieces.without("c", &Id::new("r2")).is_none() && pieces.of("c").unwrap().len() == 2);
+    pieces.over("c");
+    assert!(pieces.state.lock().bytes.is_empty());
+}
+
 proptest! {
     #[test]
     fn nonsense_ends(

@@ -21,6 +21,7 @@ use super::super::routes;
 use super::known::{Known, Steps};
 use super::left::Left;
 use super::{Active, Slot, UnderWay};
+use crate::adopt::size;
 use crate::clock;
 use crate::network::Network;
 
@@ -32,8 +33,8 @@ const SLOW: Duration = Duration::from_millis(250);
 /// Why a circuit could not be moved.
 #[derive(Debug, thiserror::Error)]
 enum NotMoved {
-    #[error("not all of its path is known")]
-    NotWhole,
+    #[error("its ends are not known")]
+    NoEnds,
     #[error("there is no other path")]
     NoPath,
     #[error("router {0} has to answer others first")]
@@ -205,6 +206,12 @@ impl Network {
         let (id, version, now) = (&journey.id, journey.version, clock::now());
         let sends_again = journey.wish.sends_again || journey.has_changed;
         let wish = Wish { is_urgent: true, sends_again, only_if_cheaper: false };
+        let lacks_routers = matches!(problem, NotMoved::NoPath | NotMoved::NoEnds);
+        if lacks_routers && self.awaits_routers(id) {
+            self.0.moves.queue.lock().done(id);
+            self.0.gaps.push(id);
+            return true;
+        }
         let mut queue = self.0.moves.queue.lock();
         match problem {
             NotMoved::NoPath if journey.avoided.is_empty() => queue.strand(id, wish, now, version),
@@ -221,7 +228,7 @@ impl Network {
                 self.end_rest(router);
                 return waits;
             }
-            NotMoved::NotWhole | NotMoved::Full(_) | NotMoved::Router { .. } => return false,
+            NotMoved::NoEnds | NotMoved::Full(_) | NotMoved::Router { .. } => return false,
         }
         true
     }
@@ -249,8 +256,12 @@ impl Network {
         slots.retain(|router, _| changing.iter().any(|(it, _)| it == router));
         journey.has_changed |= !changing.is_empty();
         self.tell_step(&circuit, journey, changing, &mut slots).await?;
-        let moved = Arc::new(circuit.moved(path));
+        let moved = Arc::new(Circuit { is_whole: true, ..circuit.moved(path) });
         let event = self.circuit_event(CircuitChange::PathUpdated, &moved, Duration::ZERO);
+        if !circuit.is_whole {
+            let bytes = size(&moved.path, [&moved.ingress, &moved.egress], &moved.tags);
+            self.0.pieces.put_whole(&moved.id, moved.id.len() + bytes);
+        }
         if !self.0.circuits.put_with(Arc::clone(&moved), || self.tell_event(event)) {
             // The circuit was removed during the move: unroute it at the new routers too.
             moved.path.nodes.iter().for_each(|router| self.unroute(router, &moved.id));
@@ -266,13 +277,13 @@ impl Network {
         is_first: bool,
     ) -> Result<Option<Plan>, NotMoved> {
         let (Some(first), Some(last)) = (circuit.path.first(), circuit.path.last()) else {
-            return Err(NotMoved::NotWhole);
+            return Err(NotMoved::NoEnds);
         };
-        if !circuit.is_whole {
-            return Err(NotMoved::NotWhole);
+        if !circuit.has_ends() {
+            return Err(NotMoved::NoEnds);
         }
         let Wish { sends_again, only_if_cheaper, .. } = journey.wish;
-        let now = self.cost_of(&circuit.path);
+        let now = circuit.is_whole.then(|| self.cost_of(&circuit.path)).flatten();
         let may_stay = now.is_some() && !journey.has_changed && !sends_again;
         if may_stay && !only_if_cheaper {
             // The path works again.
@@ -299,7 +310,12 @@ impl Network {
             let live = self.0.routers.get(router.as_str());
             !sends_again && live.is_some_and(|live| live.since <= circuit.routed_at)
         };
-        journey.known.add_path(circuit, is_certain);
+        if circuit.is_whole {
+            journey.known.add_path(circuit, is_certain);
+        }
+        for (router, route) in self.0.pieces.of(&circuit.id).into_iter().flatten() {
+            journey.known.told(&router, &route.forwards);
+        }
         let steps = journey.known.steps(circuit, &path);
         journey.tried.clone_from(&path);
         let slots = self.slots(circuit, &steps, is_first)?;

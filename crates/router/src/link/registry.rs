@@ -31,6 +31,9 @@ const STEADY: Duration = Duration::from_secs(30);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Longest such wait: circuits wait 5 s for a link that comes back.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The time after the end of a link in which failed dials are repeated after such waits, because its circuits
+/// wait.
+const AWAITED: Duration = Duration::from_secs(5);
 /// How long a router without a connection and without a link is remembered.
 const FORGET: Duration = Duration::from_secs(48 * 3600);
 /// Most listeners of one router that are used. Controllers of weft name no more either.
@@ -287,7 +290,15 @@ impl Registry {
         }
         target.status = Status::DialFailed;
         let Some(dialer) = self.dialers.get(target.place().dialer) else { return };
-        target.delay = dialer.wait_after(target.delay, healthy, chance);
+        let is_awaited =
+            target.lost.is_some_and(|lost| now.saturating_duration_since(lost) < AWAITED);
+        target.delay = match is_awaited {
+            true => {
+                let twice = (2 * target.delay).mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0);
+                twice.clamp(FIRST_WAIT, LONGEST_WAIT)
+            }
+            false => dialer.wait_after(target.delay, healthy, chance),
+        };
         if !was_duplicate {
             target.next_place();
         }
@@ -318,6 +329,7 @@ impl Registry {
             target.status = Status::Established;
             target.connected += 1;
             target.delay = Duration::ZERO;
+            target.lost = None;
             if let Some(at) = target.due.take() {
                 self.due.remove(&(at, link.key.clone()));
             }
@@ -343,6 +355,7 @@ impl Registry {
             && target.status != Status::Dialing
         {
             target.status = Status::LinkFailed;
+            target.lost = Some(now);
             target.short = if lasted < STEADY { target.short.saturating_add(1) } else { 0 };
             target.delay = match target.short {
                 0 | 1 => Duration::ZERO,

@@ -20,6 +20,7 @@ mod terminal;
 mod wait;
 
 mod bound_by_name;
+mod chaos;
 mod commands;
 mod config_files;
 mod controller_restart;

@@ -68,6 +68,12 @@ impl Place {
         self.folder.path()
     }
 
+    /// Leaves the folder to whoever looks for the cause of a failure.
+    pub(crate) fn keep(&mut self) -> &std::path::Path {
+        self.folder.disable_cleanup(true);
+        self.folder.path()
+    }
+
     /// The home of the network.
     pub(crate) fn home(&self) -> PathBuf {
         self.folder.path().join("home")

@@ -90,8 +90,14 @@ impl Operator {
 
     /// Creates an identity and enrolls it.
     pub(crate) async fn identity(&self, name: &str) -> IdentityFile {
+        self.identity_with(name, &[]).await
+    }
+
+    /// [`Operator::identity`] with these role attributes.
+    pub(crate) async fn identity_with(&self, name: &str, roles: &[&str]) -> IdentityFile {
         let body = json!({
-            "name": name, "type": "Default", "isAdmin": false, "enrollment": {"ott": true},
+            "name": name, "type": "Default", "isAdmin": false, "roleAttributes": roles,
+            "enrollment": {"ott": true},
         });
         let id = self.create(&resource::identity::KIND, &body).await;
         let made: Value = self.client.get(&resource::identity::KIND, &id).await.unwrap();

@@ -8,10 +8,11 @@ use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator};
 use weft_network::NetworkOptions;
 use weft_wire::ctrl::inspect_response::InspectValue;
+use weft_wire::ctrl::route::Forward;
 use weft_wire::ctrl::{
-    self, CarriedCircuits, CircuitConfirmation, Fault, InspectRequest, InspectResponse, Route,
-    RouteError, RouteErrorCode, RouteResult, RouterTerminatorState, TerminatorPrecedence, Unroute,
-    ValidateTerminatorsV2Request, ValidateTerminatorsV2Response,
+    self, CarriedCircuits, CircuitConfirmation, DestType, Fault, InspectRequest, InspectResponse,
+    Route, RouteError, RouteErrorCode, RouteResult, RouterTerminatorState, TerminatorPrecedence,
+    Unroute, ValidateTerminatorsV2Request, ValidateTerminatorsV2Response,
 };
 use weft_wire::edge_ctrl::{
     CreateCircuitV3, CreateTerminatorResult, CreateTunnelCircuitV2Request,
@@ -491,6 +492,33 @@ async fn a_restart_breaks_no_circuit() {
     peer.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
     peer.settled().await;
     assert!(net.network.circuits().is_empty());
+}
+
+#[tokio::test]
+async fn a_router_that_a_circuit_had_left_before_a_restart_forgets_it() {
+    let (net, router, mut peer, _) = hosted().await;
+    let (kept, route) = made(&mut peer).await;
+    let other = net.router("er2").await;
+    let net = net.restarted().await;
+    soon(peer.channel.closed()).await;
+    let mut left = net.connect(&other).await;
+    let forward = |from: &str, to: &str| Forward {
+        src_address: from.to_owned(),
+        dst_address: to.to_owned(),
+        dst_type: DestType::Link.into(),
+    };
+    let forwards = vec![forward("one", "two"), forward("two", "one")];
+    let circuit_id = kept.circuit_id.clone();
+    let piece = Route { circuit_id, forwards, ..Route::default() };
+    left.send(CarriedCircuits { routes: vec![piece], last: true }.to_message()).await;
+    until(|| net.network.in_part() == 1).await;
+    // The path of the circuit leads over the first router alone.
+    let peer = net.connect(&router).await;
+    let carried = Route { context: None, ..route };
+    peer.send(CarriedCircuits { routes: vec![carried], last: true }.to_message()).await;
+    let told = left.expect(ctrl::content_type::UNROUTE).await;
+    assert_eq!(Unroute::from_message(&told).unwrap().circuit_id, kept.circuit_id);
+    assert!(net.network.circuits().get(&kept.circuit_id).unwrap().is_whole);
 }
 
 #[tokio::test]

@@ -103,6 +103,8 @@ pub(crate) struct Target {
     pub(crate) delay: Duration,
     /// The number of links in a row that closed soon.
     pub(crate) short: u32,
+    /// The end of the last link, unless another one stands.
+    pub(crate) lost: Option<Instant>,
     /// The time of the next dial; `None` while the link is open or being dialed.
     pub(crate) due: Option<Instant>,
 }

@@ -118,6 +118,30 @@ fn a_peer_is_dialed_and_again_after_a_growing_wait() {
 }
 
 #[test]
+fn a_lost_link_is_dialed_often_while_its_circuits_wait() {
+    let now = Instant::now();
+    let mut registry = dialing("A", now);
+    registry.register(link(1, "A", true));
+    let lost = now + STEADY;
+    registry.closed("default->tls:r2->default", 1, lost);
+    let mut dials = Vec::new();
+    loop {
+        let at = registry.next_due().unwrap();
+        let dial = registry.begin_dial(at).unwrap();
+        if at >= lost + AWAITED {
+            registry.failed(&dial, false, at, 0.5);
+            assert_eq!(registry.next_due(), Some(at + Duration::from_secs(5)), "then as usual");
+            break;
+        }
+        dials.push(at - lost);
+        registry.failed(&dial, false, at, 0.5);
+    }
+    assert_eq!(dials[..3], [0, 50, 150].map(Duration::from_millis));
+    assert!(dials.windows(2).all(|two| two[1] - two[0] <= LONGEST_WAIT), "{dials:?}");
+    assert!(dials.last().unwrap() > &Duration::from_secs(4) && dials.len() < 12, "{dials:?}");
+}
+
+#[test]
 fn both_ends_keep_the_same_of_two_links() {
     let now = Instant::now();
     // r1 dialed A, r2 dialed B, at the same time: both keep A.

@@ -1,0 +1,239 @@
+//! Five routers in a ring with chords, each a process, their links over wires of the test.
+//!
+//! ```text
+//!        west ─── r1 ─────── r2 ─────── r3 ─── east
+//!                  │       ╱    ╲        │
+//!                  └─── r5 ────── r4 ────┘
+//! ```
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use serde_json::{Value, json};
+use weft_contract::{Api, resource};
+use weft_sdk::{Context, ContextBuilder};
+
+use super::wires::Wires;
+use crate::{
+    network::{Place, free_port},
+    operator::Operator,
+    program::Program,
+    wait::{PATIENCE, until},
+};
+
+pub(super) const ROUTERS: usize = 5;
+/// The pairs of linked routers, by their places; the second one dials.
+pub(super) const PAIRS: [(usize, usize); 7] =
+    [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4), (1, 3), (1, 4)];
+/// The routers that SDKs use.
+pub(super) const WEST: usize = 0;
+pub(super) const EAST: usize = 2;
+/// A router tries again soon, so that a test of some seconds has several repaired links.
+const DIALER: &str = "startupDelay: 500ms, \
+    healthyDialBackoff: {minRetryInterval: 100ms, maxRetryInterval: 1s}, \
+    unhealthyDialBackoff: {minRetryInterval: 500ms, maxRetryInterval: 2s}";
+/// Cost of links above which one of their routers does not answer.
+const UNANSWERED: u64 = 1_000_000;
+
+/// A router.
+pub(super) struct Router {
+    pub(super) name: String,
+    pub(super) id: String,
+    file: PathBuf,
+    pub(super) program: Option<Program>,
+}
+
+/// The network.
+pub(super) struct Bed {
+    // Dropped first to last: clients before servers.
+    pub(super) operator: Operator,
+    pub(super) wires: Vec<Wires>,
+    pub(super) routers: Vec<Router>,
+    pub(super) controller: Option<Program>,
+    pub(super) place: Place,
+}
+
+impl Bed {
+    /// A new network, in which every router is online and linked.
+    pub(super) async fn start() -> Self {
+        let place = Place::empty();
+        let mut made = place.several(&ROUTERS.to_string());
+        made.says("The network is up", PATIENCE * 2).await;
+        assert!(made.stop().await.success());
+        let mut routers = Vec::new();
+        for number in 1..=ROUTERS {
+            let (name, file) = match number {
+                1 => ("quickstart-router".to_owned(), place.home().join("router.yaml")),
+                _ => (
+                    format!("quickstart-router-{number}"),
+                    place.home().join(format!("routers/{number}/router.yaml")),
+                ),
+            };
+            routers.push(Router { name, id: String::new(), file, program: None });
+        }
+        let (mut sections, mut wires) = (vec![String::new(); ROUTERS], Vec::new());
+        let mut dialed = vec![Vec::new(); ROUTERS];
+        for (one, other) in PAIRS {
+            let (port, group) = (free_port(), format!("{one}-{other}"));
+            let wire = Wires::to(port).await;
+            sections[one].push_str(&format!(
+                "    - {{binding: transport, bind: 'tls:127.0.0.1:{port}', \
+                 advertise: 'tls:127.0.0.1:{}', groups: ['{group}']}}\n",
+                wire.port
+            ));
+            dialed[other].push(group);
+            wires.push(wire);
+        }
+        for (at, router) in routers.iter().enumerate() {
+            let groups = dialed[at].join("', '");
+            let dialers = format!("    - {{binding: transport, groups: ['{groups}'], {DIALER}}}\n");
+            let mut section = "link:\n".to_owned();
+            for (title, lines) in [("listeners", sections[at].as_str()), ("dialers", &dialers)] {
+                let is_there = !lines.is_empty() && !(title == "dialers" && groups.is_empty());
+                if is_there {
+                    section.push_str(&format!("  {title}:\n{lines}"));
+                }
+            }
+            replace_links(&router.file, &section);
+        }
+        let controller = Some(place.start_controller());
+        let operator = Operator::log_in(place.control).await;
+        let mut bed = Self { operator, wires, routers, controller, place };
+        bed.find_ids().await;
+        (0..ROUTERS).for_each(|at| bed.start_router(at));
+        bed.whole(PATIENCE * 2).await;
+        bed.allow().await;
+        bed
+    }
+
+    async fn find_ids(&mut self) {
+        let all = self.operator.list(&resource::edge_router::KIND).await;
+        for router in &mut self.routers {
+            let known = all.iter().find(|one| one["name"] == *router.name).unwrap();
+            router.id = known["id"].as_str().unwrap().to_owned();
+        }
+    }
+
+    /// Lets everybody dial and host, and each identity use the one router of its end.
+    async fn allow(&self) {
+        let kind = &resource::edge_router_policy::KIND;
+        for policy in self.operator.list(kind).await {
+            if policy["isSystem"] != true {
+                let id = policy["id"].as_str().unwrap();
+                self.operator.client.delete(kind, id).await.unwrap();
+            }
+        }
+        for (end, at) in [("west", WEST), ("east", EAST)] {
+            let policy = json!({
+                "name": end, "semantic": "AnyOf", "identityRoles": [format!("#{end}")],
+                "edgeRouterRoles": [format!("@{}", self.routers[at].id)],
+            });
+            self.operator.create(kind, &policy).await;
+        }
+        self.operator.allow_everybody().await;
+    }
+
+    /// An identity that uses the router of this end.
+    pub(super) async fn context(&self, name: &str, end: &str, how: ContextBuilder) -> Context {
+        how.build(self.operator.identity_with(name, &[end]).await).await.unwrap()
+    }
+
+    /// Starts a router.
+    pub(super) fn start_router(&mut self, at: usize) {
+        let router = &mut self.routers[at];
+        let file = router.file.to_str().unwrap();
+        router.program = Some(self.place.start(&router.name, &["router", "run", file]));
+    }
+
+    /// Starts the controller, without waiting for it.
+    pub(super) fn start_controller(&mut self) {
+        self.controller = Some(self.place.start_controller());
+    }
+
+    /// Waits until every router is online and every pair linked.
+    pub(super) async fn whole(&mut self, limit: Duration) {
+        let begun = std::time::Instant::now();
+        loop {
+            let linked = self.linked().await;
+            match &linked {
+                Ok(linked) if linked.iter().all(|one| *one) => return,
+                _ if begun.elapsed() > limit => panic!("not whole within {limit:?}: {linked:?}"),
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// The pairs that are linked, as the controller says; its answer may be missing.
+    pub(super) async fn linked(&mut self) -> Result<Vec<bool>, String> {
+        let answered = tokio::time::timeout(Duration::from_secs(5), self.try_linked()).await;
+        match answered {
+            Ok(Err(error)) if error.is_unauthorized => {
+                // Another start of the controller may not know the login.
+                self.operator = Operator::log_in(self.place.control).await;
+                Err(error.text)
+            }
+            Ok(answer) => answer.map_err(|error| error.text),
+            Err(_) => Err("the controller does not answer".to_owned()),
+        }
+    }
+
+    async fn try_linked(&self) -> Result<Vec<bool>, Failed> {
+        let client = &self.operator.client;
+        let routers: Vec<Value> = client.list(&resource::edge_router::KIND, None).await?;
+        let list = resource::fabric::link::KIND.list().unwrap();
+        let links: Vec<Value> = client.call_in(Api::Fabric, list, &[], &[], None).await?;
+        let is_online = |at: usize| {
+            let id = &self.routers[at].id;
+            routers.iter().any(|one| one["id"] == **id && one["isOnline"] == true)
+        };
+        let is_between = |link: &Value, one: usize, other: usize| {
+            let ids = [&self.routers[one].id, &self.routers[other].id];
+            let ends = ["sourceRouter", "destRouter"].map(|end| link[end]["id"].as_str().unwrap());
+            ids.iter().all(|id| ends.contains(&id.as_str()))
+        };
+        let answers = |link: &Value| link["cost"].as_u64().is_some_and(|cost| cost < UNANSWERED);
+        let linked = PAIRS.iter().map(|&(one, other)| {
+            let mut links = links.iter().filter(|link| is_between(link, one, other));
+            is_online(one) && is_online(other) && links.any(answers)
+        });
+        Ok(linked.collect())
+    }
+}
+
+impl Drop for Bed {
+    /// Keeps the folder with its logs after a failure, if `WEFT_CHAOS_KEEP` is set.
+    fn drop(&mut self) {
+        if std::thread::panicking() && std::env::var("WEFT_CHAOS_KEEP").is_ok() {
+            println!("kept: {}", self.place.keep().display());
+        }
+    }
+}
+
+/// Why the controller's answer is missing.
+struct Failed {
+    text: String,
+    is_unauthorized: bool,
+}
+
+impl From<weft_client::Error> for Failed {
+    fn from(error: weft_client::Error) -> Self {
+        let is_unauthorized = error.status().is_some_and(|status| status == 401);
+        Self { text: error.to_string(), is_unauthorized }
+    }
+}
+
+/// Puts another section `link` into a router's file.
+fn replace_links(file: &PathBuf, section: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    let (before, behind) = text.split_once("# Links to other routers.").unwrap();
+    let (_, behind) = behind.split_once("# Where clients connect.").unwrap();
+    fs::write(file, format!("{before}{section}\n# Where clients connect.{behind}")).unwrap();
+}
+
+/// Waits until no circuit is left.
+pub(super) async fn no_circuits(operator: &Operator, limit: Duration) {
+    let look = async || match operator.circuits().await {
+        0 => Ok(()),
+        left => Err(left),
+    };
+    until("no circuit is left", limit, look).await;
+}

@@ -1,0 +1,283 @@
+//! What breaks, and when it is repaired. Every event leaves a path between the ends, over routers and links
+//! that nothing has happened to, or that the controller has reported as repaired.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt as _, rngs::StdRng};
+
+use super::{
+    bed::{Bed, EAST, PAIRS, ROUTERS, WEST},
+    wires::State,
+};
+use crate::operator::Operator;
+
+/// Routers that the ends do not use.
+const BETWEEN: [usize; 3] = [1, 3, 4];
+/// Most broken things at the same time, those that are not known to be repaired included.
+const AT_ONCE: usize = 3;
+/// Longest interruption of a router at an end: no path is left meanwhile.
+const AT_END: u64 = 2_000;
+/// How long after its repair a thing is not asked about, because the controller may not know of the event yet.
+const UNKNOWN: Duration = Duration::from_secs(1);
+
+/// A part of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Controller,
+    Router(usize),
+    /// A pair of routers.
+    Pair(usize),
+}
+
+/// What repairs a part.
+#[derive(Clone, Copy, Debug)]
+enum Repair {
+    /// The process is started.
+    Start,
+    /// The process continues.
+    Continue,
+    /// The wires are as they were.
+    Wires,
+    /// Nothing has to be done.
+    None,
+}
+
+/// A broken part.
+#[derive(Debug)]
+struct Broken {
+    part: Part,
+    repair: Option<Repair>,
+    at: Instant,
+}
+
+/// The events of a run.
+pub(super) struct Chaos {
+    pub(super) bed: Bed,
+    random: StdRng,
+    /// Longest interruption, in milliseconds.
+    longest: u64,
+    broken: Vec<Broken>,
+    begun: Instant,
+    asked: Instant,
+    pub(super) count: usize,
+}
+
+impl Chaos {
+    /// Interruptions last up to `longest` milliseconds.
+    pub(super) fn new(bed: Bed, random: StdRng, longest: u64) -> Self {
+        let now = Instant::now();
+        Self { bed, random, longest, broken: Vec::new(), begun: now, asked: now, count: 0 }
+    }
+
+    /// Prints what happened, and when.
+    pub(super) fn say(&self, what: &str) {
+        println!("{:8.3} s  {what}", self.begun.elapsed().as_secs_f64());
+    }
+
+    /// Repairs what is due, and breaks something if a path is left without it.
+    pub(super) async fn step(&mut self) {
+        self.repair(Instant::now());
+        self.learn().await;
+        if self.broken.len() < AT_ONCE {
+            self.break_something();
+        }
+    }
+
+    /// Repairs everything, and waits until the network is whole.
+    pub(super) async fn end(&mut self, limit: Duration) {
+        let far = Instant::now() + Duration::from_secs(3600);
+        self.repair(far);
+        self.say("everything is repaired");
+        self.bed.operator = Operator::log_in(self.bed.place.control).await;
+        self.bed.whole(limit).await;
+        self.say("every link is there again");
+        self.broken.clear();
+    }
+
+    fn repair(&mut self, now: Instant) {
+        for at in 0..self.broken.len() {
+            let Broken { part, repair, at: due } = self.broken[at];
+            if due > now {
+                continue;
+            }
+            let Some(repair) = repair else { continue };
+            self.broken[at].repair = None;
+            self.broken[at].at = Instant::now() + UNKNOWN;
+            match (part, repair) {
+                (Part::Controller, Repair::Start) => self.bed.start_controller(),
+                (Part::Router(router), Repair::Start) => self.bed.start_router(router),
+                (Part::Controller, _) => self.bed.controller.as_ref().unwrap().signal("CONT"),
+                (Part::Router(router), _) => {
+                    self.bed.routers[router].program.as_ref().unwrap().signal("CONT");
+                }
+                (Part::Pair(pair), Repair::Wires) => self.bed.wires[pair].set(State::default()),
+                (Part::Pair(_), _) => continue,
+            }
+            self.say(&format!("{} is repaired", name(part)));
+        }
+    }
+
+    /// Asks the controller which parts work again.
+    async fn learn(&mut self) {
+        let is_over = |one: &Broken| one.repair.is_none() && one.at <= Instant::now();
+        if !self.broken.iter().any(is_over) || self.asked.elapsed() < Duration::from_millis(300) {
+            return;
+        }
+        let is_away = |one: &Broken| one.part == Part::Controller && one.repair.is_some();
+        if self.broken.iter().any(is_away) {
+            return;
+        }
+        self.asked = Instant::now();
+        let Ok(linked) = self.bed.linked().await else { return };
+        let broken: BTreeSet<Part> =
+            self.broken.iter().filter(|one| !is_over(one)).map(|one| one.part).collect();
+        let works = |part: Part| match part {
+            Part::Controller => true,
+            Part::Pair(pair) => {
+                let (one, other) = PAIRS[pair];
+                let has_router = [one, other].iter().all(|at| !broken.contains(&Part::Router(*at)));
+                linked[pair] || !has_router
+            }
+            Part::Router(router) => (0..PAIRS.len()).all(|pair| {
+                let (one, other) = PAIRS[pair];
+                let of_others = broken.contains(&Part::Pair(pair))
+                    || broken.contains(&Part::Router(one))
+                    || broken.contains(&Part::Router(other));
+                ![one, other].contains(&router) || linked[pair] || of_others
+            }),
+        };
+        self.broken.retain(|one| !is_over(one) || !works(one.part));
+    }
+
+    fn breaks(&self, part: Part) -> bool {
+        self.broken.iter().any(|one| one.part == part)
+    }
+
+    /// True if the ends have a path without this part and without what is broken.
+    fn leaves_a_path(&self, part: Part) -> bool {
+        let is_gone = |one: Part| one == part || self.breaks(one);
+        let mut reached = BTreeSet::from([WEST]);
+        for _ in 0..ROUTERS {
+            for (pair, (one, other)) in PAIRS.into_iter().enumerate() {
+                for (from, to) in [(one, other), (other, one)] {
+                    let leads = reached.contains(&from)
+                        && !is_gone(Part::Pair(pair))
+                        && !is_gone(Part::Router(to));
+                    if leads {
+                        reached.insert(to);
+                    }
+                }
+            }
+        }
+        reached.contains(&EAST)
+    }
+
+    fn break_something(&mut self) {
+        let random = &mut self.random;
+        let part = match random.random_range(0..20) {
+            0..2 => Part::Controller,
+            2 => Part::Router([WEST, EAST][random.random_range(0..2)]),
+            3..9 => Part::Router(BETWEEN[random.random_range(0..BETWEEN.len())]),
+            _ => Part::Pair(random.random_range(0..PAIRS.len())),
+        };
+        let kind = random.random_range(0..10);
+        let time = self.some_time();
+        let pick = self.random.random_range(0..100);
+        let is_end = part == Part::Router(WEST) || part == Part::Router(EAST);
+        let is_alone = self.broken.is_empty();
+        let may_break = if is_end { is_alone } else { self.leaves_a_path(part) };
+        if self.breaks(part) || !may_break {
+            return;
+        }
+        let (what, repair, time) = match part {
+            Part::Controller if kind < 6 => {
+                self.bed.controller.take().unwrap().kill();
+                ("is killed", Repair::Start, time)
+            }
+            Part::Controller => {
+                self.bed.controller.as_ref().unwrap().signal("STOP");
+                ("is stopped by SIGSTOP", Repair::Continue, time)
+            }
+            Part::Router(router) if is_end => {
+                self.bed.routers[router].program.as_ref().unwrap().signal("STOP");
+                ("is stopped by SIGSTOP", Repair::Continue, time % AT_END)
+            }
+            Part::Router(router) if kind < 6 => {
+                self.bed.routers[router].program.take().unwrap().kill();
+                ("is killed", Repair::Start, time)
+            }
+            Part::Router(router) => {
+                self.bed.routers[router].program.as_ref().unwrap().signal("STOP");
+                ("is stopped by SIGSTOP", Repair::Continue, time)
+            }
+            Part::Pair(pair) => self.break_wires(pair, kind, time, pick),
+        };
+        self.say(&format!("{} {what} for {time} ms", name(part)));
+        let at = Instant::now() + Duration::from_millis(time);
+        self.broken.push(Broken { part, repair: Some(repair), at });
+        self.count += 1;
+    }
+
+    fn break_wires(
+        &self,
+        pair: usize,
+        kind: u32,
+        time: u64,
+        pick: usize,
+    ) -> (&'static str, Repair, u64) {
+        let wires = &self.bed.wires[pair];
+        let held = |holds_there, holds_back| State { is_refusing: false, holds_there, holds_back };
+        match kind {
+            0..2 => {
+                wires.cut_one(pick);
+                ("loses a connection", Repair::None, 0)
+            }
+            2..4 => {
+                wires.cut();
+                ("loses all connections", Repair::None, 0)
+            }
+            4..7 => {
+                wires.set(State { is_refusing: true, ..State::default() });
+                wires.cut();
+                ("is cut", Repair::Wires, time)
+            }
+            7 => {
+                wires.set(held(true, false));
+                ("is held up in one direction", Repair::Wires, time)
+            }
+            8 => {
+                wires.set(held(false, true));
+                ("is held up in the other direction", Repair::Wires, time)
+            }
+            _ => {
+                wires.set(held(true, true));
+                ("is held up in both directions", Repair::Wires, time)
+            }
+        }
+    }
+
+    /// A time between 0.2 s and the longest one; short ones are more frequent.
+    fn some_time(&mut self) -> u64 {
+        let part: f64 = self.random.random_range(0.0..1.0);
+        200 + (part.powi(3) * (self.longest - 200) as f64) as u64
+    }
+
+    /// The pause before the next step.
+    pub(super) fn pause(&mut self) -> Duration {
+        Duration::from_millis(self.random.random_range(50..600))
+    }
+}
+
+fn name(part: Part) -> String {
+    match part {
+        Part::Controller => "the controller".to_owned(),
+        Part::Router(router) => format!("router {}", router + 1),
+        Part::Pair(pair) => {
+            let (one, other) = PAIRS[pair];
+            format!("the link of routers {} and {}", one + 1, other + 1)
+        }
+    }
+}
