@@ -284,7 +284,11 @@ async fn change(
 }
 
 /// Only router and binding are checked, because the session may have ended already.
-async fn remove_one(session: &RouterSession, id: &str, binding: &'static str) -> Result<(), EdgeError> {
+async fn remove_one(
+    session: &RouterSession,
+    id: &str,
+    binding: &'static str,
+) -> Result<(), EdgeError> {
     let (auth, owned, id) = (&session.plane.auth, owned(session, binding), Id::new(id));
     let done = Terminators::of(auth).remove_owned(owned, &id).await;
     done.map_err(|refused| of_refused(&noted(session, &id, refused)))

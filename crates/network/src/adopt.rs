@@ -69,7 +69,7 @@ pub(crate) struct State {
     /// has not named yet.
     pub(crate) telling: HashMap<Id, HashSet<String>>,
     /// Connected routers whose report is complete.
-    pub(crate) assembled: HashSet<Id>,
+    pub(crate) told: HashSet<Id>,
 }
 
 impl State {
@@ -188,7 +188,7 @@ impl Pieces {
             if state.telling.contains_key(router) {
                 return true;
             }
-            state.assembled.contains(router)
+            state.told.contains(router)
         };
         if !has_told {
             let missing = of_before();
@@ -208,7 +208,7 @@ impl Pieces {
         if !is_last {
             return HashSet::new();
         }
-        state.assembled.insert(router.clone());
+        state.told.insert(router.clone());
         state.telling.remove(router).unwrap_or_default()
     }
 
@@ -216,13 +216,13 @@ impl Pieces {
     pub(super) fn forget_report(&self, router: &Id) {
         let mut state = self.state.lock();
         state.telling.remove(router);
-        state.assembled.remove(router);
+        state.told.remove(router);
     }
 
     /// Whether a router has begun its report, or completed it.
     pub(super) fn has_begun(&self, router: &Id) -> bool {
         let state = self.state.lock();
-        state.telling.contains_key(router) || state.assembled.contains(router)
+        state.telling.contains_key(router) || state.told.contains(router)
     }
 
     /// The pieces of a circuit known in part, by router.

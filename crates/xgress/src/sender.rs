@@ -19,7 +19,7 @@ use self::flight::{Flight, Sent};
 use self::outgoing::knock_of;
 use crate::congestion::Acked;
 use crate::rtt::Rtt;
-use crate::{Crowd, Options, SEND_SLACK, Standing, Window};
+use crate::{Crowd, Options, SEND_SLACK, Window};
 
 pub(crate) use self::outgoing::Outgoing;
 

@@ -223,14 +223,14 @@ mod tests {
         let listening = listen_datagrams("127.0.0.1:0", listen, acceptor).await.unwrap();
         let with = DatagramDial { settings: authority.dtls(), options: DatagramOptions::default() };
         let to = ("127.0.0.1", listening.local_addr().port());
-        let flow = soon(dial(to, None, Duration::from_secs(20), &with)).await.unwrap();
-        assert!(flow.connection.is_established());
-        let flood = |flow: &Flow| {
-            (0..10_000).for_each(|_| flow.path.inbox.push(&[7; 1000]));
-            flow.path.inbox.len()
+        let peer = soon(dial(to, None, Duration::from_secs(20), &with)).await.unwrap();
+        assert!(peer.connection.is_established());
+        let flood = |peer: &DtlsPeer| {
+            (0..10_000).for_each(|_| peer.path.inbox.push(&[7; 1000]));
+            peer.path.inbox.len()
         };
-        assert_eq!(flood(&flow), 32);
-        let admitted = DatagramPump::new(flow);
-        assert_eq!(flood(&admitted.flow), 512);
+        assert_eq!(flood(&peer), 32);
+        let admitted = DatagramPump::new(peer);
+        assert_eq!(flood(&admitted.peer), 512);
     }
 }

@@ -387,6 +387,11 @@ impl Registry {
     }
 
     /// Every target with its key, for inspection.
+    #[cfg(test)]
+    pub(crate) fn targets(&self) -> impl Iterator<Item = (&String, &Target)> {
+        self.targets.iter()
+    }
+
     pub(crate) fn targets_of(&self, peer: &str) -> impl Iterator<Item = (&String, &Target)> {
         let keys = self.peers.get(peer).into_iter().flat_map(|known| &known.targets);
         keys.filter_map(move |key| self.targets.get_key_value(key))

@@ -124,6 +124,7 @@ impl Target {
             connected: 0,
             delay: Duration::ZERO,
             short: 0,
+            lost: None,
             due: None,
         })
     }
