@@ -184,13 +184,13 @@ async fn hellos(split: bool, release: &str) -> (Vec<LinkHello>, usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_router_is_dialed_with_one_connection_or_two() {
-    let (said, count) = hellos(true, "v1.6.5").await;
+    let (said, count) = Box::pin(hellos(true, "v1.6.5")).await;
     assert_eq!((said.len(), count), (2, 1));
     assert_eq!(said[0].part, Some(SplitPart::Payload));
     assert_eq!(said[1].part, Some(SplitPart::Ack));
     assert_eq!(said[0].connection_id, said[1].connection_id);
     assert_eq!((said[0].dialed_version.as_str(), said[0].iteration), ("v1.6.5", 1));
-    let (said, count) = hellos(false, "v1.5.0").await;
+    let (said, count) = Box::pin(hellos(false, "v1.5.0")).await;
     assert_eq!((said.len(), count), (1, 1));
     assert_eq!(said[0].part, None);
 }

@@ -88,8 +88,8 @@ impl Bed {
             let dialers = format!("    - {{binding: transport, groups: ['{groups}'], {DIALER}}}\n");
             let mut section = "link:\n".to_owned();
             for (title, lines) in [("listeners", sections[at].as_str()), ("dialers", &dialers)] {
-                let is_there = !lines.is_empty() && !(title == "dialers" && groups.is_empty());
-                if is_there {
+                let is_missing = lines.is_empty() || (title == "dialers" && groups.is_empty());
+                if !is_missing {
                     section.push_str(&format!("  {title}:\n{lines}"));
                 }
             }
