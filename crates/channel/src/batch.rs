@@ -35,9 +35,7 @@ pub trait Outbox: Send {
     fn fill(&mut self, batch: &mut Batch);
 
     /// The time at which the connection asks again, although it was not woken.
-    fn wake_at(&self) -> Option<Instant> {
-        None
-    }
+    fn wake_at(&self) -> Option<Instant>;
 
     /// Called when everything taken by the last [`fill`](Self::fill) has been handed to the socket.
     fn flushed(&mut self) {}

@@ -5,6 +5,7 @@ use crate::lanes::{Lane, Part};
 use crate::shared::Shared;
 use crate::waiters::Waiter;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// The outbox that every connection has: the lanes that the connection empties.
@@ -23,6 +24,10 @@ impl LaneOutbox {
 }
 
 impl Outbox for LaneOutbox {
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+
     fn fill(&mut self, batch: &mut Batch) {
         let live = self.channel.live_lanes();
         for lane in Lane::ALL {

@@ -356,7 +356,9 @@ impl Underlay {
             self.blocked_since.zip(write_limit).map(|(since, limit)| since + limit);
         let times =
             [self.next_check, self.pump.idle_at(), self.pump.keep_alive_at(), write_deadline];
-        let outboxes = self.outboxes.iter().filter_map(|outbox| outbox.wake_at());
+        // While the socket takes nothing, there is nothing to ask for.
+        let asked = self.outboxes.iter().filter(|_| self.blocked_since.is_none());
+        let outboxes = asked.filter_map(|outbox| outbox.wake_at());
         let deadline = times.into_iter().flatten().chain(outboxes.map(Instant::from)).min();
         if let Some(deadline) = deadline
             && (self.sleep.is_elapsed() || self.sleep.deadline() > deadline)

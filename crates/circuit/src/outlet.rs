@@ -332,6 +332,11 @@ impl<F: Flow> DataOutbox<F> {
         self.scheduler.is_empty()
     }
 
+    /// Notes when flows that are held back may have their turn. To be called after messages were pulled.
+    pub fn pulled(&mut self, now: Instant) {
+        self.held_until = self.scheduler.held_until(now);
+    }
+
     /// The next message of the noticed flows.
     pub fn pull(&mut self, now: Instant) -> Option<Message> {
         self.scheduler.next(now)
@@ -361,7 +366,7 @@ impl<F: Flow> Outbox for DataOutbox<F> {
         {
             batch.push(message);
         }
-        self.held_until = self.scheduler.held_until(now);
+        self.pulled(now);
         self.port.flows.store(self.scheduler.flows(), Ordering::Relaxed);
         self.outlet.probe.rest(now);
     }

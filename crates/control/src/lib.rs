@@ -35,7 +35,7 @@
 //! let (listeners, tls) = (Listeners::new(), ControlPlane::tls(&identity)?);
 //! let limits = ListenerLimits::default();
 //! let _listening = control.listen(&listeners, "0.0.0.0:6262", limits, tls).await?;
-//! println!("routers may connect; the index of the data model is {}", control.model_index());
+//! println!("routers may connect at port 6262");
 //! # Ok(())
 //! # }
 //! ```

@@ -81,8 +81,7 @@ impl Graph {
 
     /// Adds a usable link in both directions. Of several links between two routers the cheapest
     /// counts; of equal ones, the last one added.
-    #[cfg(test)]
-    pub(crate) fn add_link(&mut self, link: &str, from: &Id, to: &Id, cost: u64) {
+    pub fn add_link(&mut self, link: &str, from: &Id, to: &Id, cost: u64) {
         let (from, to) = (self.number_for(from), self.number_for(to));
         if self.edge(from, to).is_none_or(|known| u64::from(known.cost) >= cost) {
             self.set_edge(from, to, Some((cost, link.into())));

@@ -12,9 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes on the way, with bookkeeping, at which a crowd is full.
-static MOSTV: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
-    std::env::var("XG_LIMIT").ok().and_then(|t| t.parse().ok()).unwrap_or(512 * 1024)
-});
+const MOST: u64 = 512 * 1024;
 
 /// The unit of time in which payloads are counted: those of the present span and of the last one count.
 const SPAN: Duration = Duration::from_millis(4);
@@ -48,13 +46,14 @@ impl Crowd {
     /// True if circuits with short paths have to wait.
     pub(crate) fn is_full(&self, now: Instant) -> bool {
         let span = self.span(now);
-        [span, span.wrapping_sub(1)].map(|span| self.bytes(span)).iter().sum::<u64>() >= *MOSTV
+        [span, span.wrapping_sub(1)].map(|span| self.bytes(span)).iter().sum::<u64>() >= MOST
     }
 
     /// A scheduler holds circuits back. Returns the time at which the oldest bytes stop to count.
     pub(crate) fn hold(&self, now: Instant) -> Instant {
         self.holds.store(true, Ordering::Relaxed);
-        self.began + SPAN.saturating_mul(self.span(now).saturating_add(1))
+        let micros = now.saturating_duration_since(self.began).as_micros() % SPAN.as_micros();
+        now + SPAN - Duration::from_micros(micros as u64)
     }
 
     /// A payload is sent.
@@ -101,5 +100,50 @@ impl Crowd {
 impl std::fmt::Debug for Crowd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Crowd").field("spans", &self.spans).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, atomic::AtomicUsize};
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_is_acknowledged_makes_room_and_wakes_whoever_waits() {
+        let (now, woken) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&woken);
+        let crowd = Crowd::new(now, move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        (0..4).for_each(|_| crowd.sent(MOST / 4, now));
+        assert!(crowd.is_full(now) && crowd.is_full(now + 5 * MILLI));
+        crowd.arrived(1, now, now + MILLI);
+        assert!(!crowd.is_full(now + MILLI));
+        assert_eq!(woken.load(Ordering::Relaxed), 0, "nobody waits");
+        crowd.sent(1, now + MILLI);
+        crowd.hold(now + MILLI);
+        crowd.arrived(MOST / 4, now, now + 2 * MILLI);
+        crowd.arrived(MOST / 4, now, now + 2 * MILLI);
+        assert_eq!(woken.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_peer_that_acknowledges_nothing_holds_others_back_for_two_spans_at_most() {
+        let now = Instant::now();
+        let crowd = Crowd::new(now, || {});
+        for round in 0..1000 {
+            let at = now + round * 9 * MILLI;
+            assert!(!crowd.is_full(at), "{round}");
+            crowd.sent(10 * MOST, at);
+            assert!(crowd.is_full(at));
+            let until = crowd.hold(at);
+            assert!(until > at && until <= at + SPAN);
+            // An ack that comes late takes nothing away from younger payloads.
+            crowd.arrived(10 * MOST, now, at);
+            assert!(round == 0 || crowd.is_full(at));
+            assert!(!crowd.is_full(at + 2 * SPAN));
+        }
     }
 }

@@ -168,7 +168,8 @@ impl<S: Source> Scheduler<S> {
     pub fn next_ack(&mut self, now: Instant) -> Option<S::Frame> {
         while let Some(source) = self.acks.pop_front() {
             let Some((frame, cost)) = source.pull(Class::Ack, now) else { continue };
-            if self.has_payloads() {
+            // Flows that are held back could not be served instead.
+            if !self.sparse.is_empty() || !self.payloads.is_empty() {
                 self.ack_credit -= cost as i64;
             }
             self.acks.push_back(source);

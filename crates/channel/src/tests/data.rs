@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use weft_wire::Message;
 
 /// An outbox with messages of a shared queue; messages that were not written return to the queue.
@@ -18,6 +19,10 @@ struct Source {
 }
 
 impl Outbox for Source {
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+
     fn fill(&mut self, batch: &mut Batch) {
         let mut queue = self.queue.lock();
         while !batch.is_full() {
@@ -160,6 +165,10 @@ struct Follower {
 }
 
 impl Outbox for Follower {
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+
     fn notice(&mut self) {
         if self.rounds > 0 {
             self.rounds -= 1;
@@ -196,4 +205,55 @@ async fn what_becomes_ready_behind_a_queued_message_is_written_behind_it() {
         assert_eq!(soon(inbox.recv()).await.unwrap().content_type, 5000);
         assert_eq!(soon(inbox.recv()).await.unwrap().content_type, 1100);
     }
+}
+
+/// An outbox whose messages are due one after the other, without anybody who wakes the connection.
+struct Due {
+    next: Instant,
+    left: u32,
+    asked: Arc<AtomicUsize>,
+}
+
+/// The time between two messages of [`Due`].
+const BETWEEN: Duration = Duration::from_millis(20);
+
+impl Outbox for Due {
+    fn wake_at(&self) -> Option<Instant> {
+        (self.left > 0).then_some(self.next)
+    }
+
+    fn fill(&mut self, batch: &mut Batch) {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.left > 0 && Instant::now() >= self.next {
+            self.left -= 1;
+            self.next += BETWEEN;
+            batch.push(message(1100, "due"));
+        }
+    }
+}
+
+struct InTime(Arc<AtomicUsize>);
+
+impl Behaviour for InTime {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        let handler = Counter { counted: Arc::default(), pause_at: usize::MAX };
+        let outbox = Due { next: Instant::now() + BETWEEN, left: 10, asked: self.0.clone() };
+        Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
+    }
+}
+
+#[tokio::test]
+async fn an_outbox_is_asked_again_at_the_time_that_it_names() {
+    let mut server = Server::new(None).await;
+    let asked = Arc::<AtomicUsize>::default();
+    let behaviour = Arc::new(InTime(asked.clone()));
+    let _dialer = soon(dial(server.dial_options("dialer"))).await.unwrap().start(behaviour);
+    let (theirs, mut inbox) = inbox(InboxLimits::default());
+    let _listener = server.next().await.start(theirs);
+    for _ in 0..10 {
+        assert_eq!(soon(inbox.recv()).await.unwrap().content_type, 1100);
+    }
+    // The timer may fire early by less than its unit, so that it is set a few times more.
+    let asked = asked.load(Ordering::SeqCst);
+    assert!(asked <= 100, "asked {asked} times");
 }

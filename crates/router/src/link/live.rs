@@ -290,6 +290,10 @@ impl Outbox for ToPeer {
         self.data.notice();
     }
 
+    fn wake_at(&self) -> Option<Instant> {
+        self.data.wake_at()
+    }
+
     fn fill(&mut self, batch: &mut Batch) {
         let before = batch.len();
         self.data.fill(batch);

@@ -31,6 +31,7 @@ impl SdkOutbox {
             paced += u64::from(nudge.is_paced(&message.body));
             batch.push(message);
         }
+        self.data.pulled(now);
         nudge.wrote(written, now);
         nudge.paced(paced, now);
     }
@@ -39,6 +40,10 @@ impl SdkOutbox {
 impl Outbox for SdkOutbox {
     fn notice(&mut self) {
         self.data.notice();
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.data.wake_at()
     }
 
     fn fill(&mut self, batch: &mut Batch) {
