@@ -93,7 +93,7 @@ async fn say(connection: &mut Connection) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_circuit_goes_on_after_its_router_and_the_controller_were_lost_together() {
-    let mut diamond = Diamond::new().await;
+    let mut diamond = Box::pin(Diamond::new()).await;
     let (mut connection, over, ends) = diamond.talk().await;
     diamond.network.stop_controller().await;
     diamond.between[over].stop().await;
@@ -110,7 +110,7 @@ async fn a_circuit_goes_on_after_its_router_and_the_controller_were_lost_togethe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_circuit_goes_on_after_its_link_and_the_controller_were_lost_together() {
-    let mut diamond = Diamond::new().await;
+    let mut diamond = Box::pin(Diamond::new()).await;
     let (mut connection, over, _ends) = diamond.talk().await;
     diamond.network.stop_controller().await;
     diamond.wires[over].refuse(true);

@@ -85,11 +85,13 @@ impl Bed {
         }
         for (at, router) in routers.iter().enumerate() {
             let groups = dialed[at].join("', '");
-            let dialers = format!("    - {{binding: transport, groups: ['{groups}'], {DIALER}}}\n");
+            let dialers = match dialed[at].is_empty() {
+                true => String::new(),
+                false => format!("    - {{binding: transport, groups: ['{groups}'], {DIALER}}}\n"),
+            };
             let mut section = "link:\n".to_owned();
-            for (title, lines) in [("listeners", sections[at].as_str()), ("dialers", &dialers)] {
-                let is_there = !lines.is_empty() && !(title == "dialers" && groups.is_empty());
-                if is_there {
+            for (title, lines) in [("listeners", &sections[at]), ("dialers", &dialers)] {
+                if !lines.is_empty() {
                     section.push_str(&format!("  {title}:\n{lines}"));
                 }
             }
