@@ -115,8 +115,9 @@ impl Mesh {
             router.change(|config| {
                 let of = |is_dialer| {
                     let end = |pair: (usize, usize)| if is_dialer { pair.1 } else { pair.0 };
+                    let none = if is_dialer { "dials nobody" } else { "is not dialed" };
                     let own = PAIRS.into_iter().filter(move |pair| end(*pair) == number);
-                    own.map(|pair| format!("{pair:?}")).chain(["none".into()]).collect()
+                    own.map(|pair| format!("{pair:?}")).chain([none.into()]).collect()
                 };
                 config.link.listeners.iter_mut().for_each(|one| one.groups = of(false));
                 config.link.dialers.iter_mut().for_each(|one| one.groups = of(true));
