@@ -190,14 +190,22 @@ impl Network {
         true
     }
 
-    /// Adds a router to a circuit that is known in part. False if the circuit is whole, or has too
-    /// many routers.
-    pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, circuit: &Circuit) -> bool {
+    /// Adds a router that asks for confirmation to a circuit that is known in part. False if the
+    /// circuit is whole or has too many routers, or if the router has reported all circuits that it
+    /// carries.
+    pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
+        if self.0.pieces.state.lock().told.contains(&router.id) {
+            return false;
+        }
+        let _one_by_one = self.0.pieces.taking_up.lock();
+        let Some(circuit) = self.0.circuits.get(id) else { return false };
+        if circuit.path.has_node(router.id.as_str()) {
+            return true;
+        }
         if circuit.is_whole || circuit.path.nodes.len() >= MAX_NODES {
             return false;
         }
-        let mut path = circuit.path.clone();
-        path.nodes.push(router.id.clone());
+        let path = with_member(&circuit, &router.id);
         self.0.circuits.put(Arc::new(circuit.moved(path)))
     }
 
@@ -213,6 +221,15 @@ impl Network {
         let unroute = weft_wire::ctrl::Unroute { circuit_id: circuit.to_owned(), now: true };
         self.tell(router.as_str(), weft_channel::Lane::High, unroute.to_message());
     }
+}
+
+/// The path of a circuit known in part, with one more router. Routers at known ends stay first and
+/// last.
+fn with_member(circuit: &Circuit, router: &Id) -> Path {
+    let mut path = circuit.path.clone();
+    let behind = usize::from(circuit.has_ends());
+    path.nodes.insert(path.nodes.len().saturating_sub(behind), router.clone());
+    path
 }
 
 /// Whether a circuit went over a router before the router connected: it has to name such circuits
@@ -235,4 +252,22 @@ pub(crate) fn find_terminator(
             && *one.address == *egress.destination
     };
     found.find(same).map(|terminator| terminator.base.id.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::circuits::sample;
+
+    #[test]
+    fn a_router_that_confirms_a_circuit_takes_the_place_of_no_end() {
+        let nodes_with = |circuit: &Circuit| {
+            let nodes = with_member(circuit, &Id::new("x")).nodes;
+            nodes.iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        let circuit = Circuit { is_whole: false, ..sample("c", &["a", "b"], &[]) };
+        assert_eq!(nodes_with(&circuit), ["a", "x", "b"]);
+        let without_end = Circuit { egress: String::new(), ..circuit };
+        assert_eq!(nodes_with(&without_end), ["a", "b", "x"]);
+    }
 }
