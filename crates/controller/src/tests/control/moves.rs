@@ -1,5 +1,7 @@
 //! Circuits that move while routers refuse routes, do not answer, restart or connect again.
 
+mod adopted;
+
 use std::sync::Arc;
 use std::time::Duration;
 
