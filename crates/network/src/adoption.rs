@@ -202,7 +202,7 @@ impl Network {
             None => self.0.circuits.adopt(Arc::clone(&circuit), with),
         };
         match is_kept {
-            true => self.0.gaps.push(id),
+            true => self.0.gaps.push(id, false),
             false => self.0.pieces.over(id),
         }
     }

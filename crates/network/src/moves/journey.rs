@@ -208,7 +208,7 @@ impl Network {
         let lacks_routers = matches!(problem, NotMoved::NoPath | NotMoved::NoEnds);
         if lacks_routers && self.awaits_routers(id) {
             self.0.moves.queue.lock().done(id);
-            self.0.gaps.push(id);
+            self.0.gaps.push(id, sends_again);
             return true;
         }
         let mut queue = self.0.moves.queue.lock();

@@ -103,3 +103,27 @@ async fn a_router_that_reports_a_circuit_while_the_circuit_moves_is_left() {
         assert_eq!(mesh.earlier().path.nodes, ends);
     }
 }
+
+#[tokio::test]
+async fn a_router_that_starts_again_hears_the_routes_once_its_links_are_back() {
+    let mut mesh = Square::new(quick()).await;
+    mesh.dialer.reports(start("to2")).await;
+    mesh.two.reports(between("to2", "from2")).await;
+    mesh.host.reports(end("from2")).await;
+    assert!(mesh.earlier().is_whole);
+    for link in ["direct", "to3"] {
+        mesh.net.network.links().fault(link, 0);
+    }
+    mesh.two_starts_again().await;
+    mesh.two.carries(true).await;
+    // There is no path yet, and the circuit waits for its routers.
+    until(|| mesh.net.network.waiting_moves() + mesh.net.network.without_path() == 0).await;
+    later(Duration::from_secs(1)).await;
+    mesh.two.settled().await;
+    assert!(mesh.two.routes(EARLIER).is_empty());
+    mesh.two.links(vec![link("from2", &mesh.host.router)]).await;
+    assert!(mesh.net.network.is_usable(&mesh.earlier().path));
+    later(Duration::from_secs(6)).await;
+    until(|| !mesh.two.routes(EARLIER).is_empty()).await;
+    assert_eq!(destinations(&mesh.two.routes(EARLIER)[0]), ["from2", "to2"]);
+}
