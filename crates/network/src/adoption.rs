@@ -1,5 +1,6 @@
 //! Adopts circuits of an earlier run of this controller, so that a restart breaks none.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,9 @@ use weft_paths::queue::Why;
 use weft_wire::ctrl::route::Egress;
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
-use crate::adopt::{AssembledCircuit, CLIENT_TAG, MAX_NODES, SERVICE_TAG, is_id, put_together};
+use crate::adopt::{
+    AssembledCircuit, CLIENT_TAG, MAX_NODES, SERVICE_TAG, is_id, put_together, size,
+};
 use crate::circuits::{Circuit, EndAddresses};
 use crate::clock;
 use crate::misreports::Misreport;
@@ -23,6 +26,14 @@ pub(crate) const MAX_AT_ROUTER: usize = 200_000;
 
 /// Tag with the routers on whose report alone a circuit exists: this run did not make it.
 pub(crate) const REPORTED_TAG: &str = "reportedBy";
+
+/// A circuit that was known in part and has become whole by a move.
+#[derive(Debug)]
+pub(crate) struct Completed {
+    pub(crate) circuit: Arc<Circuit>,
+    /// The routers that have reported or confirmed the circuit, with the routes that they reported.
+    pub(crate) reporters: BTreeMap<Id, Route>,
+}
 
 impl Network {
     /// Handles a part of a router's report of the circuits that it carries. A router reports once
@@ -62,18 +73,41 @@ impl Network {
     /// can be replaced: the circuit moves, or the routers report it again. True if the circuit has
     /// ended.
     pub(crate) fn not_carried(&self, circuit: &Circuit, router: &Id) -> bool {
-        let ends = [circuit.path.first(), circuit.path.last()];
-        if circuit.is_whole && !ends.contains(&Some(router)) {
-            self.move_or_end(circuit, Why::Lost);
+        let _one_by_one = self.0.pieces.taking_up.lock();
+        let Some(circuit) = self.0.circuits.get(&circuit.id) else { return true };
+        if !circuit.path.has_node(router.as_str()) {
             return false;
         }
-        let _one_by_one = self.0.pieces.taking_up.lock();
+        if circuit.is_whole && ![circuit.path.first(), circuit.path.last()].contains(&Some(router))
+        {
+            self.move_or_end(&circuit, Why::Lost);
+            return false;
+        }
         let others = self.0.pieces.without(&circuit.id, router);
         if let Some(others) = others.filter(|_| !circuit.is_whole) {
             self.keep(&self.0.kernel.snapshot(), &circuit.id, put_together(&others));
             return false;
         }
         self.remove_circuit(&circuit.id, true)
+    }
+
+    /// Puts a circuit known in part into the table as whole, after a move from `from`. Returns its
+    /// new state, and the routers that have reported the circuit, with their routes; none if the
+    /// circuit has ended. Routers may have reported the circuit since the move began.
+    pub(crate) fn complete(&self, from: &Circuit, path: Path) -> Option<Completed> {
+        let _one_by_one = self.0.pieces.taking_up.lock();
+        let now = self.0.circuits.get(&from.id)?;
+        let mut reporters = self.0.pieces.of(&now.id).unwrap_or_default();
+        for router in &now.path.nodes {
+            reporters.entry(router.clone()).or_default();
+        }
+        let (ingress, egress) = (from.ingress.clone(), from.egress.clone());
+        let circuit = Arc::new(Circuit { is_whole: true, ingress, egress, ..now.moved(path) });
+        let bytes = size(&circuit.path, [&circuit.ingress, &circuit.egress], &circuit.tags);
+        self.0.pieces.put_whole(&circuit.id, circuit.id.len() + bytes);
+        let event = self.circuit_event(CircuitChange::PathUpdated, &circuit, Duration::ZERO);
+        let is_put = self.0.circuits.put_with(Arc::clone(&circuit), || self.tell_event(event));
+        is_put.then_some(Completed { circuit, reporters })
     }
 
     /// Adopts a reported route; false if its circuit has ended.
@@ -168,7 +202,7 @@ impl Network {
             None => self.0.circuits.adopt(Arc::clone(&circuit), with),
         };
         match is_kept {
-            true => self.0.gaps.push(id),
+            true => self.0.gaps.push(id, false),
             false => self.0.pieces.over(id),
         }
     }
@@ -190,14 +224,22 @@ impl Network {
         true
     }
 
-    /// Adds a router to a circuit that is known in part. False if the circuit is whole, or has too
-    /// many routers.
-    pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, circuit: &Circuit) -> bool {
+    /// Adds a router that asks for confirmation to a circuit that is known in part. False if the
+    /// circuit is whole or has too many routers, or if the router has reported all circuits that it
+    /// carries.
+    pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
+        if self.0.pieces.state.lock().told.contains(&router.id) {
+            return false;
+        }
+        let _one_by_one = self.0.pieces.taking_up.lock();
+        let Some(circuit) = self.0.circuits.get(id) else { return false };
+        if circuit.path.has_node(router.id.as_str()) {
+            return true;
+        }
         if circuit.is_whole || circuit.path.nodes.len() >= MAX_NODES {
             return false;
         }
-        let mut path = circuit.path.clone();
-        path.nodes.push(router.id.clone());
+        let path = with_member(&circuit, &router.id);
         self.0.circuits.put(Arc::new(circuit.moved(path)))
     }
 
@@ -213,6 +255,15 @@ impl Network {
         let unroute = weft_wire::ctrl::Unroute { circuit_id: circuit.to_owned(), now: true };
         self.tell(router.as_str(), weft_channel::Lane::High, unroute.to_message());
     }
+}
+
+/// The path of a circuit known in part, with one more router. Routers at known ends stay first and
+/// last.
+fn with_member(circuit: &Circuit, router: &Id) -> Path {
+    let mut path = circuit.path.clone();
+    let behind = usize::from(circuit.has_ends());
+    path.nodes.insert(path.nodes.len().saturating_sub(behind), router.clone());
+    path
 }
 
 /// Whether a circuit went over a router before the router connected: it has to name such circuits
@@ -235,4 +286,22 @@ pub(crate) fn find_terminator(
             && *one.address == *egress.destination
     };
     found.find(same).map(|terminator| terminator.base.id.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::circuits::sample;
+
+    #[test]
+    fn a_router_that_confirms_a_circuit_takes_the_place_of_no_end() {
+        let nodes_with = |circuit: &Circuit| {
+            let nodes = with_member(circuit, &Id::new("x")).nodes;
+            nodes.iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        let circuit = Circuit { is_whole: false, ..sample("c", &["a", "b"], &[]) };
+        assert_eq!(nodes_with(&circuit), ["a", "x", "b"]);
+        let without_end = Circuit { egress: String::new(), ..circuit };
+        assert_eq!(nodes_with(&without_end), ["a", "b", "x"]);
+    }
 }

@@ -17,35 +17,40 @@ impl Network {
     pub(crate) async fn close_gaps(self) {
         loop {
             self.0.gaps.wait().await;
-            let mut looked = 0;
-            while let Some(circuit) = self.0.gaps.pop() {
-                if self.close_gap(&circuit) {
-                    self.0.gaps.push(&circuit);
-                }
-                looked += 1;
-                if looked % TURN == 0 {
-                    tokio::task::yield_now().await;
-                }
+            while self.close_some().await == TURN {
+                tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Moves an adopted circuit if its path has a gap. True if the circuit is to be looked at again.
-    fn close_gap(&self, id: &str) -> bool {
-        let Some(circuit) = self.0.circuits.get(id) else { return false };
+    /// Looks at the circuits whose time has come, at most one turn of them. Returns their number.
+    async fn close_some(&self) -> usize {
+        let _turn = self.0.moves.searching.acquire().await;
+        let next = std::iter::from_fn(|| self.0.gaps.pop()).take(TURN);
+        next.map(|(circuit, sends_again)| self.close_gap(&circuit, sends_again)).count()
+    }
+
+    /// Moves an adopted circuit if its path has a gap, or if its routers are to be told their routes
+    /// again. A circuit that cannot be moved yet is looked at again.
+    fn close_gap(&self, id: &str, sends_again: bool) {
+        let Some(circuit) = self.0.circuits.get(id) else { return };
         if circuit.is_whole && self.is_usable(&circuit.path) {
-            return false;
+            if sends_again {
+                self.move_or_end(&circuit, Why::Lost);
+            }
+            return;
         }
         let are_returning = self.awaits_routers(id);
-        if !circuit.has_ends() {
-            return are_returning;
-        }
-        let ends = circuit.path.first().zip(circuit.path.last());
+        let ends = circuit.path.first().zip(circuit.path.last()).filter(|_| circuit.has_ends());
         let has_path = ends.is_some_and(|(first, last)| self.ways(first).cost(last).is_some());
-        if has_path || !are_returning {
-            self.move_or_end(&circuit, if circuit.is_whole { Why::Broken } else { Why::Lost });
+        let moves = has_path || (ends.is_some() && !are_returning);
+        if moves {
+            let is_known = circuit.is_whole && !sends_again;
+            self.move_or_end(&circuit, if is_known { Why::Broken } else { Why::Lost });
         }
-        are_returning
+        if are_returning {
+            self.0.gaps.push(id, sends_again && !moves);
+        }
     }
 
     /// True while routers may not have connected since the start of the controller, for a circuit of

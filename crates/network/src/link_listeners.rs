@@ -3,7 +3,9 @@
 //! that they have limits.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use weft_limits::TokenBucket;
 use weft_wire::ctrl::{Listener, Listeners};
 use weft_wire::{Message, ProtoBody as _, WireError};
 
@@ -18,6 +20,11 @@ const MAX_GROUPS: usize = 16;
 const MAX_ADDRESS: usize = 300;
 /// Longest protocol, longest name of a group, and longest binding, in bytes.
 const MAX_NAME: usize = 100;
+
+/// How often the listeners of a router may change: so many times at once, and once more in each
+/// interval. Every other router is told of each change.
+const CHANGES: u32 = 16;
+const CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The listeners that are kept, and the number of those that are left out.
 pub(crate) fn kept(listeners: Listeners) -> (Vec<Listener>, usize) {
@@ -34,6 +41,62 @@ pub(crate) fn kept(listeners: Listeners) -> (Vec<Listener>, usize) {
     (kept, left_out)
 }
 
+/// The effect of a report of listeners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reported {
+    /// The listeners are known.
+    Known,
+    /// Other routers have to be told.
+    Changed,
+    /// The report came too soon, and waits.
+    TooSoon,
+}
+
+/// The listeners of a connected router. They may change so many times at once, and once more in each
+/// interval.
+#[derive(Debug)]
+pub(crate) struct LinkListeners {
+    known: Vec<Listener>,
+    /// The newest report, if it came too soon.
+    waiting: Option<Vec<Listener>>,
+    changes: TokenBucket,
+}
+
+impl LinkListeners {
+    /// The listeners of a hello.
+    pub(crate) fn new(known: Vec<Listener>, now: Instant) -> Self {
+        let changes = TokenBucket::every(CHANGE_INTERVAL, CHANGES, now);
+        Self { known, waiting: None, changes }
+    }
+
+    /// Takes a report. A report that changes nothing counts for no limit.
+    pub(crate) fn report(&mut self, listeners: Vec<Listener>, now: Instant) -> Reported {
+        if listeners == self.known {
+            self.waiting = None;
+            return Reported::Known;
+        }
+        self.waiting = Some(listeners);
+        match self.settle(now) {
+            true => Reported::Changed,
+            false => Reported::TooSoon,
+        }
+    }
+
+    /// The listeners that other routers are told of.
+    pub(crate) fn known(&self) -> &[Listener] {
+        &self.known
+    }
+
+    /// Takes the report that waits, if the limit allows the change; true if the listeners changed.
+    pub(crate) fn settle(&mut self, now: Instant) -> bool {
+        if self.waiting.is_none() || !self.changes.try_take(1, now) {
+            return false;
+        }
+        self.known = self.waiting.take().unwrap_or_default();
+        true
+    }
+}
+
 impl Network {
     /// Handles a router's report of its listeners for links. True if they differ from the former ones,
     /// so that other routers have to be told.
@@ -42,14 +105,20 @@ impl Network {
         router: &Arc<LiveRouter>,
         message: &Message,
     ) -> Result<bool, WireError> {
-        if !router.may_change_listeners() {
-            self.refuse(router, Misreport::LinkListeners, "too many reports");
-            return Ok(false);
-        }
         let (listeners, left_out) = kept(Listeners::from_message(message)?);
         let what = "a listener that is too long, or one of too many";
         self.0.misreports.count(&router.id, Misreport::LinkListeners, left_out, what);
-        Ok(router.set_listeners(listeners))
+        let reported = router.report_listeners(listeners);
+        if reported == Reported::TooSoon {
+            self.refuse(router, Misreport::LinkListeners, "too many reports");
+        }
+        Ok(reported == Reported::Changed)
+    }
+
+    /// Takes a report of listeners that came too soon, if the limit allows the change now. True if
+    /// other routers have to be told.
+    pub fn settle_listeners(&self, router: &LiveRouter) -> bool {
+        router.settle_listeners()
     }
 
     /// Counts the listeners of a router's hello that were left out.
@@ -71,6 +140,35 @@ mod tests {
             groups,
             local_binding: "eth0".to_owned(),
         }
+    }
+
+    #[test]
+    fn the_newest_report_counts_once_the_limit_allows_it() {
+        let start = Instant::now();
+        let of = |number: u32| vec![listener(&format!("tls:a:{number}"), Vec::new())];
+        let mut listeners = LinkListeners::new(of(0), start);
+        for _ in 0..100 {
+            assert_eq!(listeners.report(of(0), start), Reported::Known);
+        }
+        for number in 1..=CHANGES {
+            assert_eq!(listeners.report(of(number), start), Reported::Changed);
+        }
+        for number in [70, 71, 72] {
+            assert_eq!(listeners.report(of(number), start), Reported::TooSoon);
+        }
+        assert!(!listeners.settle(start));
+        assert_eq!(listeners.known(), of(CHANGES));
+        assert!(listeners.settle(start + CHANGE_INTERVAL));
+        assert_eq!(listeners.known(), of(72));
+        assert!(!listeners.settle(start + 2 * CHANGE_INTERVAL), "nothing waits");
+        let later = start + 2 * CHANGE_INTERVAL;
+        assert_eq!(listeners.report(of(72), later), Reported::Known);
+        assert_eq!(listeners.report(of(73), later), Reported::Changed);
+        // The router has taken back what waits.
+        assert_eq!(listeners.report(of(74), later), Reported::TooSoon);
+        assert_eq!(listeners.report(of(73), later), Reported::Known);
+        assert!(!listeners.settle(later + CHANGE_INTERVAL));
+        assert_eq!(listeners.known(), of(73));
     }
 
     #[test]

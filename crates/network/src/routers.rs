@@ -19,7 +19,7 @@ use weft_wire::{Capabilities, Version, VersionInfo};
 
 use crate::clock;
 use crate::ctrl_listeners;
-use crate::link_listeners;
+use crate::link_listeners::{self, LinkListeners, Reported};
 
 /// Fingerprints that are remembered for one connection: of the shown certificate, and of
 /// certificates issued since.
@@ -29,11 +29,6 @@ const CERTIFICATES: usize = 8;
 /// hundred thousand circuits reports some 50 MB each minute.
 const REPORTS: f64 = 2.0 * 1024.0 * 1024.0;
 const REPORTS_AT_ONCE: u32 = 64 << 20;
-
-/// How often a router may report its listeners for links: so many reports at once, and one more in
-/// each interval. Every other router is told of each change.
-const LISTENER_REPORTS: u32 = 16;
-const LISTENER_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A connection that this controller dialed may be replaced if a heartbeat on it stays unanswered
 /// for longer than this.
@@ -68,11 +63,9 @@ pub struct LiveRouter {
     /// Fingerprints that this connection may rely on, the oldest first.
     fingerprints: RwLock<Vec<Arc<str>>>,
     /// Its listeners for links.
-    listeners: RwLock<Vec<Listener>>,
+    listeners: Mutex<LinkListeners>,
     /// The number of listeners in its hello that were left out.
     pub(crate) listeners_left_out: usize,
-    /// The reports of listeners that it may send now.
-    listener_reports: Mutex<TokenBucket>,
     /// Its unanswered routes of moves.
     pub window: Window,
     /// Whether it says that it drains.
@@ -103,13 +96,8 @@ impl LiveRouter {
             since: clock::now(),
             shown: shown.into(),
             fingerprints: RwLock::new(vec![shown.into()]),
-            listeners: RwLock::new(listeners),
+            listeners: Mutex::new(LinkListeners::new(listeners, clock::now())),
             listeners_left_out,
-            listener_reports: Mutex::new(TokenBucket::every(
-                LISTENER_INTERVAL,
-                LISTENER_REPORTS,
-                clock::now(),
-            )),
             window: Window::default(),
             drains: AtomicBool::new(false),
             reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, clock::now())),
@@ -183,20 +171,18 @@ impl LiveRouter {
 
     /// Its listeners for links.
     pub fn listeners(&self) -> Vec<Listener> {
-        self.listeners.read().clone()
+        self.listeners.lock().known().to_vec()
     }
 
-    /// Whether the router may report its listeners for links now.
-    pub(crate) fn may_change_listeners(&self) -> bool {
-        self.listener_reports.lock().try_take(1, clock::now())
+    /// Takes its newest report of its listeners, if it waits and may count now. True if the
+    /// listeners changed.
+    pub(crate) fn settle_listeners(&self) -> bool {
+        self.listeners.lock().settle(clock::now())
     }
 
-    /// Sets its listeners for links; false if they are the same as before.
-    pub(crate) fn set_listeners(&self, listeners: Vec<Listener>) -> bool {
-        let mut known = self.listeners.write();
-        let differs = *known != listeners;
-        *known = listeners;
-        differs
+    /// Takes its report of its listeners for links.
+    pub(crate) fn report_listeners(&self, listeners: Vec<Listener>) -> Reported {
+        self.listeners.lock().report(listeners, clock::now())
     }
 }
 

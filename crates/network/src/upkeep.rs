@@ -200,7 +200,7 @@ impl Network {
                 continue;
             };
             if !circuit.path.has_node(router.id.as_str()) {
-                if !self.confirm_member(router, &circuit) {
+                if !self.confirm_member(router, id) {
                     self.unroute(&router.id, id);
                 }
                 continue;

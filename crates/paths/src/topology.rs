@@ -262,8 +262,7 @@ impl Ways {
     pub fn path_around(&self, to: &Id, avoided: &[Id]) -> Option<Path> {
         let (source, to) = (self.tree.as_ref()?.source(), self.graph.number(to)?);
         let avoided = avoided.iter().filter_map(|router| self.graph.number(router)).collect();
-        let tree = self.detours.get(&self.graph, source, avoided);
-        tree.get()?.path(&self.graph, to)
+        self.detours.path(&self.graph, source, to, avoided)
     }
 
     /// The graph of these paths.

@@ -21,7 +21,6 @@ use super::super::routes;
 use super::known::{Known, Steps};
 use super::left::Left;
 use super::{Active, Slot, UnderWay};
-use crate::adopt::size;
 use crate::clock;
 use crate::network::Network;
 
@@ -209,7 +208,7 @@ impl Network {
         let lacks_routers = matches!(problem, NotMoved::NoPath | NotMoved::NoEnds);
         if lacks_routers && self.awaits_routers(id) {
             self.0.moves.queue.lock().done(id);
-            self.0.gaps.push(id);
+            self.0.gaps.push(id, sends_again);
             return true;
         }
         let mut queue = self.0.moves.queue.lock();
@@ -256,17 +255,29 @@ impl Network {
         slots.retain(|router, _| changing.iter().any(|(it, _)| it == router));
         journey.has_changed |= !changing.is_empty();
         self.tell_step(&circuit, journey, changing, &mut slots).await?;
+        Ok(Some(self.settle(journey, &circuit, path)))
+    }
+
+    /// Puts a circuit that has moved into the table, and returns its new state.
+    fn settle(&self, journey: &mut Journey, circuit: &Circuit, path: Path) -> Arc<Circuit> {
         let moved = Arc::new(Circuit { is_whole: true, ..circuit.moved(path) });
-        let event = self.circuit_event(CircuitChange::PathUpdated, &moved, Duration::ZERO);
-        if !circuit.is_whole {
-            let bytes = size(&moved.path, [&moved.ingress, &moved.egress], &moved.tags);
-            self.0.pieces.put_whole(&moved.id, moved.id.len() + bytes);
-        }
-        if !self.0.circuits.put_with(Arc::clone(&moved), || self.tell_event(event)) {
+        let is_put = if circuit.is_whole {
+            let event = self.circuit_event(CircuitChange::PathUpdated, &moved, Duration::ZERO);
+            self.0.circuits.put_with(Arc::clone(&moved), || self.tell_event(event))
+        } else if let Some(completed) = self.complete(circuit, moved.path.clone()) {
+            // Reporters beside the path are unrouted like routers that the circuit has left.
+            for (router, route) in &completed.reporters {
+                journey.known.told(router, &route.forwards);
+            }
+            return completed.circuit;
+        } else {
+            false
+        };
+        if !is_put {
             // The circuit was removed during the move: unroute it at the new routers too.
             moved.path.nodes.iter().for_each(|router| self.unroute(router, &moved.id));
         }
-        Ok(Some(moved))
+        moved
     }
 
     /// Finds the new path of a circuit and the routes for it; none if the circuit stays.
