@@ -41,7 +41,8 @@ const ANSWERS: usize = 64;
 /// How long a router may take to answer the greeting before it is sent again.
 const GREETING: Duration = Duration::from_secs(10);
 
-/// The interval at which the router's own identity is reported as connected.
+/// The interval at which the router's own identity is reported as connected, and a report of listeners that came too
+/// soon is taken up.
 const PRESENCE: Duration = Duration::from_secs(60);
 
 impl RouterSession {
@@ -156,11 +157,14 @@ impl RouterSession {
     }
 
     /// Reports the router's own identity as connected at intervals
-    /// (docs/protocol/edge-control-plane.md 16.1).
+    /// (docs/protocol/edge-control-plane.md 16.1), and takes up a report of link listeners that waits.
     async fn be_present(&self) {
         let mut ticks = tokio::time::interval(PRESENCE);
         loop {
             ticks.tick().await;
+            if self.plane.network.settle_listeners(&self.router) {
+                self.plane.peers.changed(&self.router.id);
+            }
             if self.entity().is_some_and(|router| router.is_tunneler_enabled) {
                 self.put_identity(&self.router.id, true);
             }
