@@ -2,16 +2,10 @@
 //! report when they change (docs/protocol/control-plane.md 8). All other routers are told of them, so
 //! that they have limits.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_limits::TokenBucket;
 use weft_wire::ctrl::{Listener, Listeners};
-use weft_wire::{Message, ProtoBody as _, WireError};
-
-use crate::misreports::Misreport;
-use crate::network::Network;
-use crate::routers::LiveRouter;
 
 /// Most listeners of a router, and most groups of a listener.
 const MAX_LISTENERS: usize = 16;
@@ -94,38 +88,6 @@ impl LinkListeners {
         }
         self.known = self.waiting.take().unwrap_or_default();
         true
-    }
-}
-
-impl Network {
-    /// Handles a router's report of its listeners for links. True if they differ from the former ones,
-    /// so that other routers have to be told.
-    pub fn on_listeners(
-        &self,
-        router: &Arc<LiveRouter>,
-        message: &Message,
-    ) -> Result<bool, WireError> {
-        let (listeners, left_out) = kept(Listeners::from_message(message)?);
-        let what = "a listener that is too long, or one of too many";
-        self.0.misreports.count(&router.id, Misreport::LinkListeners, left_out, what);
-        let reported = router.report_listeners(listeners);
-        if reported == Reported::TooSoon {
-            self.refuse(router, Misreport::LinkListeners, "too many reports");
-        }
-        Ok(reported == Reported::Changed)
-    }
-
-    /// Takes a report of listeners that came too soon, if the limit allows the change now. True if
-    /// other routers have to be told.
-    pub fn settle_listeners(&self, router: &LiveRouter) -> bool {
-        router.settle_listeners()
-    }
-
-    /// Counts the listeners of a router's hello that were left out.
-    pub(crate) fn count_left_out(&self, router: &LiveRouter) {
-        let what = "a listener of the hello that is too long, or one of too many";
-        let left_out = router.listeners_left_out;
-        self.0.misreports.count(&router.id, Misreport::LinkListeners, left_out, what);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Changes of links: reports of routers (docs/protocol/control-plane.md 9.5, 14, 19), and actions
-//! of operators.
+//! Changes of links and of listeners for links: reports of routers (docs/protocol/control-plane.md
+//! 8, 9.5, 14, 19), and actions of operators.
 //!
 //! Reports count only for links that the router dialed or that end at it. A report takes time in
 //! proportion to the links that it names or that the router has. Moving circuits and finding new
@@ -15,12 +15,13 @@ use weft_model::Id;
 use weft_model::entity::Router;
 use weft_paths::links::{Link, Report};
 use weft_paths::queue::Why;
-use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{
-    Fault, LinkStateUpdate, PeerState, PeerStateChange, PeerStateChanges, RouterLinks,
+    Fault, LinkStateUpdate, Listeners, PeerState, PeerStateChange, PeerStateChanges, RouterLinks,
 };
 use weft_wire::metrics::MetricsMessage;
+use weft_wire::{Message, ProtoBody as _, WireError};
 
+use super::link_listeners::{Reported, kept};
 use super::misreports::Misreport;
 use super::routers::LiveRouter;
 use crate::network::Network;
@@ -29,6 +30,36 @@ use crate::network::Network;
 const LATENCIES: usize = 500;
 
 impl Network {
+    /// Handles a router's report of its listeners for links. True if they differ from the former ones,
+    /// so that other routers have to be told.
+    pub fn on_listeners(
+        &self,
+        router: &Arc<LiveRouter>,
+        message: &Message,
+    ) -> Result<bool, WireError> {
+        let (listeners, left_out) = kept(Listeners::from_message(message)?);
+        let what = "a listener that is too long, or one of too many";
+        self.0.misreports.count(&router.id, Misreport::LinkListeners, left_out, what);
+        let reported = router.report_listeners(listeners);
+        if reported == Reported::TooSoon {
+            self.refuse(router, Misreport::LinkListeners, "too many reports");
+        }
+        Ok(reported == Reported::Changed)
+    }
+
+    /// Takes a report of listeners that came too soon, if the limit allows the change now. True if
+    /// other routers have to be told.
+    pub fn settle_listeners(&self, router: &LiveRouter) -> bool {
+        router.settle_listeners()
+    }
+
+    /// Counts the listeners of a router's hello that were left out.
+    pub(crate) fn count_left_out(&self, router: &LiveRouter) {
+        let what = "a listener of the hello that is too long, or one of too many";
+        let left_out = router.listeners_left_out;
+        self.0.misreports.count(&router.id, Misreport::LinkListeners, left_out, what);
+    }
+
     pub(super) fn on_link_fault(
         &self,
         router: &Arc<LiveRouter>,
