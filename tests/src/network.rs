@@ -458,6 +458,7 @@ impl Seed {
             apis: vec![
                 WebApi::EdgeManagement,
                 WebApi::EdgeClient,
+                WebApi::Fabric,
                 WebApi::HealthChecks,
                 WebApi::Metrics { scrape_cert: None, include_timestamps: false },
             ],
