@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, RouterConfig, WebApi, WebServer};
-use weft_contract::resource;
+use weft_contract::{Api, resource};
 use weft_metrics::names;
 
 use crate::{
@@ -114,6 +114,13 @@ async fn what_routers_measure_is_kept_and_served() {
     drop(two);
 }
 
+/// The first entity of a list of the fabric API.
+async fn first(network: &Network, operation: &str) -> Value {
+    let list = resource::operation(Api::Fabric, operation).unwrap();
+    let page = network.admin.page_in::<Value>(Api::Fabric, list, &[], &[]);
+    page.await.unwrap().items.remove(0)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operators_see_the_rates_of_circuits_and_links() {
     let network = network().await;
@@ -129,9 +136,7 @@ async fn operators_see_the_rates_of_circuits_and_links() {
             talk.connection.read_exact(&mut back).await.unwrap();
             sent += data.len() as u64;
         }
-        let circuit = network.list(&resource::fabric::circuit::KIND).await.remove(0);
-        let link = network.list(&resource::fabric::link::KIND).await.remove(0);
-        (circuit, link, sent)
+        (first(&network, "listCircuits").await, first(&network, "listLinks").await, sent)
     };
     let number = |of: &Value, member: &str| of.pointer(member).and_then(Value::as_u64);
     let is_above_0 = |of: &Value, member: &str| number(of, member).is_some_and(|rate| rate > 0);

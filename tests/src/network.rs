@@ -91,10 +91,7 @@ impl Network {
         let seed = Seed::new();
         let running = seed.start().await;
         running.controller.init_admin("Default Admin", "admin", PASSWORD).await.unwrap();
-        let address = format!("localhost:{}", seed.port).parse().unwrap();
-        let admin =
-            ManagementClient::new(address, &Tls::Anonymous(seed.keys.bundle.clone())).unwrap();
-        admin.login(&Credentials::password("admin", PASSWORD).unwrap()).await.unwrap();
+        let admin = seed.log_in().await;
         let home = tempfile::tempdir().unwrap();
         let router_config = router_config(home.path(), seed.port, free_port());
         let mut network = Self {
@@ -181,6 +178,16 @@ impl Network {
 
     pub(crate) async fn start_controller(&mut self) {
         self.controller = Some(self.seed.start().await);
+    }
+
+    /// Changes entities while the controller is stopped, by one that no router reaches.
+    pub(crate) async fn change_unseen(&mut self, change: impl AsyncFnOnce(&ManagementClient)) {
+        assert!(self.controller.is_none(), "the controller is stopped");
+        let port = std::mem::replace(&mut self.seed.port, free_port());
+        self.start_controller().await;
+        change(&self.seed.log_in().await).await;
+        self.stop_controller().await;
+        self.seed.port = port;
     }
 
     /// Makes an entity and tells its id.
@@ -465,6 +472,15 @@ impl Seed {
             identity: None,
             options: WebOptions::default(),
         }
+    }
+
+    /// A client of the administrator.
+    async fn log_in(&self) -> ManagementClient {
+        let address = format!("localhost:{}", self.port).parse().unwrap();
+        let tls = Tls::Anonymous(self.keys.bundle.clone());
+        let admin = ManagementClient::new(address, &tls).unwrap();
+        admin.login(&Credentials::password("admin", PASSWORD).unwrap()).await.unwrap();
+        admin
     }
 
     async fn start(&self) -> Running {
