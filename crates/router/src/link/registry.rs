@@ -302,7 +302,8 @@ impl Registry {
         if !was_duplicate {
             target.next_place();
         }
-        let extra = if was_duplicate {
+        // The peer of a link that has just been lost may not have noticed its end yet; circuits wait.
+        let extra = if was_duplicate && !is_awaited {
             Duration::from_secs(1) + Duration::from_secs(3).mul_f64(chance.clamp(0.0, 1.0))
         } else {
             Duration::ZERO

@@ -134,7 +134,8 @@ fn a_lost_link_is_dialed_often_while_its_circuits_wait() {
             break;
         }
         dials.push(at - lost);
-        registry.failed(&dial, false, at, 0.5);
+        // A peer that has not noticed the end of the link takes the dial for a duplicate.
+        registry.failed(&dial, dials.len() % 2 == 0, at, 0.5);
     }
     assert_eq!(dials[..3], [0, 50, 150].map(Duration::from_millis));
     assert!(dials.windows(2).all(|two| two[1] - two[0] <= LONGEST_WAIT), "{dials:?}");
