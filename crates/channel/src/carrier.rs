@@ -4,7 +4,7 @@ use std::io::{self, IoSlice, Write};
 
 use tokio::{io::Interest, net::TcpStream, time::Instant};
 
-use crate::websocket::WebSocketLine;
+use crate::{socket, websocket::WebSocketLine};
 
 /// The connection below the TLS of a channel.
 #[derive(Debug)]
@@ -49,14 +49,11 @@ impl Carrier {
         }
     }
 
-    /// Moves the socket to the runtime that the caller has entered.
-    pub(crate) fn rebind(self) -> io::Result<Self> {
+    /// Moves the socket to the runtime that the caller has entered. After an error it is where it was.
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
         match self {
-            Self::Tcp(socket) => Ok(Self::Tcp(TcpStream::from_std(socket.into_std()?)?)),
-            Self::WebSocket(mut line) => {
-                line.rebind()?;
-                Ok(Self::WebSocket(line))
-            }
+            Self::Tcp(socket) => socket::rebind(socket),
+            Self::WebSocket(line) => line.rebind(),
         }
     }
 

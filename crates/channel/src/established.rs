@@ -6,11 +6,13 @@ use crate::handle::ChannelHandle;
 use crate::handler::{Behaviour, Parts};
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::shared::{Runner, Shared};
+use crate::threads::{Seat, Threads};
 use crate::underlay::Underlay;
 use crate::wake::UnderlayWaker;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use tokio::runtime;
 
 /// Called after the start of a channel.
 pub(crate) type OnStart = Box<dyn FnOnce(&ChannelHandle) + Send>;
@@ -96,22 +98,18 @@ impl Runner for ByBehaviour {
 }
 
 fn start(
-    connection: Connection,
+    mut connection: Connection,
     parts: Parts,
     handle: ChannelHandle,
     info: UnderlayInfo,
     waker: UnderlayWaker,
 ) -> io::Result<()> {
-    match handle.shared().options.runtime.clone() {
-        None => {
-            tokio::spawn(Underlay::new(connection, parts, handle, info, waker).run());
-        }
-        Some(runtime) => {
-            let _entered = runtime.enter();
-            let pump = connection.pump.rebind()?;
-            let connection = Connection { pump, ..connection };
-            runtime.spawn(Underlay::new(connection, parts, handle, info, waker).run());
-        }
+    let seat = handle.shared().options.threads.as_ref().map(Threads::sit);
+    let runtime = seat.as_ref().map_or_else(runtime::Handle::current, Seat::runtime);
+    let _entered = runtime.enter();
+    if seat.is_some() {
+        connection.pump.rebind()?;
     }
+    runtime.spawn(Underlay::new(connection, parts, handle, info, waker, seat).run());
     Ok(())
 }

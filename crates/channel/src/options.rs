@@ -3,8 +3,9 @@
 use crate::frame_memory::FrameMemory;
 use crate::heartbeat::HeartbeatOptions;
 use crate::socket::PEER_TIMEOUT;
+use crate::threads::Threads;
 use std::time::Duration;
-use tokio::runtime;
+
 use weft_wire::FrameLimits;
 
 /// The limits of one send lane.
@@ -51,9 +52,9 @@ pub struct ChannelOptions {
     /// Most unsent bytes in the kernel, so that the order of later messages can still be chosen
     /// here; `None` leaves the system's default.
     pub unsent_low_water: Option<u32>,
-    /// The runtime of the connections' tasks; `None` is the one on which the channel was
+    /// The threads of the connections' tasks; `None` is the runtime on which the channel was
     /// established.
-    pub runtime: Option<runtime::Handle>,
+    pub threads: Option<Threads>,
 }
 
 /// Most unsent bytes in the kernel, on links and SDK channels.
@@ -74,7 +75,7 @@ impl ChannelOptions {
             heartbeat: Some(HeartbeatOptions::CONTROL),
             write_timeout: Some(PEER_TIMEOUT),
             unsent_low_water: None,
-            runtime: None,
+            threads: None,
         }
     }
 

@@ -63,9 +63,8 @@ impl TlsPump {
     }
 
     /// Moves the socket to the runtime that the caller has entered.
-    pub(crate) fn rebind(self) -> io::Result<Self> {
-        let carrier = self.carrier.rebind()?;
-        Ok(Self { carrier, ..self })
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        self.carrier.rebind()
     }
 
     /// The TCP socket.

@@ -72,6 +72,13 @@ pub fn prepare(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> 
     set_peer_timeout(stream, timeout)
 }
 
+/// Moves a socket to the runtime that the caller has entered. After an error it is where it was.
+pub(crate) fn rebind(stream: &mut TcpStream) -> io::Result<()> {
+    let same = SockRef::from(&*stream).try_clone()?;
+    *stream = TcpStream::from_std(same.into())?;
+    Ok(())
+}
+
 /// Sets how long the peer may leave sent bytes unacknowledged; `None` leaves it to the system.
 pub(crate) fn set_peer_timeout(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]

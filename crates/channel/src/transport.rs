@@ -23,10 +23,10 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// Moves the socket to the runtime that the caller has entered. A socket of datagrams stays.
-    pub(crate) fn rebind(self) -> io::Result<Self> {
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
         match self {
-            Self::Tls(pump) => Ok(Self::Tls(pump.rebind()?)),
-            Self::Datagrams(pump) => Ok(Self::Datagrams(pump)),
+            Self::Tls(pump) => pump.rebind(),
+            Self::Datagrams(_) => Ok(()),
         }
     }
 

@@ -14,13 +14,16 @@ use crate::peer::UnderlayInfo;
 use crate::pump::Received;
 use crate::shared::Shared;
 use crate::socket::{PEER_TIMEOUT, set_peer_timeout};
+use crate::threads::Seat;
 use crate::transport::Transport;
 use crate::wake::UnderlayWaker;
+use futures::future::{BoxFuture, FutureExt};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
+use tokio::runtime;
 use tokio::time::{Instant, Sleep};
 use weft_wire::hello::header;
 use weft_wire::{Message, Outcome, content_type, frame, payload};
@@ -55,6 +58,21 @@ pub(crate) struct Underlay {
     sleep: Pin<Box<Sleep>>,
     reason: Option<CloseReason>,
     _slot: Option<ConnectionSlot>,
+    /// The thread of the task; `None` if it stays on its runtime.
+    seat: Option<Seat>,
+}
+
+/// Why the turns of a task have ended.
+enum Halt {
+    Closed(CloseReason),
+    /// The task goes on, on this runtime.
+    Moves(runtime::Handle),
+}
+
+impl From<CloseReason> for Halt {
+    fn from(reason: CloseReason) -> Self {
+        Self::Closed(reason)
+    }
 }
 
 /// The result of a turn of reading.
@@ -74,6 +92,7 @@ impl Underlay {
         channel: ChannelHandle,
         info: UnderlayInfo,
         waker: UnderlayWaker,
+        seat: Option<Seat>,
     ) -> Self {
         let shared: &Arc<Shared> = channel.shared();
         let socket = connection.pump.stream();
@@ -117,25 +136,46 @@ impl Underlay {
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             reason: None,
             _slot: connection.slot,
+            seat,
             channel,
         }
     }
 
     /// Runs until the connection closes. The steps at its end are done on drop, so that they happen
     /// even if the task is aborted.
-    pub(crate) async fn run(mut self) {
-        let reason = match self.turns().await {
-            Ok(never) => match never {},
-            Err(reason) => reason,
-        };
+    pub(crate) fn run(mut self) -> BoxFuture<'static, ()> {
+        async move {
+            match self.turns().await {
+                Ok(never) => match never {},
+                Err(Halt::Closed(reason)) => self.end(reason),
+                Err(Halt::Moves(runtime)) => self.go_on(&runtime),
+            }
+        }
+        .boxed()
+    }
+
+    fn end(mut self, reason: CloseReason) {
         self.reason = Some(reason);
     }
 
-    async fn turns(&mut self) -> Result<std::convert::Infallible, CloseReason> {
+    /// Moves to another runtime. If the socket cannot be taken along, the task uses it from there.
+    fn go_on(mut self, runtime: &runtime::Handle) {
+        let _entered = runtime.enter();
+        if let Err(error) = self.pump.rebind() {
+            tracing::debug!(channel = %self.channel, %error, "the socket stays on another thread");
+        }
+        self.sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
+        runtime.spawn(self.run());
+    }
+
+    async fn turns(&mut self) -> Result<std::convert::Infallible, Halt> {
         loop {
             if let Some(reason) = self.channel.closed_because() {
                 self.linger(&reason).await;
-                return Err(reason);
+                return Err(reason.into());
+            }
+            if let Some(runtime) = self.seat.as_mut().and_then(Seat::moves) {
+                return Err(Halt::Moves(runtime));
             }
             let now = Instant::now();
             self.check_time(now)?;
@@ -153,7 +193,7 @@ impl Underlay {
                 match turn {
                     Turn::Empty => {}
                     Turn::More => more = true,
-                    Turn::End => return Err(CloseReason::Peer),
+                    Turn::End => return Err(CloseReason::Peer.into()),
                 }
             }
             more |= self.write_turn(now, true)?;
@@ -198,10 +238,19 @@ impl Underlay {
                 return Ok(Turn::More);
             }
             match self.pump.receive()? {
-                Received::Bytes(bytes) => taken += bytes,
+                Received::Bytes(bytes) => {
+                    taken += bytes;
+                    self.note_carried(bytes);
+                }
                 Received::Blocked => return Ok(Turn::Empty),
                 Received::End => return Ok(Turn::End),
             }
+        }
+    }
+
+    fn note_carried(&self, bytes: usize) {
+        if let Some(seat) = &self.seat {
+            seat.carried(bytes);
         }
     }
 
@@ -270,6 +319,7 @@ impl Underlay {
         let mut encrypted = 0;
         loop {
             let (empty, written) = self.pump.flush()?;
+            self.note_carried(written);
             if empty {
                 self.blocked_since = None;
             } else {

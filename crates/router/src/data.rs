@@ -65,7 +65,7 @@ impl DataHalf {
         control: Arc<dyn Control>,
         access: Arc<dyn Access>,
     ) -> Arc<Self> {
-        let timers = Timers::start(&options.data_runtime);
+        let timers = Timers::start(&options.threads.first());
         let budget = Budget::new(memory::budget());
         let forwarder = Forwarder::new(Arc::clone(&control), timers, budget);
         forwarder.is_of(&options.router_id);
@@ -82,7 +82,7 @@ impl DataHalf {
                 version: options.version.clone(),
                 end: hosted.unwrap_or_default(),
                 fin_hold: options.fin_hold,
-                data_runtime: options.data_runtime.clone(),
+                threads: options.threads.clone(),
                 control_runtime: options.control_runtime.clone(),
                 trace: options.trace.clone(),
                 spans: options.spans.clone(),
@@ -95,6 +95,7 @@ impl DataHalf {
             tunnel_end,
             options.tunnel.as_ref().map_or_else(Options::default, |own| end_options(&own.options)),
             options.forwarder.xgress_user_timeout,
+            options.threads.clone(),
         );
         let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
         let stop = CancellationToken::new();
@@ -142,8 +143,8 @@ impl DataHalf {
         controllers: watch::Receiver<Vec<(String, u16)>>,
     ) -> Result<(), InterceptError> {
         let Some(options) = self.options.tunnel.clone() else { return Ok(()) };
-        // Sockets of clients are read and written on the same runtime as circuits.
-        let runtime = &self.options.data_runtime;
+        // Clients are accepted on one of the threads of circuits, and carried on any of them.
+        let runtime = &self.options.threads.first();
         let first = controllers.borrow().clone();
         let interception = match interception(&options, &self.options.router_id, first) {
             Some(wanted) => {
@@ -298,15 +299,15 @@ impl DataHalf {
 impl seam::Data for DataHalf {
     fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>> {
         let this = self.this.clone();
-        // Sockets of applications are read and written on the same runtime as circuits.
-        let runtime = self.options.data_runtime.clone();
+        // Sockets of applications are read and written on the same threads as circuits.
+        let threads = self.options.threads.clone();
         async move {
             let gone = || RouteError {
                 code: RouteErrorCode::Generic,
                 text: "the router is shutting down".to_owned(),
             };
             let this = this.upgrade().ok_or_else(gone)?;
-            let setting_up = runtime.spawn(async move { this.set_up(command).await });
+            let setting_up = threads.pick().spawn(async move { this.set_up(command).await });
             setting_up.await.unwrap_or_else(|_| Err(gone()))
         }
         .boxed()

@@ -118,7 +118,9 @@ impl Router {
     /// The runtimes that the router works on.
     #[must_use]
     pub fn runtimes(&self) -> Vec<runtime::Handle> {
-        vec![self.runtimes.data.clone(), self.runtimes.control.clone()]
+        let mut all = self.runtimes.data.all();
+        all.push(self.runtimes.control.clone());
+        all
     }
 
     /// Accepts nothing new, removes the terminators, and waits until the circuits have ended, but no

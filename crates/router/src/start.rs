@@ -271,7 +271,7 @@ impl Router {
             datagrams: link::datagram::options(config),
             datagram_handshake_timeout: config.transport.dtls.handshake_timeout,
             probe_interval: config.forwarder.latency_probe_interval,
-            data_runtime: self.runtimes.data.clone(),
+            threads: self.runtimes.data.clone(),
             control_runtime: self.runtimes.control.clone(),
             trace: self.data.trace(),
         };

@@ -111,6 +111,38 @@ async fn an_outbox_is_pulled_and_control_goes_first() {
 }
 
 #[tokio::test]
+async fn a_connection_moves_between_threads_in_the_middle_of_its_messages() {
+    let make = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().unwrap()
+    };
+    let own = [make(), make()];
+    let threads = Threads::new(own.iter().map(|one| one.handle().clone()).collect());
+    let mut server = Server::new(None).await;
+    let (ours, source, _counted) = data(usize::MAX);
+    let body = Bytes::from(vec![7; 32 * 1024]);
+    source.queue.lock().extend((0..3000).map(|_| Message::new(1100, body.clone())));
+    let mut options = server.dial_options("dialer");
+    options.channel.threads = Some(threads.clone());
+    let dialer = soon(dial(options)).await.unwrap().start(ours);
+    let (theirs, mut inbox) = inbox(InboxLimits::default());
+    let listener = server.next().await.start(theirs);
+    for number in 0..3000 {
+        let received = soon(inbox.recv()).await.unwrap();
+        assert_eq!((received.sequence, received.body.len()), (number + 1, body.len()));
+        if number % 100 == 50 {
+            threads.move_all_to(usize::from(number % 200 == 50));
+        }
+    }
+    // It can be read and woken where it is now.
+    assert!(threads.wandered() >= 2, "it was on both threads");
+    let answer = soon(listener.request(message(5, "?"), Duration::from_secs(1))).await;
+    assert!(matches!(answer, Err(RequestError::Timeout)), "{answer:?}");
+    own.into_iter().for_each(tokio::runtime::Runtime::shutdown_background);
+    soon(dialer.closed()).await;
+}
+
+#[tokio::test]
 async fn a_paused_connection_reads_nothing_and_still_writes() {
     let mut server = Server::new(None).await;
     let (theirs, source, counted) = data(10);

@@ -266,7 +266,7 @@ async fn a_channel_may_live_on_another_runtime() {
     let runtime = runtime.unwrap();
     let mut server = Server::new(None).await;
     let mut options = server.dial_options("dialer");
-    options.channel.runtime = Some(runtime.handle().clone());
+    options.channel.threads = Some(Threads::of(runtime.handle().clone()));
     let (dialer, mut inbox, listener, mut requests) = server.pair_of(options).await;
     dialer.send(message(1, "there")).await.unwrap();
     assert_eq!(soon(requests.recv()).await.unwrap().text(), "there");

@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 
 use tokio::net::TcpStream;
 
+use crate::socket;
+
 /// Most bytes that are read from the socket before other tasks have their turn.
 const READ_PER_TURN: usize = 64 * 1024;
 
@@ -35,9 +37,7 @@ impl OuterTls {
 
     /// Moves the socket to the runtime that the caller has entered.
     pub(super) fn rebind(&mut self) -> io::Result<()> {
-        let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
-        self.socket = Some(TcpStream::from_std(socket.into_std()?)?);
-        Ok(())
+        self.socket.as_mut().map_or_else(|| Err(io::ErrorKind::NotConnected.into()), socket::rebind)
     }
 
     /// Begins a turn of reading.

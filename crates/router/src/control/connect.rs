@@ -7,8 +7,8 @@ use std::{
 
 use rustls_pki_types::CertificateDer;
 use weft_channel::{
-    ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, TypePolicy,
-    dial,
+    ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, Threads,
+    TypePolicy, dial,
 };
 use weft_wire::{
     Address, FrameLimits, controller_capability,
@@ -169,7 +169,7 @@ pub(super) fn channel_options(core: &Core, label: String) -> ChannelOptions {
         frames: FrameLimits::MODEL,
         // The whole data model may be larger than the budget that all SDKs share.
         frame_memory: None,
-        runtime: Some(core.runtime.clone()),
+        threads: Some(Threads::of(core.runtime.clone())),
         ..ChannelOptions::control(label)
     }
 }

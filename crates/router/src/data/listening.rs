@@ -106,12 +106,13 @@ impl DataHalf {
                 end: end_options(&config.options),
                 circuit_timeout: config.options.get_circuit_timeout,
                 peer_timeout: self.options.forwarder.xgress_user_timeout,
+                threads: self.options.threads.clone(),
             },
         );
         let address = config.address.clone();
         let (draining, stop) = (self.draining.clone(), self.stop.clone());
         // A socket has to be made on the runtime that it is used on.
-        let begun = self.options.data_runtime.spawn(async move {
+        let begun = self.options.threads.first().spawn(async move {
             if address.kind.is_datagram() {
                 let socket = ingress::bind_datagrams(&address).await?;
                 let bound = socket.local_addr();

@@ -61,8 +61,8 @@ pub struct DataOptions {
     pub trace: Option<TraceFile>,
     /// The recorder for spans of dials.
     pub spans: Spans,
-    /// The runtime that reads and writes connections of SDKs, links and applications.
-    pub data_runtime: tokio::runtime::Handle,
+    /// The threads that read and write connections of SDKs, links and applications.
+    pub threads: weft_channel::Threads,
     /// The runtime of all other tasks of the data half.
     pub control_runtime: tokio::runtime::Handle,
 }

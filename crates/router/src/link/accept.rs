@@ -81,7 +81,7 @@ impl Links {
             let own = &self.options;
             let limits =
                 ListenerLimits { handshake_timeout: own.datagram_handshake_timeout, ..limits };
-            let (identity, runtime) = (Arc::clone(&self.identity), own.data_runtime.clone());
+            let (identity, runtime) = (Arc::clone(&self.identity), own.threads.pick());
             let acceptor = (*acceptor).clone();
             let listening =
                 datagram::listen(&bind, identity, limits, own.datagrams, runtime, acceptor);

@@ -41,7 +41,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{runtime, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
-    ChannelOptions, CloseReason, DatagramOptions, HeartbeatOptions, HttpProxy, TraceFile,
+    ChannelOptions, CloseReason, DatagramOptions, HeartbeatOptions, HttpProxy, Threads, TraceFile,
 };
 use weft_circuit::now;
 use weft_config::{AddressKind, router::LinkConfig};
@@ -79,8 +79,8 @@ pub(crate) struct LinkOptions {
     pub(crate) datagram_handshake_timeout: Duration,
     /// The interval of latency measurements beside heartbeats; `None` without them.
     pub(crate) probe_interval: Option<Duration>,
-    /// The runtime that reads and writes links.
-    pub(crate) data_runtime: runtime::Handle,
+    /// The threads that read and write links.
+    pub(crate) threads: Threads,
     /// The runtime of all other tasks of links.
     pub(crate) control_runtime: runtime::Handle,
     /// The file for traced messages.
@@ -202,7 +202,7 @@ impl Links {
                 close_unresponsive: close,
                 grace: close.unwrap_or_default() * 2,
             }),
-            runtime: Some(self.options.data_runtime.clone()),
+            threads: Some(self.options.threads.clone()),
             ..ChannelOptions::link(label)
         }
     }

@@ -73,7 +73,7 @@ pub(super) fn data_options(
         usage_interval: config.metrics.report_interval,
         trace: None,
         spans: Spans::off(),
-        data_runtime: runtimes.data.clone(),
+        threads: runtimes.data.clone(),
         control_runtime: runtimes.control.clone(),
     }
 }

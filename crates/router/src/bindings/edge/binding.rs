@@ -33,8 +33,8 @@ pub(crate) struct EdgeOptions {
     /// How long the end of a direction for an old native SDK waits for the close that may follow
     /// it.
     pub(crate) fin_hold: Duration,
-    /// The runtime that reads and writes the channels.
-    pub(crate) data_runtime: tokio::runtime::Handle,
+    /// The threads that read and write the channels.
+    pub(crate) threads: weft_channel::Threads,
     /// The runtime on which requests of SDKs are handled.
     pub(crate) control_runtime: tokio::runtime::Handle,
     /// The file for traced messages.

@@ -40,7 +40,7 @@ impl HelloGate for EdgeGate {
             identity: Vec::new(),
             headers: hello_headers(&binding.options.version),
             channel: ChannelOptions {
-                runtime: Some(binding.options.data_runtime.clone()),
+                threads: Some(binding.options.threads.clone()),
                 write_timeout: self.write_timeout,
                 unjudged: Some(FrameLimits::UNJUDGED),
                 frames: FrameLimits::FROM_SDK,

@@ -359,7 +359,7 @@ async fn router_telling(fin_hold: Duration, spans: Spans) -> Router {
         client_tls: None,
         fin_hold,
         tunnel: None,
-        data_runtime: runtime.clone(),
+        threads: weft_channel::Threads::of(runtime.clone()),
         control_runtime: runtime,
     };
     let control = Arc::new(FakeControl(Arc::clone(&table)));

@@ -197,7 +197,7 @@ pub(crate) async fn serve_datagrams(
         let data = Waiting { data, grant };
         let (ingress, socket) = (Arc::clone(&ingress), Arc::clone(&socket));
         let stop = stop.clone();
-        tokio::spawn(async move {
+        ingress.options.threads.pick().spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = converse(&ingress, socket, place, data, inbox, limits) => {}

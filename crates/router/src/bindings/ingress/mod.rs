@@ -27,6 +27,7 @@ use tokio::{
     net::{TcpListener, UdpSocket},
     sync::Semaphore,
 };
+use weft_channel::Threads;
 use weft_circuit::now;
 use weft_config::router::{IngressAddress, IngressKind};
 use weft_wire::{
@@ -67,6 +68,8 @@ pub(crate) struct IngressOptions {
     pub(crate) circuit_timeout: Duration,
     /// How long clients may leave sent data unacknowledged.
     pub(crate) peer_timeout: Option<Duration>,
+    /// The threads on which clients are served.
+    pub(crate) threads: Threads,
 }
 
 /// Makes the circuits of one listener.

@@ -78,7 +78,14 @@ pub(crate) async fn serve_streams(
                     continue;
                 };
                 let (ingress, tls) = (Arc::clone(&ingress), tls.clone());
-                tokio::spawn(async move {
+                let (stream, runtime) = match ingress.options.threads.bring(stream) {
+                    Ok(brought) => brought,
+                    Err(error) => {
+                        ingress.complain(remote, &error.to_string());
+                        continue;
+                    }
+                };
+                runtime.spawn(async move {
                     let _places = (share, permit);
                     let served = serve(&ingress, stream, remote, tls, limits.patience);
                     let Err(Unserved { why, turn }) = served.await else { return };

@@ -163,6 +163,7 @@ impl Bed {
 
     fn ingress(&self, service: Option<&str>) -> Arc<Ingress> {
         let options = IngressOptions {
+            threads: weft_channel::Threads::of(tokio::runtime::Handle::current()),
             name: "test".into(),
             service: service.map(str::to_owned),
             end: Options::default(),

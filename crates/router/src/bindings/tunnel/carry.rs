@@ -5,6 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
+use weft_channel::Threads;
 use weft_tunnel::{Call, Carrier, Client, Refusal};
 use weft_wire::{
     ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS},
@@ -31,6 +34,8 @@ pub(crate) struct CircuitCarrier {
     forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
     options: Options,
+    /// The threads on which clients are carried.
+    threads: Threads,
 }
 
 impl CircuitCarrier {
@@ -38,35 +43,57 @@ impl CircuitCarrier {
         forwarder: Arc<Forwarder>,
         control: Arc<dyn Control>,
         options: Options,
+        threads: Threads,
     ) -> Arc<Self> {
-        Arc::new(Self { forwarder, control, options })
+        Arc::new(Self { forwarder, control, options, threads })
     }
 }
 
 impl Carrier for CircuitCarrier {
     fn carry(&self, call: Call) -> BoxFuture<'static, Result<(), Refusal>> {
         let (forwarder, control) = (Arc::clone(&self.forwarder), Arc::clone(&self.control));
-        let options = self.options.clone();
+        let (options, threads) = (self.options.clone(), self.threads.clone());
         async move {
-            let datagrams = matches!(call.client, Client::Udp(_));
-            let options = Options { datagrams, ..options };
-            let (end, crypto) = match dial(&forwarder, &control, options, &call).await {
-                Ok(ready) => ready,
-                Err(refusal) => {
-                    call.client.refuse();
-                    return Err(refusal);
-                }
-            };
-            match call.client {
-                Client::Tcp(stream) => {
-                    socket::carry(end, Stream::Tcp(stream), Bytes::new(), crypto).await;
-                }
-                Client::Udp(client) => socket::carry_client(end, client, crypto).await,
-            }
-            Ok(())
+            let (call, runtime) = bring(&threads, call)?;
+            let carrying = runtime.spawn(carry(forwarder, control, options, call));
+            // A client whose call is dropped ends with it.
+            let carried = AbortOnDropHandle::new(carrying).await;
+            carried.unwrap_or_else(|_| Err(Refusal::other("the router is shutting down")))
         }
         .boxed()
     }
+}
+
+/// Takes a call to the thread on which it is carried.
+fn bring(threads: &Threads, call: Call) -> Result<(Call, Handle), Refusal> {
+    let Client::Tcp(stream) = call.client else { return Ok((call, threads.pick())) };
+    let (stream, runtime) =
+        threads.bring(stream).map_err(|error| Refusal::other(error.to_string()))?;
+    Ok((Call { client: Client::Tcp(stream), ..call }, runtime))
+}
+
+async fn carry(
+    forwarder: Arc<Forwarder>,
+    control: Arc<dyn Control>,
+    options: Options,
+    call: Call,
+) -> Result<(), Refusal> {
+    let datagrams = matches!(call.client, Client::Udp(_));
+    let options = Options { datagrams, ..options };
+    let (end, crypto) = match dial(&forwarder, &control, options, &call).await {
+        Ok(ready) => ready,
+        Err(refusal) => {
+            call.client.refuse();
+            return Err(refusal);
+        }
+    };
+    match call.client {
+        Client::Tcp(stream) => {
+            socket::carry(end, Stream::Tcp(stream), Bytes::new(), crypto).await;
+        }
+        Client::Udp(client) => socket::carry_client(end, client, crypto).await,
+    }
+    Ok(())
 }
 
 /// Has a circuit made for a client, and begins its end on this router.

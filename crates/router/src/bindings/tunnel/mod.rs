@@ -16,6 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
+use weft_channel::Threads;
 use weft_config::router::TunnelOptions;
 use weft_tunnel::{Carrier, Interception, Ports, UdpTimes};
 use weft_xgress::Options;
@@ -45,10 +46,12 @@ impl TunnelBinding {
         hosted: Options,
         dialed: Options,
         peer_timeout: Option<Duration>,
+        threads: Threads,
     ) -> Arc<Self> {
         let hosting =
             Hosting::new(Arc::clone(forwarder), Arc::clone(control), hosted, peer_timeout);
-        let carrier = CircuitCarrier::new(Arc::clone(forwarder), Arc::clone(control), dialed);
+        let carrier =
+            CircuitCarrier::new(Arc::clone(forwarder), Arc::clone(control), dialed, threads);
         Arc::new(Self { access, hosting, carrier })
     }
 
