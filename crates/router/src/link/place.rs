@@ -45,14 +45,28 @@ impl Links {
             key: opened.key.clone(),
             id: opened.id.clone(),
             iteration: opened.iteration,
-            dialed: opened.dialed.is_some(),
+            dialed: opened.dialed.clone(),
             since: now(),
         };
         let verdict = self.registry.lock().register(candidate);
-        if let Verdict::Refused { close_after } = verdict {
-            tracing::debug!(link = %opened.id, peer = %opened.peer, "a link is refused for one that stands");
-            self.keep_for(close_after, opened.channels);
-            return false;
+        match verdict {
+            Verdict::Refused { close_after } => {
+                tracing::debug!(link = %opened.id, peer = %opened.peer, "a link is refused for one that stands");
+                self.keep_for(close_after, opened.channels);
+                return false;
+            }
+            Verdict::Unwanted(reason) => {
+                tracing::info!(
+                    link = %opened.id, peer = %opened.peer, iteration = opened.iteration,
+                    address = opened.dialed.as_deref().unwrap_or_default(), reason,
+                    "a dialed link is closed"
+                );
+                for (_, channel) in opened.channels {
+                    channel.handle().close(reason);
+                }
+                return false;
+            }
+            Verdict::Taken | Verdict::Replaces { .. } => {}
         }
         let budget = self.forwarder.budget().child(LINK_BUDGET);
         let link = Arc::new(Link {
@@ -107,6 +121,13 @@ impl Links {
                 // itself.
                 self.control.link_duplicate(&live.link.id, live.iteration);
             }
+        }
+        if live.dialed
+            && let Some(reason) =
+                self.registry.lock().unwanted(&live.key, &live.link.id, &live.address)
+        {
+            // The report about its peer may have come before it was in this table.
+            live.close(reason);
         }
         if !self.registry.lock().is_live(&live.key, live.number) {
             // The link that took its place may have looked for it before it was in this table.

@@ -40,6 +40,11 @@ const FORGET: Duration = Duration::from_secs(48 * 3600);
 const MAX_LISTENERS: usize = 16;
 /// Most routers that are remembered.
 const MAX_PEERS: usize = 100_000;
+/// Why a link is closed whose target was removed during the dial.
+const REMOVED: &str =
+    "the router, or its listener or dialer for this link, was removed during the dial";
+/// Why a link is closed whose address is none of the peer's any more.
+const GIVEN_UP: &str = "the peer gave up the dialed address during the dial";
 
 #[derive(Debug)]
 struct Known {
@@ -193,7 +198,7 @@ impl Registry {
         now: Instant,
         new_id: &mut impl FnMut() -> String,
     ) -> Option<u64> {
-        let live = self.live.get(key).map(|live| (live.link.number, live.link.dialed));
+        let live = self.live.get(key).map(|live| (live.link.number, live.link.dialed.is_some()));
         let Some(target) = self.targets.get_mut(key) else {
             let target = Target::new(new_id(), peer, places, live.is_some())?;
             self.targets.insert(key.to_owned(), target);
@@ -209,7 +214,7 @@ impl Registry {
             target.delay = Duration::ZERO;
             self.dial_at(key, now);
         }
-        live.filter(|(_, dialed)| moved && *dialed).map(|(number, _)| number)
+        live.filter(|(_, is_dialed)| moved && *is_dialed).map(|(number, _)| number)
     }
 
     /// Removes a target. Returns the number of its link, if this router dialed it.
@@ -218,7 +223,7 @@ impl Registry {
         if let Some(at) = target.due {
             self.due.remove(&(at, key.to_owned()));
         }
-        self.live.get(key).filter(|live| live.link.dialed).map(|live| live.link.number)
+        self.live.get(key).filter(|live| live.link.dialed.is_some()).map(|live| live.link.number)
     }
 
     fn dial_at(&mut self, key: &str, at: Instant) {
@@ -285,10 +290,16 @@ impl Registry {
     pub(crate) fn failed(&mut self, dial: &Dial, was_duplicate: bool, now: Instant, chance: f64) {
         let healthy = self.peers.get(&dial.peer).is_some_and(|known| known.healthy);
         let Some(target) = self.targets.get_mut(&dial.key) else { return };
-        if target.iteration != dial.iteration || target.status != Status::Dialing {
+        let is_latest = target.link == dial.link && target.iteration == dial.iteration;
+        if !is_latest || target.status != Status::Dialing {
             return;
         }
         target.status = Status::DialFailed;
+        if target.place().listener.address != dial.address {
+            // The peer gave up the address meanwhile. Nothing is known yet of the one that took its place.
+            target.delay = Duration::ZERO;
+            return self.dial_at(&dial.key, now);
+        }
         let Some(dialer) = self.dialers.get(target.place().dialer) else { return };
         let is_awaited =
             target.lost.is_some_and(|lost| now.saturating_duration_since(lost) < AWAITED);
@@ -314,10 +325,10 @@ impl Registry {
 
     /// Decides on a link that was opened.
     pub(crate) fn register(&mut self, link: Candidate) -> Verdict {
-        let is_wanted = |target: &Target| target.link == link.id;
-        if link.dialed && !self.targets.get(&link.key).is_some_and(is_wanted) {
-            // The router was removed while it was dialed.
-            return Verdict::Refused { close_after: Duration::ZERO };
+        if let Some(address) = &link.dialed
+            && let Some(why) = self.unwanted(&link.key, &link.id, address)
+        {
+            return Verdict::Unwanted(why);
         }
         let verdict = match self.live.get_mut(&link.key) {
             None => Verdict::Taken,
@@ -331,12 +342,26 @@ impl Registry {
             target.connected += 1;
             target.delay = Duration::ZERO;
             target.lost = None;
+            if let Some(address) = &link.dialed {
+                target.reached(address);
+            }
             if let Some(at) = target.due.take() {
                 self.due.remove(&(at, link.key.clone()));
             }
         }
         self.live.insert(link.key.clone(), TakenLink::new(link));
         verdict
+    }
+
+    /// The reason why this router does not want a link that it dialed at this address, if there is one:
+    /// things change while a dial is under way.
+    pub(crate) fn unwanted(&self, key: &str, id: &str, address: &str) -> Option<&'static str> {
+        match self.targets.get(key) {
+            Some(target) if target.link != id => Some(REMOVED),
+            Some(target) if !target.leads_to(address) => Some(GIVEN_UP),
+            Some(_) => None,
+            None => Some(REMOVED),
+        }
     }
 
     /// True if this is the link that was taken for the key.

@@ -14,8 +14,8 @@ pub(crate) struct Candidate {
     pub(crate) key: String,
     pub(crate) id: String,
     pub(crate) iteration: u32,
-    /// True if this router dialed the link.
-    pub(crate) dialed: bool,
+    /// The address that was dialed; `None` if the peer dialed.
+    pub(crate) dialed: Option<String>,
     /// The time at which the link was opened.
     pub(crate) since: Instant,
 }
@@ -30,6 +30,8 @@ pub(crate) enum Verdict {
     /// Another link stays. This one is closed after a while, so that a peer that decides otherwise has
     /// time.
     Refused { close_after: Duration },
+    /// This router dialed the link and does not want it any more. The link is closed for this reason.
+    Unwanted(&'static str),
 }
 
 /// The link that was taken for a key.
@@ -49,14 +51,14 @@ impl TakenLink {
     pub(super) fn or(&mut self, other: &Candidate) -> Verdict {
         if self.link.id < other.id && self.rejected < MAX_REJECTED {
             self.rejected += 1;
-            let wait = if other.dialed { 0 } else { 30 };
+            let wait = if other.dialed.is_some() { 0 } else { 30 };
             return Verdict::Refused { close_after: Duration::from_secs(wait) };
         }
         Verdict::Replaces {
             number: self.link.number,
             id: self.link.id.clone(),
             iteration: self.link.iteration,
-            close_after: Duration::from_secs(if self.link.dialed { 60 } else { 75 }),
+            close_after: Duration::from_secs(if self.link.dialed.is_some() { 60 } else { 75 }),
         }
     }
 }

@@ -141,6 +141,22 @@ impl Target {
         }
     }
 
+    /// True if the target leads to this address.
+    pub(super) fn leads_to(&self, address: &str) -> bool {
+        let places = std::iter::once(&self.place).chain(&self.others);
+        places.into_iter().any(|place| place.listener.address == address)
+    }
+
+    /// Notes that the link was dialed at this address.
+    pub(super) fn reached(&mut self, address: &str) {
+        for _ in 0..self.others.len() {
+            if self.place.listener.address == address {
+                return;
+            }
+            self.next_place();
+        }
+    }
+
     /// Leads to these places from now on. True if the present address is not among them.
     pub(super) fn lead_to(&mut self, places: Vec<Place>) -> bool {
         let present = &self.place.listener.address;

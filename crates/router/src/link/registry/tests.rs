@@ -32,8 +32,9 @@ fn ids() -> impl FnMut() -> String {
     }
 }
 
-fn link(number: u64, id: &str, dialed: bool) -> Candidate {
+fn link(number: u64, id: &str, is_dialed: bool) -> Candidate {
     let key = "default->tls:r2->default".to_owned();
+    let dialed = is_dialed.then(|| "tls:r2:6004".to_owned());
     Candidate { number, key, id: id.into(), iteration: 1, dialed, since: Instant::now() }
 }
 
@@ -65,11 +66,11 @@ fn a_dial_that_ends_after_its_router_was_removed_makes_no_link() {
     let now = Instant::now();
     let mut registry = dialing("A", now);
     registry.peer(&peer("r2", PeerState::Removed), now, ids());
-    let refused = Verdict::Refused { close_after: Duration::ZERO };
-    assert_eq!(registry.register(link(1, "A", true)), refused);
+    let unwanted = Verdict::Unwanted(REMOVED);
+    assert_eq!(registry.register(link(1, "A", true)), unwanted);
     // The next target for the same address has another id.
     registry.peer(&peer("r2", PeerState::Healthy), now, || "B".to_owned());
-    assert_eq!(registry.register(link(2, "A", true)), refused);
+    assert_eq!(registry.register(link(2, "A", true)), unwanted);
     assert_eq!(registry.register(link(3, "B", true)), Verdict::Taken);
 }
 
@@ -254,7 +255,8 @@ fn listeners_with_one_key_make_one_link_and_are_dialed_in_turn() {
     }
     assert_eq!(dialed, ["tls:r2:6004", "tls:r2:7000", "tls:r2:6004"]);
     let dial = registry.begin_dial(at + Duration::from_secs(3600)).unwrap();
-    assert_eq!(registry.register(link(7, &dial.link, true)), Verdict::Taken);
+    let link = Candidate { dialed: Some(dial.address.clone()), ..link(7, &dial.link, true) };
+    assert_eq!(registry.register(link), Verdict::Taken);
     // The link stays whatever the order of the listeners, and while the one that it leads to is there.
     assert!(registry.peer(&both, now, ids()).is_empty());
     both.listeners.reverse();
@@ -297,4 +299,62 @@ fn another_address_closes_the_link_to_the_old_one() {
     moved.listeners.clear();
     assert!(registry.peer(&moved, now, ids()).is_empty());
     assert_eq!(registry.targets().count(), 0);
+}
+
+/// A peer with one listener at each of these addresses.
+fn peer_at(addresses: &[&str]) -> Peer {
+    let mut peer = peer("r2", PeerState::Healthy);
+    let usual = peer.listeners.remove(0);
+    let at = |address: &&str| LinkListener { address: (*address).to_owned(), ..usual.clone() };
+    peer.listeners = addresses.iter().map(at).collect();
+    peer
+}
+
+#[test]
+fn a_dial_to_an_address_that_was_given_up_makes_no_link() {
+    let now = Instant::now();
+    let mut registry = registry();
+    registry.peer(&peer_at(&["tls:r2:6004"]), now, || "A".to_owned());
+    let dial = registry.begin_dial(now).unwrap();
+    let moved = peer_at(&["tls:elsewhere:6004", "tls:other:6004"]);
+    assert!(registry.peer(&moved, now, ids()).is_empty());
+    assert_eq!(registry.register(link(1, "A", true)), Verdict::Unwanted(GIVEN_UP));
+    assert!(!registry.is_live(&dial.key, 1));
+    // The first of the new addresses is dialed at once.
+    registry.failed(&dial, true, now, 0.5);
+    let dial = registry.begin_dial(now).unwrap();
+    assert_eq!((dial.address.as_str(), dial.iteration), ("tls:elsewhere:6004", 2));
+    // The same if the dial to the former address fails.
+    registry.peer(&peer_at(&["tls:other:6004", "tls:r2:6004"]), now, ids());
+    registry.failed(&dial, false, now, 0.5);
+    let dial = registry.begin_dial(now).unwrap();
+    assert_eq!((dial.address.as_str(), dial.iteration), ("tls:other:6004", 3));
+    let opened = Candidate { dialed: Some(dial.address), ..link(2, "A", true) };
+    assert_eq!(registry.register(opened), Verdict::Taken);
+}
+
+#[test]
+fn a_dial_to_an_address_that_is_there_again_or_beside_others_makes_a_link() {
+    let now = Instant::now();
+    let mut registry = dialing("A", now);
+    registry.peer(&peer_at(&["tls:elsewhere:6004"]), now, ids());
+    registry.peer(&peer_at(&["tls:elsewhere:6004", "tls:r2:6004"]), now, ids());
+    assert_eq!(registry.register(link(1, "A", true)), Verdict::Taken);
+    // The link counts as one to the address that was dialed.
+    assert!(registry.peer(&peer_at(&["tls:r2:6004"]), now, ids()).is_empty());
+    assert_eq!(registry.peer(&peer_at(&["tls:elsewhere:6004"]), now, ids()), [1]);
+}
+
+#[test]
+fn the_end_of_a_dial_says_nothing_of_the_target_that_took_the_place_of_its_own() {
+    let now = Instant::now();
+    let mut registry = registry();
+    registry.peer(&peer_at(&["tls:r2:6004"]), now, || "A".to_owned());
+    let former = registry.begin_dial(now).unwrap();
+    registry.peer(&peer_at(&[]), now, ids());
+    assert_eq!(registry.register(link(1, "A", true)), Verdict::Unwanted(REMOVED));
+    registry.peer(&peer_at(&["tls:r2:6004"]), now, || "B".to_owned());
+    registry.begin_dial(now).unwrap();
+    registry.failed(&former, false, now, 0.5);
+    assert_eq!(registry.next_due(), None, "the dial of B is under way");
 }
