@@ -317,16 +317,25 @@ impl seam::Data for DataHalf {
         if now {
             return self.forwarder.unroute(circuit);
         }
+        if self.forwarder.unroute_if_done(circuit) {
+            return;
+        }
         let (forwarder, circuit) = (Arc::clone(&self.forwarder), circuit.to_owned());
         let (stop, quiet) = (self.stop.clone(), self.options.forwarder.xgress_close_check_interval);
         self.options.control_runtime.spawn(async move {
             let quiet = quiet.max(Duration::from_millis(10));
+            let (begun, mut wait) = (tokio::time::Instant::now(), quiet / 32);
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    () = tokio::time::sleep(quiet) => {}
+                    () = tokio::time::sleep(wait) => {}
                 }
-                if forwarder.unroute_if_quiet(&circuit, quiet) {
+                // The other side of a circuit mostly closes its end soon after the first.
+                wait = (2 * wait).min(quiet);
+                let is_over = begun.elapsed() >= quiet;
+                if forwarder.unroute_if_done(&circuit)
+                    || is_over && forwarder.unroute_if_quiet(&circuit, quiet)
+                {
                     return;
                 }
             }

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// The table of known circuits is searched for ended ones once it holds more circuits than this.
-const FIRST_PRUNE: usize = 1024;
+const FIRST_PRUNE: usize = 256;
 
 /// The shortest time between two log lines about one link.
 const QUIET: Duration = Duration::from_secs(300);

@@ -257,6 +257,19 @@ impl<F: HopFlow> Circuit<F> {
         self.routes.read().ways.iter().map(|way| Arc::clone(&way.source)).collect()
     }
 
+    /// The addresses of ends that the ways lead to; none at a router that only passes messages on.
+    pub(super) fn ends(&self) -> SmallVec<[Arc<str>; 2]> {
+        let routes = self.routes.read();
+        let is_link = |address: &Arc<str>| routes.hops.iter().any(|(link, _)| link == address);
+        let to = routes.ways.iter().map(|way| &way.destination);
+        to.filter(|address| !is_link(address)).cloned().collect()
+    }
+
+    /// Bytes that wait for neighbouring routers.
+    pub(super) fn waiting(&self) -> u64 {
+        self.routes.read().hops.iter().map(|(_, hop)| hop.bytes()).sum()
+    }
+
     /// Notes that an end of the circuit was taken from this SDK. The SDK answers by closing the
     /// circuit by its id. Without the note, this close would count for an end that the SDK has got
     /// since (docs/protocol/sdk.md 13).

@@ -214,6 +214,20 @@ impl Forwarder {
         true
     }
 
+    /// Takes a circuit down if its ends on this router are gone and nothing waits for a neighbour: then no
+    /// message of the circuit is of use here. True if the circuit is down. A router that only passes
+    /// messages on cannot know, and waits for [`Self::unroute_if_quiet`].
+    pub(crate) fn unroute_if_done(&self, id: &str) -> bool {
+        let Some(circuit) = self.circuit(id) else { return true };
+        let ends = circuit.ends();
+        let are_gone = ends.iter().all(|address| self.destination(address).is_none());
+        if ends.is_empty() || !are_gone || circuit.waiting() > 0 {
+            return false;
+        }
+        self.unroute(id);
+        true
+    }
+
     /// Circuits that this controller owns.
     pub(crate) fn circuits_of(&self, controller: &str) -> Vec<String> {
         let owned = |circuit: &Arc<Circuit>| &*circuit.owner == controller;

@@ -19,6 +19,8 @@ use crate::seam::{
     TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 
+mod done;
+
 /// The application's side of an end at a socket.
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
 

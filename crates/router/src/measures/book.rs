@@ -1,7 +1,7 @@
 //! Bytes of circuits that wait to be reported.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -12,25 +12,28 @@ use weft_metrics::usage::{Bytes, Cells, Interval, Ledger, Tags, Way};
 /// Length of intervals until the configuration is known.
 const USUAL: Duration = Duration::from_secs(60);
 
-/// The bytes that circuits carried, by interval.
+/// The bytes that circuits carried, by interval, and the tags of these circuits.
 #[derive(Debug)]
-pub(crate) struct Book(Mutex<Ledger>);
+pub(crate) struct Book {
+    ledger: Mutex<Ledger>,
+    tags: Mutex<SharedTags>,
+}
 
 impl Default for Book {
     fn default() -> Self {
-        Self(Mutex::new(Ledger::new(USUAL)))
+        Self { ledger: Mutex::new(Ledger::new(USUAL)), tags: Mutex::default() }
     }
 }
 
 impl Book {
     /// Sets the length of intervals.
     pub(crate) fn begin(&self, length: Duration) {
-        *self.0.lock() = Ledger::new(length);
+        *self.ledger.lock() = Ledger::new(length);
     }
 
     /// The length of intervals.
     pub(crate) fn length(&self) -> Duration {
-        Duration::from_secs(self.0.lock().length())
+        Duration::from_secs(self.ledger.lock().length())
     }
 
     /// The time until the present interval is over.
@@ -44,12 +47,43 @@ impl Book {
     pub(crate) fn note(&self, circuit: &Arc<str>, tags: &Tags, bytes: Bytes) {
         // A call just after an interval reports bytes of that interval.
         let at = since_epoch().saturating_sub(Duration::from_millis(500)).as_secs();
-        self.0.lock().note(at, circuit, tags, bytes);
+        self.ledger.lock().note(at, circuit, tags, bytes);
+    }
+
+    /// The same tags, in memory that all circuits with these tags share.
+    fn share(&self, tags: &BTreeMap<String, String>) -> Tags {
+        self.tags.lock().share(tags)
     }
 
     /// Takes out the intervals that have reached this age.
     pub(crate) fn due(&self, age: Duration) -> Vec<Interval> {
-        self.0.lock().due(since_epoch().as_secs(), age)
+        self.ledger.lock().due(since_epoch().as_secs(), age)
+    }
+}
+
+/// The tags of circuits, each set once. Tags name the dialer, the host and the service: circuits are many
+/// and outlive their end in an interval that waits to be reported, their tags are few.
+#[derive(Debug, Default)]
+struct SharedTags {
+    sets: HashSet<Tags>,
+    prune_at: usize,
+}
+
+/// Unused tags are searched for once there are more sets than this.
+const FIRST_PRUNE: usize = 1024;
+
+impl SharedTags {
+    fn share(&mut self, tags: &BTreeMap<String, String>) -> Tags {
+        if let Some(known) = self.sets.get(tags) {
+            return Arc::clone(known);
+        }
+        if self.sets.len() >= self.prune_at.max(FIRST_PRUNE) {
+            self.sets.retain(|tags| Arc::strong_count(tags) > 1);
+            self.prune_at = 2 * self.sets.len();
+        }
+        let tags = Arc::new(tags.clone());
+        self.sets.insert(Arc::clone(&tags));
+        tags
     }
 }
 
@@ -73,8 +107,10 @@ impl Carried {
 
     /// Sets the circuit's tags, as its controller gave them; the first call counts.
     pub(crate) fn tag(&self, tags: &BTreeMap<String, String>) {
-        if !tags.is_empty() {
-            self.tags.get_or_init(|| Arc::new(tags.clone()));
+        if let Some(book) = &self.book
+            && !tags.is_empty()
+        {
+            self.tags.get_or_init(|| book.share(tags));
         }
     }
 
@@ -94,5 +130,35 @@ impl Carried {
         if let Some(bytes) = self.cells.take() {
             book.note(circuit, self.tags.get_or_init(Tags::default), bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(service: usize) -> BTreeMap<String, String> {
+        BTreeMap::from([("serviceId".to_owned(), service.to_string())])
+    }
+
+    #[test]
+    fn circuits_with_the_same_tags_share_them() {
+        let book = Arc::new(Book::default());
+        let (one, other) = (Carried::of(&book), Carried::of(&book));
+        one.tag(&tags(1));
+        other.tag(&tags(1));
+        one.tag(&tags(2));
+        let of = |carried: &Carried| Arc::clone(carried.tags.get().expect("tagged"));
+        assert!(Arc::ptr_eq(&of(&one), &of(&other)));
+        assert_eq!(*of(&one), tags(1));
+    }
+
+    #[test]
+    fn tags_that_no_circuit_has_any_more_are_forgotten() {
+        let mut shared = SharedTags::default();
+        let kept: Vec<Tags> = (0..10).map(|service| shared.share(&tags(service))).collect();
+        (10..5 * FIRST_PRUNE).for_each(|service| drop(shared.share(&tags(service))));
+        assert!(shared.sets.len() <= FIRST_PRUNE);
+        assert!(kept.iter().all(|tags| Arc::ptr_eq(&shared.share(tags), tags)));
     }
 }

@@ -1,0 +1,70 @@
+//! Circuits that are taken down as soon as no message of theirs is of use.
+
+use weft_xgress::Class;
+
+use super::*;
+
+/// A link without connections.
+fn link(forwarder: &Forwarder, id: &str) {
+    let outlet = Outlet::new(Budget::unlimited());
+    let link = Arc::new(Link { id: id.into(), peer: "peer".into(), outlet });
+    forwarder.register(id, Destination::Link(link));
+}
+
+/// The two ways between two links or ends.
+fn ways(one: (&str, ForwardKind), other: (&str, ForwardKind)) -> [Forward; 2] {
+    let way = |source: &str, (destination, kind): (&str, ForwardKind)| Forward {
+        source: source.to_owned(),
+        destination: destination.to_owned(),
+        kind,
+    };
+    [way(one.0, other), way(other.0, one)]
+}
+
+#[test]
+fn a_circuit_whose_ends_are_gone_is_taken_down_at_once() {
+    let (forwarder, _) = heard();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let _end = dialed(&forwarder, &set_up, "out");
+    set_up.route(&hops("in", "out")).unwrap();
+    drop(set_up);
+    assert!(!forwarder.unroute_if_done("circuit"), "the host still reads");
+    forwarder.give_up("out");
+    assert!(forwarder.unroute_if_done("circuit"));
+    assert_eq!(forwarder.counts(), (0, 0));
+    assert!(forwarder.unroute_if_done("circuit"), "it is down");
+}
+
+#[test]
+fn payloads_that_wait_for_the_next_router_keep_a_circuit_whose_end_is_gone() {
+    let (forwarder, _) = heard();
+    link(&forwarder, "link");
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let _end = dialed(&forwarder, &set_up, "out");
+    let path = ways(("link", ForwardKind::Link), ("out", ForwardKind::End));
+    set_up.route(&path).unwrap();
+    let circuit = Arc::clone(set_up.circuit());
+    drop(set_up);
+    let hop = circuit.hop("link").unwrap();
+    hop.push(Class::Payload, 0, Message::new(content_type::DATA, vec![0; 100]));
+    forwarder.give_up("out");
+    assert!(!forwarder.unroute_if_done("circuit"));
+    hop.close();
+    assert!(forwarder.unroute_if_done("circuit"));
+}
+
+#[test]
+fn a_router_without_ends_of_a_circuit_waits_for_quiet() {
+    let (forwarder, _) = heard();
+    ["l1", "l2", "l3"].iter().for_each(|id| link(&forwarder, id));
+    let set_up = attempt(&forwarder, 0).unwrap();
+    set_up.route(&ways(("l1", ForwardKind::Link), ("l2", ForwardKind::Link))).unwrap();
+    drop(set_up);
+    assert!(!forwarder.unroute_if_done("circuit"));
+    // After a reroute, payloads still come over the former link.
+    let reroute = forwarder.set_up("circuit", &"ctrl".into(), None).unwrap();
+    reroute.route(&ways(("l3", ForwardKind::Link), ("l2", ForwardKind::Link))).unwrap();
+    drop(reroute);
+    assert!(!forwarder.unroute_if_done("circuit"));
+    assert!(forwarder.unroute_if_quiet("circuit", Duration::from_secs(5)));
+}
