@@ -183,6 +183,11 @@ impl<F: HopFlow> Hop<F> {
         inner.frames.move_to(&Budget::unlimited());
     }
 
+    /// Frees the memory of a queue that is empty.
+    pub fn trim(&self) {
+        self.inner.lock().frames.trim();
+    }
+
     /// Bytes in the queue.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! The data half of the router, put together: forwarder and bindings behind [`seam::Data`].
 
 mod direct;
+mod leaving;
 mod listening;
 mod memory;
 mod options;
@@ -14,7 +15,13 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        watch,
+    },
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 use weft_channel::TraceFile;
 use weft_config::router::DialerBinding;
@@ -56,6 +63,8 @@ pub struct DataHalf {
     /// Cancelled when nothing new is accepted any more.
     draining: CancellationToken,
     tunneling: Mutex<Option<JoinHandle<()>>>,
+    /// Circuits that go when no message of theirs is of use any more.
+    leaving: UnboundedSender<Box<str>>,
 }
 
 impl DataHalf {
@@ -99,6 +108,7 @@ impl DataHalf {
         );
         let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
         let stop = CancellationToken::new();
+        let (leaving, left) = unbounded_channel();
         let half = Arc::new_cyclic(|this| Self {
             this: this.clone(),
             forwarder,
@@ -112,12 +122,13 @@ impl DataHalf {
             draining: stop.child_token(),
             tunneling: Mutex::default(),
             stop,
+            leaving,
         });
-        half.run();
+        half.run(left);
         half
     }
 
-    fn run(&self) {
+    fn run(&self, left: UnboundedReceiver<Box<str>>) {
         let runtime = &self.options.control_runtime;
         runtime.spawn(Arc::clone(&self.edge).watch(self.stop.clone()));
         let forwarder = &self.options.forwarder;
@@ -131,6 +142,9 @@ impl DataHalf {
         self.register();
         runtime.spawn(measure(self.this.clone(), self.stop.clone()));
         runtime.spawn(settle(Arc::clone(&self.forwarder), self.stop.clone()));
+        let quiet = forwarder.xgress_close_check_interval;
+        let (forwarder, stop) = (Arc::clone(&self.forwarder), self.stop.clone());
+        runtime.spawn(leaving::take_down(forwarder, quiet, left, stop));
     }
 
     /// Starts the tunneler, if the file asks for one. In mode `tproxy` this changes the machine's
@@ -320,26 +334,9 @@ impl seam::Data for DataHalf {
         if self.forwarder.unroute_if_done(circuit) {
             return;
         }
-        let (forwarder, circuit) = (Arc::clone(&self.forwarder), circuit.to_owned());
-        let (stop, quiet) = (self.stop.clone(), self.options.forwarder.xgress_close_check_interval);
-        self.options.control_runtime.spawn(async move {
-            let quiet = quiet.max(Duration::from_millis(10));
-            let (begun, mut wait) = (tokio::time::Instant::now(), quiet / 32);
-            loop {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(wait) => {}
-                }
-                // The other side of a circuit mostly closes its end soon after the first.
-                wait = (2 * wait).min(quiet);
-                let is_over = begun.elapsed() >= quiet;
-                if forwarder.unroute_if_done(&circuit)
-                    || is_over && forwarder.unroute_if_quiet(&circuit, quiet)
-                {
-                    return;
-                }
-            }
-        });
+        self.forwarder.trim(circuit);
+        // Fails while the router shuts down: then its circuits go at once.
+        let _ = self.leaving.send(circuit.into());
     }
 
     fn vouches(&self, binding: &str, terminator: &str) -> bool {

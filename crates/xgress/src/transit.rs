@@ -157,6 +157,16 @@ impl<T> TransitQueue<T> {
         dropped
     }
 
+    /// Frees the memory of lists that are empty.
+    pub fn trim(&mut self) {
+        if self.payloads.is_empty() {
+            (self.payloads, self.sequences) = (VecDeque::new(), VecDeque::new());
+        }
+        if self.acks.is_empty() {
+            self.acks = VecDeque::new();
+        }
+    }
+
     /// True if payloads wait.
     #[must_use]
     pub fn has_payloads(&self) -> bool {
@@ -216,6 +226,19 @@ mod tests {
         assert_eq!(hog.clear(), 50);
         drop((held, calm, last));
         assert_eq!(link.used(), 0);
+    }
+
+    #[test]
+    fn what_is_trimmed_keeps_what_waits() {
+        let mut queue = TransitQueue::new(&Budget::unlimited());
+        queue.push(1, 10, ());
+        queue.push_ack(10, ());
+        queue.pop();
+        queue.trim();
+        assert_eq!((queue.payloads.capacity(), queue.acks.len()), (0, 1));
+        queue.push(2, 10, ());
+        queue.trim();
+        assert_eq!(queue.pop().unwrap().sequence, 2);
     }
 
     #[test]

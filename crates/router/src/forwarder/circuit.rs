@@ -265,6 +265,11 @@ impl<F: HopFlow> Circuit<F> {
         to.filter(|address| !is_link(address)).cloned().collect()
     }
 
+    /// Frees the memory of queues that are empty.
+    pub(super) fn trim(&self) {
+        self.routes.read().hops.iter().for_each(|(_, hop)| hop.trim());
+    }
+
     /// Bytes that wait for neighbouring routers.
     pub(super) fn waiting(&self) -> u64 {
         self.routes.read().hops.iter().map(|(_, hop)| hop.bytes()).sum()

@@ -228,6 +228,22 @@ impl Forwarder {
         true
     }
 
+    /// Frees the memory of empty queues of a circuit that will hardly use them.
+    pub(crate) fn trim(&self, id: &str) {
+        if let Some(circuit) = self.circuit(id) {
+            self.trim_circuit(&circuit);
+        }
+    }
+
+    fn trim_circuit(&self, circuit: &Circuit) {
+        circuit.trim();
+        for address in circuit.ends() {
+            if let Some(Destination::Sdk(queue)) = self.destination(&address) {
+                queue.trim();
+            }
+        }
+    }
+
     /// Circuits that this controller owns.
     pub(crate) fn circuits_of(&self, controller: &str) -> Vec<String> {
         let owned = |circuit: &Arc<Circuit>| &*circuit.owner == controller;

@@ -110,15 +110,16 @@ impl Forwarder {
         self.tombstones.lock().forget(Instant::now());
     }
 
+    /// Reports circuits without messages for this time, and frees memory that their empty queues have kept.
     pub(super) fn report_idle(&self, after: Duration) {
         let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();
         for shard in &self.circuits {
-            for circuit in shard.read().values() {
-                let idle = circuit.idle();
-                if idle > after {
-                    let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
-                    owned.push((circuit.id.to_string(), idle));
-                }
+            let is_idle = |circuit: &&Arc<Circuit>| circuit.idle() > after;
+            let idle: Vec<_> = shard.read().values().filter(is_idle).cloned().collect();
+            for circuit in idle {
+                self.trim_circuit(&circuit);
+                let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
+                owned.push((circuit.id.to_string(), circuit.idle()));
             }
         }
         for (owner, circuits) in by_owner {

@@ -284,6 +284,11 @@ impl<F: SdkFlow> SdkQueue<F> {
         self.queue.lock().end = EndProgress::Told;
     }
 
+    /// Frees the memory of the queue if it is empty.
+    pub(super) fn trim(&self) {
+        self.queue.lock().frames.trim();
+    }
+
     /// True if nothing more is accepted for the SDK.
     pub(super) fn is_closed(&self) -> bool {
         self.queue.lock().end != EndProgress::Not

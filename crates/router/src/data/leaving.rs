@@ -1,0 +1,56 @@
+//! Circuits that the controller has ended, and that go once no message of theirs is of use: one task and one
+//! timer for all of them.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use tokio::{sync::mpsc::UnboundedReceiver, time::Instant};
+use tokio_util::{sync::CancellationToken, time::DelayQueue};
+
+use crate::forwarder::Forwarder;
+
+/// The shortest time without messages after which a circuit counts as quiet.
+const LEAST: Duration = Duration::from_millis(10);
+/// The first look at a circuit comes after this part of the time in which it becomes quiet. The other side of a
+/// circuit mostly closes its end soon after the first.
+const FIRST_LOOK: u32 = 32;
+
+/// A circuit that is to go.
+struct Leaving {
+    circuit: Box<str>,
+    since: Instant,
+    /// The time from the last look to the next one.
+    wait: Duration,
+}
+
+/// Takes down the circuits that are `given`: each once its ends on this router are gone and nothing waits for a
+/// neighbour, or once it has been `quiet` for this long.
+pub(super) async fn take_down(
+    forwarder: Arc<Forwarder>,
+    quiet: Duration,
+    mut given: UnboundedReceiver<Box<str>>,
+    stop: CancellationToken,
+) {
+    let quiet = quiet.max(LEAST);
+    let mut all = DelayQueue::new();
+    loop {
+        let leaving = tokio::select! {
+            () = stop.cancelled() => return,
+            circuit = given.recv() => {
+                let Some(circuit) = circuit else { return };
+                let wait = quiet / FIRST_LOOK;
+                all.insert(Leaving { circuit, since: Instant::now(), wait }, wait);
+                continue;
+            }
+            Some(due) = all.next() => due.into_inner(),
+        };
+        let is_over = leaving.since.elapsed() >= quiet;
+        if forwarder.unroute_if_done(&leaving.circuit)
+            || is_over && forwarder.unroute_if_quiet(&leaving.circuit, quiet)
+        {
+            continue;
+        }
+        let wait = (2 * leaving.wait).min(quiet);
+        all.insert(Leaving { wait, ..leaving }, wait);
+    }
+}
