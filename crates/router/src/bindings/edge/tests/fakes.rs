@@ -1,0 +1,230 @@
+//! A controller made of a table, and an access half that believes.
+
+use super::*;
+
+/// A controller: services by name, circuits over this one router.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) data: OnceLock<Weak<DataHalf>>,
+    pub(super) terminators: Mutex<HashMap<String, TerminatorRequest>>,
+    /// Services that are an address.
+    pub(super) addresses: Mutex<HashMap<String, String>>,
+    pub(super) ended: Mutex<Vec<(String, Role)>>,
+    pub(super) removed: Mutex<Vec<String>>,
+    /// Service sessions that were asked about.
+    pub(super) validated: Mutex<Vec<(ControllerId, Vec<String>)>>,
+    /// Connections by identity, as told last.
+    pub(super) connected: Mutex<HashMap<String, usize>>,
+    pub(super) next: AtomicU32,
+    /// Work that runs while a circuit is made.
+    pub(super) meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Circuits are taken down again before their dialer hears of them.
+    pub(super) short_lived: AtomicBool,
+}
+
+impl Table {
+    async fn circuit(self: Arc<Self>, request: CircuitRequest) -> Result<MadeCircuit, Refusal> {
+        let meanwhile = self.meanwhile.lock().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile.await;
+        }
+        let service = &request.grant.service;
+        let terminator = self.terminators.lock().get(service).cloned();
+        let address = self.addresses.lock().get(service).cloned();
+        let (binding, destination) = match (&terminator, address) {
+            (Some(terminator), _) => ("edge", terminator.id.clone()),
+            (None, Some(address)) => ("transport", address),
+            (None, None) => return Err(refusal("no terminators")),
+        };
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (ingress, egress) = (format!("in{number}"), format!("out{number}"));
+        let forward = |from: &str, to: &str, kind| Forward {
+            source: from.to_owned(),
+            destination: to.to_owned(),
+            kind,
+        };
+        let controller: ControllerId = "ctrl".into();
+        let command = RouteCommand {
+            circuit: format!("circuit{number}"),
+            controller: Arc::clone(&controller),
+            attempt: 0,
+            egress: Some(Egress {
+                binding: binding.to_owned(),
+                address: egress.clone(),
+                destination,
+                peer_data: request.peer_data,
+                trace: request.trace,
+            }),
+            forwards: vec![
+                forward(&ingress, &egress, ForwardKind::End),
+                forward(&egress, &ingress, ForwardKind::Start),
+            ],
+            timeout: PATIENCE,
+            tags: BTreeMap::new(),
+            taken_down: CancellationToken::new(),
+        };
+        let id = command.circuit.clone();
+        let data = self.data.get().and_then(Weak::upgrade).unwrap();
+        let dialed = data.route(command).await.map_err(|failure| refusal(&failure.text))?;
+        if self.short_lived.load(Ordering::Relaxed) {
+            data.unroute(&id, true);
+        }
+        let mut peer_data = terminator.map(|terminator| terminator.peer_data).unwrap_or_default();
+        peer_data.extend(dialed);
+        Ok(MadeCircuit { id, address: ingress, peer_data, controller })
+    }
+}
+
+pub(super) struct FakeControl(pub(super) Arc<Table>);
+
+impl Control for FakeControl {
+    fn create_circuit(
+        &self,
+        request: CircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+        Arc::clone(&self.0).circuit(request).boxed()
+    }
+
+    fn create_tunnel_circuit(
+        &self,
+        _: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+        async { Err(refusal("not here")) }.boxed()
+    }
+
+    fn create_binding_circuit(
+        &self,
+        _: BindingCircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+        async { Err(refusal("not here")) }.boxed()
+    }
+
+    fn create_terminator(
+        &self,
+        request: TerminatorRequest,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        let crate::seam::Host::Sdk { grant, .. } = &request.host else { panic!("an SDK hosts") };
+        self.0.terminators.lock().insert(grant.service.clone(), request);
+        async { Ok(()) }.boxed()
+    }
+
+    fn update_terminator(&self, id: &str, update: TerminatorUpdate) {
+        for terminator in self.0.terminators.lock().values_mut().filter(|known| known.id == id) {
+            terminator.cost = update.cost.unwrap_or(terminator.cost);
+        }
+    }
+
+    fn remove_terminators(&self, ids: Vec<String>) {
+        self.0.terminators.lock().retain(|_, known| !ids.contains(&known.id));
+        self.0.removed.lock().extend(ids);
+    }
+
+    fn health_event(&self, _: &str, _: bool) {}
+
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, end: Role) {
+        self.0.ended.lock().push((circuit.to_owned(), end));
+        // The test may be over.
+        if let Some(data) = self.0.data.get().and_then(Weak::upgrade) {
+            data.unroute(circuit, false);
+        }
+    }
+
+    fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
+
+    fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+
+    fn link_fault(&self, _: &str, _: u32) {}
+    fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>) {
+        self.0.validated.lock().push((controller.clone(), ids));
+    }
+
+    fn identity_connections(&self, identity: &str, connections: usize) {
+        self.0.connected.lock().insert(identity.to_owned(), connections);
+    }
+}
+
+/// Believes every session token but `bad`; a service token is the service's name.
+pub(super) struct Believer {
+    pub(super) events: broadcast::Sender<AccessEvent>,
+    pub(super) ended: Ended,
+    /// Sessions that end just before a reader subscribes, so that it misses the event.
+    pub(super) end_before_next: Ended,
+    /// The session of `slow` is judged after this.
+    pub(super) judge_slow: CancellationToken,
+}
+
+/// Sessions that do not stand any more, whether that was told or not.
+pub(super) type Ended = Arc<Mutex<HashSet<String>>>;
+
+/// An event that tells a reader that it has fallen behind.
+pub(super) fn fallen_behind() -> AccessEvent {
+    AccessEvent::SessionEnded { session: "(fallen behind)".to_owned() }
+}
+
+impl Access for Believer {
+    fn authenticate(
+        &self,
+        token: Bytes,
+        _: Vec<Bytes>,
+    ) -> BoxFuture<'static, Result<Arc<ApiSession>, Refusal>> {
+        let id = String::from_utf8_lossy(&token).into_owned();
+        let judge_slow = self.judge_slow.clone();
+        async move {
+            if id == "slow" {
+                judge_slow.cancelled().await;
+            }
+            if id == "bad" {
+                return Err(refusal("who are you?"));
+            }
+            Ok(Arc::new(ApiSession {
+                token: id.clone(),
+                identity: format!("identity of {id}"),
+                id,
+                identity_name: None,
+                legacy: true,
+                controller: Some("ctrl".into()),
+                fingerprints: Vec::new(),
+            }))
+        }
+        .boxed()
+    }
+
+    fn stands(&self, session: &ApiSession) -> bool {
+        !self.ended.lock().contains(&session.id)
+    }
+
+    fn judge(&self, _: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
+        let token = String::from_utf8_lossy(token).into_owned();
+        if token == "forbidden" {
+            return Err(Refusal { code: 14, ..refusal("access denied") });
+        }
+        let service_session = format!("{token} session");
+        Ok(Grant { service: token.clone(), service_session, token, purpose })
+    }
+
+    fn renew(&self, _: &ApiSession, _: Bytes) -> Result<Arc<ApiSession>, Refusal> {
+        Err(refusal("not a bearer session"))
+    }
+
+    fn events(&self) -> BoxStream<'static, AccessEvent> {
+        self.ended.lock().extend(self.end_before_next.lock().drain());
+        let events = self.events.subscribe();
+        futures::stream::unfold(events, |mut events| async {
+            let event = events.recv().await.ok().filter(|event| *event != fallen_behind())?;
+            Some((event, events))
+        })
+        .boxed()
+    }
+
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<Arc<TunnelService>>>> {
+        futures::stream::pending().boxed()
+    }
+
+    fn admits(&self, _: &[Bytes]) -> bool {
+        true
+    }
+}
+
+pub(super) fn refusal(message: &str) -> Refusal {
+    Refusal::plain(message)
+}
