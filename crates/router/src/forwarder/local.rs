@@ -371,6 +371,13 @@ impl<F: EndFlow> Timed for LocalEnd<F> {
     }
 }
 
+impl<F> Drop for LocalEnd<F> {
+    fn drop(&mut self) {
+        // The application may have got its last bytes after the circuit was taken down.
+        self.circuit.carried.settle(&self.circuit.id);
+    }
+}
+
 impl<F> std::fmt::Debug for LocalEnd<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LocalEnd")

@@ -198,6 +198,8 @@ impl Forwarder {
         for destination in self.take_destinations(&circuit, &circuit.addresses()) {
             destination.unrouted();
         }
+        // Connections may remember the circuit for long, and the table is without it when the interval ends.
+        circuit.carried.settle(&circuit.id);
     }
 
     /// Takes a circuit down once it has been quiet for this long: true if it was taken down.

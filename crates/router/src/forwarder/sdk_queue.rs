@@ -328,6 +328,13 @@ impl<F: SdkFlow> SdkQueue<F> {
     }
 }
 
+impl<F> Drop for SdkQueue<F> {
+    fn drop(&mut self) {
+        // The SDK may have got its last messages after the circuit was taken down.
+        self.circuit.carried.settle(&self.circuit.id);
+    }
+}
+
 impl<F> Queue<F> {
     fn listed(&mut self, class: Class) -> &mut bool {
         match class {

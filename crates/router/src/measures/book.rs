@@ -7,7 +7,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use weft_metrics::usage::{Bytes, Cells, Interval, Ledger, Tags, Way};
+use weft_metrics::usage::{Cells, Interval, Ledger, Tags, Way};
 
 /// Length of intervals until the configuration is known.
 const USUAL: Duration = Duration::from_secs(60);
@@ -43,11 +43,15 @@ impl Book {
         length - Duration::from_nanos(u64::try_from(passed).unwrap_or_default())
     }
 
-    /// Adds bytes of a circuit to the present interval.
-    pub(crate) fn note(&self, circuit: &Arc<str>, tags: &Tags, bytes: Bytes) {
+    /// Adds the bytes since the last call for this circuit to the present interval.
+    fn note(&self, circuit: &Arc<str>, tags: &Tags, cells: &Cells) {
         // A call just after an interval reports bytes of that interval.
         let at = since_epoch().saturating_sub(Duration::from_millis(500)).as_secs();
-        self.ledger.lock().note(at, circuit, tags, bytes);
+        // Under the lock, because the end of a circuit and that of an interval may come together.
+        let mut ledger = self.ledger.lock();
+        if let Some(bytes) = cells.take() {
+            ledger.note(at, circuit, tags, bytes);
+        }
     }
 
     /// The same tags, in memory that all circuits with these tags share.
@@ -127,9 +131,7 @@ impl Carried {
     /// Writes the bytes since the last call into the book.
     pub(crate) fn settle(&self, circuit: &Arc<str>) {
         let Some(book) = &self.book else { return };
-        if let Some(bytes) = self.cells.take() {
-            book.note(circuit, self.tags.get_or_init(Tags::default), bytes);
-        }
+        book.note(circuit, self.tags.get_or_init(Tags::default), &self.cells);
     }
 }
 

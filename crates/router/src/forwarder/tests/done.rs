@@ -1,5 +1,6 @@
 //! Circuits that are taken down as soon as no message of theirs is of use.
 
+use weft_metrics::usage::Way;
 use weft_xgress::Class;
 
 use super::*;
@@ -67,4 +68,31 @@ fn a_router_without_ends_of_a_circuit_waits_for_quiet() {
     drop(reroute);
     assert!(!forwarder.unroute_if_done("circuit"));
     assert!(forwarder.unroute_if_quiet("circuit", Duration::from_secs(5)));
+}
+
+#[test]
+fn the_bytes_of_a_circuit_are_reported_though_a_connection_remembers_it() {
+    let (forwarder, _) = heard();
+    let book = &forwarder.measures().book;
+    book.begin(Duration::from_secs(1));
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let _end = dialed(&forwarder, &set_up, "out");
+    set_up.route(&hops("in", "out")).unwrap();
+    let remembered = Arc::clone(set_up.circuit());
+    drop(set_up);
+    remembered.carried.add(Way::FabricRx, 100);
+    forwarder.unroute("circuit");
+    let reported = || {
+        let intervals = book.due(Duration::ZERO);
+        let of = |interval: weft_metrics::usage::Interval| interval.circuits.into_values();
+        intervals.into_iter().flat_map(of).map(|(bytes, _)| bytes.iter().sum::<u64>()).sum::<u64>()
+    };
+    // The interval is over within a second.
+    let (begun, mut sum) = (Instant::now(), reported());
+    while sum < 100 && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+        sum += reported();
+    }
+    assert_eq!(sum, 100);
+    drop(remembered);
 }
