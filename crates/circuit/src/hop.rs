@@ -188,6 +188,13 @@ impl<F: HopFlow> Hop<F> {
         self.inner.lock().frames.trim();
     }
 
+    /// True if a payload, an ack or a control message waits.
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.frames.has_payloads() || inner.frames.has_acks()
+    }
+
     /// Bytes in the queue.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The unit of the times in `/proc/stat`, a second's fraction that is the same on every Linux.
-const TICK: Duration = Duration::from_millis(10);
+/// Milliseconds of one unit of the times in `/proc/stat` (proc_stat(5): `USER_HZ`, 100 per second on Linux).
+const TICK: u64 = 10;
 /// The part of one processor that has to be idle.
 const SPARE: f64 = 0.5;
 /// Two samples that are further apart say nothing about now.
@@ -39,7 +39,7 @@ fn idle(text: &str) -> Option<Duration> {
     // user nice system idle iowait
     let mut times = all.split_whitespace().skip(3).map(|word| word.parse::<u64>().ok());
     let ticks = times.next()??.saturating_add(times.next().flatten().unwrap_or(0));
-    Some(TICK.saturating_mul(u32::try_from(ticks).ok()?))
+    Some(Duration::from_millis(ticks.saturating_mul(TICK)))
 }
 
 #[cfg(test)]
@@ -51,6 +51,9 @@ mod tests {
         let text = "cpu  10 1 5 700 50 0 0 0 0 0\ncpu0 5 0 2 350 25 0 0 0 0 0\n";
         assert_eq!(idle(text), Some(Duration::from_millis(7500)));
         assert_eq!(idle("cpu  1 2 3 4"), Some(Duration::from_millis(40)));
+        // 128 idle processors after a year.
+        let ticks = 128 * 365 * 24 * 3600 * 100_u64;
+        assert_eq!(idle(&format!("cpu  1 2 3 {ticks}")), Some(Duration::from_secs(ticks / 100)));
         for odd in ["", "intr 5", "cpu  1 2 3", "cpu  1 2 3 x"] {
             assert_eq!(idle(odd), None, "{odd}");
         }

@@ -270,9 +270,9 @@ impl<F: HopFlow> Circuit<F> {
         self.routes.read().hops.iter().for_each(|(_, hop)| hop.trim());
     }
 
-    /// Bytes that wait for neighbouring routers.
-    pub(super) fn waiting(&self) -> u64 {
-        self.routes.read().hops.iter().map(|(_, hop)| hop.bytes()).sum()
+    /// True if messages wait for neighbouring routers.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.routes.read().hops.iter().any(|(_, hop)| hop.has_messages())
     }
 
     /// Notes that an end of the circuit was taken from this SDK. The SDK answers by closing the

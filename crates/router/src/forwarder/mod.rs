@@ -223,7 +223,7 @@ impl Forwarder {
         let Some(circuit) = self.circuit(id) else { return true };
         let ends = circuit.ends();
         let are_gone = ends.iter().all(|address| self.destination(address).is_none());
-        if ends.is_empty() || !are_gone || circuit.waiting() > 0 {
+        if ends.is_empty() || !are_gone || circuit.has_waiting() {
             return false;
         }
         self.unroute(id);

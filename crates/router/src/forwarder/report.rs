@@ -114,12 +114,15 @@ impl Forwarder {
     pub(super) fn report_idle(&self, after: Duration) {
         let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();
         for shard in &self.circuits {
-            let is_idle = |circuit: &&Arc<Circuit>| circuit.idle() > after;
-            let idle: Vec<_> = shard.read().values().filter(is_idle).cloned().collect();
-            for circuit in idle {
+            let idle_for = |circuit: &Arc<Circuit>| {
+                let idle = circuit.idle();
+                (idle > after).then(|| (idle, Arc::clone(circuit)))
+            };
+            let found: Vec<_> = shard.read().values().filter_map(idle_for).collect();
+            for (idle, circuit) in found {
                 self.trim_circuit(&circuit);
                 let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
-                owned.push((circuit.id.to_string(), circuit.idle()));
+                owned.push((circuit.id.to_string(), idle));
             }
         }
         for (owner, circuits) in by_owner {

@@ -122,12 +122,10 @@ impl Links {
                 self.control.link_duplicate(&live.link.id, live.iteration);
             }
         }
-        if live.dialed
-            && let Some(reason) =
-                self.registry.lock().unwanted(&live.key, &live.link.id, &live.address)
-        {
-            // The report about its peer may have come before it was in this table.
-            live.close(reason);
+        if live.dialed {
+            // The report about its peer may have come before the link was in this table.
+            let unwanted = self.registry.lock().unwanted(&live.key, &live.link.id, &live.address);
+            unwanted.into_iter().for_each(|reason| live.close(reason));
         }
         if !self.registry.lock().is_live(&live.key, live.number) {
             // The link that took its place may have looked for it before it was in this table.

@@ -37,7 +37,13 @@ fn a_circuit_whose_ends_are_gone_is_taken_down_at_once() {
 }
 
 #[test]
-fn payloads_that_wait_for_the_next_router_keep_a_circuit_whose_end_is_gone() {
+fn messages_that_wait_for_the_next_router_keep_a_circuit_whose_end_is_gone() {
+    for class in [Class::Payload, Class::Ack] {
+        waits_for_the_next_router(class);
+    }
+}
+
+fn waits_for_the_next_router(class: Class) {
     let (forwarder, _) = heard();
     link(&forwarder, "link");
     let set_up = attempt(&forwarder, 0).unwrap();
@@ -47,7 +53,7 @@ fn payloads_that_wait_for_the_next_router_keep_a_circuit_whose_end_is_gone() {
     let circuit = Arc::clone(set_up.circuit());
     drop(set_up);
     let hop = circuit.hop("link").unwrap();
-    hop.push(Class::Payload, 0, Message::new(content_type::DATA, vec![0; 100]));
+    hop.push(class, 0, Message::new(content_type::DATA, vec![0; 100]));
     forwarder.give_up("out");
     assert!(!forwarder.unroute_if_done("circuit"));
     hop.close();
