@@ -13,6 +13,7 @@ mod apart;
 mod chain;
 mod counters;
 mod cpu;
+mod ends;
 mod mesh;
 mod options;
 mod path;
@@ -26,6 +27,7 @@ use std::{io, process::ExitCode, sync::Arc};
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use tokio::runtime::Builder;
 
 use crate::{
     options::Writes,
@@ -87,7 +89,11 @@ fn main() -> ExitCode {
         eprintln!("weft-bench: {error}");
         return ExitCode::FAILURE;
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match &options.other {
+        Some(Other::Scale(_) | Other::Mesh(_)) => Builder::new_multi_thread().enable_all().build(),
+        Some(Other::Chain(_) | Other::Counters(_)) | None => ends::start(),
+    };
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("weft-bench: {error}");

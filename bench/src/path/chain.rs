@@ -19,11 +19,13 @@ use weft_client::ManagementClient;
 use weft_contract::{Api, resource};
 use weft_sdk::{Context, Listener};
 
-use super::weft::{PASSWORD, PATIENCE, Stopped, USER, context, create, log_in, router_online};
+use super::weft::{
+    PASSWORD, PATIENCE, Stopped, USER, context, create, host, log_in, router_online,
+};
 use super::wire::Wire;
 use crate::{
     apart::start_relay,
-    program,
+    ends, program,
     work::{AnyStream, Path, serve},
 };
 
@@ -84,15 +86,15 @@ impl Chain {
             routers.push(router);
         }
         let dialer = context(&client, "bench-dialer").await?;
-        let host = context(&client, "bench-host").await?;
+        let host = host(&client, "bench-host").await?;
         for (name, at) in [("bench-dialer", ids.first()), ("bench-host", ids.last())] {
             let at = at.ok_or_else(|| io::Error::other("a chain without routers"))?;
             use_alone(&client, name, at).await?;
         }
         let service = json!({"name": SERVICE, "encryptionRequired": false});
         create(&client, &resource::service::KIND, &service).await?;
-        let mut listener = bound(&host).await?;
-        tokio::spawn(async move {
+        let mut listener = ends::serve(bound(host.clone())).await??;
+        ends::serve(async move {
             while let Ok(incoming) = listener.accept().await {
                 tokio::spawn(async move {
                     let stream = incoming.accept().await.map_err(io::Error::other)?;
@@ -151,7 +153,7 @@ impl Path for Chain {
 }
 
 /// The service, hosted: a router is online a moment before the controller names it to SDKs.
-async fn bound(host: &Context) -> io::Result<Listener> {
+async fn bound(host: Context) -> io::Result<Listener> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match host.bind(SERVICE).await {

@@ -6,7 +6,10 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::wire::Wire;
-use crate::work::{AnyStream, Path, serve};
+use crate::{
+    ends,
+    work::{AnyStream, Path, serve},
+};
 
 /// Client and server joined by one TCP connection each.
 pub(crate) struct Tcp {
@@ -42,9 +45,9 @@ impl Path for Tcp {
 
 /// A server on a free loopback port, for every path whose far end is plain TCP.
 pub(crate) async fn serve_tcp() -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let listener = ends::serve(TcpListener::bind("127.0.0.1:0")).await??;
     let address = listener.local_addr()?;
-    tokio::spawn(async move {
+    ends::serve(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let _ = stream.set_nodelay(true);
             tokio::spawn(serve(Box::pin(stream)));

@@ -11,7 +11,10 @@ use rustls::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::work::{AnyStream, Path, serve};
+use crate::{
+    ends,
+    work::{AnyStream, Path, serve},
+};
 
 /// A certificate for `localhost` that is its own authority, with its key.
 pub(crate) struct Credentials {
@@ -64,10 +67,10 @@ impl Credentials {
 
     /// A TLS server on a free loopback port.
     pub(crate) async fn serve(&self) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let listener = ends::serve(TcpListener::bind("127.0.0.1:0")).await??;
         let address = listener.local_addr()?;
         let acceptor = TlsAcceptor::from(Arc::clone(&self.server));
-        tokio::spawn(async move {
+        ends::serve(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let _ = stream.set_nodelay(true);
                 let acceptor = acceptor.clone();

@@ -18,7 +18,7 @@ use weft_sdk::{Context, IdentityFile};
 use super::tcp::serve_tcp;
 use crate::{
     apart::start_relay,
-    program,
+    ends, program,
     work::{AnyStream, Path, serve},
 };
 
@@ -61,7 +61,7 @@ impl Network {
             create(&client, &resource::service_policy::KIND, &policy).await?;
         }
         let dialer = context(&client, "bench-dialer").await?;
-        let host = context(&client, "bench-host").await?;
+        let host = host(&client, "bench-host").await?;
         let process = process.0.take().ok_or_else(|| io::Error::other("already taken"))?;
         Ok(Self { process, client, dialer, host, _home: home })
     }
@@ -79,8 +79,10 @@ impl Network {
     ) -> io::Result<Weft> {
         let service = json!({"name": name, "encryptionRequired": encrypted});
         create(&self.client, &resource::service::KIND, &service).await?;
-        let mut listener = self.host.bind(name).await.map_err(io::Error::other)?;
-        tokio::spawn(async move {
+        let (host, service) = (self.host.clone(), name.to_owned());
+        let bound = ends::serve(async move { host.bind(&service).await }).await?;
+        let mut listener = bound.map_err(io::Error::other)?;
+        ends::serve(async move {
             while let Ok(incoming) = listener.accept().await {
                 tokio::spawn(async move {
                     let stream = incoming.accept().await.map_err(io::Error::other)?;
@@ -215,8 +217,20 @@ pub(super) async fn create(
     id.ok_or_else(|| io::Error::other("the controller answered without an id"))
 }
 
-/// Makes an identity, enrolls it and logs it in.
+/// Makes an identity, enrolls it and logs it in, on the client's thread.
 pub(super) async fn context(client: &ManagementClient, name: &str) -> io::Result<Context> {
+    let file = enrolled(client, name).await?;
+    Context::from_identity(file).await.map_err(io::Error::other)
+}
+
+/// The same, on the thread of servers.
+pub(super) async fn host(client: &ManagementClient, name: &str) -> io::Result<Context> {
+    let file = enrolled(client, name).await?;
+    ends::serve(Context::from_identity(file)).await?.map_err(io::Error::other)
+}
+
+/// Makes an identity and enrolls it.
+async fn enrolled(client: &ManagementClient, name: &str) -> io::Result<IdentityFile> {
     let body = json!({
         "name": name, "type": "Default", "isAdmin": false, "enrollment": {"ott": true},
     });
@@ -225,6 +239,5 @@ pub(super) async fn context(client: &ManagementClient, name: &str) -> io::Result
         client.get(&resource::identity::KIND, &id).await.map_err(io::Error::other)?;
     let token = identity.pointer("/enrollment/ott/jwt").and_then(Value::as_str);
     let token = token.ok_or_else(|| io::Error::other("the identity has no enrollment token"))?;
-    let file: IdentityFile = weft_sdk::enroll(token).await.map_err(io::Error::other)?;
-    Context::from_identity(file).await.map_err(io::Error::other)
+    weft_sdk::enroll(token).await.map_err(io::Error::other)
 }
