@@ -6,11 +6,12 @@ use crate::established::{Established, OnStart};
 use crate::group::{GroupPolicy, secrets_match};
 use crate::handle::ChannelHandle;
 use crate::handshake::{Fresh, ReadError};
-use crate::listener::{Accepted, Arrival, ConnectionHandler};
+use crate::listener::{Arrival, ChannelHandler, ProtocolHandler};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
 use crate::registry::{Lookup, Registry, Reservation};
 use crate::shared::{Group, GroupState, Shared};
+use crate::tls::Secured;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
@@ -154,9 +155,15 @@ impl<G: HelloGate> ChannelAcceptor<G> {
     }
 }
 
-impl<G: HelloGate> ConnectionHandler for ChannelAcceptor<G> {
-    fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()> {
-        Box::pin(self.clone().take(connection.into()))
+impl<G: HelloGate> ChannelHandler for ChannelAcceptor<G> {
+    fn handle(&self, connection: Arrival<Secured>) -> BoxFuture<'static, ()> {
+        Box::pin(self.clone().take(connection))
+    }
+}
+
+impl<G: HelloGate> From<Arc<ChannelAcceptor<G>>> for ProtocolHandler {
+    fn from(acceptor: Arc<ChannelAcceptor<G>>) -> Self {
+        Self::of_channels(acceptor)
     }
 }
 

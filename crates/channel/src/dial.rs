@@ -13,6 +13,7 @@ use crate::proxy::{self, HttpProxy};
 use crate::redial;
 use crate::shared::{Group, GroupState, Shared};
 use crate::socket;
+use crate::tls::{self, Secured};
 use crate::transport::Transport;
 use crate::websocket;
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_rustls::{TlsConnector, TlsStream};
+use tokio_rustls::TlsConnector;
 use weft_wire::hello::{Hello, HelloResult, negotiation};
 use weft_wire::{Address, FrameError, FrameLimits, Scheme};
 
@@ -149,20 +150,18 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     let (remote, local) =
         addresses.map_err(|source| DialError::Connect { address: address(), source })?;
     let failed = |source| DialError::Tls { address: address(), source };
-    let tls = TlsConnector::from(options.tls.clone());
-    let greeted = if over_websocket {
-        let alpn = vec![b"http/1.1".to_vec()];
-        let outer = tls.clone().with_alpn(alpn).connect(name.clone(), socket).await;
-        let outer = TlsStream::from(outer.map_err(failed)?);
-        let line = websocket::dial(outer, &authority(options)).await.map_err(failed)?;
-        let inner = tls.connect(name, line).await.map_err(failed)?;
-        greet(options, TlsStream::from(inner), hello).await?
+    let secured = if over_websocket {
+        let outer = TlsConnector::from(options.tls.clone());
+        let outer = outer.with_alpn(vec![b"http/1.1".to_vec()]).connect(name.clone(), socket);
+        let outer = outer.await.map_err(failed)?;
+        let line = websocket::dial(outer.into(), &authority(options)).await.map_err(failed)?;
+        let offered = options.tls.alpn_protocols.clone();
+        tls::connect(&options.tls, offered, name, line).await.map(Secured::from)
     } else {
-        let alpn = options.alpn.iter().map(|name| name.clone().into_bytes()).collect();
-        let stream = tls.with_alpn(alpn).connect(name, socket).await.map_err(failed)?;
-        greet(options, TlsStream::from(stream), hello).await?
+        let offered = options.alpn.iter().map(|name| name.clone().into_bytes()).collect();
+        tls::connect(&options.tls, offered, name, socket).await.map(Secured::from)
     };
-    Ok(dialed(greeted, (remote, local)))
+    Ok(dialed(greet(options, secured.map_err(failed)?, hello).await?, (remote, local)))
 }
 
 async fn over_datagrams(

@@ -47,6 +47,7 @@ mod dial;
 mod door;
 mod error;
 mod established;
+mod first_words;
 mod frame_memory;
 mod group;
 mod handle;
@@ -71,6 +72,7 @@ mod socket;
 mod sync;
 mod tap;
 mod threads;
+mod tls;
 mod trace;
 mod transport;
 mod underlay;
@@ -98,8 +100,8 @@ pub use heartbeat::{HeartbeatOptions, Liveness};
 pub use inbox::{Inbox, InboxLimits, inbox};
 pub use lanes::Lane;
 pub use listener::{
-    Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, RegisterError,
-    Registration, SharedListener, TlsSource,
+    Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, ProtocolHandler,
+    RegisterError, Registration, SharedListener, TlsSource,
 };
 pub use lookup::{Lookup, resolve, resolve_by};
 pub use options::{ChannelOptions, LaneLimits};

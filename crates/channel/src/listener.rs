@@ -15,8 +15,10 @@
 //! in a line, or takes a place of its own if its source is known (see [`crate::door`]).
 
 use crate::door::{Door, DoorLimits, KnownSources, PACE, PendingSlot, TakenBack};
+use crate::first_words::FirstWords;
 use crate::line::{Line, Waiting};
 use crate::socket::{self, PEER_TIMEOUT};
+use crate::tls::{self, Secured};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -28,7 +30,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsStream};
+use tokio_rustls::{StartHandshake, TlsStream};
 use weft_limits::TableFull;
 
 /// The TLS settings for the next handshake; `None` refuses the handshake.
@@ -72,9 +74,9 @@ impl Default for ListenerLimits {
 
 /// A TLS connection for a registered protocol.
 #[derive(Debug)]
-pub struct Accepted<S = TcpStream> {
+pub struct Accepted {
     /// The connection.
-    pub stream: TlsStream<S>,
+    pub stream: TlsStream<TcpStream>,
     /// The address of the peer.
     pub remote: SocketAddr,
     /// The address of this side.
@@ -110,17 +112,38 @@ pub(crate) struct Arrival<F> {
     pub(crate) slot: ConnectionSlot,
 }
 
-impl<S> From<Accepted<S>> for Arrival<TlsStream<S>> {
-    fn from(accepted: Accepted<S>) -> Self {
-        let Accepted { stream, remote, local, protocol, pending, slot } = accepted;
-        Self { stream, remote, local, protocol, pending, slot }
-    }
-}
-
-/// Handles the connections of a protocol.
+/// Handles the connections of a protocol that is not one of channels.
 pub trait ConnectionHandler: Send + Sync + 'static {
     /// Handles one connection, in a task of its own.
     fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()>;
+}
+
+/// Handles the connections of channels.
+pub(crate) trait ChannelHandler: Send + Sync + 'static {
+    /// Handles one connection, in a task of its own.
+    fn handle(&self, connection: Arrival<Secured>) -> BoxFuture<'static, ()>;
+}
+
+/// What handles the connections of a protocol.
+#[derive(Clone)]
+pub struct ProtocolHandler(Handles);
+
+#[derive(Clone)]
+enum Handles {
+    Connections(Arc<dyn ConnectionHandler>),
+    Channels(Arc<dyn ChannelHandler>),
+}
+
+impl<H: ConnectionHandler> From<Arc<H>> for ProtocolHandler {
+    fn from(handler: Arc<H>) -> Self {
+        Self(Handles::Connections(handler))
+    }
+}
+
+impl ProtocolHandler {
+    pub(crate) fn of_channels(handler: Arc<dyn ChannelHandler>) -> Self {
+        Self(Handles::Channels(handler))
+    }
 }
 
 /// Why a protocol was not registered.
@@ -164,7 +187,7 @@ impl Listeners {
         limits: ListenerLimits,
         protocols: &[&str],
         tls: TlsSource,
-        handler: Arc<dyn ConnectionHandler>,
+        handler: impl Into<ProtocolHandler>,
     ) -> Result<Registration, RegisterError> {
         let mut sockets = self.sockets.lock().await;
         sockets.retain(|_, socket| socket.strong_count() > 0);
@@ -194,7 +217,7 @@ pub struct SharedListener {
 #[derive(Clone)]
 struct Protocol {
     tls: TlsSource,
-    handler: Arc<dyn ConnectionHandler>,
+    handler: ProtocolHandler,
     handshake_timeout: Duration,
     door: Arc<Door>,
     connections: Arc<Semaphore>,
@@ -264,7 +287,7 @@ impl SharedListener {
         self: &Arc<Self>,
         protocols: &[&str],
         tls: TlsSource,
-        handler: Arc<dyn ConnectionHandler>,
+        handler: impl Into<ProtocolHandler>,
     ) -> Result<Registration, RegisterError> {
         self.register_with(self.limits, protocols, tls, handler)
     }
@@ -275,7 +298,7 @@ impl SharedListener {
         limits: ListenerLimits,
         protocols: &[&str],
         tls: TlsSource,
-        handler: Arc<dyn ConnectionHandler>,
+        handler: impl Into<ProtocolHandler>,
     ) -> Result<Registration, RegisterError> {
         let mut known = self.protocols.lock();
         if let Some(taken) = protocols.iter().find(|protocol| known.contains_key(**protocol)) {
@@ -286,7 +309,7 @@ impl SharedListener {
         }
         let entry = Protocol {
             tls,
-            handler,
+            handler: handler.into(),
             handshake_timeout: limits.handshake_timeout,
             door: limits.door(&self.known),
             connections: Arc::new(Semaphore::new(limits.connections.max(1))),
@@ -319,7 +342,7 @@ impl SharedListener {
         let (remote, bind) = (waiting.remote, self.bind.clone());
         let shaken = self.shake(waiting, entered).await;
         drop(self);
-        let (handler, accepted, mut back) = match shaken {
+        let (handling, mut back) = match shaken {
             Ok(done) => done,
             Err(problem @ NotServed::TooMany) => {
                 tracing::warn!(peer = %remote, bind, "connection closed: {problem}");
@@ -331,7 +354,7 @@ impl SharedListener {
             }
         };
         tokio::select! {
-            () = handler.handle(accepted) => {}
+            () = handling => {}
             () = taken_back(&mut back) => {
                 let problem = NotServed::TakenBack;
                 tracing::debug!(peer = %remote, bind, "connection closed: {problem}");
@@ -339,16 +362,17 @@ impl SharedListener {
         }
     }
 
+    /// Makes the handshake: the work of the protocol's handler for the connection.
     async fn shake(
         &self,
         waiting: Waiting,
         (first, mut back): (PendingSlot, TakenBack),
-    ) -> Result<(Arc<dyn ConnectionHandler>, Accepted, TakenBack), NotServed> {
+    ) -> Result<(BoxFuture<'static, ()>, TakenBack), NotServed> {
         let Waiting { socket, remote } = waiting;
         let (since, local) = (Instant::now(), socket.local_addr()?);
         let deadline = since + self.limits.handshake_timeout;
         let words = within(deadline, &mut back, self.first_words(socket));
-        let (start, name, protocol) = words.await?;
+        let (words, protocol, name) = words.await?;
         let entering = protocol.door.enter_in_turn(remote.ip(), &first);
         let entering = async { Ok(entering.await) };
         let (pending, mut back) = within(deadline, &mut back, entering).await?;
@@ -357,33 +381,41 @@ impl SharedListener {
         let permit = protocol.connections.clone().try_acquire_owned();
         let slot = ConnectionSlot::new(permit.map_err(|_| NotServed::TooMany)?);
         let config = (protocol.tls)().ok_or(NotServed::NoTls)?;
-        let stream = async { start.into_stream(with_alpn(&config, name.as_bytes())).await };
-        let stream = within(since + protocol.handshake_timeout, &mut back, stream).await?;
-        let stream = TlsStream::from(stream);
-        let accepted = Accepted { stream, remote, local, protocol: name, pending, slot };
-        Ok((protocol.handler, accepted, back))
+        let config = with_alpn(&config, name.as_bytes());
+        let deadline = since + protocol.handshake_timeout;
+        let FirstWords { socket, accepted, received } = words;
+        let handling = match protocol.handler.0 {
+            Handles::Connections(handler) => {
+                let start = StartHandshake::from_parts(accepted, socket);
+                let stream = within(deadline, &mut back, start.into_stream(config)).await?.into();
+                handler.handle(Accepted { stream, remote, local, protocol: name, pending, slot })
+            }
+            Handles::Channels(handler) => {
+                let shaken = tls::accept(&config, socket, received);
+                let stream = within(deadline, &mut back, shaken).await?.into();
+                handler.handle(Arrival { stream, remote, local, protocol: name, pending, slot })
+            }
+        };
+        Ok((handling, back))
     }
 
     /// Reads the first message of TLS, which names the protocol.
-    async fn first_words(
-        &self,
-        socket: TcpStream,
-    ) -> io::Result<(StartHandshake<TcpStream>, String, Protocol)> {
-        let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), socket).await?;
+    async fn first_words(&self, socket: TcpStream) -> io::Result<(FirstWords, Protocol, String)> {
+        let words = FirstWords::read(socket).await?;
         let offered: Option<Vec<Vec<u8>>> =
-            start.client_hello().alpn().map(|names| names.map(<[u8]>::to_vec).collect());
+            words.accepted.client_hello().alpn().map(|names| names.map(<[u8]>::to_vec).collect());
         let names = offered.as_ref().map(|names| names.iter().map(Vec::as_slice).collect());
         if let Some((name, protocol)) = self.select(names) {
-            return Ok((start, name, protocol));
+            return Ok((words, protocol, name));
         }
-        self.refuse_alpn(start).await;
+        self.refuse_alpn(words).await;
         let names: Vec<_> = offered.iter().flatten().map(|n| String::from_utf8_lossy(n)).collect();
         let text = format!("no handler for requested protocols {names:?}");
         Err(io::Error::new(io::ErrorKind::ConnectionRefused, text))
     }
 
     /// Has TLS tell the peer that none of its protocols is served here.
-    async fn refuse_alpn(&self, start: StartHandshake<TcpStream>) {
+    async fn refuse_alpn(&self, words: FirstWords) {
         let any = self
             .protocols
             .lock()
@@ -393,6 +425,7 @@ impl SharedListener {
         if let Some((name, tls)) = any
             && let Some(config) = tls()
         {
+            let start = StartHandshake::from_parts(words.accepted, words.socket);
             let _ = start.into_stream(with_alpn(&config, name.as_bytes())).await;
         }
     }

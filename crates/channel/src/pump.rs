@@ -1,14 +1,15 @@
 //! Bytes between a socket and its TLS state, without waiting.
 //!
-//! rustls takes 4 KiB from the socket per call; a larger buffer below it saves most system calls of
-//! a busy connection. The buffer grows while reads fill it and is given back when the connection
-//! is idle.
+//! The buffer into which the socket is read holds several records. They are opened where they stand. The buffer grows
+//! while reads fill it and is given back when the connection is idle.
 
 use crate::carrier::Carrier;
 use crate::error::CloseReason;
+use crate::tls::{Fault, Opened, Outgoing, Session, first_record};
 use crate::websocket::Arrived;
 use socket2::{SockRef, Socket};
-use std::io::{self, BufRead, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read};
+use std::ops::Range;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -18,10 +19,8 @@ const SMALLEST_BUFFER: usize = 4 * 1024;
 const LARGEST_BUFFER: usize = 64 * 1024;
 /// After this many reads in a row that filled only a fraction of the buffer, it is halved.
 const SMALL_READS: u8 = 64;
-/// The read buffer is freed after this time without data.
+/// The buffers are freed after this time without data.
 const IDLE: Duration = Duration::from_secs(5);
-/// Most bytes that rustls may hold between the batch and the socket: a batch and one large payload.
-const TLS_BUFFER: usize = 96 * 1024;
 
 /// The result of reading the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,30 +34,48 @@ pub(crate) enum Received {
 #[derive(Debug)]
 pub(crate) struct TlsPump {
     carrier: Carrier,
-    tls: rustls::Connection,
-    /// Ciphertext that TLS has not taken yet, in `start..end`.
+    session: Session,
+    /// Bytes of the socket: sealed ones that are not opened yet, in `start..end`.
     input: Vec<u8>,
     start: usize,
     end: usize,
+    /// Data of a record that was opened in `input`, as far as it is not taken yet.
+    opened: Range<usize>,
+    /// Data that rustls has opened, taken before that in `input`, and its bytes that are taken already.
+    plain: Vec<u8>,
+    taken: usize,
+    /// True if the peer has ended TLS.
+    is_over: bool,
+    out: Outgoing,
     /// Length of the buffer at the next allocation.
     wanted: usize,
     /// The number of reads in a row that filled little of the buffer.
     small_reads: u8,
-    last_read: Instant,
+    last_used: Instant,
 }
 
 impl TlsPump {
-    pub(crate) fn new(carrier: impl Into<Carrier>, mut tls: rustls::Connection) -> Self {
-        tls.set_buffer_limit(Some(TLS_BUFFER));
+    /// A connection after the handshake, which was followed by sealed bytes and by data that rustls has opened.
+    pub(crate) fn new(
+        carrier: impl Into<Carrier>,
+        session: Session,
+        sealed: Vec<u8>,
+        plain: Vec<u8>,
+    ) -> Self {
         Self {
             carrier: carrier.into(),
-            tls,
-            input: Vec::new(),
+            session,
             start: 0,
-            end: 0,
+            end: sealed.len(),
+            input: sealed,
+            opened: 0..0,
+            plain,
+            taken: 0,
+            is_over: false,
+            out: Outgoing::default(),
             wanted: SMALLEST_BUFFER,
             small_reads: 0,
-            last_read: Instant::now(),
+            last_used: Instant::now(),
         }
     }
 
@@ -94,52 +111,98 @@ impl TlsPump {
 
     /// The decrypted bytes that are there; `None` when the peer has ended TLS.
     pub(crate) fn plaintext(&mut self) -> Result<Option<&[u8]>, CloseReason> {
-        match self.tls.reader().into_first_chunk() {
-            Ok([]) => Ok(None),
-            Ok(chunk) => Ok(Some(chunk)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Some(&[])),
-            Err(error) => Err(CloseReason::io(&error)),
+        let first = self.plain.get(self.taken..).unwrap_or_default();
+        if !first.is_empty() {
+            return Ok(Some(first));
         }
+        if self.opened.is_empty() && self.is_over {
+            return Ok(None);
+        }
+        Ok(Some(self.input.get(self.opened.clone()).unwrap_or_default()))
     }
 
     /// Removes decrypted bytes from the front.
     pub(crate) fn consume(&mut self, bytes: usize) {
-        self.tls.reader().consume(bytes);
-    }
-
-    /// True if there is ciphertext to decrypt.
-    pub(crate) fn has_input(&self) -> bool {
-        self.start < self.end
-    }
-
-    /// Decrypts some of the ciphertext.
-    pub(crate) fn decrypt(&mut self) -> Result<(), CloseReason> {
-        let mut input = self.input.get(self.start..self.end).unwrap_or_default();
-        let taken = self.tls.read_tls(&mut input).map_err(|error| CloseReason::io(&error))?;
-        self.start += taken;
-        if let Err(error) = self.tls.process_new_packets() {
-            // Sends the peer the alert, if the socket takes it.
-            let _ = self.flush();
-            return Err(CloseReason::tls(&error));
+        if self.taken < self.plain.len() {
+            self.taken += bytes;
+            if self.taken >= self.plain.len() {
+                (self.plain, self.taken) = (Vec::new(), 0);
+            }
+        } else {
+            self.opened.start = (self.opened.start + bytes).min(self.opened.end);
         }
-        if taken == 0 {
-            // Bytes after the end of TLS are not part of the connection.
-            self.start = self.end;
+    }
+
+    /// True if there is a whole record to decrypt, or one that has to be refused.
+    pub(crate) fn has_input(&self) -> bool {
+        if self.is_over {
+            return false;
+        }
+        let sealed = self.input.get(self.start..self.end).unwrap_or_default();
+        if matches!(self.session, Session::Library(_)) {
+            return !sealed.is_empty();
+        }
+        match first_record(sealed) {
+            Ok(length) => length.is_some_and(|length| length <= sealed.len()),
+            Err(_) => true,
+        }
+    }
+
+    /// Decrypts the next record. Must only be called when all data before it is taken.
+    pub(crate) fn decrypt(&mut self) -> Result<(), CloseReason> {
+        let decrypted = self.decrypt_next();
+        decrypted.map_err(|Fault { alert, error }| {
+            // Sends the peer the alert, if the socket takes it.
+            if let Session::Records(records) = &mut self.session {
+                records.alert(alert, &mut self.out);
+            }
+            let _ = self.flush();
+            CloseReason::tls(&error)
+        })
+    }
+
+    fn decrypt_next(&mut self) -> Result<(), Fault> {
+        let sealed = self.input.get_mut(self.start..self.end).unwrap_or_default();
+        match &mut self.session {
+            Session::Records(records) => {
+                let length = first_record(sealed)?.unwrap_or_default();
+                let Some(record) = sealed.get_mut(..length) else { return Ok(()) };
+                match records.open(record)? {
+                    Opened::Data(place) => {
+                        self.opened = self.start + place.start..self.start + place.end;
+                    }
+                    Opened::Nothing => {}
+                    Opened::End => self.is_over = true,
+                }
+                self.start += length;
+            }
+            Session::Library(library) => {
+                self.start = self.end;
+                self.is_over |= library.open(sealed, &mut self.plain)?;
+            }
         }
         Ok(())
     }
 
-    /// Reads the socket once. Must only be called when no ciphertext is left to decrypt.
+    /// Makes room behind the beginning of a record.
+    fn make_room(&mut self) {
+        let rest = self.end - self.start;
+        self.input.copy_within(self.start..self.end, 0);
+        (self.start, self.end, self.opened) = (0, rest, 0..0);
+    }
+
+    /// Reads the socket once. Must only be called when no whole record is left to decrypt and all data is taken.
     pub(crate) fn receive(&mut self) -> Result<Received, CloseReason> {
+        self.make_room();
         let stream = match &mut self.carrier {
             Carrier::Tcp(stream) => &*stream,
             Carrier::WebSocket(line) => {
                 return match line.receive().map_err(|error| CloseReason::io(&error))? {
                     Arrived::Data(data, taken) => {
-                        self.input.clear();
+                        self.input.truncate(self.end);
                         self.input.extend_from_slice(&data);
-                        (self.start, self.end) = (0, data.len());
-                        self.last_read = Instant::now();
+                        self.end = self.input.len();
+                        self.last_used = Instant::now();
                         Ok(Received::Bytes(taken))
                     }
                     Arrived::Nothing(taken) => Ok(Received::Bytes(taken)),
@@ -148,7 +211,10 @@ impl TlsPump {
                 };
             }
         };
-        let (input, wanted) = (&mut self.input, self.wanted);
+        let (input, end) = (&mut self.input, self.end);
+        let sealed = input.get(..end).unwrap_or_default();
+        let record = first_record(sealed).ok().flatten().unwrap_or_default();
+        let wanted = self.wanted.max(record);
         let socket = SockRef::from(stream);
         let mut received = None;
         // A read that does not fill the buffer has emptied the socket. The error `WouldBlock` makes
@@ -156,12 +222,13 @@ impl TlsPump {
         let outcome = stream.try_io(Interest::READABLE, || {
             // The buffer is allocated here, where there is something to read: idle sockets have none.
             if input.len() != wanted {
-                *input = vec![0; wanted];
+                resize(input, end, wanted);
             }
+            let room = input.get_mut(end..).unwrap_or_default();
             let mut socket: &Socket = &socket;
-            let bytes = socket.read(input)?;
+            let bytes = socket.read(room)?;
             received = Some(bytes);
-            if bytes > 0 && bytes < input.len() {
+            if bytes > 0 && bytes < room.len() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
@@ -178,9 +245,9 @@ impl TlsPump {
         if bytes == 0 {
             return Ok(Received::End);
         }
-        (self.start, self.end) = (0, bytes);
-        self.last_read = Instant::now();
-        self.adapt(bytes);
+        self.end += bytes;
+        self.last_used = Instant::now();
+        self.adapt(self.end);
         Ok(Received::Bytes(bytes))
     }
 
@@ -188,7 +255,7 @@ impl TlsPump {
     fn adapt(&mut self, bytes: usize) {
         if bytes >= self.wanted / 4 {
             self.small_reads = 0;
-            if bytes == self.wanted {
+            if bytes >= self.wanted {
                 self.wanted = (self.wanted * 2).min(LARGEST_BUFFER);
             }
             return;
@@ -203,32 +270,50 @@ impl TlsPump {
     /// The time at which [`give_back`](Self::give_back) is to be called; `None` if there is no
     /// buffer to free.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
-        (!self.input.is_empty() && !self.has_input()).then(|| self.last_read + IDLE)
+        let rest = self.end - self.start;
+        let has_buffers = self.input.len() > rest || self.out.can_give_back();
+        (has_buffers && !self.has_input()).then(|| self.last_used + IDLE)
     }
 
-    /// Frees the read buffer if the connection has been idle; true if it did.
+    /// Frees the buffers if the connection has been idle; true if it did.
     pub(crate) fn give_back(&mut self, now: Instant) -> bool {
-        let idle = !self.has_input() && self.idle_at().is_some_and(|at| at <= now);
+        let idle = self.opened.is_empty() && self.idle_at().is_some_and(|at| at <= now);
         if idle {
-            self.input = Vec::new();
+            self.input = self.input.get(self.start..self.end).unwrap_or_default().to_vec();
+            (self.start, self.end, self.opened) = (0, self.input.len(), 0..0);
+            self.out.give_back();
+            if let Session::Library(library) = &mut self.session {
+                library.give_back();
+            }
             self.wanted = SMALLEST_BUFFER;
         }
         idle
     }
 
-    /// Encrypts as much of `slices` as TLS has room for.
+    /// Encrypts as much of `slices` as there is room for.
     pub(crate) fn encrypt(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, CloseReason> {
-        self.tls.writer().write_vectored(slices).map_err(|error| CloseReason::io(&error))
+        let slices = slices.iter().map(|slice| &**slice);
+        let encrypted = match &mut self.session {
+            Session::Records(records) => records.seal(slices, &mut self.out),
+            Session::Library(library) => library.seal(slices, &mut self.out),
+        };
+        encrypted.map_err(|error| CloseReason::tls(&error))
     }
 
     /// Writes encrypted bytes until none are left or the socket takes no more. Returns whether none
     /// are left, and how many were written.
     pub(crate) fn flush(&mut self) -> Result<(bool, usize), CloseReason> {
         let mut written = 0;
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut self.carrier) {
+        if self.out.is_empty() {
+            self.settle()?;
+        }
+        while !self.out.is_empty() {
+            match self.out.write_to(&mut self.carrier) {
                 Ok(0) => return Err(CloseReason::Peer),
-                Ok(bytes) => written += bytes,
+                Ok(bytes) => {
+                    written += bytes;
+                    self.last_used = Instant::now();
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok((false, written));
                 }
@@ -243,9 +328,25 @@ impl TlsPump {
         }
     }
 
+    /// Lets TLS say what it has to say besides data.
+    fn settle(&mut self) -> Result<(), CloseReason> {
+        match &mut self.session {
+            Session::Records(records) => {
+                records.settle(&mut self.out).map_err(|error| CloseReason::tls(&error))
+            }
+            Session::Library(library) => {
+                library.settle(&mut self.out);
+                Ok(())
+            }
+        }
+    }
+
     /// Sends the end of TLS, if the socket takes it at once.
     pub(crate) fn say_goodbye(&mut self) {
-        self.tls.send_close_notify();
+        match &mut self.session {
+            Session::Records(records) => records.alert(0, &mut self.out),
+            Session::Library(library) => library.close(&mut self.out),
+        }
         let _ = self.flush();
         self.carrier.say_goodbye();
     }
@@ -253,5 +354,14 @@ impl TlsPump {
     /// Waits until the socket can be read or written.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
         self.carrier.ready(interest).await
+    }
+}
+
+/// Brings the buffer to a length of `wanted` bytes, of which the first are kept.
+fn resize(input: &mut Vec<u8>, kept: usize, wanted: usize) {
+    if kept == 0 {
+        *input = vec![0; wanted];
+    } else {
+        input.resize(wanted.max(kept), 0);
     }
 }

@@ -5,5 +5,6 @@ mod datagrams;
 mod exchange;
 mod groups;
 mod limits;
+mod plain;
 pub(crate) mod support;
 mod websocket;

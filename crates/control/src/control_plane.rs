@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use weft_auth::Auth;
 use weft_channel::{
-    AcceptOptions, ChannelAcceptor, ConnectionHandler, ListenerLimits, Listeners, RegisterError,
+    AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, ProtocolHandler, RegisterError,
     Registration, TlsSource,
 };
 use weft_identity::LiveIdentity;
@@ -75,13 +75,13 @@ impl ControlPlane {
     }
 
     /// The handler that turns TLS connections of routers into channels.
-    pub fn acceptor(&self) -> Arc<dyn ConnectionHandler> {
+    pub fn acceptor(&self) -> ProtocolHandler {
         let options = AcceptOptions {
             hello_timeout: self.0.options.hello_timeout,
             vouches: true,
             ..AcceptOptions::default()
         };
-        Arc::new(ChannelAcceptor::new(Gate(Arc::clone(&self.0)), options))
+        Arc::new(ChannelAcceptor::new(Gate(Arc::clone(&self.0)), options)).into()
     }
 
     /// The TLS settings of the listener: it shows the identity's certificates, and requires a

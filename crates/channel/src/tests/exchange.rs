@@ -256,7 +256,7 @@ async fn silent_listener(
 }
 
 async fn read_message<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> Message {
-    soon(crate::handshake::read_message(stream, weft_wire::FrameLimits::MESSAGES)).await.unwrap()
+    soon(super::plain::read_message(stream, weft_wire::FrameLimits::MESSAGES)).await.unwrap()
 }
 
 #[tokio::test]

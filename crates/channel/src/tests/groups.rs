@@ -34,7 +34,7 @@ async fn raw_hello(server: &Server, hello: &Hello) -> (Raw, Option<HelloResult>)
 
 async fn raw_hello_on(stream: &mut Raw, hello: &Hello) -> Option<HelloResult> {
     stream.write_all(&frame::encode(&hello.to_message())).await.unwrap();
-    let answer = soon(crate::handshake::read_message(stream, FrameLimits::HELLO)).await.ok()?;
+    let answer = soon(super::plain::read_message(stream, FrameLimits::HELLO)).await.ok()?;
     Some(HelloResult::from_message(answer, hello.sequence).unwrap())
 }
 

@@ -77,10 +77,42 @@ impl Authority {
     }
 
     pub(crate) fn server(&self) -> Arc<rustls::ServerConfig> {
+        self.server_of(&self.provider, rustls::DEFAULT_VERSIONS)
+    }
+
+    /// Settings of both sides with these ciphers.
+    pub(crate) fn with_provider(
+        &self,
+        provider: CryptoProvider,
+    ) -> (Arc<rustls::ClientConfig>, Arc<rustls::ServerConfig>) {
+        let provider = Arc::new(provider);
+        let versions: &[_] = &[&rustls::version::TLS13];
         let (chain, key) = self.certificate();
-        let builder = rustls::ServerConfig::builder_with_provider(self.provider.clone());
+        let client = self.client_builder_of(&provider, versions);
+        let client = client.with_client_auth_cert(chain, key).unwrap();
+        (Arc::new(client), self.server_of(&provider, versions))
+    }
+
+    /// Settings of both sides with these versions.
+    pub(crate) fn with_versions(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> (Arc<rustls::ClientConfig>, Arc<rustls::ServerConfig>) {
+        let (chain, key) = self.certificate();
+        let client = self.client_builder_of(&self.provider, versions);
+        let client = client.with_client_auth_cert(chain, key).unwrap();
+        (Arc::new(client), self.server_of(&self.provider, versions))
+    }
+
+    fn server_of(
+        &self,
+        provider: &Arc<CryptoProvider>,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> Arc<rustls::ServerConfig> {
+        let (chain, key) = self.certificate();
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
         let config = builder
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_client_cert_verifier(Arc::new(AnyCertificate(self.provider.clone())))
             .with_single_cert(chain, key)
@@ -106,10 +138,18 @@ impl Authority {
     fn client_builder(
         &self,
     ) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
+        self.client_builder_of(&self.provider, rustls::DEFAULT_VERSIONS)
+    }
+
+    fn client_builder_of(
+        &self,
+        provider: &Arc<CryptoProvider>,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).unwrap();
-        rustls::ClientConfig::builder_with_provider(self.provider.clone())
-            .with_safe_default_protocol_versions()
+        rustls::ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(roots)
     }

@@ -3,13 +3,13 @@
 use std::{io, sync::Arc};
 
 use futures::future::BoxFuture;
-use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use super::{WebSocketLine, WebSocketOptions, upgrade};
+use super::{WebSocketOptions, upgrade};
 use crate::{
     TlsSource,
     accept::{ChannelAcceptor, HelloGate},
-    listener::{Accepted, ConnectionHandler},
+    listener::{Accepted, Arrival, ConnectionHandler},
+    tls::{self, Secured},
 };
 
 /// Makes WebSockets of TLS connections, and channels of WebSockets, asking a gate.
@@ -32,7 +32,7 @@ impl<G: HelloGate> ConnectionHandler for WebSocketAcceptor<G> {
         Box::pin(async move {
             let remote = connection.remote;
             match upgrade(connection, &tls, &options).await {
-                Ok(connection) => channels.take(connection.into()).await,
+                Ok(connection) => channels.take(connection).await,
                 Err(problem) => tracing::debug!(peer = %remote, %problem, "no WebSocket was made"),
             }
         })
@@ -43,16 +43,16 @@ async fn upgrade(
     connection: Accepted,
     tls: &TlsSource,
     options: &WebSocketOptions,
-) -> io::Result<Accepted<WebSocketLine>> {
+) -> io::Result<Arrival<Secured>> {
     let Accepted { stream, remote, local, protocol, pending, slot } = connection;
     let line = upgrade::accept(stream, options).await?;
-    let tls: Arc<rustls::ServerConfig> =
+    let config: Arc<rustls::ServerConfig> =
         tls().ok_or_else(|| io::Error::other("TLS is not configured yet"))?;
-    let shaking = TlsAcceptor::from(tls).accept(line);
+    let shaking = tls::accept(&config, line, Vec::new());
     let shaken = tokio::time::timeout(options.handshake_timeout, shaking).await;
     let late = || io::Error::new(io::ErrorKind::TimedOut, "TLS handshake not done in time");
-    let stream = TlsStream::from(shaken.map_err(|_| late())??);
-    Ok(Accepted { stream, remote, local, protocol, pending, slot })
+    let stream = Secured::from(shaken.map_err(|_| late())??);
+    Ok(Arrival { stream, remote, local, protocol, pending, slot })
 }
 
 impl<G> std::fmt::Debug for WebSocketAcceptor<G> {

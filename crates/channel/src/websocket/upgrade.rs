@@ -19,7 +19,6 @@ use tungstenite::{
 };
 
 use super::{PATH, WebSocketLine, WebSocketOptions, outer::OuterTls};
-use crate::handshake::into_parts;
 
 /// Largest header of a request or an answer, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
@@ -146,4 +145,18 @@ fn late(what: &str) -> io::Error {
 
 fn invalid(problem: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
+}
+
+/// Takes a TLS stream apart: the socket, and the state of TLS.
+fn into_parts(stream: TlsStream<TcpStream>) -> (TcpStream, rustls::Connection) {
+    match stream {
+        TlsStream::Client(stream) => {
+            let (socket, tls) = stream.into_inner();
+            (socket, tls.into())
+        }
+        TlsStream::Server(stream) => {
+            let (socket, tls) = stream.into_inner();
+            (socket, tls.into())
+        }
+    }
 }

@@ -1,0 +1,35 @@
+//! Errors of TLS, with what the peer is told of them.
+
+/// An error of TLS, with the alert that tells the peer of it (RFC 8446, section 6.2).
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) alert: u8,
+    pub(crate) error: rustls::Error,
+}
+
+impl Fault {
+    /// The peer sent what it must not send now.
+    pub(super) fn unexpected(problem: &str) -> Self {
+        Self { alert: 10, error: rustls::Error::General(problem.to_owned()) }
+    }
+
+    /// A record was changed on its way, or sealed by somebody else.
+    pub(super) fn forged() -> Self {
+        Self { alert: 20, error: rustls::Error::DecryptError }
+    }
+
+    /// A record is longer than TLS allows.
+    pub(super) fn oversized() -> Self {
+        Self { alert: 22, error: rustls::Error::PeerSentOversizedRecord }
+    }
+
+    /// A message makes no sense.
+    pub(super) fn malformed(problem: &str) -> Self {
+        Self { alert: 50, error: rustls::Error::General(problem.to_owned()) }
+    }
+
+    /// This side failed.
+    pub(super) fn internal(error: rustls::Error) -> Self {
+        Self { alert: 80, error }
+    }
+}
