@@ -51,6 +51,8 @@ pub(crate) struct TlsPump {
     wanted: usize,
     /// The number of reads in a row that filled little of the buffer.
     small_reads: u8,
+    /// True if bytes were received or sent since `last_used`. The clock is read once per turn, by the caller.
+    was_used: bool,
     last_used: Instant,
 }
 
@@ -75,6 +77,7 @@ impl TlsPump {
             out: Outgoing::default(),
             wanted: SMALLEST_BUFFER,
             small_reads: 0,
+            was_used: true,
             last_used: Instant::now(),
         }
     }
@@ -202,7 +205,7 @@ impl TlsPump {
                         self.input.truncate(self.end);
                         self.input.extend_from_slice(&data);
                         self.end = self.input.len();
-                        self.last_used = Instant::now();
+                        self.was_used = true;
                         Ok(Received::Bytes(taken))
                     }
                     Arrived::Nothing(taken) => Ok(Received::Bytes(taken)),
@@ -246,7 +249,7 @@ impl TlsPump {
             return Ok(Received::End);
         }
         self.end += bytes;
-        self.last_used = Instant::now();
+        self.was_used = true;
         self.adapt(self.end);
         Ok(Received::Bytes(bytes))
     }
@@ -272,12 +275,16 @@ impl TlsPump {
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         let rest = self.end - self.start;
         let has_buffers = self.input.len() > rest || self.out.can_give_back();
-        (has_buffers && !self.has_input()).then(|| self.last_used + IDLE)
+        let is_idle = self.opened.is_empty() && !self.has_input();
+        (has_buffers && is_idle).then(|| self.last_used + IDLE)
     }
 
     /// Frees the buffers if the connection has been idle; true if it did.
     pub(crate) fn give_back(&mut self, now: Instant) -> bool {
-        let idle = self.opened.is_empty() && self.idle_at().is_some_and(|at| at <= now);
+        if std::mem::take(&mut self.was_used) {
+            self.last_used = now;
+        }
+        let idle = self.idle_at().is_some_and(|at| at <= now);
         if idle {
             self.input = self.input.get(self.start..self.end).unwrap_or_default().to_vec();
             (self.start, self.end, self.opened) = (0, self.input.len(), 0..0);
@@ -312,7 +319,7 @@ impl TlsPump {
                 Ok(0) => return Err(CloseReason::Peer),
                 Ok(bytes) => {
                     written += bytes;
-                    self.last_used = Instant::now();
+                    self.was_used = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok((false, written));

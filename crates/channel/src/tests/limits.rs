@@ -380,6 +380,7 @@ async fn a_socket_with_nothing_to_read_gets_no_buffer_back() {
     pump.ready(Interest::READABLE).await.unwrap();
     assert_eq!(pump.receive().unwrap(), Received::Bytes(1));
     assert!(!pump.has_input());
+    assert!(!pump.give_back(tokio::time::Instant::now()), "it was just used");
     let idle_at = pump.idle_at().unwrap();
     assert!(pump.give_back(idle_at));
     assert_eq!(pump.receive().unwrap(), Received::Blocked);

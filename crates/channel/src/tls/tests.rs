@@ -457,3 +457,26 @@ fn waiting_bytes_are_limited() {
     out.give_back();
     assert!(!out.can_give_back());
 }
+
+#[tokio::test]
+async fn a_record_that_was_taken_in_part_waits_without_a_timer() {
+    let authority = Authority::new();
+    let (mut stream, mut pump) = served(&authority.client(), &authority.server()).await;
+    stream.write_all(b"0123456789").await.unwrap();
+    while pump.plaintext().unwrap().unwrap().is_empty() {
+        if pump.has_input() {
+            pump.decrypt().unwrap();
+        } else if pump.receive().unwrap() == Received::Blocked {
+            soon(pump.ready(tokio::io::Interest::READABLE)).await.unwrap();
+        }
+    }
+    pump.consume(4);
+    let later = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    assert!(!pump.give_back(later) && !pump.give_back(later));
+    assert_eq!(pump.idle_at(), None, "or the task of a paused connection would spin");
+    assert_eq!(pump.plaintext().unwrap().unwrap(), b"456789");
+    pump.consume(6);
+    let idle_at = pump.idle_at().unwrap();
+    assert!(pump.give_back(idle_at));
+    assert_eq!(pump.idle_at(), None);
+}
