@@ -6,7 +6,7 @@ use crate::handle::ChannelHandle;
 use crate::handler::{Behaviour, Parts};
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::shared::{Runner, Shared};
-use crate::threads::{Seat, Threads};
+use crate::threads::{Berth, Threads};
 use crate::underlay::Underlay;
 use crate::wake::UnderlayWaker;
 use std::fmt;
@@ -104,12 +104,12 @@ fn start(
     info: UnderlayInfo,
     waker: UnderlayWaker,
 ) -> io::Result<()> {
-    let seat = handle.shared().options.threads.as_ref().map(Threads::sit);
-    let runtime = seat.as_ref().map_or_else(runtime::Handle::current, Seat::runtime);
+    let berth = handle.shared().options.threads.as_ref().map(Threads::berth);
+    let runtime = berth.as_ref().map_or_else(runtime::Handle::current, Berth::runtime);
     let _entered = runtime.enter();
-    if seat.is_some() {
+    if berth.is_some() {
         connection.pump.rebind()?;
     }
-    runtime.spawn(Underlay::new(connection, parts, handle, info, waker, seat).run());
+    runtime.spawn(Underlay::new(connection, parts, handle, info, waker, berth).run());
     Ok(())
 }

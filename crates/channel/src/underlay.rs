@@ -14,7 +14,7 @@ use crate::peer::UnderlayInfo;
 use crate::pump::Received;
 use crate::shared::Shared;
 use crate::socket::{PEER_TIMEOUT, set_peer_timeout};
-use crate::threads::Seat;
+use crate::threads::Berth;
 use crate::transport::Transport;
 use crate::wake::UnderlayWaker;
 use futures::future::{BoxFuture, FutureExt};
@@ -60,7 +60,7 @@ pub(crate) struct Underlay {
     reason: Option<CloseReason>,
     _slot: Option<ConnectionSlot>,
     /// The thread of the task; `None` if it stays on its runtime.
-    seat: Option<Seat>,
+    berth: Option<Berth>,
 }
 
 /// Why the turns of a task have ended.
@@ -93,7 +93,7 @@ impl Underlay {
         channel: ChannelHandle,
         info: UnderlayInfo,
         waker: UnderlayWaker,
-        seat: Option<Seat>,
+        berth: Option<Berth>,
     ) -> Self {
         let shared: &Arc<Shared> = channel.shared();
         let socket = connection.pump.stream();
@@ -137,7 +137,7 @@ impl Underlay {
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             reason: None,
             _slot: connection.slot,
-            seat,
+            berth,
             channel,
         }
     }
@@ -175,7 +175,7 @@ impl Underlay {
                 self.linger(&reason).await;
                 return Err(reason.into());
             }
-            if let Some(runtime) = self.seat.as_mut().and_then(Seat::moves) {
+            if let Some(runtime) = self.berth.as_mut().and_then(Berth::moves) {
                 return Err(Halt::Moves(runtime));
             }
             let now = Instant::now();
@@ -250,8 +250,8 @@ impl Underlay {
     }
 
     fn note_carried(&self, bytes: usize) {
-        if let Some(seat) = &self.seat {
-            seat.carried(bytes);
+        if let Some(berth) = &self.berth {
+            berth.carried(bytes);
         }
     }
 

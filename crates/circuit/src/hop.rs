@@ -16,7 +16,7 @@ use weft_xgress::{Class, ITEM_COST, Pushed, Tally, TransitQueue, Waiting, transi
 use crate::{
     clock::now,
     listing::Listing,
-    outlet::{Flow, Outlet, Seat},
+    outlet::{Flow, LastPort, Outlet},
     probe::Sample,
     sync::Mutex,
 };
@@ -29,7 +29,7 @@ pub trait HopFlow: Flow + Sized {
 
 /// The messages of one circuit that wait for one neighbour.
 pub struct Hop<F> {
-    seat: Seat,
+    last_port: LastPort,
     tally: Tally,
     inner: Mutex<Inner<F>>,
 }
@@ -54,7 +54,11 @@ impl<F: HopFlow> Hop<F> {
             sample: None,
             closed: false,
         };
-        Arc::new(Self { seat: Seat::default(), tally: Tally::default(), inner: Mutex::new(inner) })
+        Arc::new(Self {
+            last_port: LastPort::default(),
+            tally: Tally::default(),
+            inner: Mutex::new(inner),
+        })
     }
 
     /// The outlet that the hop leads to.
@@ -129,7 +133,7 @@ impl<F: HopFlow> Hop<F> {
         let Some((len, message)) = frame else {
             inner.listing.keep(class, false);
             if class == Class::Payload {
-                inner.outlet.emptied(&self.seat);
+                inner.outlet.emptied(&self.last_port);
                 inner.sample = None;
             }
             return None;
@@ -203,7 +207,7 @@ impl<F: HopFlow> Hop<F> {
 
     fn list(self: &Arc<Self>, class: Class, list: Option<(Arc<Outlet<F>>, u32)>) {
         let Some((outlet, listing)) = list else { return };
-        if !outlet.list(class, &self.seat, F::of_hop(Arc::clone(self), listing)) {
+        if !outlet.list(class, &self.last_port, F::of_hop(Arc::clone(self), listing)) {
             let mut inner = self.inner.lock();
             if inner.listing.is(listing) {
                 inner.listing.keep(class, false);

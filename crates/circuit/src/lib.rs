@@ -62,7 +62,7 @@ pub use driver::{Driver, Machine, Steps, cost};
 pub use hop::{Hop, HopFlow};
 pub use ids::ConnIds;
 pub use listing::Listing;
-pub use outlet::{Carries, DataOutbox, Flow, Outlet, Seat, Unsent};
+pub use outlet::{Carries, DataOutbox, Flow, LastPort, Outlet, Unsent};
 pub use pause::Pause;
 pub use probe::{Probe, Sample};
 pub use timers::{Timed, Timers};

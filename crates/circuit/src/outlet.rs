@@ -82,7 +82,7 @@ struct Ready<F> {
 
 /// The port at which a flow was listed last.
 #[derive(Debug, Default)]
-pub struct Seat {
+pub struct LastPort {
     /// The port's number; 0 is none.
     port: AtomicU64,
     /// The time of the last listing, or of the moment when the flow had nothing more, in milliseconds since the
@@ -185,7 +185,7 @@ impl<F: Flow> Outlet<F> {
     }
 
     /// Lists a flow that has messages. False if no port takes it; the flow keeps track of being listed.
-    pub fn list(&self, class: Class, seat: &Seat, flow: F) -> bool {
+    pub fn list(&self, class: Class, last_port: &LastPort, flow: F) -> bool {
         if self.is_closed() {
             return false;
         }
@@ -199,7 +199,7 @@ impl<F: Flow> Outlet<F> {
             let port = match ports.as_slice() {
                 [] => return false,
                 [only] => only,
-                several => match choose(several, class, seat) {
+                several => match choose(several, class, last_port) {
                     Some(port) => port,
                     None => return false,
                 },
@@ -213,9 +213,9 @@ impl<F: Flow> Outlet<F> {
     }
 
     /// Notes that a flow has nothing more for now: it stays at its port for [`SETTLED`] milliseconds.
-    pub fn emptied(&self, seat: &Seat) {
+    pub fn emptied(&self, last_port: &LastPort) {
         if self.has_several.load(Ordering::Relaxed) {
-            seat.at.store(millis(), Ordering::Relaxed);
+            last_port.at.store(millis(), Ordering::Relaxed);
         }
     }
 
@@ -235,28 +235,32 @@ impl<F: Flow> Outlet<F> {
 }
 
 /// Chooses the port for a flow of an outlet with several ports.
-fn choose<'a, F>(ports: &'a [Arc<Port<F>>], class: Class, seat: &Seat) -> Option<&'a Arc<Port<F>>> {
+fn choose<'a, F>(
+    ports: &'a [Arc<Port<F>>],
+    class: Class,
+    last_port: &LastPort,
+) -> Option<&'a Arc<Port<F>>> {
     if class == Class::Ack {
         // Acks of one flow go over one connection; those of many flows over all connections for acks.
         let for_acks = || ports.iter().filter(|port| port.carries == Carries::Acks);
         let count = for_acks().count();
         if count > 0 {
-            return for_acks().nth((std::ptr::from_ref(seat).addr() >> 6) % count);
+            return for_acks().nth((std::ptr::from_ref(last_port).addr() >> 6) % count);
         }
     }
     let now = millis();
-    let taken = seat.port.load(Ordering::Relaxed);
+    let taken = last_port.port.load(Ordering::Relaxed);
     let known = ports.iter().find(|port| port.number == taken);
     let port = match known {
-        Some(port) if now.saturating_sub(seat.at.load(Ordering::Relaxed)) < SETTLED => port,
+        Some(port) if now.saturating_sub(last_port.at.load(Ordering::Relaxed)) < SETTLED => port,
         _ => {
             let carriers = ports.iter().filter(|port| port.carries == Carries::Payloads);
             let port = carriers.min_by_key(|port| port.flows.load(Ordering::Relaxed))?;
-            seat.port.store(port.number, Ordering::Relaxed);
+            last_port.port.store(port.number, Ordering::Relaxed);
             port
         }
     };
-    seat.at.store(now, Ordering::Relaxed);
+    last_port.at.store(now, Ordering::Relaxed);
     Some(port)
 }
 

@@ -16,7 +16,7 @@ use weft_wire::{
 };
 use weft_xgress::{Class, Source, Tally};
 
-use crate::{Carries, DataOutbox, Flow, Hop, HopFlow, Outlet, Seat, now};
+use crate::{Carries, DataOutbox, Flow, Hop, HopFlow, LastPort, Outlet, now};
 
 struct Listed(Arc<Hop<Self>>, u32);
 
@@ -185,11 +185,11 @@ fn a_hop_waits_while_its_neighbour_is_away() {
 fn an_outlet_that_is_closed_lists_nothing() {
     let outlet: Arc<Outlet<Listed>> = Outlet::new(Budget::unlimited());
     let hop = Hop::new(Arc::clone(&outlet));
-    assert!(!outlet.list(Class::Payload, &Seat::default(), Listed(Arc::clone(&hop), 0)));
+    assert!(!outlet.list(Class::Payload, &LastPort::default(), Listed(Arc::clone(&hop), 0)));
     let _port = open(&outlet, Carries::Payloads);
-    assert!(outlet.list(Class::Payload, &Seat::default(), Listed(Arc::clone(&hop), 0)));
+    assert!(outlet.list(Class::Payload, &LastPort::default(), Listed(Arc::clone(&hop), 0)));
     outlet.close();
-    assert!(!outlet.list(Class::Payload, &Seat::default(), Listed(hop, 0)));
+    assert!(!outlet.list(Class::Payload, &LastPort::default(), Listed(hop, 0)));
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use crate::circuit::Circuit;
 use std::sync::Arc;
 use std::time::Instant;
 use weft_channel::UnderlayWaker;
-use weft_circuit::{Carries, DataOutbox, Flow, Seat};
+use weft_circuit::{Carries, DataOutbox, Flow, LastPort};
 use weft_limits::Budget;
 use weft_wire::Message;
 use weft_xgress::{Class, Crowd, Source, Tally};
@@ -51,7 +51,7 @@ impl RouterOutlet {
 
     /// Lists a circuit that has messages. The circuit keeps track of being listed.
     pub(crate) fn list(&self, class: Class, circuit: Arc<Circuit>) {
-        self.listed.list(class, &Seat::default(), Listed(circuit));
+        self.listed.list(class, &LastPort::default(), Listed(circuit));
     }
 
     /// The payloads that circuits have on their way over this connection and short paths.

@@ -35,7 +35,7 @@ use tokio::{
 
 use self::{
     machine::Machine,
-    plan::{Planner, Sitting},
+    plan::{Carried, Planner},
 };
 
 /// The time between two decisions.
@@ -49,7 +49,7 @@ pub struct Threads(Arc<Inner>);
 
 struct Inner {
     threads: Vec<Thread>,
-    seats: Mutex<Vec<Weak<Place>>>,
+    berths: Mutex<Vec<Weak<Place>>>,
     /// The number of moves of connections.
     moves: AtomicU64,
 }
@@ -61,7 +61,7 @@ struct Thread {
     load: AtomicU32,
 }
 
-/// The state of a seat, as far as others see it.
+/// The state of a berth, as far as others see it.
 #[derive(Debug)]
 struct Place {
     /// The thread on which the task is to run.
@@ -78,7 +78,7 @@ impl Threads {
     pub fn new(runtimes: Vec<Handle>) -> Self {
         let thread = |runtime| Thread { runtime, load: AtomicU32::new(0) };
         let threads: Vec<_> = runtimes.into_iter().map(thread).collect();
-        let inner = Arc::new(Inner { threads, seats: Mutex::default(), moves: AtomicU64::new(0) });
+        let inner = Arc::new(Inner { threads, berths: Mutex::default(), moves: AtomicU64::new(0) });
         if let [first, _, ..] = inner.threads.as_slice() {
             first.runtime.spawn(watch(Arc::downgrade(&inner)));
         }
@@ -120,14 +120,14 @@ impl Threads {
         Ok((TcpStream::from_std(socket)?, runtime))
     }
 
-    /// A seat for a connection that can move.
-    pub(crate) fn sit(&self) -> Seat {
+    /// A berth for a connection that can move.
+    pub(crate) fn berth(&self) -> Berth {
         let at = self.0.choose();
         let place = Arc::new(Place { thread: AtomicUsize::new(at), bytes: AtomicU64::new(0) });
         if self.0.threads.len() > 1 {
-            self.0.seats.lock().push(Arc::downgrade(&place));
+            self.0.berths.lock().push(Arc::downgrade(&place));
         }
-        Seat { threads: self.clone(), place, at }
+        Berth { threads: self.clone(), place, at }
     }
 }
 
@@ -155,17 +155,17 @@ impl Inner {
         for (thread, load) in self.threads.iter().zip(&loads) {
             thread.load.store((load * 1000.0) as u32, Ordering::Relaxed);
         }
-        let mut seats = self.seats.lock();
-        seats.retain(|seat| seat.strong_count() > 0);
-        let places: Vec<_> = seats.iter().filter_map(Weak::upgrade).collect();
-        drop(seats);
-        let sitting = |place: &Arc<Place>| Sitting {
+        let mut berths = self.berths.lock();
+        berths.retain(|berth| berth.strong_count() > 0);
+        let places: Vec<_> = berths.iter().filter_map(Weak::upgrade).collect();
+        drop(berths);
+        let carried = |place: &Arc<Place>| Carried {
             thread: place.thread.load(Ordering::Relaxed),
             bytes: place.bytes.swap(0, Ordering::Relaxed),
         };
-        let sittings: Vec<_> = places.iter().map(sitting).collect();
-        for (seat, to) in planner.window(&loads, &sittings, || meter.machine.spare()) {
-            if let Some(place) = places.get(seat) {
+        let window: Vec<_> = places.iter().map(carried).collect();
+        for (index, to) in planner.window(&loads, &window, || meter.machine.spare()) {
+            if let Some(place) = places.get(index) {
                 place.thread.store(to, Ordering::Relaxed);
             }
         }
@@ -209,16 +209,16 @@ fn busy(runtime: &runtime::Handle) -> Duration {
     (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum()
 }
 
-/// The seat of a connection on one of the threads.
+/// The berth of a connection: the thread that it runs on, until it is moved to another one.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Berth {
     threads: Threads,
     place: Arc<Place>,
     /// The thread on which the task runs.
     at: usize,
 }
 
-impl Seat {
+impl Berth {
     /// The runtime on which the task begins.
     pub(crate) fn runtime(&self) -> Handle {
         self.threads.0.threads.get(self.at).map_or_else(Handle::current, |one| one.runtime.clone())

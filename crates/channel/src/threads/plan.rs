@@ -13,7 +13,7 @@ const CALM_WINDOWS: u32 = 10;
 
 /// A connection in a window.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sitting {
+pub(super) struct Carried {
     /// Its thread.
     pub(super) thread: usize,
     /// The bytes that it read and wrote.
@@ -32,7 +32,7 @@ impl Planner {
     pub(super) fn window(
         &mut self,
         loads: &[f64],
-        sittings: &[Sitting],
+        carried: &[Carried],
         spare: impl FnOnce() -> bool,
     ) -> Vec<(usize, usize)> {
         let hot = loads.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
@@ -42,11 +42,11 @@ impl Planner {
         self.calm = if is_calm { self.calm + 1 } else { 0 };
         if self.calm >= CALM_WINDOWS {
             self.calm = 0;
-            let away = sittings.iter().enumerate().filter(|(_, sitting)| sitting.thread != 0);
-            return away.map(|(seat, _)| (seat, 0)).collect();
+            let away = carried.iter().enumerate().filter(|(_, one)| one.thread != 0);
+            return away.map(|(index, _)| (index, 0)).collect();
         }
         match hot.1 >= HOT && cool.1 < COOL && spare() {
-            true => relieve(hot, cool, sittings),
+            true => relieve(hot, cool, carried),
             false => Vec::new(),
         }
     }
@@ -56,23 +56,20 @@ impl Planner {
 fn relieve(
     (from, hot): (usize, f64),
     (to, cool): (usize, f64),
-    sittings: &[Sitting],
+    carried: &[Carried],
 ) -> Vec<(usize, usize)> {
-    let mut here: Vec<_> = sittings
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| one.thread == from && one.bytes > 0)
-        .collect();
+    let mut here: Vec<_> =
+        carried.iter().enumerate().filter(|(_, one)| one.thread == from && one.bytes > 0).collect();
     let bytes: u64 = here.iter().map(|(_, one)| one.bytes).sum();
     // The largest one stays, so that a thread with a single busy connection keeps it.
     here.sort_by_key(|(_, one)| std::cmp::Reverse(one.bytes));
     let middle = f64::midpoint(hot, cool);
     let (mut left, mut moved) = (hot, Vec::new());
-    for (seat, one) in here.into_iter().skip(1) {
+    for (index, one) in here.into_iter().skip(1) {
         let share = hot * one.bytes as f64 / bytes as f64;
         if left - share >= middle - GAIN {
             left -= share;
-            moved.push((seat, to));
+            moved.push((index, to));
         }
     }
     if hot - left.max(cool + (hot - left)) >= GAIN { moved } else { Vec::new() }
@@ -82,19 +79,19 @@ fn relieve(
 mod tests {
     use super::*;
 
-    fn sittings(on: &[(usize, u64)]) -> Vec<Sitting> {
-        on.iter().map(|&(thread, bytes)| Sitting { thread, bytes }).collect()
+    fn carried(on: &[(usize, u64)]) -> Vec<Carried> {
+        on.iter().map(|&(thread, bytes)| Carried { thread, bytes }).collect()
     }
 
     #[test]
     fn a_busy_thread_gives_some_of_its_connections_to_an_idle_one() {
         let mut planner = Planner::default();
-        let pair = sittings(&[(0, 100), (0, 100)]);
+        let pair = carried(&[(0, 100), (0, 100)]);
         assert_eq!(planner.window(&[0.95, 0.0], &pair, || true), [(1, 1)]);
         assert_eq!(planner.window(&[0.95, 0.0], &pair, || false), [], "no processor for it");
         assert_eq!(planner.window(&[0.7, 0.0], &pair, || true), [], "one thread is enough");
         assert_eq!(planner.window(&[0.95, 0.6], &pair, || true), [], "the other has enough to do");
-        let many: Vec<_> = (0..1000).map(|_| Sitting { thread: 0, bytes: 10 }).collect();
+        let many: Vec<_> = (0..1000).map(|_| Carried { thread: 0, bytes: 10 }).collect();
         let moved = planner.window(&[1.0, 0.0, 0.2], &many, || true);
         assert!((500..=600).contains(&moved.len()), "{}", moved.len());
         assert!(moved.iter().all(|&(_, to)| to == 1), "the least busy one");
@@ -103,8 +100,8 @@ mod tests {
     #[test]
     fn a_connection_that_is_the_whole_load_stays() {
         let mut planner = Planner::default();
-        assert_eq!(planner.window(&[1.0, 0.0], &sittings(&[(0, 100)]), || true), []);
-        let small = sittings(&[(0, 1000), (0, 1), (0, 0)]);
+        assert_eq!(planner.window(&[1.0, 0.0], &carried(&[(0, 100)]), || true), []);
+        let small = carried(&[(0, 1000), (0, 1), (0, 0)]);
         assert_eq!(planner.window(&[1.0, 0.0], &small, || true), [], "it would not help");
         assert_eq!(planner.window(&[1.0, 0.0], &[], || true), []);
         assert_eq!(planner.window(&[], &[], || true), []);
@@ -113,7 +110,7 @@ mod tests {
     #[test]
     fn connections_come_together_when_there_is_little_to_do_for_a_while() {
         let mut planner = Planner::default();
-        let apart = sittings(&[(0, 5), (1, 5), (3, 0)]);
+        let apart = carried(&[(0, 5), (1, 5), (3, 0)]);
         for _ in 1..CALM_WINDOWS {
             assert_eq!(planner.window(&[0.1, 0.1, 0.0, 0.0], &apart, || true), []);
         }
@@ -137,13 +134,13 @@ mod tests {
                 loads[thread] += share;
             }
             let busy = loads.map(|load: f64| load.min(1.0));
-            let seats: Vec<_> = shares
+            let window: Vec<_> = shares
                 .iter()
                 .zip(on)
-                .map(|(share, thread)| Sitting { thread, bytes: (share * 1e6) as u64 })
+                .map(|(share, thread)| Carried { thread, bytes: (share * 1e6) as u64 })
                 .collect();
-            for (seat, to) in planner.window(&busy, &seats, || true) {
-                on[seat] = to;
+            for (index, to) in planner.window(&busy, &window, || true) {
+                on[index] = to;
                 moves += 1;
             }
         }

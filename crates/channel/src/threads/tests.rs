@@ -24,18 +24,18 @@ fn new_tasks_get_the_first_thread_that_is_not_half_busy() {
     load(1, 700);
     load(2, 550);
     assert_eq!(threads.pick().id(), own[2].handle().id(), "the least busy one");
-    assert_eq!(threads.sit().runtime().id(), own[2].handle().id());
+    assert_eq!(threads.berth().runtime().id(), own[2].handle().id());
 }
 
 #[test]
-fn a_seat_is_told_once_to_move() {
+fn a_berth_is_told_once_to_move() {
     let own = runtimes::<2>();
     let threads = threads(&own);
-    let mut seat = threads.sit();
-    assert!(seat.moves().is_none());
-    seat.place.thread.store(1, Ordering::Relaxed);
-    assert_eq!(seat.moves().unwrap().id(), own[1].handle().id());
-    assert!(seat.moves().is_none());
+    let mut berth = threads.berth();
+    assert!(berth.moves().is_none());
+    berth.place.thread.store(1, Ordering::Relaxed);
+    assert_eq!(berth.moves().unwrap().id(), own[1].handle().id());
+    assert!(berth.moves().is_none());
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn the_time_of_a_busy_thread_is_measured() {
 }
 
 #[test]
-fn a_decision_moves_the_seats_and_forgets_those_of_ended_connections() {
+fn a_decision_moves_the_berths_and_forgets_those_of_ended_connections() {
     let own = runtimes::<2>();
     let threads = threads(&own);
-    let [gone, first, mut second] = [(); 3].map(|()| threads.sit());
+    let [gone, first, mut second] = [(); 3].map(|()| threads.berth());
     second.place.thread.store(1, Ordering::Relaxed);
     assert_eq!(second.moves().unwrap().id(), own[1].handle().id());
     drop(gone);
@@ -71,14 +71,14 @@ fn a_decision_moves_the_seats_and_forgets_those_of_ended_connections() {
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(second.moves().unwrap().id(), own[0].handle().id());
-    assert_eq!(threads.0.seats.lock().len(), 2);
+    assert_eq!(threads.0.berths.lock().len(), 2);
     assert!(first.place.bytes.load(Ordering::Relaxed) == 0);
 }
 
 impl Threads {
     /// Moves every connection to this thread.
     pub(crate) fn move_all_to(&self, thread: usize) {
-        for place in self.0.seats.lock().iter().filter_map(Weak::upgrade) {
+        for place in self.0.berths.lock().iter().filter_map(Weak::upgrade) {
             place.thread.store(thread, Ordering::Relaxed);
         }
     }

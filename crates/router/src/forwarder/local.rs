@@ -24,7 +24,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use weft_circuit::{Driver, Outlet, Seat, Steps, Timed, Timers, Turn, now};
+use weft_circuit::{Driver, LastPort, Outlet, Steps, Timed, Timers, Turn, now};
 use weft_limits::Budget;
 use weft_wire::payload::CircuitControl;
 use weft_xgress::{Class, CloseReason, Delivery, End, Options, Role, Standing, Tally};
@@ -107,7 +107,7 @@ pub(crate) struct LocalEnd<F> {
     this: Weak<Self>,
     next: Cached<F>,
     /// The port of the outlet that serves this end.
-    seat: Seat,
+    last_port: LastPort,
     fabric: Tally,
     delivered: Tally,
     /// One of so many arriving payloads is lost, for tests; 0 loses none.
@@ -153,7 +153,7 @@ impl<F: EndFlow> LocalEnd<F> {
             around,
             this: this.clone(),
             next: Cached::default(),
-            seat: Seat::default(),
+            last_port: LastPort::default(),
             fabric: Tally::default(),
             delivered: Tally::default(),
             lost_one_in: options.lost_one_in,
@@ -314,7 +314,7 @@ impl<F: EndFlow> LocalEnd<F> {
         steps.carry_out(list, |at| self.around.timers.arm(at, self.this.clone()));
         if let App::Sdk { outlet, owner, .. } = &self.app {
             if list_app && let Some(this) = self.this.upgrade() {
-                outlet.list(Class::Payload, &Seat::default(), F::of_app(this));
+                outlet.list(Class::Payload, &LastPort::default(), F::of_app(this));
             }
             if let Some(over) = backlog
                 && let Some(owner) = owner.upgrade()

@@ -13,7 +13,7 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
-use weft_circuit::{HopFlow, Outlet, Seat};
+use weft_circuit::{HopFlow, LastPort, Outlet};
 use weft_wire::{
     Message,
     edge::{StateClosed, TraceRoute, TraceRouteAnswer, header},
@@ -47,7 +47,7 @@ pub(crate) struct SdkQueue<F> {
     measures: Arc<Measures>,
     drops: Arc<Drops>,
     this: Weak<Self>,
-    seat: Seat,
+    last_port: LastPort,
     tally: Tally,
     /// True once the SDK knows of the connection; the SDK is sent messages from then on. Set under
     /// the lock.
@@ -104,7 +104,7 @@ impl<F: SdkFlow> SdkQueue<F> {
             measures,
             drops,
             this: this.clone(),
-            seat: Seat::default(),
+            last_port: LastPort::default(),
             tally: Tally::default(),
             begun: AtomicBool::new(false),
             queue: Mutex::new(queue),
@@ -242,7 +242,7 @@ impl<F: SdkFlow> SdkQueue<F> {
             if frame.is_none() {
                 *queue.listed(class) = false;
                 if class == Class::Payload {
-                    self.outlet.emptied(&self.seat);
+                    self.outlet.emptied(&self.last_port);
                 }
             }
             (frame, last)
@@ -323,7 +323,7 @@ impl<F: SdkFlow> SdkQueue<F> {
 
     fn list_now(&self, class: Class, flow: Option<F>) {
         if let Some(flow) = flow.or_else(|| self.this.upgrade().map(F::of_sdk)) {
-            self.outlet.list(class, &self.seat, flow);
+            self.outlet.list(class, &self.last_port, flow);
         }
     }
 }

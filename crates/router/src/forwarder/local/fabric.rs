@@ -59,7 +59,7 @@ impl<F: EndFlow> LocalEnd<F> {
             && class == Class::Payload
             && let Some(hop) = hop
         {
-            hop.outlet().emptied(&self.seat);
+            hop.outlet().emptied(&self.last_port);
         }
         let mut message = pulled?;
         let cost = weft_circuit::cost(&message);
@@ -140,7 +140,7 @@ impl<F: EndFlow> LocalEnd<F> {
                     state.end.join(outlet.crowd());
                     state.sample = sample.or(state.sample.take());
                 }
-                if !outlet.list(class, &self.seat, F::of_fabric(this, listing)) {
+                if !outlet.list(class, &self.last_port, F::of_fabric(this, listing)) {
                     // The link is gone: the end goes on with another one.
                     self.unlist::<()>(class, listing);
                 }
