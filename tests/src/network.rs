@@ -401,17 +401,7 @@ impl Peer {
 
     /// The identity that the router shows.
     pub(crate) fn identity(&self) -> Arc<LiveIdentity> {
-        let section = &self.config.identity;
-        let section = weft_identity::IdentitySection {
-            section: section.section.clone(),
-            cert: section.cert.clone(),
-            server_cert: section.server_cert.clone(),
-            key: section.key.clone(),
-            server_key: section.server_key.clone(),
-            ca: section.ca.clone(),
-            alt_server_certs: Vec::new(),
-        };
-        LiveIdentity::load(section).unwrap()
+        LiveIdentity::load(self.config.identity.clone()).unwrap()
     }
 
     pub(crate) fn router(&self) -> &Router {

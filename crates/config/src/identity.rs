@@ -1,36 +1,9 @@
-//! The values of the section `identity:`; crate `weft-identity` interprets them
-//! (docs/protocol/config.md 2.1).
+//! Reading of the section `identity:` (docs/protocol/config.md 2.1). Every value is the location of PEM text: a path,
+//! `file://<path>`, `pem:<text>`, or the text itself. Nothing is loaded here.
+
+use weft_identity::{AltServerCert, IdentitySection};
 
 use crate::section::Section;
-
-/// An `identity:` section. Every value is the location of PEM text: a path, `file://<path>`,
-/// `pem:<text>`, or the text itself. Empty = absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct IdentitySection {
-    /// The path of the section in the file, for messages, e.g. `web[0].identity`.
-    pub section: String,
-    /// Client certificate chain, leaf first.
-    pub cert: String,
-    /// One or several server certificate chains.
-    pub server_cert: String,
-    /// Key of `cert`, and of `server_cert` unless `server_key` is given.
-    pub key: String,
-    /// Key of `server_cert`.
-    pub server_key: String,
-    /// Bundle of trusted authorities.
-    pub ca: String,
-    /// More server certificates, chosen by server name.
-    pub alt_server_certs: Vec<AltServerCert>,
-}
-
-/// One further server certificate.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AltServerCert {
-    /// Chain.
-    pub server_cert: String,
-    /// Its key; empty = the key of the section.
-    pub server_key: String,
-}
 
 /// The required values of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,58 +16,57 @@ pub(crate) enum Required {
     Full,
 }
 
-impl IdentitySection {
-    pub(crate) fn read(section: &Section<'_>, required: Required) -> Self {
-        let text = |key: &'static str| {
-            let message = format!("value [{}] must be a string", section.path_of(key));
-            section.text_or(key, &message).unwrap_or_default()
-        };
-        let identity = Self {
-            section: section.path().to_owned(),
-            cert: text("cert"),
-            server_cert: text("server_cert"),
-            key: text("key"),
-            server_key: text("server_key"),
-            ca: text("ca"),
-            alt_server_certs: alt_server_certs(section),
-        };
-        identity.check(section, required);
-        identity
-    }
+/// Reads a section, and reports what is missing of the required values.
+pub(crate) fn read(section: &Section<'_>, required: Required) -> IdentitySection {
+    let text = |key: &'static str| {
+        let message = format!("value [{}] must be a string", section.path_of(key));
+        section.text_or(key, &message).unwrap_or_default()
+    };
+    let identity = IdentitySection {
+        section: section.path().to_owned(),
+        cert: text("cert"),
+        server_cert: text("server_cert"),
+        key: text("key"),
+        server_key: text("server_key"),
+        ca: text("ca"),
+        alt_server_certs: alt_server_certs(section),
+    };
+    check(&identity, section, required);
+    identity
+}
 
-    fn check(&self, section: &Section<'_>, required: Required) {
-        let missing = |key: &'static str, value: &str| {
-            if value.trim().is_empty() {
-                let path = section.path_of(key);
-                let text = format!("required configuration value [{path}] is missing or is blank");
-                section.problem(key, text);
+fn check(identity: &IdentitySection, section: &Section<'_>, required: Required) {
+    let missing = |key: &'static str, value: &str| {
+        if value.trim().is_empty() {
+            let path = section.path_of(key);
+            let text = format!("required configuration value [{path}] is missing or is blank");
+            section.problem(key, text);
+        }
+    };
+    match required {
+        Required::Client => {
+            missing("cert", &identity.cert);
+            missing("key", &identity.key);
+        }
+        Required::Server => {
+            missing("server_cert", &identity.server_cert);
+            if identity.key.trim().is_empty() && identity.server_key.trim().is_empty() {
+                section.problem(
+                    "key",
+                    format!(
+                        "required configuration values [{}], [{}] are both missing or are blank",
+                        section.path_of("key"),
+                        section.path_of("server_key")
+                    ),
+                );
             }
-        };
-        match required {
-            Required::Client => {
-                missing("cert", &self.cert);
-                missing("key", &self.key);
-            }
-            Required::Server => {
-                missing("server_cert", &self.server_cert);
-                if self.key.trim().is_empty() && self.server_key.trim().is_empty() {
-                    section.problem(
-                        "key",
-                        format!(
-                            "required configuration values [{}], [{}] are both missing or are blank",
-                            section.path_of("key"),
-                            section.path_of("server_key")
-                        ),
-                    );
-                }
-                missing("ca", &self.ca);
-            }
-            Required::Full => {
-                missing("cert", &self.cert);
-                missing("server_cert", &self.server_cert);
-                missing("key", &self.key);
-                missing("ca", &self.ca);
-            }
+            missing("ca", &identity.ca);
+        }
+        Required::Full => {
+            missing("cert", &identity.cert);
+            missing("server_cert", &identity.server_cert);
+            missing("key", &identity.key);
+            missing("ca", &identity.ca);
         }
     }
 }

@@ -9,8 +9,8 @@
 //!  text -> YAML tree with places -> variables -> sections (getters) -> config, facts, problems
 //! ```
 //!
-//! The crate uses no other crate of weft: values are plain, and a caller that loads a certificate
-//! checks that it fits its host.
+//! Values that another crate gives a meaning have its types: the section `identity` is one of `weft-identity`. They are
+//! plain here: a caller that loads a certificate checks that it fits its host.
 //!
 //! ```
 //! use weft_config::{ProcessEnvironment, RouterConfig};
@@ -52,7 +52,6 @@ pub use duration::{SignedDuration, parse_duration, show_duration};
 pub use error::{Error, Examined, Invalid, KeyAt, Loaded};
 pub use facts::{Facts, KeyFact, Origin};
 pub use file::MAX_FILE_BYTES;
-pub use identity::{AltServerCert, IdentitySection};
 pub use keys::{KeyRow, router_keys, section_order};
 pub use rate_limiter::RateLimiter;
 pub use router::{EndpointsFile, RouterConfig};

@@ -5,9 +5,11 @@ use std::{
     time::Duration,
 };
 
+use weft_identity::IdentitySection;
+
 use crate::{
     address::HostPort,
-    identity::{IdentitySection, Required},
+    identity::{self, Required},
     section::{Item, Section},
 };
 
@@ -251,7 +253,7 @@ fn server(item: &Item<'_>, side: Side) -> Option<WebServer> {
         section.problem("apis", "no APIs specified, must specify at least one");
     }
     let identity = section.section("identity");
-    let identity = identity.is_present().then(|| IdentitySection::read(&identity, Required::Full));
+    let identity = identity.is_present().then(|| identity::read(&identity, Required::Full));
     Some(WebServer {
         name,
         bind_points: points.iter().filter_map(bind_point).collect(),

@@ -18,7 +18,6 @@ use weft_identity::{
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_spans::Spans;
-use weft_web::identity_section;
 use weft_wire::{Address, Scheme, VersionInfo, ctrl::CtrlChanListener, hello::alpn};
 
 pub use error::StartError;
@@ -65,8 +64,7 @@ impl Router {
     ) -> Result<Self, StartError> {
         warnings::warn_not_acted_upon(config);
         let version = VersionInfo::from(build);
-        let identity =
-            LiveIdentity::load(identity_section(&config.identity)).map_err(StartError::Identity)?;
+        let identity = LiveIdentity::load(config.identity.clone()).map_err(StartError::Identity)?;
         let id = identity.current().name().ok_or(StartError::Nameless)?.to_owned();
         let controllers = Arc::new(Controllers::new(config.ctrl.heartbeats.unresponsive_after));
         let trace = config.debugging.trace.as_ref().map(|path| TraceFile::create(path, &id));

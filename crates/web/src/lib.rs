@@ -41,6 +41,6 @@ mod scrape;
 mod stall;
 
 pub use connection::{Peer, Sending, Site, Terms, Working, serve};
-pub use listen::{PROTOCOLS, StartError, check_name, identity_section, own_identity, tls};
+pub use listen::{PROTOCOLS, StartError, check_name, own_identity, tls};
 pub use places::{Place, Places, TakenBack, Waiting};
 pub use scrape::{NoScraper, Scrape, Scraper, Scrapes, Text};

@@ -7,8 +7,8 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use weft_channel::RegisterError;
 use weft_config::web::{TlsVersion, WebOptions};
 use weft_config::{HostPort, WebServer};
+use weft_identity::LiveIdentity;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_of_versions};
-use weft_identity::{AltServerCert, IdentitySection, LiveIdentity};
 
 use crate::scrape::NoScraper;
 
@@ -61,7 +61,7 @@ pub enum StartError {
 /// When the identity cannot be loaded or is not complete.
 pub fn own_identity(config: &WebServer) -> Result<Option<Arc<LiveIdentity>>, StartError> {
     let Some(section) = &config.identity else { return Ok(None) };
-    let section = identity_section(section);
+    let section = section.clone();
     let identity = section.require_web().and_then(|()| LiveIdentity::load(section));
     identity
         .map(Some)
@@ -104,22 +104,4 @@ pub fn tls(
     server_config_of_versions(identity, &tls, &versions)
         .map(Arc::new)
         .map_err(|source| StartError::Identity { server: server.to_owned(), source })
-}
-
-/// An `identity:` section of a file, for the identity crate.
-#[must_use]
-pub fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
-    let alt = |alt: &weft_config::AltServerCert| AltServerCert {
-        server_cert: alt.server_cert.clone(),
-        server_key: alt.server_key.clone(),
-    };
-    IdentitySection {
-        section: section.section.clone(),
-        cert: section.cert.clone(),
-        server_cert: section.server_cert.clone(),
-        key: section.key.clone(),
-        server_key: section.server_key.clone(),
-        ca: section.ca.clone(),
-        alt_server_certs: section.alt_server_certs.iter().map(alt).collect(),
-    }
 }

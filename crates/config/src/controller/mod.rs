@@ -22,11 +22,13 @@ pub use network::{ControlConfig, ControlDialer, NetworkConfig};
 pub use router_names::{NameRule, RouterNames};
 pub use storage::{ClusterConfig, ClusterDialer, Storage};
 
+use weft_identity::IdentitySection;
+
 use crate::{
     debugging::Debugging,
     error::{Error, Examined, Loaded},
     file,
-    identity::{IdentitySection, Required},
+    identity::{self, Required},
     rate_limiter::RateLimiter,
     section::Section,
     web::{self, BindPoint, Side, WebApi, WebServer},
@@ -178,7 +180,7 @@ impl ControllerConfig {
         root.ignore(&["example", "metrics"]);
         let config = Self {
             identity: if identity.is_present() {
-                IdentitySection::read(&identity, Required::Client)
+                identity::read(&identity, Required::Client)
             } else {
                 IdentitySection::default()
             },

@@ -27,13 +27,15 @@ pub use listeners::{
 };
 pub use transport::{DtlsOptions, TransportConfig, WssOptions};
 
+use weft_identity::IdentitySection;
+
 use crate::{
     address::HostPort,
     controller::TlsConfig,
     debugging::Debugging,
     error::{Error, Examined, Loaded},
     file,
-    identity::{IdentitySection, Required},
+    identity::{self, Required},
     section::Section,
     web::{self, Side, WebServer},
     yaml::{Environment, ProcessEnvironment},
@@ -145,7 +147,7 @@ impl RouterConfig {
         let forwarder = ForwarderConfig::read(&root.section("forwarder"));
         Self {
             identity: if identity.is_present() {
-                IdentitySection::read(&identity, Required::Client)
+                identity::read(&identity, Required::Client)
             } else {
                 IdentitySection::default()
             },

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use weft_identity::IdentitySection;
+
 use crate::{
-    identity::{IdentitySection, Required},
+    identity::{self, Required},
     section::Section,
 };
 
@@ -84,9 +86,7 @@ impl WssOptions {
             read_buffer: section.int("readBufferSize", 4096, 0..=16_777_216),
             write_buffer: section.int("writeBufferSize", 4096, 0..=16_777_216),
             compression: section.flag("enableCompression", true),
-            identity: identity
-                .is_present()
-                .then(|| IdentitySection::read(&identity, Required::Server)),
+            identity: identity.is_present().then(|| identity::read(&identity, Required::Server)),
         }
     }
 }

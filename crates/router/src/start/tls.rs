@@ -8,7 +8,6 @@ use weft_identity::{
     Identity, LiveIdentity,
     tls::{ClientAuth, ServerTls, server_config},
 };
-use weft_web::identity_section;
 
 use super::error::StartError;
 use crate::access::AccessHalf;
@@ -55,9 +54,7 @@ impl WebSocketTls {
         identity: &Arc<LiveIdentity>,
     ) -> Result<Self, StartError> {
         let identity = match &config.transport.wss.identity {
-            Some(section) => {
-                LiveIdentity::load(identity_section(section)).map_err(StartError::Tls)?
-            }
+            Some(section) => LiveIdentity::load(section.clone()).map_err(StartError::Tls)?,
             None => identity.clone(),
         };
         let tls = ServerTls { alpn: &[], client_auth: ClientAuth::None };

@@ -249,7 +249,7 @@ async fn certificates_are_chosen_by_name_and_exchanged_while_the_router_runs() {
     let (file, name) = (home.path().join("alt.pem"), [San::Dns("alt.example".into())]);
     let first = pki.leaf("alt", &name, Purpose::Server);
     write_chain(&file, &first);
-    config.identity.alt_server_certs = vec![weft_config::AltServerCert {
+    config.identity.alt_server_certs = vec![weft_identity::AltServerCert {
         server_cert: format!("file://{}", file.display()),
         server_key: format!("pem:{}", first.key().to_pem()),
     }];

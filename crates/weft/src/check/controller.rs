@@ -2,7 +2,6 @@
 
 use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
 use weft_identity::{Identity, IdentitySection};
-use weft_web::identity_section;
 
 use super::{
     addresses::{self, given},
@@ -48,18 +47,17 @@ fn identities(config: &ControllerConfig) -> Vec<Finding> {
     out.extend(web.flat_map(|section| identity::look(section, rules)));
     if let Some(edge) = &config.edge {
         let signing = &edge.enrollment.signing_cert;
-        let section = weft_config::IdentitySection {
+        let section = IdentitySection {
             section: "edge.enrollment.signingCert".to_owned(),
             cert: signing.cert.clone(),
             key: signing.key.clone(),
             ca: signing.ca.clone().unwrap_or_default(),
-            ..weft_config::IdentitySection::default()
+            ..IdentitySection::default()
         };
         // The signer is checked without a bundle, as it may lead anywhere.
-        let alone = weft_config::IdentitySection { ca: String::new(), ..section.clone() };
+        let alone = IdentitySection { ca: String::new(), ..section.clone() };
         out.extend(identity::look(&alone, rules));
-        let bundle =
-            weft_config::IdentitySection { cert: String::new(), key: String::new(), ..section };
+        let bundle = IdentitySection { cert: String::new(), key: String::new(), ..section };
         out.extend(identity::look(&bundle, rules));
     }
     out
@@ -67,8 +65,8 @@ fn identities(config: &ControllerConfig) -> Vec<Finding> {
 
 /// Checks that the advertised names are in a certificate.
 fn advertised(config: &ControllerConfig, facts: &Facts) -> Vec<Finding> {
-    let load = |section: &weft_config::IdentitySection| -> Option<Identity> {
-        let section: IdentitySection = identity_section(section).with_controller_defaults();
+    let load = |section: &IdentitySection| -> Option<Identity> {
+        let section: IdentitySection = section.clone().with_controller_defaults();
         Identity::load(&section).ok()
     };
     let Some(own) = load(&config.identity) else { return Vec::new() };

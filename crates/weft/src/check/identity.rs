@@ -4,11 +4,9 @@
 use std::time::SystemTime;
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use weft_config::IdentitySection;
 use weft_identity::{
-    Certificate, Error, Identity, Location, PrivateKey, TrustBundle, Usage, Verify,
+    Certificate, Error, Identity, IdentitySection, Location, PrivateKey, TrustBundle, Usage, Verify,
 };
-use weft_web::identity_section;
 
 use super::finding::Finding;
 use crate::failure::chain;
@@ -127,7 +125,7 @@ impl Look<'_> {
         section: IdentitySection,
         name: impl FnOnce(&str) -> String,
     ) -> Option<Identity> {
-        match Identity::load(&identity_section(&section)) {
+        match Identity::load(&section) {
             Ok(identity) => Some(identity),
             Err(error) => {
                 let (key, message) = match &error {

@@ -1,9 +1,8 @@
 //! Checks of the files and addresses that a router's configuration names.
 
-use weft_config::{EndpointsFile, Examined, Facts, IdentitySection, KeyAt, RouterConfig};
-use weft_identity::{Identity, Location};
+use weft_config::{EndpointsFile, Examined, Facts, KeyAt, RouterConfig};
+use weft_identity::{Identity, IdentitySection, Location};
 use weft_router::check_advertised;
-use weft_web::identity_section;
 
 use super::{
     addresses::{self, given},
@@ -110,7 +109,7 @@ fn controllers(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
 
 /// Controllers that dial a router know it by the key of the certificate that it enrolled with.
 fn dialed_by_controllers(config: &RouterConfig) -> Option<Finding> {
-    let own = Identity::load(&identity_section(&config.identity)).ok();
+    let own = Identity::load(&config.identity).ok();
     let own = own.filter(|_| !config.ctrl.listeners.is_empty())?;
     let key = |chain: &weft_identity::KeyedChain| chain.leaf().public_key().ok().cloned();
     let enrolled = key(own.client()?)?;
@@ -157,11 +156,11 @@ fn interfaces(facts: &Facts) -> Vec<Finding> {
 /// Checks that the advertised names are in a certificate.
 fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
     // Problems of the section itself were reported.
-    let Ok(identity) = Identity::load(&identity_section(&config.identity)) else {
+    let Ok(identity) = Identity::load(&config.identity) else {
         return Vec::new();
     };
     let outer = config.transport.wss.identity.as_ref();
-    let outer = outer.and_then(|section| Identity::load(&identity_section(section)).ok());
+    let outer = outer.and_then(|section| Identity::load(section).ok());
     let mut out = Vec::new();
     for fact in given(facts) {
         let general = fact.general_key();
@@ -176,7 +175,7 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
         };
         let Some((_, host, _)) = addresses::parts(&fact.value) else { continue };
         let section = web::identity_at(&config.web, &fact.key);
-        let own = section.map(|section| Identity::load(&identity_section(section)));
+        let own = section.map(Identity::load);
         // Problems of that section were reported.
         let Ok(own) = own.transpose() else { continue };
         let outer = outer.as_ref().filter(|_| is_websocket(facts, &fact.key));

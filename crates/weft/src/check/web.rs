@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use weft_config::{Facts, IdentitySection, WebServer};
+use weft_config::{Facts, WebServer};
+use weft_identity::IdentitySection;
 use weft_web::Scraper;
 
 use super::{addresses::given, finding::Finding};

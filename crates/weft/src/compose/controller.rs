@@ -19,7 +19,6 @@ use weft_controller::{Addresses, Controller, Durations, GuessLimits, Settings};
 use weft_identity::{Identity, LiveIdentity};
 use weft_network::{Network, NetworkOptions};
 use weft_store::{Embedded, OpenError, Options, Store};
-use weft_web::identity_section;
 
 use super::{
     exchange::{self, Files, Following},
@@ -69,7 +68,7 @@ impl Core {
         let loaded = check::accept(examined)?;
         warn(&loaded);
         let Loaded { config, .. } = loaded;
-        let section = identity_section(&config.identity).with_controller_defaults();
+        let section = config.identity.clone().with_controller_defaults();
         let identity = LiveIdentity::load(section)?;
         let signer = LiveIdentity::load(keys::signer_section(&config)?)?;
         let settings = settings(&config, &identity, &signer)?;
@@ -223,7 +222,7 @@ fn material(
     signer: &LiveIdentity,
 ) -> Result<Material, Failure> {
     let own = keys::with_identity(config).filter_map(|server| server.identity.as_ref());
-    let load = |section| Identity::load(&identity_section(section)).map(Arc::new);
+    let load = |section| Identity::load(section).map(Arc::new);
     let web = own.map(load).collect::<weft_identity::Result<_>>()?;
     Ok(Material { own: identity.current(), signer: signer.current(), web })
 }
