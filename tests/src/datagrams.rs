@@ -14,7 +14,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream, UdpSocket},
 };
-use weft_config::AddressKind;
+use weft_wire::Scheme;
 
 use crate::{
     mesh::links,
@@ -101,8 +101,8 @@ async fn linked(loses: u64) -> (Network, Peer, Peer, Path) {
     hosts.change(|config| {
         config.link.dialers.clear();
         for listener in &mut config.link.listeners {
-            listener.bind.kind = AddressKind::Dtls;
-            listener.advertise.kind = AddressKind::Dtls;
+            listener.bind.scheme = Scheme::Dtls;
+            listener.advertise.scheme = Scheme::Dtls;
         }
     });
     hosts.start().await;

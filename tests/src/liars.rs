@@ -9,7 +9,6 @@ use weft_channel::{
     ChannelHandle, ChannelOptions, DatagramDial, DatagramOptions, DialError, DialOptions,
     Established, GroupPolicy, Inbox, InboxLimits, dial, inbox,
 };
-use weft_config::AddressKind;
 use weft_identity::tls::{ClientTls, client_config, provider};
 use weft_identity::{Identity, KeyedChain, LiveIdentity};
 use weft_wire::hello::{Hello, alpn};
@@ -136,8 +135,8 @@ async fn over_dtls_only_the_leaf_makes_a_router_itself() {
     victim.change(|config| {
         config.link.dialers.clear();
         for listener in &mut config.link.listeners {
-            listener.bind.kind = AddressKind::Dtls;
-            listener.advertise.kind = AddressKind::Dtls;
+            listener.bind.scheme = Scheme::Dtls;
+            listener.advertise.scheme = Scheme::Dtls;
         }
     });
     victim.start().await;

@@ -16,9 +16,7 @@ use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_client::{Credentials, ManagementClient, Tls};
 use weft_config::router::{Listener, ProxiedService, ProxyProtocol, TunnelMode};
 use weft_config::web::WebOptions;
-use weft_config::{
-    AddressKind, BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer,
-};
+use weft_config::{BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer};
 use weft_contract::{Kind, resource};
 use weft_control::ControlPlane;
 use weft_control::{ControlOptions, DialerOptions};
@@ -31,6 +29,7 @@ use weft_network::{Network as Circuits, NetworkOptions};
 use weft_router::{Router, Runtimes};
 use weft_sdk::{Context, IdentityFile};
 use weft_store::{Memory, Store};
+use weft_wire::Scheme;
 
 /// Longer than anything here should take.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -394,7 +393,7 @@ impl Peer {
     pub(crate) fn websockets_only(&mut self) {
         for listener in &mut self.config.listeners {
             if let Listener::Edge(edge) = listener {
-                edge.address.kind = AddressKind::Wss;
+                edge.address.scheme = Scheme::Wss;
             }
         }
     }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use weft_config::RateLimiter;
 use weft_contract::ErrorCode;
 use weft_kernel::Failure;
-use weft_limits::{AdaptiveWindow, Outcome, Ticket, WindowOptions};
+use weft_limits::{AdaptiveWindow, Outcome, Ticket};
 
 /// The interval at which one login of an administrator is accepted although no place is left
 /// (docs/protocol/auth.md 9.6).
@@ -34,17 +34,8 @@ pub struct Place(Option<(Arc<Mutex<Places>>, Ticket)>);
 impl Admission {
     /// The places that the section `edge.authRateLimiter` sets.
     pub fn new(limiter: &RateLimiter) -> Self {
-        let options = WindowOptions {
-            min_size: limiter.min_size,
-            max_size: limiter.max_size,
-            timeout: limiter.timeout,
-            success_threshold: limiter.success_threshold,
-            increase_factor: limiter.increase_factor,
-            decrease_factor: limiter.decrease_factor,
-            increase_check_interval: limiter.increase_check_interval,
-            decrease_check_interval: limiter.decrease_check_interval,
-        };
-        let places = || Places { window: AdaptiveWindow::new(options), admin_at: None };
+        let places =
+            || Places { window: AdaptiveWindow::new(limiter.window.clone()), admin_at: None };
         Self(limiter.enabled.then(|| Arc::new(Mutex::new(places()))))
     }
 

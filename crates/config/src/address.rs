@@ -3,39 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// The protocol of an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AddressKind {
-    /// TLS over TCP.
-    Tls,
-    /// DTLS over UDP.
-    Dtls,
-    /// Plain TCP.
-    Tcp,
-    /// WebSocket; refused when used.
-    Ws,
-    /// WebSocket over TLS.
-    Wss,
-    /// Plain UDP.
-    Udp,
-}
-
-impl AddressKind {
-    const ALL: [Self; 6] = [Self::Tls, Self::Dtls, Self::Tcp, Self::Ws, Self::Wss, Self::Udp];
-
-    /// The word before the first colon.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tls => "tls",
-            Self::Dtls => "dtls",
-            Self::Tcp => "tcp",
-            Self::Ws => "ws",
-            Self::Wss => "wss",
-            Self::Udp => "udp",
-        }
-    }
-}
+use weft_wire::{Address, Scheme};
 
 /// Host and port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -81,59 +49,21 @@ impl FromStr for HostPort {
     }
 }
 
-/// An address with its kind.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Address {
-    /// The protocol.
-    pub kind: AddressKind,
-    /// Host name or address, without brackets.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-}
-
-impl Address {
-    /// Makes an address of these parts.
-    #[must_use]
-    pub fn new(kind: AddressKind, host: impl Into<String>, port: u16) -> Self {
-        Self { kind, host: host.into(), port }
+/// An address with its protocol. A mistake is told with what is wrong, for whoever wrote the file.
+pub(crate) fn parse(text: &str) -> Result<Address, String> {
+    let expected = "expected <type>:<host>:<port> with a type such as tls or wss";
+    let (scheme, rest) = text
+        .split_once(':')
+        .and_then(|(name, rest)| Some((Scheme::of_name(name)?, rest)))
+        .ok_or_else(|| format!("address ({text}) not parsed: {expected}"))?;
+    if rest.starts_with("//") {
+        return Err(format!(
+            "address ({text}) not parsed: `//` does not belong there, write `{scheme}:{}`",
+            rest.trim_start_matches('/')
+        ));
     }
-
-    /// Host and port, without the protocol.
-    #[must_use]
-    pub fn host_port(&self) -> HostPort {
-        HostPort { host: self.host.clone(), port: self.port }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind.name(), self.host_port())
-    }
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected <type>:<host>:<port> with a type such as tls or wss";
-        let (kind, rest) = text
-            .split_once(':')
-            .and_then(|(name, rest)| {
-                let kind = AddressKind::ALL.into_iter().find(|kind| kind.name() == name)?;
-                Some((kind, rest))
-            })
-            .ok_or_else(|| format!("address ({text}) not parsed: {expected}"))?;
-        if rest.starts_with("//") {
-            return Err(format!(
-                "address ({text}) not parsed: `//` does not belong there, write `{}:{}`",
-                kind.name(),
-                rest.trim_start_matches('/')
-            ));
-        }
-        let HostPort { host, port } = rest
-            .parse()
-            .map_err(|reason| format!("address ({text}) not parsed: {reason}; {expected}"))?;
-        Ok(Self { kind, host, port })
-    }
+    let HostPort { host, port } = rest
+        .parse()
+        .map_err(|reason| format!("address ({text}) not parsed: {reason}; {expected}"))?;
+    Ok(Address { scheme, host, port })
 }

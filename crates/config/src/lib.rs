@@ -9,8 +9,8 @@
 //!  text -> YAML tree with places -> variables -> sections (getters) -> config, facts, problems
 //! ```
 //!
-//! Values that another crate gives a meaning have its types: the section `identity` is one of `weft-identity`. They are
-//! plain here: a caller that loads a certificate checks that it fits its host.
+//! Values that another crate gives a meaning have its types: the section `identity` is one of `weft-identity`,
+//! an address one of `weft-wire`. They are plain here: a caller that loads a certificate checks that it fits its host.
 //!
 //! ```
 //! use weft_config::{ProcessEnvironment, RouterConfig};
@@ -44,7 +44,7 @@ pub mod web;
 mod xgress_options;
 mod yaml;
 
-pub use address::{Address, AddressKind, HostPort};
+pub use address::HostPort;
 pub use channel_options::{ChannelOptions, Heartbeats};
 pub use controller::ControllerConfig;
 pub use debugging::Debugging;

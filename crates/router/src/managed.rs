@@ -113,7 +113,7 @@ impl ManagedLinks {
     /// Opens and closes listeners. False if one of them could not be opened.
     async fn listen(&self, setup: &LinkConfig, open: &mut Vec<Open>) -> bool {
         let wanted: Vec<_> =
-            setup.listeners.iter().filter(|one| links_over(one.bind.kind)).collect();
+            setup.listeners.iter().filter(|one| links_over(one.bind.scheme)).collect();
         let before = open.len();
         open.retain(|one| wanted.contains(&&one.config));
         let (mut is_other, mut is_complete) = (open.len() != before, true);

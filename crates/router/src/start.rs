@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{Listeners, TlsSource, TraceFile};
 use weft_config::{
-    AddressKind, RouterConfig,
+    RouterConfig,
     router::{EdgeListener, Listener},
 };
 use weft_identity::{
@@ -164,7 +164,7 @@ impl Router {
         sockets: &Listeners,
     ) -> Result<Vec<EdgeAddresses>, StartError> {
         let tls = edge_tls(identity, &self.access)?;
-        let is_websocket = |one: &EdgeListener| one.address.kind == AddressKind::Wss;
+        let is_websocket = |one: &EdgeListener| one.address.scheme == Scheme::Wss;
         let outer = match edge_listeners(config).any(is_websocket) {
             true => Some(WebSocketTls::new(config, identity)?),
             false => None,
@@ -179,7 +179,7 @@ impl Router {
             let host = &listener.advertise.host;
             check_advertised(&identity.current(), outer_now.as_deref(), host)
                 .map_err(StartError::Advertise)?;
-            let bind = listener.address.host_port().to_string();
+            let bind = listener.address.host_port();
             // Connections are accepted on the same runtime that reads them.
             let limits = edge_limits(config, listener);
             let (scheme, bound) = if let Some(outer) = outer {
@@ -291,7 +291,7 @@ impl Router {
         }
         let mut told = Vec::new();
         let served = config.link.listeners.iter();
-        for listener in served.filter(|one| link::links_over(one.bind.kind)) {
+        for listener in served.filter(|one| link::links_over(one.bind.scheme)) {
             if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
                 tracing::warn!(
                     advertise = %listener.advertise, %problem,
@@ -322,7 +322,7 @@ impl Router {
         let handshake = config.tls_handshake_timeout.min(MAX_HANDSHAKE);
         let mut told = Vec::new();
         let served = config.ctrl.listeners.iter();
-        for listener in served.filter(|one| one.bind.kind == AddressKind::Tls) {
+        for listener in served.filter(|one| one.bind.scheme == Scheme::Tls) {
             if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
                 tracing::warn!(
                     advertise = %listener.advertise, %problem,

@@ -23,6 +23,11 @@ pub enum Scheme {
 impl Scheme {
     const ALL: [Self; 6] = [Self::Tls, Self::Dtls, Self::Tcp, Self::Ws, Self::Wss, Self::Udp];
 
+    /// The scheme with this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
     /// The name before the colon.
     pub fn name(self) -> &'static str {
         match self {
@@ -94,8 +99,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let form = || AddressError::Form(text.chars().take(200).collect());
         let (scheme, rest) = text.split_once(':').ok_or_else(form)?;
-        let scheme =
-            Scheme::ALL.into_iter().find(|known| known.name() == scheme).ok_or_else(form)?;
+        let scheme = Scheme::of_name(scheme).ok_or_else(form)?;
         if rest.starts_with("//") {
             return Err(AddressError::Url(text.chars().take(200).collect()));
         }

@@ -301,11 +301,8 @@ impl TlsConfig {
         let handshake_timeout = section.duration("handshakeTimeout", Duration::from_secs(5));
         let handshake_timeout =
             if handshake_timeout.is_zero() { Duration::from_secs(5) } else { handshake_timeout };
-        let default = RateLimiter {
-            enabled: false,
-            timeout: handshake_timeout + Duration::from_secs(2),
-            ..RateLimiter::with_sizes(5, 2500)
-        };
+        let mut default = RateLimiter { enabled: false, ..RateLimiter::with_sizes(5, 2500) };
+        default.window.timeout = handshake_timeout + Duration::from_secs(2);
         let rate_limiter = if limited {
             RateLimiter::read(&section.section("rateLimiter"), &default, 5, 10_000)
         } else {

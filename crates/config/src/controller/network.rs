@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use weft_wire::{Address, Scheme};
+
 use crate::{
-    address::{Address, AddressKind},
     channel_options::{ChannelOptions, Heartbeats},
     section::Section,
 };
@@ -131,10 +132,10 @@ impl ControlConfig {
             );
         }
         let listener = section.address("listener");
-        if let Some(kind) = listener.as_ref().map(|address| address.kind)
-            && kind != AddressKind::Tls
+        if let Some(scheme) = listener.as_ref().map(|address| address.scheme)
+            && scheme != Scheme::Tls
         {
-            let text = format!("a controller listens with tls for routers, not {}", kind.name());
+            let text = format!("a controller listens with tls for routers, not {scheme}");
             section.problem("listener", text);
         }
         let options = section.section("options");

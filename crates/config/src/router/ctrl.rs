@@ -6,8 +6,10 @@ use std::{
 };
 
 use super::values;
+use weft_wire::Address;
+
 use crate::{
-    address::Address,
+    address,
     channel_options::{ChannelOptions, Heartbeats},
     rate_limiter::RateLimiter,
     section::{Item, Section},
@@ -97,7 +99,7 @@ fn endpoints(section: &Section<'_>) -> Vec<Address> {
             section.warn("endpoints", "`endpoint` is used and `endpoints` ignored");
             section.in_effect("endpoints", "");
         }
-        return match single.map(|text| text.parse::<Address>()) {
+        return match single.map(|text| address::parse(&text)) {
             Some(Ok(address)) if address.host.is_empty() => {
                 section.problem("endpoint", NO_HOST);
                 Vec::new()

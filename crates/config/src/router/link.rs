@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::values;
+use weft_wire::{Address, Scheme};
+
 use crate::{
-    address::{Address, AddressKind, HostPort},
+    address::{self, HostPort},
     channel_options::{ChannelOptions, Heartbeats},
     error::KeyAt,
     section::{Context, Item, Section},
@@ -199,7 +201,7 @@ fn listener(item: &Item<'_>, managed: bool) -> Option<LinkListener> {
     }
     let bind = section.address("bind");
     let advertise = match (&bind, section.text("advertise")) {
-        (Some(bind), Some(text)) => advertised(&section, bind.kind, &text),
+        (Some(bind), Some(text)) => advertised(&section, bind.scheme, &text),
         (_, None) => bind.clone(),
         (None, Some(_)) => None,
     };
@@ -213,11 +215,11 @@ fn listener(item: &Item<'_>, managed: bool) -> Option<LinkListener> {
 }
 
 /// An address, or host and port with the protocol of `bind`.
-fn advertised(section: &Section<'_>, kind: AddressKind, text: &str) -> Option<Address> {
+fn advertised(section: &Section<'_>, scheme: Scheme, text: &str) -> Option<Address> {
     if let Ok(HostPort { host, port }) = text.parse() {
-        return Some(Address { kind, host, port });
+        return Some(Address { scheme, host, port });
     }
-    match text.parse() {
+    match address::parse(text) {
         Ok(address) => Some(address),
         Err(reason) => {
             let text = format!("error parsing 'advertise' address in listener config ({reason})");

@@ -3,8 +3,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use weft_wire::{Address, Scheme};
+
 use crate::{
-    address::{Address, AddressKind, HostPort},
+    address::{self, HostPort},
     channel_options::ChannelOptions,
     controller::Network,
     router::{
@@ -298,7 +300,7 @@ fn bound(section: &Section<'_>) -> Option<String> {
 }
 
 fn parsed(section: &Section<'_>, text: &str) -> Option<Address> {
-    match text.parse() {
+    match address::parse(text) {
         Ok(address) => Some(address),
         Err(reason) => {
             section.problem("address", reason);
@@ -311,14 +313,14 @@ fn edge_listener(section: &Section<'_>, options: &Section<'_>) -> Option<EdgeLis
     options.ignore(&["getSessionTimeout"]);
     let address = bound(section).and_then(|text| parsed(section, &text));
     if let Some(address) = &address
-        && !matches!(address.kind, AddressKind::Tls | AddressKind::Wss)
+        && !matches!(address.scheme, Scheme::Tls | Scheme::Wss)
     {
-        let hint = match address.kind {
-            AddressKind::Ws => "; browsers need TLS, use wss",
+        let hint = match address.scheme {
+            Scheme::Ws => "; browsers need TLS, use wss",
             _ => "",
         };
-        let kind = address.kind.name();
-        let text = format!("an edge listener speaks tls or wss, not {kind}{hint}");
+        let scheme = address.scheme;
+        let text = format!("an edge listener speaks tls or wss, not {scheme}{hint}");
         section.problem("address", text);
     }
     let advertise = advertised(section, options);

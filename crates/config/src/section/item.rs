@@ -1,7 +1,9 @@
 //! Elements of lists.
 
 use super::{Item, Section, shown};
-use crate::{address::Address, error::KeyAt, secret, yaml::Value};
+use weft_wire::Address;
+
+use crate::{address, error::KeyAt, secret, yaml::Value};
 
 impl<'t> Item<'t> {
     /// The item as a map.
@@ -37,7 +39,7 @@ impl<'t> Item<'t> {
     /// The item as an address.
     pub(crate) fn address(&self) -> Option<Address> {
         let text = self.text()?;
-        match text.parse() {
+        match address::parse(&text) {
             Ok(address) => Some(address),
             Err(reason) => {
                 self.problem(reason);

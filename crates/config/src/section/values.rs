@@ -2,9 +2,11 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
+use weft_wire::Address;
+
 use super::{Item, Section};
 use crate::{
-    address::{Address, HostPort},
+    address::{self, HostPort},
     duration::{SignedDuration, parse_duration, show_duration},
     secret,
     yaml::{Node, Value},
@@ -335,7 +337,7 @@ impl<'t> Section<'t> {
     pub(crate) fn address(&self, key: &'static str) -> Option<Address> {
         let text = self.raw_text(key, "must be a string");
         self.note(key, "address", "", "", text.clone());
-        match text?.parse() {
+        match address::parse(&text?) {
             Ok(address) => Some(address),
             Err(reason) => {
                 self.problem(key, reason);

@@ -31,7 +31,7 @@ fn files_of_the_page_are_accepted_and_acted_upon() {
         for listener in &loaded.config.listeners {
             bindings.push(match listener {
                 Listener::Ingress(listener) => listener.binding(),
-                Listener::Edge(edge) => edge.address.kind.name(),
+                Listener::Edge(edge) => edge.address.scheme.name(),
                 Listener::Tunnel(_) => "tunnel",
             });
         }

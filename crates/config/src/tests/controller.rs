@@ -67,7 +67,7 @@ fn the_minimal_file_has_all_defaults() {
     assert_eq!(config.web[0].options.max_tls, TlsVersion::V1_3);
     assert_eq!(config.web[0].apis.len(), 4);
     assert!(!config.tls.rate_limiter.enabled);
-    assert_eq!(config.tls.rate_limiter.timeout, Duration::from_secs(7));
+    assert_eq!(config.tls.rate_limiter.window.timeout, Duration::from_secs(7));
     assert_eq!(config.commands.max_queued, 100);
     assert_eq!(config.router_data_model.log_size, 10_000);
 }

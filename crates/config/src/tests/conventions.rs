@@ -3,8 +3,10 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 use proptest::prelude::*;
 
 use super::{controller, none, router};
+use weft_wire::Scheme;
+
 use crate::{
-    Address, AddressKind, ControllerConfig, EndpointsFile, HostPort, RouterConfig, parse_duration,
+    ControllerConfig, EndpointsFile, HostPort, RouterConfig, address, parse_duration,
     router::{ControllerEndpoints, Endpoint},
     show_duration,
     template::quoted,
@@ -150,10 +152,10 @@ fn durations() {
 
 #[test]
 fn addresses() {
-    let parse = |text: &str| text.parse::<Address>();
+    let parse = |text: &str| address::parse(text);
     assert_eq!(parse("tls:ctrl.example:6262").unwrap().port, 6262);
     let six = parse("tls:[::1]:6262").unwrap();
-    assert_eq!((six.kind, six.host.as_str()), (AddressKind::Tls, "::1"));
+    assert_eq!((six.scheme, six.host.as_str()), (Scheme::Tls, "::1"));
     assert_eq!(six.to_string(), "tls:[::1]:6262");
     let error = parse("tls://host:1280").unwrap_err();
     assert!(error.contains("write `tls:host:1280`"), "{error}");
@@ -264,7 +266,7 @@ proptest! {
     #[test]
     fn any_text_is_no_panic_as_scalar(text in ".{0,40}") {
         let _ = parse_duration(&text);
-        let _ = text.parse::<Address>();
+        let _ = address::parse(&text);
         let _ = text.parse::<HostPort>();
         let _ = text.parse::<crate::controller::Network>();
     }

@@ -1,12 +1,11 @@
 use std::{path::Path, time::Duration};
 
 use super::{router, warnings};
-use crate::{
-    AddressKind,
-    router::{
-        DialerBinding, DnsUnanswerable, DnsUpstreamMode, Listener, ProxiedService, ProxyProtocol,
-        TunnelMode,
-    },
+use weft_wire::Scheme;
+
+use crate::router::{
+    DialerBinding, DnsUnanswerable, DnsUpstreamMode, Listener, ProxiedService, ProxyProtocol,
+    TunnelMode,
 };
 
 const EXAMPLE: &str = r#"v: 3
@@ -36,7 +35,7 @@ fn the_example_has_all_defaults() {
     assert_eq!(config.ctrl.endpoints[0].to_string(), "tls:ctrl.example:6262");
     assert_eq!(config.ctrl.endpoints_file, Path::new("dir/endpoints.yml"));
     assert_eq!(config.ctrl.startup_timeout, Some(Duration::from_secs(30)));
-    assert_eq!(config.ctrl.rate_limiter.min_size, 1);
+    assert_eq!(config.ctrl.rate_limiter.window.min_size, 1);
     let dialer = &config.link.dialers[0];
     assert_eq!((dialer.max_default_connections, dialer.max_ack_connections), (3, 1));
     assert_eq!(dialer.groups, ["default"]);
@@ -237,7 +236,7 @@ fn where_documents_and_files_differ_both_forms_count() {
     let loaded = router(&format!("{BARE}{more}")).unwrap();
     let config = &loaded.config;
     let Listener::Edge(edge) = &config.listeners[0] else { panic!() };
-    assert_eq!((edge.address.kind, edge.advertise.host.as_str()), (AddressKind::Wss, "::1"));
+    assert_eq!((edge.address.scheme, edge.advertise.host.as_str()), (Scheme::Wss, "::1"));
     let link = &config.link;
     assert_eq!(link.listeners[0].advertise.to_string(), "dtls:r:2");
     assert_eq!(link.listeners[0].groups, ["a"]);
@@ -264,7 +263,7 @@ fn control_section() {
     assert_eq!(ctrl.heartbeats.send_interval, Duration::from_secs(7));
     assert_eq!(ctrl.heartbeats.close_unresponsive, None);
     assert_eq!(ctrl.startup_timeout, None);
-    assert_eq!((ctrl.rate_limiter.min_size, ctrl.rate_limiter.max_size), (1, 20));
+    assert_eq!((ctrl.rate_limiter.window.min_size, ctrl.rate_limiter.window.max_size), (1, 20));
     assert_eq!(ctrl.listeners[0].advertise.port, 7);
     assert_eq!(ctrl.endpoints_file, Path::new("/e.yml"));
     assert_eq!(loaded.not_acted_upon[0].key, "ctrl.ha");

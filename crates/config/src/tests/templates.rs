@@ -33,7 +33,10 @@ fn a_controller_file_reads_back() {
     assert_eq!(config.storage, Storage::Database(template.db.into()));
     assert_eq!(config.identity.cert, template.cert);
     assert_eq!(config.trust_domain.as_deref(), Some("weft.example"));
-    assert_eq!(config.ctrl.advertise_address.unwrap().host_port(), template.ctrl_advertise);
+    assert_eq!(
+        config.ctrl.advertise_address.unwrap().host_port(),
+        template.ctrl_advertise.to_string()
+    );
     assert_eq!(config.edge.as_ref().unwrap().enrollment.signing_cert.key, "signer.key");
     let names = &config.edge.unwrap().enrollment.router_names;
     assert_eq!(names.shared, [NameRule::Host("ctrl.example".into())]);

@@ -44,7 +44,7 @@ impl ControlHalf {
         };
         let gate = Gate { core: self.0.clone(), write_timeout: channel.write_timeout };
         let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
-        let bind = config.bind.host_port().to_string();
+        let bind = config.bind.host_port();
         let registration = sockets.listen(&bind, limits, &[alpn::CTRL], tls, acceptor).await?;
         let mut advertise = config.advertise.clone();
         if advertise.port == 0 {

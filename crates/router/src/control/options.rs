@@ -100,8 +100,6 @@ impl ControlOptions {
     pub(crate) fn new(config: &RouterConfig, router_id: &str, version: VersionInfo) -> Self {
         let ctrl = &config.ctrl;
         let heartbeats = &ctrl.heartbeats;
-        let limiter = &ctrl.rate_limiter;
-        let unlimited = if limiter.enabled { limiter.max_size } else { u32::MAX };
         let edge = config.edge.as_ref();
         let session = edge.map(|edge| edge.heartbeat_interval);
         let pause = edge.map(|edge| {
@@ -131,16 +129,7 @@ impl ControlOptions {
             },
             route_workers: config.forwarder.xgress_dial_workers as usize,
             route_queue: config.forwarder.xgress_dial_queue as usize,
-            limiter: WindowOptions {
-                min_size: limiter.min_size,
-                max_size: unlimited,
-                timeout: limiter.timeout,
-                success_threshold: limiter.success_threshold,
-                increase_factor: limiter.increase_factor,
-                decrease_factor: limiter.decrease_factor,
-                increase_check_interval: limiter.increase_check_interval,
-                decrease_check_interval: limiter.decrease_check_interval,
-            },
+            limiter: ctrl.rate_limiter.in_effect(),
             limited_workers: config.forwarder.rate_limited_workers as usize,
             limited_queue: config.forwarder.rate_limited_queue as usize,
             validation_wait: Duration::from_secs(10),

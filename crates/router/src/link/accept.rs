@@ -19,9 +19,9 @@ use weft_channel::{
     ListenerLimits, Listeners, PeerHello, Refusal, RegisterError, TlsSource,
 };
 use weft_circuit::now;
-use weft_config::{AddressKind, router::LinkListener as ListenerConfig};
+use weft_config::router::LinkListener as ListenerConfig;
 use weft_wire::{
-    Headers,
+    Headers, Scheme,
     hello::{Hello, alpn},
     link::{LinkHello, SplitPart},
 };
@@ -53,7 +53,7 @@ impl Links {
         config: &ListenerConfig,
         tls: TlsSource,
     ) -> Result<(SocketAddr, LinkListener, datagram::Socket), RegisterError> {
-        let protocol = config.bind.kind.name().to_owned();
+        let protocol = config.bind.scheme.name().to_owned();
         let binding = interfaces::listener_binding(config);
         let gate = LinkGate {
             links: Arc::downgrade(self),
@@ -66,7 +66,7 @@ impl Links {
         let hello_timeout = config.options.connect_timeout.max(Duration::from_secs(10));
         let hello = AcceptOptions { hello_timeout, vouches: true, ..AcceptOptions::default() };
         let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
-        let bind = config.bind.host_port().to_string();
+        let bind = config.bind.host_port();
         let (channel, usual) = (&config.options, ListenerLimits::default());
         let at_once = channel.max_outstanding_connects.saturating_add(channel.max_queued_connects);
         // As for SDKs, the file can only raise the number of unauthenticated peers.
@@ -77,7 +77,7 @@ impl Links {
         };
         let listen =
             |protocols| listeners.listen(&bind, limits, protocols, tls.clone(), acceptor.clone());
-        let registration = if config.bind.kind == AddressKind::Dtls {
+        let registration = if config.bind.scheme == Scheme::Dtls {
             let own = &self.options;
             let limits =
                 ListenerLimits { handshake_timeout: own.datagram_handshake_timeout, ..limits };

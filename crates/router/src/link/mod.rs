@@ -44,8 +44,9 @@ use weft_channel::{
     ChannelOptions, CloseReason, DatagramOptions, HeartbeatOptions, HttpProxy, Threads, TraceFile,
 };
 use weft_circuit::now;
-use weft_config::{AddressKind, router::LinkConfig};
+use weft_config::router::LinkConfig;
 use weft_identity::LiveIdentity;
+use weft_wire::Scheme;
 
 use self::{
     confirmed::Confirmed,
@@ -124,9 +125,9 @@ fn specs(config: &LinkConfig) -> Vec<Dialer> {
     specs.collect()
 }
 
-/// True if links are made over addresses of this kind.
-pub(crate) fn links_over(kind: AddressKind) -> bool {
-    matches!(kind, AddressKind::Tls | AddressKind::Dtls)
+/// True if links are made over addresses of this scheme.
+pub(crate) fn links_over(scheme: Scheme) -> bool {
+    matches!(scheme, Scheme::Tls | Scheme::Dtls)
 }
 
 fn new_id() -> String {

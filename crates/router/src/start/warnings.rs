@@ -1,6 +1,7 @@
 //! Warnings about settings in the file that have no effect.
 
-use weft_config::{AddressKind, RouterConfig};
+use weft_config::RouterConfig;
+use weft_wire::Scheme;
 
 use crate::{link, managed};
 
@@ -19,10 +20,10 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
             out.push((key, why));
         }
     };
-    let other = |kind: AddressKind| kind != AddressKind::Tls;
-    let listeners = config.link.listeners.iter().any(|one| !link::links_over(one.bind.kind));
+    let other = |scheme: Scheme| scheme != Scheme::Tls;
+    let listeners = config.link.listeners.iter().any(|one| !link::links_over(one.bind.scheme));
     warn(listeners, "link.listeners.bind", "routers link over tls and dtls only");
-    let controllers = config.ctrl.listeners.iter().any(|one| other(one.bind.kind));
+    let controllers = config.ctrl.listeners.iter().any(|one| other(one.bind.scheme));
     warn(controllers, "ctrl.listeners.bind", "controllers dial routers over tls only");
     let managed = &config.managed_config;
     let is_other =

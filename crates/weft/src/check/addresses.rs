@@ -8,9 +8,10 @@ use std::{
 };
 
 use weft_config::{
-    Address, Facts, HostPort, KeyFact, Origin,
+    Facts, HostPort, KeyFact, Origin,
     router::{IngressAddress, IngressKind},
 };
+use weft_wire::Address;
 
 use super::finding::{Finding, Purpose};
 
@@ -25,8 +26,8 @@ pub(super) fn parts(text: &str) -> Option<(&'static str, String, u16)> {
     if let Ok(HostPort { host, port }) = text.parse() {
         return Some(("", host, port));
     }
-    if let Ok(Address { kind, host, port }) = text.parse() {
-        return Some((kind.name(), host, port));
+    if let Ok(Address { scheme, host, port }) = text.parse() {
+        return Some((scheme.name(), host, port));
     }
     let IngressAddress { kind, at } = text.parse().ok()?;
     if kind == IngressKind::Unixgram {

@@ -198,7 +198,7 @@ async fn listen(
     listeners: &Listeners,
 ) -> Result<Option<Registration>, Failure> {
     let Some(listener) = &core.config.ctrl.listener else { return Ok(None) };
-    let bind = listener.host_port().to_string();
+    let bind = listener.host_port();
     let tls = ControlPlane::tls(&core.identity)?;
     let handshake_timeout = core.handshake_timeout();
     let limits = ListenerLimits {

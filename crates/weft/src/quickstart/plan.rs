@@ -321,7 +321,11 @@ pub(super) mod tests {
         let served = weft_api::base_urls(&controller.config.web);
         assert_eq!(served.len(), controller.config.web[0].apis.len());
         let listener = controller.config.ctrl.listener.unwrap().host_port();
-        assert_eq!(listener, plan.controller.bind, "one port for APIs and control plane");
+        assert_eq!(
+            listener,
+            plan.controller.bind.to_string(),
+            "one port for APIs and control plane"
+        );
         let router = RouterConfig::from_path(&home.router_file(1)).unwrap();
         assert_eq!((router.warnings, router.not_acted_upon), (vec![], vec![]));
         let link = router.config.link;

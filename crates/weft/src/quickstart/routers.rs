@@ -52,7 +52,7 @@ impl<'a> Places<'a> {
         if args.link_port.is_none()
             && let Some(listener) = first.link.listeners.first()
         {
-            places.link = (listener.advertise.host_port().port, false);
+            places.link = (listener.advertise.port, false);
         }
         places
     }
@@ -156,7 +156,8 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
             home.router_file(1).display()
         ))
     })?;
-    let ctrl = first.ctrl.endpoints.first().map(|address| address.host_port());
+    let ctrl = first.ctrl.endpoints.first();
+    let ctrl = ctrl.map(|it| HostPort { host: it.host.clone(), port: it.port });
     let ctrl = ctrl.ok_or_else(|| {
         let file = home.router_file(1);
         Failure::new(format!("{}: `ctrl.endpoint` names no controller", file.display()))
@@ -203,10 +204,10 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
 /// The ports that a router listens at.
 fn ports(config: &RouterConfig) -> impl Iterator<Item = u16> {
     let edge = config.listeners.iter().filter_map(|listener| match listener {
-        Listener::Edge(edge) => Some(edge.address.host_port().port),
+        Listener::Edge(edge) => Some(edge.address.port),
         _ => None,
     });
-    let links = config.link.listeners.iter().map(|it| it.bind.host_port().port);
+    let links = config.link.listeners.iter().map(|it| it.bind.port);
     edge.chain(links)
 }
 
@@ -221,7 +222,7 @@ pub(super) fn edge(config: &RouterConfig) -> Option<HostPort> {
 /// The address that other routers are told.
 pub(super) fn link(config: &RouterConfig) -> String {
     let listener = config.link.listeners.first();
-    listener.map(|listener| listener.advertise.host_port().to_string()).unwrap_or_default()
+    listener.map(|listener| listener.advertise.host_port()).unwrap_or_default()
 }
 
 #[cfg(test)]
