@@ -50,5 +50,5 @@ mod web;
 pub use build::Build;
 pub use running::Router;
 pub use runtimes::Runtimes;
-pub use start::{StartError, check_advertised};
+pub use start::{StartError, check_advertised, without_effect};
 pub use weft_web::PROTOCOLS as WEB_PROTOCOLS;

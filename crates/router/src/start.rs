@@ -3,7 +3,7 @@
 mod error;
 mod settings;
 mod tls;
-mod warnings;
+mod without_effect;
 
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ pub use error::StartError;
 use settings::{MAX_HANDSHAKE, data_options, edge_limits, edge_listeners, websocket_options};
 pub use tls::check_advertised;
 use tls::{WebSocketTls, edge_tls};
+pub use without_effect::without_effect;
 
 use crate::{
     access::{AccessHalf, AccessOptions},
@@ -62,7 +63,6 @@ impl Router {
         runtimes: Runtimes,
         spans: Spans,
     ) -> Result<Self, StartError> {
-        warnings::warn_not_acted_upon(config);
         let version = VersionInfo::from(build);
         let identity = LiveIdentity::load(config.identity.clone()).map_err(StartError::Identity)?;
         let id = identity.current().name().ok_or(StartError::Nameless)?.to_owned();

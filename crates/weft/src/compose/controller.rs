@@ -23,7 +23,7 @@ use weft_store::{Embedded, OpenError, Options, Store};
 use super::{
     exchange::{self, Files, Following},
     keys::{self, Material},
-    session_key, shown, warn,
+    session_key, shown, warn, warn_without_effect,
 };
 use crate::{
     build,
@@ -97,7 +97,7 @@ impl Core {
 
     /// Opens the sockets.
     pub(crate) async fn serve(self) -> Result<RunningController, Failure> {
-        warn_not_acted_upon(&self.config);
+        warn_without_effect(without_effect(&self.config));
         let controller = self.controller.clone();
         let export = Export::start("weft-controller");
         let options = NetworkOptions::from(&self.config.network);
@@ -322,16 +322,9 @@ fn durations(config: &ControllerConfig) -> Durations {
     }
 }
 
-/// Warns of keys in the file that this release does not act upon.
-fn warn_not_acted_upon(config: &ControllerConfig) {
-    for (key, why) in not_acted_upon(config) {
-        tracing::warn!(key, "not acted upon: {why}");
-    }
-}
-
-/// Keys in the file that this release does not act upon, with the reason. Bindings of the web
+/// Keys of the file whose values have no effect in this release, each with the reason. Bindings of the web
 /// servers are reported elsewhere.
-pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn without_effect(config: &ControllerConfig) -> Vec<(&'static str, &'static str)> {
     let mut out = Vec::new();
     let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
         if wanted {

@@ -24,6 +24,13 @@ fn warn<T>(loaded: &Loaded<T>) {
     }
 }
 
+/// Warns of keys whose values have no effect in this release, each with the reason.
+fn warn_without_effect(found: Vec<(&'static str, &'static str)>) {
+    for (key, why) in found {
+        tracing::warn!(key, "not acted upon: {why}");
+    }
+}
+
 fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

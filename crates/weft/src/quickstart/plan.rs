@@ -290,7 +290,7 @@ pub(super) mod tests {
     use weft_config::{ControllerConfig, RouterConfig};
 
     use super::*;
-    use crate::compose::controller::not_acted_upon;
+    use crate::compose::controller::without_effect;
 
     pub(in crate::quickstart) fn args() -> QuickstartArgs {
         QuickstartArgs {
@@ -317,7 +317,7 @@ pub(super) mod tests {
         let controller = ControllerConfig::from_path(&home.controller_file()).unwrap();
         assert_eq!((controller.warnings, controller.not_acted_upon), (vec![], vec![]));
         // Every setting in the file has an effect in this release.
-        assert_eq!(not_acted_upon(&controller.config), []);
+        assert_eq!(without_effect(&controller.config), []);
         let served = weft_api::base_urls(&controller.config.web);
         assert_eq!(served.len(), controller.config.web[0].apis.len());
         let listener = controller.config.ctrl.listener.unwrap().host_port();

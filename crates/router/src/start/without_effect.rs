@@ -1,18 +1,13 @@
-//! Warnings about settings in the file that have no effect.
+//! Settings in the file whose values have no effect.
 
 use weft_config::RouterConfig;
 use weft_wire::Scheme;
 
 use crate::{link, managed};
 
-/// Warns once of settings in the file that have no effect in this release.
-pub(super) fn warn_not_acted_upon(config: &RouterConfig) {
-    for (key, why) in not_acted_upon(config) {
-        tracing::warn!(key, "not acted upon: {why}");
-    }
-}
-
-fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
+/// Keys of the file whose values have no effect in this release, each with the reason.
+#[must_use]
+pub fn without_effect(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     let mut out = Vec::new();
     let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
         // A setting of several listeners is named once.
@@ -55,6 +50,6 @@ mod tests {
         let none = |_: &str| None;
         let path = std::path::Path::new("router.yaml");
         let config = RouterConfig::from_str(text, path, &none).unwrap().config;
-        assert_eq!(not_acted_upon(&config), []);
+        assert_eq!(without_effect(&config), []);
     }
 }
