@@ -20,6 +20,9 @@ const SECRET: [&str; 13] = [
     "weft.edge_client.TotpToken",
 ];
 
+/// The one choice that configs have, too, in words.
+const PRECEDENCE: &str = "weft.ctrl.TerminatorPrecedence";
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let mut files: Vec<PathBuf> = std::fs::read_dir("proto")?
@@ -32,6 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(["."])
         .bytes(["."])
         .skip_debug(SECRET)
+        .type_attribute(PRECEDENCE, "#[derive(serde::Deserialize)]")
+        .type_attribute(PRECEDENCE, "#[serde(rename_all = \"lowercase\")]")
         .compile_fds(descriptors)?;
     Ok(())
 }

@@ -274,7 +274,7 @@ impl DialBind {
 words! {
     /// The group of terminators that a terminator belongs to. A dial goes to the best group with a
     /// reachable terminator.
-    pub enum Precedence {
+    pub enum PrecedenceWord {
         /// Dialed when no required terminator can be reached.
         Default = "default",
         /// Before all others.
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn words_are_exact() {
-        assert_eq!(Precedence::parse("failed"), Some(Precedence::Failed));
+        assert_eq!(PrecedenceWord::parse("failed"), Some(PrecedenceWord::Failed));
         assert_eq!(Semantic::parse("allof"), None);
         assert_eq!(DialBind::WORDS, ["Dial", "Bind", "Invalid"]);
         assert_eq!(serde_json::to_value(Semantic::AnyOf).unwrap(), json!("AnyOf"));

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use weft_contract::entity::{
-    DialBind as DialBindWord, Precedence as PrecedenceWord, Semantic as SemanticWord,
-};
+use weft_contract::entity::{DialBind as DialBindWord, PrecedenceWord, Semantic as SemanticWord};
 use weft_contract::json::{JsonMap as ContractMap, TagValue, Tags, Username, WrongLength};
 use weft_contract::{
     Base as ContractBase, Cause, EntityRef, ErrorCode, NamedRole, Timestamp as TimeWord,

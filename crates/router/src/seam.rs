@@ -19,8 +19,8 @@ mod refusal;
 
 pub use weft_wire::{
     PeerData,
-    ctrl::{RouteError, RouteErrorCode},
-    edge::{Precedence, RetryHint},
+    ctrl::{RouteError, RouteErrorCode, TerminatorPrecedence},
+    edge::RetryHint,
 };
 
 pub use access::{Access, AccessEvent, ApiSession, Grant, Hosting, TunnelService, Use};

@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_e2e::KeyPair;
-use weft_wire::edge::{Bind, HealthEvent, Precedence, UpdateBind, header};
+use weft_wire::ctrl::TerminatorPrecedence as Precedence;
+use weft_wire::edge::{Bind, HealthEvent, UpdateBind, header};
 
 /// Time limit for a router's answer to a bind.
 const ACCEPT_TIME: Duration = Duration::from_secs(5);

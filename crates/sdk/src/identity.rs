@@ -1,8 +1,8 @@
 //! The identity's entity at the controller.
 
 use std::collections::BTreeMap;
-use weft_contract::resource::identity::IdentityDetail;
-use weft_wire::edge::Precedence;
+use weft_contract::{entity::PrecedenceWord, resource::identity::IdentityDetail};
+use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 
 /// The identity's entity at the controller.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,10 +38,10 @@ impl Identity {
     }
 }
 
-fn precedence(of: weft_contract::entity::Precedence) -> Precedence {
-    match of {
-        weft_contract::entity::Precedence::Default => Precedence::Default,
-        weft_contract::entity::Precedence::Required => Precedence::Required,
-        weft_contract::entity::Precedence::Failed => Precedence::Failed,
+fn precedence(word: PrecedenceWord) -> Precedence {
+    match word {
+        PrecedenceWord::Default => Precedence::Default,
+        PrecedenceWord::Required => Precedence::Required,
+        PrecedenceWord::Failed => Precedence::Failed,
     }
 }

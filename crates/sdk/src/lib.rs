@@ -100,7 +100,7 @@ pub use incoming::Incoming;
 pub use listener::{Listener, ListenerTerms, TerminatorChanges};
 pub use service::Service;
 pub use weft_identity::IdentityFile;
-pub use weft_wire::edge::Precedence;
+pub use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 
 #[cfg(test)]
 mod tests;

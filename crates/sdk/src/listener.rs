@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_contract::entity::DialBind;
-use weft_wire::edge::Precedence;
+use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 
 /// A hosted service. Dropping it ends the hosting; accepted connections stay.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use weft_wire::edge::Precedence;
+use weft_wire::ctrl::TerminatorPrecedence;
 
 use crate::config::{Action, Check, Effect, Trigger};
 
@@ -13,7 +13,7 @@ pub struct Terms {
     /// Cost.
     pub cost: u16,
     /// Precedence.
-    pub precedence: Precedence,
+    pub precedence: TerminatorPrecedence,
 }
 
 /// The effect of a result.
@@ -78,10 +78,10 @@ impl Health {
         let (before, mut next, mut event) = (self.terms, self.terms, false);
         for action in watched.actions.iter().filter(|action| follows(action, &series, now)) {
             match action.effect {
-                Effect::MarkUnhealthy => next.precedence = Precedence::Failed,
+                Effect::MarkUnhealthy => next.precedence = TerminatorPrecedence::Failed,
                 Effect::MarkHealthy => next.precedence = self.baseline.precedence,
                 // A terminator that is dialed last anyway does not become more and more expensive.
-                Effect::IncreaseCost(by) if before.precedence != Precedence::Failed => {
+                Effect::IncreaseCost(by) if before.precedence != TerminatorPrecedence::Failed => {
                     next.cost = next.cost.saturating_add(by);
                 }
                 Effect::IncreaseCost(_) => {}
@@ -128,11 +128,11 @@ mod tests {
             timeout: SECOND,
             actions: actions.to_vec(),
         };
-        Health::new(Terms { cost, precedence: Precedence::Required }, &[check])
+        Health::new(Terms { cost, precedence: TerminatorPrecedence::Required }, &[check])
     }
 
     /// Results a second apart, and the terminator after each.
-    fn run(health: &mut Health, results: &[bool]) -> Vec<(u16, Precedence)> {
+    fn run(health: &mut Health, results: &[bool]) -> Vec<(u16, TerminatorPrecedence)> {
         let start = Instant::now();
         let at = |index: usize| start + SECOND * u32::try_from(index).unwrap();
         let mut out = Vec::new();
@@ -163,7 +163,7 @@ mod tests {
             Action { duration: Some(2 * SECOND), ..action(Trigger::Pass, Effect::MarkHealthy) },
             action(Trigger::Fail, Effect::IncreaseCost(5)),
         ];
-        let (well, failed) = (Precedence::Required, Precedence::Failed);
+        let (well, failed) = (TerminatorPrecedence::Required, TerminatorPrecedence::Failed);
         let results = [false, false, false, true, true, true];
         let expected =
             [(5, well), (10, failed), (10, failed), (10, failed), (10, failed), (10, well)];

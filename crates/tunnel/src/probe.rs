@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Action, Effect, HttpCheck, Trigger};
-    use weft_wire::edge::Precedence;
+    use weft_wire::ctrl::TerminatorPrecedence;
 
     fn http(at: &str, expect: Option<&str>) -> Probe {
         Probe::Http(HttpCheck {
@@ -147,7 +147,7 @@ mod tests {
             drop(listener);
             let (outcome, passed) = told.recv().await.unwrap();
             assert!(!passed && outcome.event);
-            assert_eq!(outcome.terms.unwrap().precedence, Precedence::Failed);
+            assert_eq!(outcome.terms.unwrap().precedence, TerminatorPrecedence::Failed);
         };
         tokio::select! {
             () = watching => panic!("it ended by itself"),

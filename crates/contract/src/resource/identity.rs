@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::body::{Body, FieldType, Shape, body};
-use crate::entity::{DialBind, EntityRef, Precedence, detail, words};
+use crate::entity::{DialBind, EntityRef, PrecedenceWord, detail, words};
 use crate::json::JsonMap;
 use crate::kind::{Column, Kind};
 use crate::members::members;
@@ -220,7 +220,7 @@ members! {
     /// The cost of terminators that the identity hosts, 0 by default.
     Optional default_hosting_cost: u16, shown;
     /// The precedence of terminators that the identity hosts, `default` by default.
-    Optional default_hosting_precedence: Precedence, shown;
+    Optional default_hosting_precedence: PrecedenceWord, shown;
     /// Whether the identity is disabled, so that it cannot log in.
     Shown disabled: bool;
     /// The time at which the identity was disabled; null if it is not.
@@ -263,7 +263,7 @@ members! {
     Optional service_hosting_costs: BTreeMap<String, u16>, shown;
     /// The precedence of terminators that the identity hosts, by the id of the service; other
     /// services have the default precedence.
-    Optional service_hosting_precedences: BTreeMap<String, Precedence>, shown;
+    Optional service_hosting_precedences: BTreeMap<String, PrecedenceWord>, shown;
     /// Labels of the identity.
     Optional tags: crate::json::Tags;
     /// The type of the identity: `Default`, `User`, `Device` or `Service`.

@@ -1,7 +1,7 @@
 //! Terminators: where a service is hosted (docs/protocol/management-api.md 7.8).
 
 use crate::body::Body;
-use crate::entity::{EntityRef, Precedence, detail};
+use crate::entity::{EntityRef, PrecedenceWord, detail};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
@@ -74,7 +74,7 @@ members! {
     Optional identity_secret: String;
     /// The precedence of the terminator: dials go to `required` ones first, then `default`, then
     /// `failed`; `default` by default.
-    Optional precedence: Precedence, shown;
+    Optional precedence: PrecedenceWord, shown;
     /// The router that leads to the host.
     Both router: String => "edge-routers", shown as EntityRef;
     /// The id of the router.

@@ -1,6 +1,6 @@
 //! Why a dial takes the way it takes: weft's own operation, decided on one look at the network.
 
-use crate::entity::{EntityRef, Precedence, detail, words};
+use crate::entity::{EntityRef, PrecedenceWord, detail, words};
 use crate::operation::{Access, Operation, detail as get};
 use crate::permission::{Action, Subject};
 
@@ -118,7 +118,7 @@ detail! {
         /// The paths to the terminator: first the path of the dial, then others by cost.
         pub paths: Vec<ExplainedPath>,
         /// The precedence of the terminator.
-        pub precedence: Precedence,
+        pub precedence: PrecedenceWord,
         /// The router of the terminator.
         pub router: EntityRef,
         /// The probability of the terminator where chance decides, from 0 to 1.

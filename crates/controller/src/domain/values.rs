@@ -9,9 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_contract::Timestamp as TimeWord;
-use weft_contract::entity::{
-    DialBind as DialBindWord, Precedence as PrecedenceWord, Semantic as SemanticWord,
-};
+use weft_contract::entity::{DialBind as DialBindWord, PrecedenceWord, Semantic as SemanticWord};
 use weft_contract::json::{JsonMap as ContractMap, Tags};
 use weft_contract::resource::ca::{
     ClaimLocation as LocationWord, ClaimMatcher as MatcherWord, ClaimParser as ParserWord,

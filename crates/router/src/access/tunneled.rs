@@ -8,16 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use weft_wire::{
-    ctrl::TerminatorPrecedence,
-    edge_ctrl::data_model::{Identity, PolicyType},
-};
+use weft_wire::edge_ctrl::data_model::{Identity, PolicyType};
 
 use super::{
     decide,
     model::{Model, Touched},
 };
-use crate::seam::{Hosting, Precedence, TunnelService, Use};
+use crate::seam::{Hosting, TerminatorPrecedence, TunnelService, Use};
 
 /// The services of the router's own identity, which exists only while the tunneler is enabled.
 pub(crate) struct Tunneled {
@@ -152,13 +149,12 @@ impl Tunneled {
 
 /// Cost and precedence of an identity for a service that it hosts.
 fn hosting(identity: &Identity, service: &str) -> Hosting {
-    let said = identity.service_hosting_precedences.get(service);
-    let said = said.and_then(|number| TerminatorPrecedence::try_from(*number).ok());
+    let number = identity.service_hosting_precedences.get(service);
     Hosting {
         default_cost: cost(identity.default_hosting_cost),
-        default_precedence: identity.default_hosting_precedence().into(),
+        default_precedence: identity.default_hosting_precedence(),
         cost: identity.service_hosting_costs.get(service).copied().map(cost),
-        precedence: said.map(Precedence::from),
+        precedence: number.and_then(|number| TerminatorPrecedence::try_from(*number).ok()),
     }
 }
 

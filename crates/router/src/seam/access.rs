@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
-use weft_wire::edge::Precedence;
+use weft_wire::ctrl::TerminatorPrecedence;
 
 use super::refusal::{ControllerId, Refusal};
 
@@ -115,11 +115,11 @@ pub struct Hosting {
     /// The cost of services without one of their own.
     pub default_cost: u16,
     /// The precedence of services without one of their own.
-    pub default_precedence: Precedence,
+    pub default_precedence: TerminatorPrecedence,
     /// The cost for this service, which comes first.
     pub cost: Option<u16>,
     /// The precedence for this service, which comes first.
-    pub precedence: Option<Precedence>,
+    pub precedence: Option<TerminatorPrecedence>,
 }
 
 /// The identities of peers, and their rights.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use weft_wire::{PeerData, TraceContext, edge::Precedence};
+use weft_wire::{PeerData, TraceContext, ctrl::TerminatorPrecedence};
 use weft_xgress::Role;
 
 use super::{
@@ -102,7 +102,7 @@ pub struct TerminatorRequest {
     /// The cost, 0 to 65535.
     pub cost: u16,
     /// The precedence.
-    pub precedence: Precedence,
+    pub precedence: TerminatorPrecedence,
 }
 
 /// A change of a terminator; `None` leaves a value as it is.
@@ -111,7 +111,7 @@ pub struct TerminatorUpdate {
     /// The new cost.
     pub cost: Option<u16>,
     /// The new precedence.
-    pub precedence: Option<Precedence>,
+    pub precedence: Option<TerminatorPrecedence>,
 }
 
 /// Requests of bindings to the controllers.

@@ -17,8 +17,8 @@ use weft_wire::{
 
 use super::support::{Network, Peer, capable, soon, until};
 use crate::seam::{
-    ApiSession, Control, Grant, Host, Precedence, RetryHint, TerminatorRequest, TerminatorUpdate,
-    Use,
+    ApiSession, Control, Grant, Host, RetryHint, TerminatorPrecedence, TerminatorRequest,
+    TerminatorUpdate, Use,
 };
 
 fn sdk(id: &str) -> TerminatorRequest {
@@ -46,7 +46,7 @@ fn sdk(id: &str) -> TerminatorRequest {
         instance_secret: Default::default(),
         peer_data: Default::default(),
         cost: 7,
-        precedence: Precedence::Default,
+        precedence: TerminatorPrecedence::Default,
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_change_that_was_not_taken_is_told_again_as_it_is_then() {
     soon(made).await.unwrap().unwrap();
     control.update_terminator("t1", TerminatorUpdate { cost: Some(99), precedence: None });
     let message = network.peer.expect(content_type::UPDATE_TERMINATOR_REQUEST).await;
-    let newer = TerminatorUpdate { cost: None, precedence: Some(Precedence::Failed) };
+    let newer = TerminatorUpdate { cost: None, precedence: Some(TerminatorPrecedence::Failed) };
     control.update_terminator("t1", newer);
     let busy = weft_wire::Message::new(content_type::ERROR, "no leader");
     network.peer.reply(&message, busy).await;

@@ -4,7 +4,7 @@
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
 use serde::Deserialize;
-use weft_wire::edge::Precedence;
+use weft_wire::ctrl::TerminatorPrecedence;
 
 use super::{
     check::{self, Check, PortCheck, WrittenHttpCheck},
@@ -61,7 +61,7 @@ pub struct HostConfig {
     /// Its cost, if the config sets one.
     pub cost: Option<u16>,
     /// Its precedence, if the config sets one.
-    pub precedence: Option<Precedence>,
+    pub precedence: Option<TerminatorPrecedence>,
     /// The template of its instance.
     instance: String,
     /// The proxy to connect through.
@@ -102,7 +102,7 @@ struct ListenOptions {
     identity: Option<String>,
     bind_using_edge_identity: Option<bool>,
     cost: Option<u16>,
-    precedence: Option<Precedence>,
+    precedence: Option<TerminatorPrecedence>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use weft_tunnel::{HostConfig, Protocol, Terms};
 use weft_tunneler::{HostedTerminator, Registry};
-use weft_wire::edge::Precedence;
+use weft_wire::ctrl::TerminatorPrecedence;
 
 use super::{
     explain::{self, Use},
@@ -44,9 +44,9 @@ async fn begin(
     let services = context.services().await.map_err(|error| explain::failure(&error))?;
     explain::check(&context, &services, &args.service, Use::Bind)?;
     let precedence = match args.precedence {
-        HostPrecedence::Default => Precedence::Default,
-        HostPrecedence::Required => Precedence::Required,
-        HostPrecedence::Failed => Precedence::Failed,
+        HostPrecedence::Default => TerminatorPrecedence::Default,
+        HostPrecedence::Required => TerminatorPrecedence::Required,
+        HostPrecedence::Failed => TerminatorPrecedence::Failed,
     };
     let traffic = Arc::<Registry>::default();
     let hosted = HostedTerminator::start(

@@ -2,10 +2,10 @@
 
 use super::connect::{XgressGrant, put, text};
 use super::{content_type, header};
+use crate::ctrl::TerminatorPrecedence;
 use crate::error::WireError;
 use crate::headers::Headers;
 use crate::message::Message;
-use crate::precedence::Precedence;
 use bytes::Bytes;
 
 /// The first two bytes: old C SDKs send four in a bind.
@@ -15,9 +15,9 @@ fn cost(headers: &Headers) -> Option<u16> {
 }
 
 /// Reads the first byte, because old C SDKs send four in a bind.
-fn precedence(headers: &Headers) -> Option<Precedence> {
+fn precedence(headers: &Headers) -> Option<TerminatorPrecedence> {
     let value = headers.get(header::PRECEDENCE)?;
-    value.first().map(|byte| Precedence::from_number(*byte))
+    value.first().map(|byte| TerminatorPrecedence::from_number(*byte))
 }
 
 /// An SDK hosts a service.
@@ -32,7 +32,7 @@ pub struct Bind {
     /// Cost.
     pub cost: u16,
     /// Precedence.
-    pub precedence: Precedence,
+    pub precedence: TerminatorPrecedence,
     /// The instance of the service; empty for none.
     pub instance: String,
     /// A secret that shows that hosts of one instance are the same; used only with an instance.
@@ -82,7 +82,7 @@ impl Bind {
         if self.cost > 0 {
             headers.set_u16(header::COST, self.cost);
         }
-        if self.precedence != Precedence::Default {
+        if self.precedence != TerminatorPrecedence::Default {
             headers.set_u8(header::PRECEDENCE, self.precedence.number());
         }
         if !self.instance.is_empty() {
@@ -145,7 +145,7 @@ pub struct UpdateBind {
     /// The new cost.
     pub cost: Option<u16>,
     /// The new precedence.
-    pub precedence: Option<Precedence>,
+    pub precedence: Option<TerminatorPrecedence>,
 }
 
 impl UpdateBind {

@@ -24,7 +24,6 @@ pub mod posture;
 mod token;
 mod traceroute;
 
-pub use crate::precedence::Precedence;
 pub use connect::{Connect, StateClosed, StateConnected, XgressGrant};
 pub use data::{Data, data_flags};
 pub use error::{ErrorCode, RetryHint, StructuredError};

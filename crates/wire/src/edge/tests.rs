@@ -1,5 +1,6 @@
 use super::*;
 use crate::Message;
+use crate::ctrl::TerminatorPrecedence;
 use crate::frame::{Decoder, FrameLimits, encode};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -130,7 +131,7 @@ fn old_hosts_send_cost_and_precedence_in_four_bytes() {
     message.headers.set_u32(header::COST, 0x1_0102);
     message.headers.set_u32(header::PRECEDENCE, 1);
     let bind = Bind::from_message(&message).unwrap();
-    assert_eq!((bind.cost, bind.precedence), (0x102, Precedence::Required));
+    assert_eq!((bind.cost, bind.precedence), (0x102, TerminatorPrecedence::Required));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::statuses::{DELETE, DETAIL, NESTED};
 use crate::body::Body;
-use crate::entity::{EntityRef, Precedence};
+use crate::entity::{EntityRef, PrecedenceWord};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
@@ -72,7 +72,7 @@ members! {
     Optional instance_secret: String;
     /// The precedence of the terminator: dials go to `required` ones first, then `default`, then
     /// `failed`; `default` by default.
-    Optional precedence: Precedence, shown;
+    Optional precedence: PrecedenceWord, shown;
     /// The router that leads to the host.
     Both router: String => "routers", shown as EntityRef;
     /// The id of the router.

@@ -267,7 +267,7 @@ fn not_connected(refusal: Refusal) -> RouteError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seam::{self, Precedence};
+    use crate::seam::{self, TerminatorPrecedence};
 
     #[test]
     fn the_identity_has_the_last_word_on_terms() {
@@ -287,10 +287,10 @@ mod tests {
             let (config, _) = Read::new(Arc::clone(&service)).terminators.remove(0);
             HostedTerminator { service, config, over: CancellationToken::new() }.terms()
         };
-        assert_eq!(terms(&service), Terms { cost: 10, precedence: Precedence::Required });
+        assert_eq!(terms(&service), Terms { cost: 10, precedence: TerminatorPrecedence::Required });
         service.hosting.cost = Some(4);
-        service.hosting.precedence = Some(Precedence::Failed);
-        assert_eq!(terms(&service), Terms { cost: 4, precedence: Precedence::Failed });
+        service.hosting.precedence = Some(TerminatorPrecedence::Failed);
+        assert_eq!(terms(&service), Terms { cost: 4, precedence: TerminatorPrecedence::Failed });
         service.hosting = seam::Hosting { default_cost: 3, ..seam::Hosting::default() };
         let plain = r#"{"protocol":"tcp","address":"a","port":1}"#;
         service.configs.insert("host.v1".to_owned(), plain.to_owned());

@@ -35,7 +35,9 @@ use choice::{WAITS, controller_for, jittered};
 use table::{Entry, Phase, State};
 
 use super::shared::Core;
-use crate::seam::{Host, Precedence, Refusal, RetryHint, TerminatorRequest, TerminatorUpdate};
+use crate::seam::{
+    Host, Refusal, RetryHint, TerminatorPrecedence, TerminatorRequest, TerminatorUpdate,
+};
 
 /// This many failures of unknown cause in a row count as a refusal.
 const MAX_FAILURES: u32 = 3;
@@ -255,7 +257,8 @@ async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
         let changed = (state.request.cost, state.request.precedence) != sent;
         drop(state);
         if changed {
-            let all = TerminatorUpdate { cost: Some(0), precedence: Some(Precedence::Default) };
+            let all =
+                TerminatorUpdate { cost: Some(0), precedence: Some(TerminatorPrecedence::Default) };
             telling::change(core, entry, all);
         }
     }

@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use weft_wire::{
     Message, ProtoBody,
-    ctrl::TerminatorPrecedence,
     edge_ctrl::{
         CreateTerminatorV2Request, CreateTunnelTerminatorRequestV2, HealthEventRequest,
         TunnelHealthEvent, UpdateTerminatorRequest, UpdateTunnelTerminatorRequest,
@@ -16,7 +15,7 @@ use crate::seam::{Host, TerminatorRequest, TerminatorUpdate};
 
 /// The request to make a terminator.
 pub(super) fn creation(request: &TerminatorRequest) -> Message {
-    let precedence = TerminatorPrecedence::from(request.precedence).into();
+    let precedence = request.precedence.into();
     match &request.host {
         Host::Sdk { session, grant } => CreateTerminatorV2Request {
             address: request.id.clone(),
@@ -52,8 +51,7 @@ fn now_ms() -> i64 {
 /// The request to change cost and precedence to their present values; `which` says which of the
 /// two.
 pub(super) fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Message {
-    let (cost, precedence) =
-        (u32::from(request.cost), TerminatorPrecedence::from(request.precedence).into());
+    let (cost, precedence) = (u32::from(request.cost), request.precedence.into());
     let (update_cost, update_precedence) = (which.cost.is_some(), which.precedence.is_some());
     match &request.host {
         Host::Sdk { session, grant } => UpdateTerminatorRequest {

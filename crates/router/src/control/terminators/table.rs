@@ -13,7 +13,7 @@ use weft_circuit::now;
 use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
 
 use super::{answer::Answer, removals::Removals, untold::Untold};
-use crate::seam::{ControllerId, Host, Precedence, TerminatorRequest};
+use crate::seam::{ControllerId, Host, TerminatorPrecedence, TerminatorRequest};
 
 /// The terminators of this router.
 pub(crate) struct Terminators {
@@ -68,7 +68,7 @@ pub(crate) struct Seen {
     pub(crate) tunnel: bool,
     pub(crate) instance: String,
     pub(crate) cost: u16,
-    pub(crate) precedence: Precedence,
+    pub(crate) precedence: TerminatorPrecedence,
     pub(crate) phase: Phase,
     pub(crate) created: SystemTime,
     pub(crate) last_attempt: Option<SystemTime>,

@@ -30,7 +30,7 @@ impl Untold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seam::Precedence;
+    use crate::seam::TerminatorPrecedence;
 
     #[test]
     fn what_is_told_is_the_newest_and_everything() {
@@ -40,7 +40,8 @@ mod tests {
         untold.add(cost, Some(false));
         assert_eq!(untold.next(), Some((cost, Some(false))));
         // While it could not be told, more came.
-        let precedence = TerminatorUpdate { cost: None, precedence: Some(Precedence::Failed) };
+        let precedence =
+            TerminatorUpdate { cost: None, precedence: Some(TerminatorPrecedence::Failed) };
         untold.add(precedence, None);
         untold.health = Some(true);
         untold.add(cost, Some(false));

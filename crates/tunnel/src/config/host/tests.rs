@@ -25,7 +25,7 @@ fn a_fixed_address_needs_nothing_of_the_dialer() {
     let host = Host::Name("localhost".into(), Reach::Any);
     assert_eq!(target, Target { protocol: Protocol::Tcp, host, port: 8080 });
     assert_eq!(config.connect_timeout, Duration::from_secs(3));
-    assert_eq!((config.cost, config.precedence), (Some(10), Some(Precedence::Required)));
+    assert_eq!((config.cost, config.precedence), (Some(10), Some(TerminatorPrecedence::Required)));
     assert_eq!(config.max_connections, 5);
     let identity = Identity { name: "r1".into(), app_data: BTreeMap::new() };
     assert_eq!(config.instance(&identity), "of r1");
