@@ -2,7 +2,7 @@
 //!
 //! - [`context`]: the view of a read; [`resource`], `collection`, `live`, `resources`: the generic
 //!   operations, and a file for each subject;
-//! - [`members`], `values`: the table of members of each kind, and everything that is generated
+//! - [`fields`], `values`: the table of fields of each kind, and everything that is generated
 //!   from it;
 //! - [`seeds`], `upgrade`: the entities of a new network, and changes to a network of an earlier
 //!   release.
@@ -10,9 +10,9 @@
 pub(crate) mod change;
 pub(crate) mod collection;
 pub mod context;
+pub mod fields;
 pub(crate) mod integrity;
 pub(crate) mod live;
-pub mod members;
 pub(crate) mod operations;
 pub(crate) mod registry;
 pub mod resource;

@@ -20,7 +20,7 @@ use weft_model::entity::{Base, OfKind as _};
 
 use super::collection;
 use super::context::Context;
-use super::members::Members;
+use super::fields::Fields;
 use crate::Controller;
 
 /// Which records of its kind the lists of a resource show.
@@ -36,7 +36,7 @@ pub enum Shown {
 }
 
 /// A kind of entity as the APIs show it.
-pub trait Readable: Members {
+pub trait Readable: Fields {
     /// The contract of the kind: its operations, names and links.
     const KIND: &'static ContractKind;
 

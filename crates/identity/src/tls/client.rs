@@ -6,10 +6,10 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::{
         ResolvesClientCert, Resumption,
-        danger::{ServerCertVerified, ServerCertVerifier},
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     sign::CertifiedKey,
 };
@@ -79,11 +79,10 @@ impl<'a> ClientTls<'a> {
 /// # Errors
 /// When the provider lacks what weft needs.
 pub fn client_config(tls: &ClientTls<'_>) -> Result<ClientConfig> {
-    let verifier = Believed { signatures: Signatures(provider()), trust: tls.trust.clone() };
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
+        .with_custom_certificate_verifier(Verifier::new(Judge::Trusts(tls.trust.clone())));
     let mut config = match &tls.identity {
         Some(identity) => {
             builder.with_client_cert_resolver(Arc::new(Presented(Arc::clone(identity))))
@@ -105,11 +104,10 @@ pub fn client_config(tls: &ClientTls<'_>) -> Result<ClientConfig> {
 /// When the provider lacks what weft needs.
 pub fn collecting_client_config(alpn: &[&[u8]]) -> Result<(ClientConfig, CollectedChain)> {
     let collected = CollectedChain::default();
-    let verifier = Collector { signatures: Signatures(provider()), collected: collected.clone() };
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(Verifier::new(Judge::Collects(collected.clone())))
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     config.resumption = Resumption::disabled();
@@ -150,12 +148,6 @@ impl ResolvesClientCert for Presented {
     }
 }
 
-#[derive(Debug)]
-struct Believed {
-    signatures: Signatures,
-    trust: Trust,
-}
-
 /// Verifies the chain and the name of a server, as a [`client_config`] does.
 ///
 /// # Errors
@@ -173,7 +165,28 @@ pub fn verify_server(
         .map_err(|error| Error::Refused(format!("it is not for `{}`: {error}", name.to_str())))
 }
 
-impl ServerCertVerifier for Believed {
+/// Judges the certificates of servers.
+#[derive(Debug)]
+struct Verifier {
+    signatures: Signatures,
+    how: Judge,
+}
+
+#[derive(Debug)]
+enum Judge {
+    /// Refuses chains that are not trusted, and leaves for another name.
+    Trusts(Trust),
+    /// Accepts every chain, and keeps it.
+    Collects(CollectedChain),
+}
+
+impl Verifier {
+    fn new(how: Judge) -> Arc<Self> {
+        Arc::new(Self { signatures: Signatures(provider()), how })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -182,35 +195,39 @@ impl ServerCertVerifier for Believed {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let chain: Vec<CertificateDer<'_>> =
-            std::iter::once(end_entity).chain(intermediates).cloned().collect();
-        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(now.as_secs());
-        verify_server(&self.trust, &chain, server_name, now).map_err(|error| refusal(&error))?;
+        let chain = std::iter::once(end_entity).chain(intermediates).cloned();
+        match &self.how {
+            Judge::Trusts(trust) => {
+                let chain: Vec<_> = chain.collect();
+                let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(now.as_secs());
+                verify_server(trust, &chain, server_name, now).map_err(|error| refusal(&error))?;
+            }
+            Judge::Collects(collected) => {
+                collected.set(chain.map(CertificateDer::into_owned).collect());
+            }
+        }
         Ok(ServerCertVerified::assertion())
     }
 
-    handshake_signatures!();
-}
-
-#[derive(Debug)]
-struct Collector {
-    signatures: Signatures,
-    collected: CollectedChain,
-}
-
-impl ServerCertVerifier for Collector {
-    fn verify_server_cert(
+    fn verify_tls12_signature(
         &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let chain = std::iter::once(end_entity).chain(intermediates);
-        self.collected.set(chain.map(|cert| cert.clone().into_owned()).collect());
-        Ok(ServerCertVerified::assertion())
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls12(message, cert, signature)
     }
 
-    handshake_signatures!();
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls13(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signatures.schemes()
+    }
 }

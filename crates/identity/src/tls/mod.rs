@@ -4,34 +4,6 @@
 //! Versions 1.2 and 1.3, forward secret authenticated suites only, post-quantum hybrid key exchange
 //! preferred. The cryptographic provider is always given; nothing depends on a process default.
 
-/// The methods of a certificate verifier that check the signatures of the handshake, by its field
-/// `signatures`.
-macro_rules! handshake_signatures {
-    () => {
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            cert: &CertificateDer<'_>,
-            signature: &rustls::DigitallySignedStruct,
-        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-            self.signatures.tls12(message, cert, signature)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            cert: &CertificateDer<'_>,
-            signature: &rustls::DigitallySignedStruct,
-        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-            self.signatures.tls13(message, cert, signature)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-            self.signatures.schemes()
-        }
-    };
-}
-
 mod client;
 mod server;
 

@@ -3,7 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use rustls::{
-    DistinguishedName, ServerConfig, SupportedProtocolVersion,
+    DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    SupportedProtocolVersion,
+    client::danger::HandshakeSignatureValid,
     server::{
         ClientHello, NoServerSessionStorage, ResolvesServerCert,
         danger::{ClientCertVerified, ClientCertVerifier},
@@ -183,7 +185,27 @@ impl ClientCertVerifier for AnyClient {
         Ok(ClientCertVerified::assertion())
     }
 
-    handshake_signatures!();
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls12(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls13(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signatures.schemes()
+    }
 }
 
 impl fmt::Debug for AnyClient {

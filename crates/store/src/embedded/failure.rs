@@ -94,23 +94,12 @@ impl Failure {
     }
 }
 
-macro_rules! from_redb {
-    ($($error:ty),*) => {$(
-        impl From<$error> for Failure {
-            fn from(error: $error) -> Self {
-                Self::redb(error.into())
-            }
-        }
-    )*};
+/// From any error of redb.
+impl<E: Into<redb::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::redb(error.into())
+    }
 }
-
-from_redb!(
-    redb::DatabaseError,
-    redb::TransactionError,
-    redb::TableError,
-    redb::StorageError,
-    redb::CommitError
-);
 
 impl From<Damage> for Failure {
     fn from(damage: Damage) -> Self {

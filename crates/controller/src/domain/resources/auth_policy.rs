@@ -13,7 +13,7 @@ use weft_model::entity::{
     AuthPolicy, CertRules, ExtJwtRules, ExtJwtSigner, OfKind as _, SecondaryRules, UpdbRules,
 };
 
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::values::{Show, Take as _};
 
@@ -23,7 +23,7 @@ pub(crate) struct AuthPolicies;
 const SIGNERS: &str = "primary.extJwt.allowedSigners";
 const SECOND_SIGNER: &str = "secondary.requireExtJwtSigner";
 
-members! {
+fields! {
     AuthPolicies of AuthPolicy, set by AuthPolicyBody, shown as AuthPolicyDetail,
     searched as "auth-policies";
 

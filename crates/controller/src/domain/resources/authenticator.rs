@@ -27,7 +27,7 @@ use weft_model::{ColdField, Id, Kind};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown, require};
 use crate::domain::symbols::at;
 use crate::domain::values::Show as _;
@@ -54,7 +54,7 @@ fn flag<'a>(it: &Authenticator, get: impl Fn(&CertCredential) -> bool) -> Value<
     cert(it, get).map_or(Value::Null, Value::Bool)
 }
 
-members! {
+fields! {
     Authenticators of Authenticator, set by AuthenticatorBody, shown as AuthenticatorDetail,
     searched as "authenticators";
 

@@ -23,7 +23,7 @@ use weft_model::entity::{Ca, ExternalIdClaim};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, require};
 use crate::domain::values::{Show, Take as _};
 
@@ -37,7 +37,7 @@ const FINGERPRINT: usize = 0;
 const OF_THE_NETWORK: &str = "has the key of an authority of this network, which issues to \
     controllers, routers and identities: give the certificate of another CA";
 
-members! {
+fields! {
     Cas of Ca, set by CaBody, shown as CaDetail, searched as "cas";
 
     tags;

@@ -17,7 +17,7 @@ use weft_model::{Id, JsonMap, Kind};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::members::members;
+use crate::domain::fields::fields;
 use crate::domain::resource::{Readable, Resource, Shown};
 use crate::domain::schema::Schema;
 
@@ -33,7 +33,7 @@ pub(crate) struct Prepared {
     outcome: Option<Result<(), Failure>>,
 }
 
-members! {
+fields! {
     Configs of Config, set by ConfigBody, shown as ConfigDetail, searched as "configs";
 
     tags;

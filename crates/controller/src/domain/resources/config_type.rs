@@ -13,7 +13,7 @@ use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
 
 use crate::Controller;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::schema::Schema;
 use crate::domain::values::Take as _;
@@ -24,7 +24,7 @@ pub(crate) struct ConfigTypes;
 /// The word that means all config types in queries, and that no type may have as its name.
 const RESERVED: &str = "all";
 
-members! {
+fields! {
     ConfigTypes of ConfigType, set by ConfigTypeBody, shown as ConfigTypeDetail,
     searched as "config-types";
 

@@ -18,7 +18,7 @@ use weft_model::entity::{ControllerSetting, UriList};
 use weft_model::{Base, Id};
 
 use crate::Controller;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{self, Readable, Resource, detail_base, find};
 use crate::domain::values::Show as _;
 
@@ -28,7 +28,7 @@ pub(crate) struct ControllerSettings;
 /// Addresses in one list at most.
 const MAX_URIS: usize = 100;
 
-members! {
+fields! {
     ControllerSettings of ControllerSetting, set by ControllerSettingBody,
     shown as ControllerSettingDetail, searched as "controller-settings";
 

@@ -23,7 +23,7 @@ use super::config_type::check_configs;
 use super::router::{if_any, may_enroll};
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown, require};
 use crate::domain::resources::known_routers::common;
 
@@ -36,7 +36,7 @@ pub(super) fn connected<'r>(context: &'r Context, router: &'r Router) -> Value<'
     Value::Bool(context.is_online(&router.base.id))
 }
 
-members! {
+fields! {
     EdgeRouters of Router, set by EdgeRouterBody, shown as EdgeRouterDetail,
     searched as "edge-routers";
 

@@ -18,7 +18,7 @@ use weft_model::filter::Index;
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown, require};
 
 pub(crate) use weft_contract::resource::enrollment::COLLECTION;
@@ -26,7 +26,7 @@ pub(crate) use weft_contract::resource::enrollment::COLLECTION;
 /// The resource.
 pub(crate) struct Enrollments;
 
-members! {
+fields! {
     Enrollments of Enrollment, set by EnrollmentBody, shown as EnrollmentDetail,
     searched as "enrollments";
 

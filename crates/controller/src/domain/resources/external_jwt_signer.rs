@@ -20,7 +20,7 @@ use weft_model::{Id, Timestamp};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, detail_base};
 use crate::domain::symbols::symbols;
 use crate::domain::values::Show as _;
@@ -33,7 +33,7 @@ pub(crate) const SUBJECT: &str = "/sub";
 /// Scopes of a signer at most.
 const MAX_SCOPES: usize = 100;
 
-members! {
+fields! {
     Signers of ExtJwtSigner, set by SignerBody, shown as SignerDetail,
     searched as "external-jwt-signers";
 

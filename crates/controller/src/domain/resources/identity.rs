@@ -25,7 +25,7 @@ use weft_model::{Id, Rare, Timestamp};
 
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown};
 use crate::domain::values::Show as _;
 
@@ -41,7 +41,7 @@ pub(crate) struct Prepared {
     is_patch: bool,
 }
 
-members! {
+fields! {
     Identities of Identity, set by IdentityBody, shown as IdentityDetail, searched as "identities";
 
     tags;

@@ -26,7 +26,7 @@ use weft_model::{Id, Roles};
 use super::identity::Identities;
 use super::service::Services;
 use crate::domain::context::Context;
-use crate::domain::members::{Members, members};
+use crate::domain::fields::{Fields, fields};
 use crate::domain::resource::{Readable, Resource, Shown};
 
 /// Service policies.
@@ -70,7 +70,7 @@ fn each_member<T: Record + 'static>(
     snapshot.entities::<T>(&members).try_for_each(|member| visit(member))
 }
 
-members! {
+fields! {
     ServicePolicies of ServicePolicy, set by ServicePolicyBody, shown as ServicePolicyDetail,
     searched as "service-policies";
 
@@ -86,9 +86,9 @@ members! {
             visit(Value::text(identity.base.id.as_str()))
         })
     })
-    .linked(<Identities as Members>::SYMBOLS, |context, it, visit| {
+    .linked(<Identities as Fields>::SYMBOLS, |context, it, visit| {
         each_member::<Identity>(context, it, ServicePolicy::IDENTITIES, |identity| {
-            visit(&<Identities as Members>::SYMBOLS.row(context, identity))
+            visit(&<Identities as Fields>::SYMBOLS.row(context, identity))
         })
     })
     .public_link();
@@ -97,9 +97,9 @@ members! {
             visit(Value::text(service.base.id.as_str()))
         })
     })
-    .linked(<Services as Members>::SYMBOLS, |context, it, visit| {
+    .linked(<Services as Fields>::SYMBOLS, |context, it, visit| {
         each_member::<Service>(context, it, ServicePolicy::SERVICES, |service| {
-            visit(&<Services as Members>::SYMBOLS.row(context, service))
+            visit(&<Services as Fields>::SYMBOLS.row(context, service))
         })
     })
     .public_link();
@@ -135,7 +135,7 @@ impl Resource for ServicePolicies {
     }
 }
 
-members! {
+fields! {
     EdgeRouterPolicies of EdgeRouterPolicy, set by EdgeRouterPolicyBody,
     shown as EdgeRouterPolicyDetail, searched as "edge-router-policies";
 
@@ -172,7 +172,7 @@ impl Resource for EdgeRouterPolicies {
     }
 }
 
-members! {
+fields! {
     ServiceEdgeRouterPolicies of ServiceEdgeRouterPolicy, set by ServiceEdgeRouterPolicyBody,
     shown as ServiceEdgeRouterPolicyDetail, searched as "service-edge-router-policies";
 

@@ -20,7 +20,7 @@ use weft_model::filter::Value;
 use weft_model::posture::{is_version_range, plain_hex};
 
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 
 /// The resource.
@@ -36,7 +36,7 @@ fn mfa_flag<'a>(it: &PostureCheck, get: impl Fn(&MfaCheck) -> bool) -> Value<'a>
     }
 }
 
-members! {
+fields! {
     PostureChecks of PostureCheck, set by PostureCheckBody, shown as PostureCheckDetail,
     searched as "posture-checks";
 

@@ -17,14 +17,14 @@ use weft_model::Id;
 use weft_model::entity::{Identity, Revocation, RevocationType};
 
 use crate::Controller;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::values::Take as _;
 
 /// The resource.
 pub(crate) struct Revocations;
 
-members! {
+fields! {
     Revocations of Revocation, set by RevocationBody, shown as RevocationDetail,
     searched as "revocations";
 

@@ -16,13 +16,13 @@ use super::config_type::check_configs;
 use super::edge_router::{EdgeRouters, connected, outstanding};
 use crate::Controller;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{self, Readable, Resource};
 
 /// The resource.
 pub(crate) struct Routers;
 
-members! {
+fields! {
     Routers of Router, set by RouterBody, shown as RouterDetail, searched as "routers";
 
     tags;

@@ -18,13 +18,13 @@ use weft_model::filter::Index;
 
 use super::config_type::check_configs;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown};
 
 /// The resource.
 pub(crate) struct Services;
 
-members! {
+fields! {
     Services of Service, set by ServiceBody, shown as ServiceDetail, searched as "services";
 
     tags;

@@ -14,13 +14,13 @@ use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{Router, Service, Terminator};
 use weft_model::filter::Index;
 
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown};
 
 /// The resource.
 pub(crate) struct Terminators;
 
-members! {
+fields! {
     Terminators of Terminator, set by TerminatorBody, shown as TerminatorDetail,
     searched as "terminators";
 

@@ -16,7 +16,7 @@ use super::terminator::Terminators;
 use crate::Controller;
 use crate::domain::collection;
 use crate::domain::context::Context;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::resources::config_type::check_configs;
 use crate::domain::resources::edge_router::{EdgeRouters, put_tunneler};
@@ -28,7 +28,7 @@ const FINGERPRINT: usize = 40;
 /// The resource.
 pub(crate) struct Routers;
 
-members! {
+fields! {
     Routers of Router, set by RouterBody, shown as RouterDetail,
     searched as (those of router::Routers);
 

@@ -11,14 +11,14 @@ use weft_model::entity::{Service, Terminator};
 use super::terminator::Terminators;
 use crate::Controller;
 use crate::domain::collection;
-use crate::domain::members::{Members as _, members};
+use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::resources::service::{idle_millis, strategy};
 
 /// The resource.
 pub(crate) struct Services;
 
-members! {
+fields! {
     Services of Service, set by ServiceBody, shown as ServiceDetail, searched as "services";
 
     tags;

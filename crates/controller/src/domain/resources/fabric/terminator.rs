@@ -10,14 +10,14 @@ use weft_model::Id;
 use weft_model::entity::{Router, Service, Terminator};
 
 use super::{router_ref, service_ref};
-use crate::domain::members::members;
+use crate::domain::fields::fields;
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::resources::terminator::{self, secret_bytes};
 
 /// The resource.
 pub(crate) struct Terminators;
 
-members! {
+fields! {
     Terminators of Terminator, set by TerminatorBody, shown as TerminatorDetail,
     searched as (those of terminator::Terminators);
 

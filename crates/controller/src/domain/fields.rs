@@ -1,9 +1,9 @@
-//! The members of a kind, each declared once: `members!` ties fields of the record to members of
+//! The fields of a kind, each declared once: `fields!` ties fields of the record to members of
 //! the body, to members of the detail, and to symbols of filters. The merge of a body, the fields
 //! that a replace keeps, the detail and the symbols follow from the table.
 //!
 //! ```text
-//! members! {
+//! fields! {
 //!     Services of Service, set by ServiceBody, shown as ServiceDetail, searched as "services";
 //!
 //!     tags;
@@ -49,8 +49,8 @@ use weft_model::filter::Symbols;
 
 use super::context::Context;
 
-/// The functions that follow from the table of a kind; made by `members!`.
-pub trait Members: Sized + Send + Sync + 'static {
+/// The functions that follow from the table of a kind; made by `fields!`.
+pub trait Fields: Sized + Send + Sync + 'static {
     /// The entity in the model.
     type Record: Record + PartialEq + Send + Sync + 'static;
     /// The body of create, replace and patch.
@@ -82,16 +82,16 @@ pub(crate) fn shown<R, T>(
     getter(context, record)
 }
 
-/// Implements [`Members`] for a kind. The comment of the module describes the lines.
+/// Implements [`Fields`] for a kind. The comment of the module describes the lines.
 ///
 /// The lines are read one by one, and in a line the facets one by one, into five lists: fields of
 /// the record, fields that are kept, members of the body, members of the detail, symbols.
-macro_rules! members {
+macro_rules! fields {
     (
         $kind:ident of $record:ident, set by $body:ident, shown as $detail:ident,
         searched as $symbols:tt; $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @line ($kind $record $body $detail $symbols) [] [] [] [] [] $($lines)*
         }
     };
@@ -100,21 +100,21 @@ macro_rules! members {
     (@line $of:tt $fields:tt $kept:tt [$($set:tt)*] $shown:tt $columns:tt
         tags; $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @line $of $fields $kept [$($set)* (tags base)] $shown $columns $($lines)*
         }
     };
     (@line $of:tt $fields:tt $kept:tt [$($set:tt)*] $shown:tt $columns:tt
         read $($member:ident),+; $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @line $of $fields $kept [$($set)* $(($member))+] $shown $columns $($lines)*
         }
     };
     (@line $of:tt $fields:tt $kept:tt $set:tt [$($shown:tt)*] $columns:tt
         show $($member:ident),+ elsewhere; $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @line $of $fields $kept $set
             [$($shown)* $(($member (|_, _| Default::default())))+] $columns $($lines)*
         }
@@ -122,7 +122,7 @@ macro_rules! members {
     (@line $of:tt $fields:tt $kept:tt $set:tt [$($shown:tt)*] $columns:tt
         show $member:ident by $getter:expr; $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @line $of $fields $kept $set [$($shown)* ($member $getter)] $columns $($lines)*
         }
     };
@@ -130,7 +130,7 @@ macro_rules! members {
         [$($columns:tt)*]
         search $name:literal in $($path:ident).+ $(indexed $index:expr)?; $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @line ($kind $record $($of)*) $fields $kept $set $shown
             [
                 $($columns)*
@@ -148,14 +148,14 @@ macro_rules! members {
     (@line $of:tt $fields:tt $kept:tt $set:tt $shown:tt [$($columns:tt)*]
         search $column:expr; $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @line $of $fields $kept $set $shown [$($columns)* $column,] $($lines)*
         }
     };
     (@line $of:tt [$($fields:ident)*] $kept:tt $set:tt $shown:tt $columns:tt
         $field:ident $(as $name:ident)? { $($facets:tt)+ } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of [$($fields)* $field] $kept $set $shown $columns
             nobody $field [$($name)? $field] { $($facets)+, } $($lines)*
         }
@@ -166,7 +166,7 @@ macro_rules! members {
         [$($field:ident)*] [$($kept:ident)*] [$(($member:ident $($set:tt)*))*]
         [$(($shown:ident $getter:expr))*] [$($column:expr,)*]
     ) => {
-        impl $crate::domain::members::Members for $kind {
+        impl $crate::domain::fields::Fields for $kind {
             type Record = $record;
             type Body = $body;
             type Detail = $detail;
@@ -174,7 +174,7 @@ macro_rules! members {
             const SYMBOLS: &'static weft_model::filter::Symbols<
                 $crate::domain::context::Context,
                 $record,
-            > = $crate::domain::members::members!(@symbols $record $symbols $($column,)*);
+            > = $crate::domain::fields::fields!(@symbols $record $symbols $($column,)*);
 
             fn keep(current: &$record, fresh: &mut $record) {
                 let $record { base: _, $($field: _,)* } = current;
@@ -189,7 +189,7 @@ macro_rules! members {
             ) -> Result<(), weft_kernel::Failure> {
                 let $body { $($member: _,)* } = body;
                 let _ = (&record, verb);
-                $($crate::domain::members::members!(@set record body verb $member $($set)*);)*
+                $($crate::domain::fields::fields!(@set record body verb $member $($set)*);)*
                 Ok(())
             }
 
@@ -200,7 +200,7 @@ macro_rules! members {
                         &record.base,
                         $kind::KIND.links,
                     ),
-                    $($shown: $crate::domain::members::shown(context, record, $getter),)*
+                    $($shown: $crate::domain::fields::shown(context, record, $getter),)*
                 }
             }
         }
@@ -210,7 +210,7 @@ macro_rules! members {
     (@facet $of:tt $fields:tt $kept:tt $set:tt $shown:tt $columns:tt
         somebody $field:ident $name:tt {} $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @line $of $fields $kept $set $shown $columns $($lines)*
         }
     };
@@ -224,7 +224,7 @@ macro_rules! members {
     (@facet $of:tt $fields:tt $kept:tt $set:tt $shown:tt $columns:tt
         $who:ident $field:ident $name:tt { merged, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set $shown $columns
             somebody $field $name { $($facets)* } $($lines)*
         }
@@ -232,7 +232,7 @@ macro_rules! members {
     (@facet $of:tt $fields:tt [$($kept:ident)*] $set:tt $shown:tt $columns:tt
         $who:ident $field:ident $name:tt { kept, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields [$($kept)* $field] $set $shown $columns
             somebody $field $name { $($facets)* } $($lines)*
         }
@@ -241,7 +241,7 @@ macro_rules! members {
         $who:ident $field:ident $name:tt
         { set as $member:ident on Create $(by $rule:path)?, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields [$($kept)* $field]
             [$($set)* ($member $field [Create] $($rule)?)] $shown $columns
             somebody $field $name { $($facets)* } $($lines)*
@@ -252,7 +252,7 @@ macro_rules! members {
         { set as $member:ident on $($verb:ident)|+ $(by $rule:path)?, $($facets:tt)* }
         $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept [$($set)* ($member $field [$($verb)+] $($rule)?)]
             $shown $columns somebody $field $name { $($facets)* } $($lines)*
         }
@@ -261,7 +261,7 @@ macro_rules! members {
         $who:ident $field:ident $name:tt
         { set as $member:ident $(by $rule:path)?, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set $shown $columns $who $field $name
             { set as $member on Create | Replace | Patch $(by $rule)?, $($facets)* } $($lines)*
         }
@@ -270,7 +270,7 @@ macro_rules! members {
         $who:ident $field:ident $name:tt
         { shown as $member:ident, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set
             [$($shown)* ($member (|_, it| $crate::domain::values::Show::show(&it.$field)))]
             $columns $who $field $name { $($facets)* } $($lines)*
@@ -280,7 +280,7 @@ macro_rules! members {
         $who:ident $field:ident $name:tt
         { shown as $member:ident by $getter:path, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set
             [$($shown)* ($member (|_, it| $getter(&it.$field)))]
             $columns $who $field $name { $($facets)* } $($lines)*
@@ -290,7 +290,7 @@ macro_rules! members {
         $who:ident $field:ident $name:tt
         { searched as $symbol:literal $(indexed $index:expr)?, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set $shown $columns $who $field $name
             { searched as ($symbol) $(indexed $index)?, $($facets)* } $($lines)*
         }
@@ -299,7 +299,7 @@ macro_rules! members {
         [$($columns:tt)*] $who:ident $field:ident $name:tt
         { searched as ($symbol:expr) $(indexed $index:expr)?, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet ($kind $record $($of)*) $fields $kept $set $shown
             [
                 $($columns)*
@@ -318,7 +318,7 @@ macro_rules! members {
         $who:ident $field:ident [$name:ident $($names:ident)*]
         { searched $(indexed $index:expr)?, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set $shown $columns $who $field [$name $($names)*]
             {
                 searched as (const { &weft_contract::schema::camel(stringify!($name)) }.as_str())
@@ -332,7 +332,7 @@ macro_rules! members {
         $who:ident $field:ident [$name:ident $($names:ident)*]
         { $facet:ident, $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set $shown $columns $who $field [$name $($names)*]
             { $facet as $name, $($facets)* } $($lines)*
         }
@@ -341,7 +341,7 @@ macro_rules! members {
         $who:ident $field:ident [$name:ident $($names:ident)*]
         { $facet:ident on $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set $shown $columns $who $field [$name $($names)*]
             { $facet as $name on $($facets)* } $($lines)*
         }
@@ -350,7 +350,7 @@ macro_rules! members {
         $who:ident $field:ident [$name:ident $($names:ident)*]
         { $facet:ident by $($facets:tt)* } $($lines:tt)*
     ) => {
-        $crate::domain::members::members! {
+        $crate::domain::fields::fields! {
             @facet $of $fields $kept $set $shown $columns $who $field [$name $($names)*]
             { $facet as $name by $($facets)* } $($lines)*
         }
@@ -389,17 +389,17 @@ macro_rules! members {
         &SYMBOLS
     }};
     (@symbols $record:ident (those of $other:path)) => {
-        <$other as $crate::domain::members::Members>::SYMBOLS
+        <$other as $crate::domain::fields::Fields>::SYMBOLS
     };
 }
-pub(crate) use members;
+pub(crate) use fields;
 
 #[cfg(test)]
 mod tests {
     use weft_model::Id;
     use weft_model::entity::{Precedence, Service, Terminator};
 
-    use super::Members as _;
+    use super::Fields as _;
     use crate::domain::resources::service::Services;
     use crate::domain::resources::terminator::Terminators;
 
