@@ -1,9 +1,9 @@
 //! The check that a certificate leads to an authority of this router's identity.
 
-use std::time::SystemTime;
-
 use rustls_pki_types::CertificateDer;
 use weft_identity::{Identity, Verify};
+
+use crate::clock::time_of_day;
 
 /// Checks that the leaf of a chain leads to an authority of the router's identity; an error names
 /// the reason.
@@ -13,6 +13,6 @@ pub(crate) fn leads_to_authority(
 ) -> Result<(), String> {
     let intermediates: Vec<_> = identity.ca().intermediates().cloned().collect();
     let how = Verify { intermediates: &intermediates, ..Verify::default() };
-    let verified = identity.ca().verify(chain, how, SystemTime::now());
+    let verified = identity.ca().verify(chain, how, time_of_day());
     verified.map(|_| ()).map_err(|problem| problem.to_string())
 }

@@ -14,7 +14,10 @@ use super::{
     live::{TokenFacts, is_revoked},
     token,
 };
-use crate::seam::{ApiSession, ControllerId, Refusal, RetryHint};
+use crate::{
+    clock::time_of_day,
+    seam::{ApiSession, ControllerId, Refusal, RetryHint},
+};
 
 /// Most certificates of a peer that are checked.
 const MAX_CERTIFICATES: usize = 16;
@@ -71,8 +74,7 @@ pub(crate) async fn authenticate(
         legacy: presented.facts.is_none(),
         expired_allowed: presented.expired_allowed,
     };
-    binding::check(&bound, &chain, &inner.first_party.load(), SystemTime::now())
-        .map_err(invalid)?;
+    binding::check(&bound, &chain, &inner.first_party.load(), time_of_day()).map_err(invalid)?;
     let name = admit(inner, &presented)?;
     let session = ApiSession {
         id: presented.id,
@@ -92,7 +94,7 @@ async fn find(inner: &Inner, token: &str) -> Result<Presented, Refusal> {
     let mut arrivals = inner.arrivals.subscribe();
     loop {
         arrivals.mark_unchanged();
-        let problem = match look(inner, token, SystemTime::now()) {
+        let problem = match look(inner, token, time_of_day()) {
             Ok(presented) => return Ok(presented),
             Err(Unknown::Final(problem)) => return Err(invalid(problem)),
             Err(Unknown::Yet(problem)) => problem,

@@ -30,10 +30,7 @@ mod token;
 mod tunneled;
 mod worker;
 
-use std::{
-    sync::{Arc, atomic::AtomicU64},
-    time::SystemTime,
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -63,6 +60,7 @@ use queue::Queue;
 use tunneled::Tunneled;
 
 use crate::{
+    clock::time_of_day,
     controllers::{Controller, Controllers},
     seam::{Access, AccessEvent, ApiSession, Grant, Refusal, TunnelService, Use},
 };
@@ -195,7 +193,7 @@ impl AccessHalf {
     /// (docs/protocol/edge-control-plane.md 11.3).
     fn learn_first_party(&self, chain: &[CertificateDer<'static>]) {
         let identity = self.0.identity.current();
-        let now = SystemTime::now();
+        let now = time_of_day();
         self.0.first_party.rcu(|known| known.learn(identity.ca(), chain, now));
     }
 
@@ -209,7 +207,7 @@ impl AccessHalf {
             intermediates: &intermediates,
             ..Verify::default()
         };
-        self.0.keys.load().clients.verify(chain, how, SystemTime::now()).map(|_| ())
+        self.0.keys.load().clients.verify(chain, how, time_of_day()).map(|_| ())
     }
 
     /// The index of the model.
@@ -301,11 +299,11 @@ impl Access for AccessHalf {
     }
 
     fn judge(&self, session: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
-        judge::judge(&self.0, session, token, purpose, SystemTime::now())
+        judge::judge(&self.0, session, token, purpose, time_of_day())
     }
 
     fn renew(&self, session: &ApiSession, token: Bytes) -> Result<Arc<ApiSession>, Refusal> {
-        authenticate::renew(&self.0, session, &token, SystemTime::now())
+        authenticate::renew(&self.0, session, &token, time_of_day())
     }
 
     fn events(&self) -> BoxStream<'static, AccessEvent> {

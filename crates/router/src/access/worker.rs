@@ -4,7 +4,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use tokio::time::{MissedTickBehavior, interval};
@@ -27,7 +27,7 @@ use super::{
     live,
     model::{Fit, Model, Touched},
 };
-use crate::{controllers::Controller, seam::AccessEvent};
+use crate::{clock::time_of_day, controllers::Controller, seam::AccessEvent};
 
 /// The interval of checks that cost little.
 const TICK: Duration = Duration::from_secs(1);
@@ -302,7 +302,7 @@ impl Inner {
 
     /// Ends sessions of open connections that have expired, were revoked or removed.
     fn sweep(&self) {
-        let now = SystemTime::now();
+        let now = time_of_day();
         self.model.write().expire_revocations(live::seconds(now) as i64);
         let ended = {
             let model = self.model.read();

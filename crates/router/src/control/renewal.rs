@@ -33,7 +33,7 @@ use weft_wire::{
 };
 
 use super::shared::Core;
-use crate::controllers::Controller;
+use crate::{clock::time_of_day, controllers::Controller};
 
 /// How long before they expire certificates are renewed.
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -78,7 +78,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         return;
     }
     loop {
-        let now = SystemTime::now();
+        let now = time_of_day();
         let due = due(&core).map_or(LOOK, |due| due.duration_since(now).unwrap_or_default());
         if !due.is_zero() {
             tokio::time::sleep(due.min(LOOK)).await;
@@ -113,7 +113,7 @@ async fn renew(core: &Core) -> Result<(), RenewalError> {
     let identity = core.identity.current();
     let client = identity.client().ok_or(RenewalError::Incomplete("client"))?;
     let server = identity.servers().first().ok_or(RenewalError::Incomplete("server"))?;
-    if client.leaf().not_after() <= SystemTime::now() {
+    if client.leaf().not_after() <= time_of_day() {
         return Err(RenewalError::TooLate);
     }
     let controller = controller(core).await.ok_or(RenewalError::NoController)?;

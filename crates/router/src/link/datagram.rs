@@ -2,7 +2,7 @@
 //!
 //! Peers show and prove the same certificates as over TLS, and the same gate admits them.
 
-use std::{net::SocketAddr, num::NonZeroU64, sync::Arc, time::SystemTime};
+use std::{net::SocketAddr, num::NonZeroU64, sync::Arc};
 
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::runtime;
@@ -16,6 +16,8 @@ use weft_identity::{
     KeyedChain, LiveIdentity,
     tls::{Trust, provider, verify_server},
 };
+
+use crate::clock::time_of_day;
 
 /// A listening socket. Dropping it ends the listening.
 #[derive(Debug)]
@@ -77,8 +79,7 @@ fn dialing(identity: &Arc<LiveIdentity>, host: &str) -> Option<Settings> {
     let name = ServerName::try_from(host.to_owned()).ok()?;
     let trust = Trust::Identity(Arc::clone(identity));
     let judge = move |chain: &[CertificateDer<'static>]| {
-        verify_server(&trust, chain, &name, SystemTime::now())
-            .map_err(|problem| problem.to_string())
+        verify_server(&trust, chain, &name, time_of_day()).map_err(|problem| problem.to_string())
     };
     let current = identity.current();
     let client: Vec<KeyedChain> = current.client().into_iter().cloned().collect();

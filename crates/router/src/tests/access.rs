@@ -19,7 +19,7 @@ use weft_wire::{
     },
 };
 
-use super::support::{LONG, Network, api_session, events, soon, until};
+use super::support::{LONG, Network, api_session, events, later, soon, until};
 use crate::{
     access::AccessHalf,
     seam::{Access, AccessEvent, ApiSession, Use},
@@ -232,6 +232,20 @@ async fn revoked_disabled_and_renewed() {
     disabled.disabled = true;
     network.peer.change(&id, 11, 12, vec![events::create(disabled)]).await;
     assert_eq!(next(&mut events).await, AccessEvent::IdentityGone { identity: "alice".into() });
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_token() {
+    let (network, _, access) = network().await;
+    let mut events = access.events();
+    let (session, client) = log_in(&network, &access).await;
+    assert!(access.stands(&session));
+    later(Duration::from_secs(601)).await;
+    assert_eq!(next(&mut events).await, AccessEvent::SessionEnded { session: "as1".into() });
+    assert!(!access.stands(&session));
+    let again = soon(access.authenticate(session.token.clone().into(), chain(&client))).await;
+    assert_eq!(again.unwrap_err().code, 2);
     network.router.control.shutdown().await;
 }
 
