@@ -11,7 +11,7 @@ use futures::executor::block_on;
 use indicatif::ProgressBar;
 use tokio::runtime::Handle;
 use weft_auth::sessions::ClientDescription;
-use weft_contract::resource::identity::{EnvInfo, SdkInfo};
+use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_model::entity::{
     AuthPolicy, Authenticator, CertCredential, Config, EdgeRouterPolicy, Identity, PolicyType,
     Router, Service, ServiceEdgeRouterPolicy, ServicePolicy,

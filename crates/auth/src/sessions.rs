@@ -32,7 +32,7 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
-use weft_contract::resource::identity::{EnvInfo, SdkInfo};
+use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::SealKey;
 use weft_kernel::{Caller, Durations, Failure};
 use weft_model::entity::{ApiSession, ServiceSession, SessionCertificate};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use weft_client::About;
-use weft_contract::resource::identity::{EnvInfo, SdkInfo};
+use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::IdentityFile;
 use weft_spans::Spans;
 use weft_xgress::Options;

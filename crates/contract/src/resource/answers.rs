@@ -5,10 +5,10 @@
 
 use super::{
     auth_policy, authenticator, ca, change, config, controller, controller_setting, database,
-    edge_router, edge_router_policy, enrollment, external_jwt_signer, fabric, identity, mfa,
-    posture_check, posture_data, revocation, role_attribute, router, server, service,
-    service_edge_router_policy, service_policy, service_session, session, spec, terminator,
-    why_path,
+    edge_router, edge_router_policy, enrollment, external_jwt_signer, fabric, identity,
+    identity_type, mfa, posture_check, posture_data, revocation, role_attribute, router, server,
+    service, service_edge_router_policy, service_policy, service_session, session, spec,
+    terminator, why_path,
 };
 use crate::schema::{HasSchema, Schema};
 
@@ -52,7 +52,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<posture_data::FailedServiceRequest>("failedServiceRequest"),
     of::<identity::IdentityDetail>("identityDetail"),
     of::<authenticator::ExtendedCerts>("identityExtendCerts"),
-    of::<identity::IdentityTypeDetail>("identityTypeDetail"),
+    of::<identity_type::IdentityTypeDetail>("identityTypeDetail"),
     of::<fabric::link::LinkDetail>("linkDetail"),
     of::<server::Summary>("listSummaryCounts"),
     of::<change::NetworkExport>("networkExport"),

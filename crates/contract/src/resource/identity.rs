@@ -1,11 +1,9 @@
-//! Identities and identity types, and the caller's own identity
+//! Identities, and the caller's own identity
 //! (docs/protocol/management-api.md 7.1).
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use crate::body::{Body, FieldType, Shape, body};
+use crate::body::{Body, body};
 use crate::entity::{DialBind, EntityRef, PrecedenceWord, detail, words};
 use crate::json::JsonMap;
 use crate::kind::{Column, Kind};
@@ -15,13 +13,11 @@ use crate::operation::{
     Response, action, create, delete, detail as get, list, nested, patch, replace,
 };
 use crate::permission::{Action, Subject};
-use crate::schema::{HasMembers, HasSchema, Member, Object, Schema};
+use crate::resource::client::{EnvInfo, SdkInfo};
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "identities";
-/// The collection of identity types.
-pub const TYPE_COLLECTION: &str = "identity-types";
 
 const READ: Access = Access::Permission(Subject::Identity, Action::Read);
 const UPDATE: Access = Access::Permission(Subject::Identity, Action::Update);
@@ -117,12 +113,6 @@ pub const MANAGEMENT: &[Operation] = &[
         .answers(Response::Detail("traceDetail")),
 ];
 
-/// Identity types.
-pub const TYPES: &[Operation] = &[
-    list("listIdentityTypes", "/identity-types", Access::Authenticated, "identityTypeDetail"),
-    get("detailIdentityType", "/identity-types/{id}", Access::Authenticated, "identityTypeDetail"),
-];
-
 /// The caller's own identity, in both APIs.
 pub const CURRENT: &[Operation] =
     &[get("getCurrentIdentity", "/current-identity", Access::Authenticated, "identityDetail")
@@ -158,20 +148,6 @@ pub const KIND: Kind = Kind {
         Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
         Column { title: "ONLINE", pointer: "/edgeRouterConnectionStatus" },
     ],
-};
-
-/// How people name identity types.
-pub const TYPE_KIND: Kind = Kind {
-    name: "identity-type",
-    plural: TYPE_COLLECTION,
-    aliases: &[],
-    about: "what sort of thing an identity is",
-    operations: TYPES,
-    fields: &[],
-    links: &[],
-    role_attributes: None,
-    roles: &[],
-    columns: &[Column { title: "ID", pointer: "/id" }, Column { title: "NAME", pointer: "/name" }],
 };
 
 words! {
@@ -332,119 +308,6 @@ detail! {
     }
 }
 
-/// The machine of a client, as its login describes it (docs/protocol/auth.md 9.1).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, remote = "Self")]
-#[allow(missing_docs)]
-pub struct EnvInfo {
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub arch: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 253>")]
-    pub domain: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 253>")]
-    pub hostname: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub os: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub os_release: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub os_version: String,
-}
-
-body! { objects of EnvInfo }
-
-/// The program of a client, as its login describes it (docs/protocol/auth.md 9.1).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, remote = "Self")]
-#[allow(missing_docs)]
-pub struct SdkInfo {
-    #[serde(
-        alias = "appID",
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "text::<_, 255>"
-    )]
-    pub app_id: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub app_version: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub branch: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub revision: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub r#type: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
-    pub version: String,
-}
-
-body! { objects of SdkInfo }
-
-use crate::json::short_text as text;
-
-/// A member of these two in answers.
-const fn text_if_known(name: &'static str, about: &'static str) -> Member {
-    Member { name, schema: String::SCHEMA, always: false, about }
-}
-
-impl HasSchema for EnvInfo {
-    const SCHEMA: Schema = Schema::Object(&Self::OBJECT);
-}
-
-impl HasMembers for EnvInfo {
-    const OBJECT: Object = Object {
-        name: "EnvInfo",
-        about: "The machine of a client, as its login describes it.",
-        includes: &[],
-        members: &[
-            text_if_known("arch", "The processor of the machine; up to 255 characters."),
-            text_if_known("domain", "The Windows domain of the machine; up to 253 characters."),
-            text_if_known("hostname", "The host name of the machine; up to 253 characters."),
-            text_if_known("os", "The operating system; up to 255 characters."),
-            text_if_known(
-                "osRelease",
-                "The release of the operating system; up to 255 characters.",
-            ),
-            text_if_known(
-                "osVersion",
-                "The version of the operating system; up to 255 characters.",
-            ),
-        ],
-    };
-}
-
-impl HasSchema for SdkInfo {
-    const SCHEMA: Schema = Schema::Object(&Self::OBJECT);
-}
-
-impl HasMembers for SdkInfo {
-    const OBJECT: Object = Object {
-        name: "SdkInfo",
-        about: "The program of a client, as its login describes it.",
-        includes: &[],
-        members: &[
-            text_if_known("appId", "The id of the application; up to 255 characters."),
-            text_if_known("appVersion", "The version of the application; up to 255 characters."),
-            text_if_known(
-                "branch",
-                "The branch that the SDK was built from; up to 255 characters.",
-            ),
-            text_if_known(
-                "revision",
-                "The revision that the SDK was built from; up to 255 characters.",
-            ),
-            text_if_known("type", "The name of the SDK; up to 255 characters."),
-            text_if_known("version", "The version of the SDK; up to 255 characters."),
-        ],
-    };
-}
-
-impl Shape for EnvInfo {
-    const SHAPE: FieldType = FieldType::Json;
-}
-
-impl Shape for SdkInfo {
-    const SHAPE: FieldType = FieldType::Json;
-}
-
 detail! {
     /// The credentials of an identity. A credential that it does not have is left out.
     pub struct IdentityAuthenticators {
@@ -534,14 +397,6 @@ detail! {
         /// The largest packet that the interface sends, in bytes.
         pub mtu: i64,
         /// The name of the interface.
-        pub name: String,
-    }
-}
-
-detail! {
-    /// An identity type.
-    pub struct IdentityTypeDetail with Base {
-        /// The name of the type.
         pub name: String,
     }
 }

@@ -5,6 +5,7 @@ pub mod auth_policy;
 pub mod authenticator;
 pub mod ca;
 pub mod change;
+pub mod client;
 pub mod config;
 pub mod controller;
 pub mod controller_setting;
@@ -15,6 +16,7 @@ pub mod enrollment;
 pub mod external_jwt_signer;
 pub mod fabric;
 pub mod identity;
+pub mod identity_type;
 pub mod mfa;
 pub mod posture_check;
 pub mod posture_data;
@@ -49,7 +51,7 @@ pub const KINDS: &[&Kind] = &[
     &enrollment::KIND,
     &external_jwt_signer::KIND,
     &identity::KIND,
-    &identity::TYPE_KIND,
+    &identity_type::KIND,
     &fabric::link::KIND,
     &posture_check::KIND,
     &posture_check::TYPE_KIND,
@@ -81,7 +83,7 @@ const MANAGEMENT: &[&[Operation]] = &[
     edge_router_policy::MANAGEMENT,
     enrollment::MANAGEMENT,
     identity::MANAGEMENT,
-    identity::TYPES,
+    identity_type::MANAGEMENT,
     identity::CURRENT,
     mfa::SHARED,
     posture_check::MANAGEMENT,

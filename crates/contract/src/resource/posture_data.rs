@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::entity::{DialBind, Semantic, detail};
-use crate::resource::identity::SdkInfo;
+use crate::resource::client::SdkInfo;
 use crate::timestamp::Timestamp;
 
 detail! {

@@ -10,7 +10,7 @@ use crate::operation::{
     detail as get, list,
 };
 use crate::permission::{Action, Subject};
-use crate::resource::identity::{EnvInfo, SdkInfo};
+use crate::resource::client::{EnvInfo, SdkInfo};
 use crate::timestamp::Timestamp;
 
 /// Ways to log in: the values of the query parameter `method`.

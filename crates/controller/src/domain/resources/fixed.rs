@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use serde::Serialize;
 use weft_contract::entity::{Base, links};
-use weft_contract::resource::identity::{IdentityTypeDetail, TYPE_COLLECTION as IDENTITY_TYPES};
+use weft_contract::resource::identity_type::{COLLECTION as IDENTITY_TYPES, IdentityTypeDetail};
 use weft_contract::resource::posture_check::{
     OperatingSystemDetail, PostureCheckTypeDetail, TYPE_COLLECTION as CHECK_TYPES,
 };

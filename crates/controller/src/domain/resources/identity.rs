@@ -11,6 +11,7 @@ use weft_contract::resource::identity::{
     IdentityAuthenticators, IdentityBody, IdentityCert, IdentityDetail, IdentityEnrollment,
     IdentityEnrollments, IdentityPassword, IdentityType as TypeWord,
 };
+use weft_contract::resource::identity_type;
 use weft_contract::{
     Action, EntityRef, ErrorCode, Kind as ContractKind, Permission, Subject, Verb,
 };
@@ -64,7 +65,7 @@ fields! {
     read auth_policy_id, enrollment, identity_type;
     show r#type by |_, it| {
         let word = it.identity_type.as_str();
-        EntityRef::new(contract::TYPE_COLLECTION, word, word)
+        EntityRef::new(identity_type::COLLECTION, word, word)
     };
     show auth_policy by |context, it| {
         convert::mention::<AuthPolicy>(context.view(), AUTH_POLICIES, &it.auth_policy_id)

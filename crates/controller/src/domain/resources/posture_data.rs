@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use futures::FutureExt as _;
 use weft_auth::mfa;
 use weft_auth::posture::ReportedValue;
-use weft_contract::resource::identity::SdkInfo;
+use weft_contract::resource::client::SdkInfo;
 use weft_contract::resource::posture_data::{
     ApiSessionPosture, DomainPosture, EndpointState, MacPosture, MfaPosture, OsPosture,
     PostureDataDetail, ProcessPosture,
