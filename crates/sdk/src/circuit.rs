@@ -11,8 +11,10 @@
 //! wake, messages to send); the caller carries them out after the lock is released. There is no
 //! task per circuit.
 
+mod transport;
+
+pub(crate) use self::transport::Transport;
 use crate::outlet::RouterOutlet;
-use crate::routed::Routed;
 use crate::traces::{Answer, Form, Trace, Traces};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -25,7 +27,7 @@ use weft_circuit::{Driver, Machine, Steps, Timed};
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
 use weft_wire::payload::{self, Ack, Payload};
-use weft_xgress::{Class, CloseReason, Delivery, End, Role, Tally, WriteError};
+use weft_xgress::{Class, CloseReason, Delivery, Role, Tally, WriteError};
 
 /// The clock of circuits.
 pub(crate) type Timers = weft_circuit::Timers<Circuit>;
@@ -53,15 +55,6 @@ pub(crate) struct Circuit {
     inner: Mutex<Driver<State>>,
     /// Set once the circuit is over and the router knows that.
     done: watch::Sender<bool>,
-}
-
-/// The place of the flow control.
-#[derive(Debug)]
-pub(crate) enum Transport {
-    /// In this program.
-    Own(Box<End>),
-    /// At the router.
-    Routed(Routed),
 }
 
 /// The flow control of a circuit, and the news for the application and the router.
@@ -469,79 +462,6 @@ impl Machine for State {
     fn on_timeout(&mut self, now: Instant) {
         if let Transport::Own(end) = &mut self.transport {
             end.on_timeout(now);
-        }
-    }
-}
-
-impl Transport {
-    fn can_write(&self) -> bool {
-        match self {
-            Self::Own(end) => end.can_write(),
-            Self::Routed(routed) => routed.can_write(),
-        }
-    }
-
-    fn is_sending_over(&self) -> bool {
-        match self {
-            Self::Own(end) => end.is_sending_over(),
-            Self::Routed(routed) => routed.is_sending_over(),
-        }
-    }
-
-    fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
-        match self {
-            Self::Own(end) => end.write(data),
-            Self::Routed(routed) => routed.write(data),
-        }
-    }
-
-    /// Takes a payload that is the last one.
-    fn write_last(&mut self, data: Bytes) -> Result<(), WriteError> {
-        match self {
-            Self::Own(end) => end.write(data),
-            Self::Routed(routed) => routed.write_last(data),
-        }
-    }
-
-    fn read(&mut self) -> Option<Delivery> {
-        match self {
-            Self::Own(end) => end.read(),
-            Self::Routed(routed) => routed.read(),
-        }
-    }
-
-    fn wants_read(&self) -> bool {
-        match self {
-            Self::Own(end) => end.wants_read(),
-            Self::Routed(routed) => routed.wants_read(),
-        }
-    }
-
-    fn wants_transmit(&self) -> bool {
-        match self {
-            Self::Own(end) => end.wants_transmit(),
-            Self::Routed(routed) => routed.wants_transmit(),
-        }
-    }
-
-    fn wants_ack(&self) -> bool {
-        match self {
-            Self::Own(end) => end.wants_ack(),
-            Self::Routed(_) => false,
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::Own(end) => end.deadline(),
-            Self::Routed(_) => None,
-        }
-    }
-
-    fn closed(&self) -> bool {
-        match self {
-            Self::Own(end) => end.closed().is_some(),
-            Self::Routed(routed) => routed.closed().is_some(),
         }
     }
 }

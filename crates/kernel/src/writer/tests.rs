@@ -1,10 +1,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use futures::FutureExt as _;
 use serde_json::json;
 use weft_model::entity::{Record, Service};
 use weft_model::{Base, Id, Timeline};
-use weft_store::{Fault, Faulty, Memory};
+use weft_store::{CommitError, Fault, Faulty, Memory};
 
+use super::work::BATCH_OPERATIONS;
 use super::*;
 use crate::subscription::Notice;
 

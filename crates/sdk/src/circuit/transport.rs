@@ -1,0 +1,90 @@
+//! The flow control of a circuit, in this program or at the router.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use weft_xgress::{Delivery, End, WriteError};
+
+use crate::routed::Routed;
+
+/// The place of the flow control.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    /// In this program.
+    Own(Box<End>),
+    /// At the router.
+    Routed(Routed),
+}
+
+impl Transport {
+    pub(super) fn can_write(&self) -> bool {
+        match self {
+            Self::Own(end) => end.can_write(),
+            Self::Routed(routed) => routed.can_write(),
+        }
+    }
+
+    pub(super) fn is_sending_over(&self) -> bool {
+        match self {
+            Self::Own(end) => end.is_sending_over(),
+            Self::Routed(routed) => routed.is_sending_over(),
+        }
+    }
+
+    pub(super) fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
+        match self {
+            Self::Own(end) => end.write(data),
+            Self::Routed(routed) => routed.write(data),
+        }
+    }
+
+    /// Takes a payload that is the last one.
+    pub(super) fn write_last(&mut self, data: Bytes) -> Result<(), WriteError> {
+        match self {
+            Self::Own(end) => end.write(data),
+            Self::Routed(routed) => routed.write_last(data),
+        }
+    }
+
+    pub(super) fn read(&mut self) -> Option<Delivery> {
+        match self {
+            Self::Own(end) => end.read(),
+            Self::Routed(routed) => routed.read(),
+        }
+    }
+
+    pub(super) fn wants_read(&self) -> bool {
+        match self {
+            Self::Own(end) => end.wants_read(),
+            Self::Routed(routed) => routed.wants_read(),
+        }
+    }
+
+    pub(super) fn wants_transmit(&self) -> bool {
+        match self {
+            Self::Own(end) => end.wants_transmit(),
+            Self::Routed(routed) => routed.wants_transmit(),
+        }
+    }
+
+    pub(super) fn wants_ack(&self) -> bool {
+        match self {
+            Self::Own(end) => end.wants_ack(),
+            Self::Routed(_) => false,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Own(end) => end.deadline(),
+            Self::Routed(_) => None,
+        }
+    }
+
+    pub(super) fn closed(&self) -> bool {
+        match self {
+            Self::Own(end) => end.closed().is_some(),
+            Self::Routed(routed) => routed.closed().is_some(),
+        }
+    }
+}
