@@ -39,7 +39,11 @@ mod network;
 #[cfg(test)]
 mod promises;
 #[cfg(test)]
+mod router_files;
+#[cfg(test)]
 mod sdk;
+#[cfg(test)]
+mod seed;
 #[cfg(test)]
 mod traced;
 #[cfg(test)]

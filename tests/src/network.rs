@@ -2,41 +2,33 @@
 //! router enrolled with it, identities that are enrolled by token.
 
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use weft_api::{ApiServer, Setup, base_urls};
-use weft_channel::{ListenerLimits, Listeners, Registration};
-use weft_client::{Credentials, ManagementClient, Tls};
+use weft_client::ManagementClient;
+use weft_config::RouterConfig;
 use weft_config::router::{Listener, ProxiedService, ProxyProtocol, TunnelMode};
-use weft_config::web::WebOptions;
-use weft_config::{BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer};
 use weft_contract::{Kind, resource};
-use weft_control::ControlPlane;
-use weft_control::{ControlOptions, DialerOptions};
-use weft_controller::{Addresses, Controller, Keys, Settings};
-use weft_identity::{
-    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
-    Purpose, San, SealKey, SpiffeId, Subject, TrustBundle,
-};
-use weft_network::{Network as Circuits, NetworkOptions};
+use weft_control::DialerOptions;
+use weft_identity::LiveIdentity;
+use weft_network::Network as Circuits;
 use weft_router::{Router, Runtimes};
 use weft_sdk::{Context, IdentityFile};
-use weft_store::{Memory, Store};
 use weft_wire::Scheme;
+
+use crate::router_files::{common, linking_config, read, router_config};
+use crate::seed::{Running, Seed};
 
 /// Longer than anything here should take.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-const PASSWORD: &str = "geheimnis";
+pub(crate) const PASSWORD: &str = "geheimnis";
 /// The router whose own bindings may use every service.
 pub(crate) const UNRESTRICTED: &str = "ingress";
-const TRUST_DOMAIN: &str = "weft.test";
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
@@ -63,25 +55,6 @@ pub(crate) struct Network {
     controller: Option<Running>,
     seed: Seed,
     _home: TempDir,
-}
-
-/// The parts of a controller, for starting it again.
-struct Seed {
-    keys: Keys,
-    session_key: Arc<SealKey>,
-    identity: Arc<LiveIdentity>,
-    store: Arc<dyn Store>,
-    /// Where APIs and control plane are, together.
-    port: u16,
-}
-
-/// A controller that is up.
-struct Running {
-    circuits: Circuits,
-    control: ControlPlane,
-    _registration: Registration,
-    api: ApiServer,
-    controller: Controller,
 }
 
 impl Network {
@@ -406,146 +379,6 @@ impl Peer {
     pub(crate) fn router(&self) -> &Router {
         self.router.as_ref().unwrap()
     }
-}
-
-impl Seed {
-    fn new() -> Self {
-        let now = SystemTime::now();
-        let spec = |name: &str| AuthoritySpec {
-            trust_domain: Some(TRUST_DOMAIN.to_owned()),
-            ..AuthoritySpec::new(name)
-        };
-        let root = Authority::make_root(&spec("root"), now).unwrap();
-        let signer = root.make_intermediate(&spec("signer"), now).unwrap();
-        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-        let sans = vec![
-            San::Uri(SpiffeId::controller(TRUST_DOMAIN, "ctrl1").to_string()),
-            San::Dns("localhost".into()),
-            San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        ];
-        let subject = Subject::common_name("ctrl1");
-        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
-        let chain = vec![signer.issue(&leaf).unwrap(), signer.certificate().clone()];
-        let chain = KeyedChain::new(chain, key).unwrap();
-        let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
-        let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
-        let keys = Keys {
-            session: chain.clone(),
-            tokens: None,
-            enrollment: chain,
-            authority: signer,
-            bundle,
-            trust_domain: TRUST_DOMAIN.into(),
-        };
-        let store = Arc::new(Memory::new());
-        let session_key = Arc::new(SealKey::random().unwrap());
-        let identity = LiveIdentity::fixed(identity);
-        Self { keys, session_key, identity, store, port: free_port() }
-    }
-
-    fn web(&self) -> WebServer {
-        WebServer {
-            name: "all".into(),
-            bind_points: vec![BindPoint::Underlay {
-                interface: HostPort { host: "127.0.0.1".into(), port: self.port },
-                address: HostPort { host: "localhost".into(), port: self.port },
-                new_address: None,
-            }],
-            apis: vec![
-                WebApi::EdgeManagement,
-                WebApi::EdgeClient,
-                WebApi::Fabric,
-                WebApi::HealthChecks,
-                WebApi::Metrics { scrape_cert: None, include_timestamps: false },
-            ],
-            identity: None,
-            options: WebOptions::default(),
-        }
-    }
-
-    /// A client of the administrator.
-    async fn log_in(&self) -> ManagementClient {
-        let address = format!("localhost:{}", self.port).parse().unwrap();
-        let tls = Tls::Anonymous(self.keys.bundle.clone());
-        let admin = ManagementClient::new(address, &tls).unwrap();
-        admin.login(&Credentials::password("admin", PASSWORD).unwrap()).await.unwrap();
-        admin
-    }
-
-    async fn start(&self) -> Running {
-        let web = self.web();
-        let addresses = Addresses {
-            api: format!("localhost:{}", self.port),
-            ctrl: vec![format!("tls:localhost:{}", self.port)],
-            apis: base_urls(std::slice::from_ref(&web)),
-        };
-        let settings = Settings {
-            session_key: Some(Arc::clone(&self.session_key)),
-            unrestricted_bindings: vec![UNRESTRICTED.into()],
-            ..Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses)
-        };
-        let controller = Controller::start(settings).await.unwrap();
-        let circuits = controller.start_network(NetworkOptions::default());
-        let options = ControlOptions::default();
-        let control = ControlPlane::start(&controller, circuits.clone(), options);
-        let control = control.await.unwrap();
-        let listeners = Arc::new(Listeners::new());
-        let tls = ControlPlane::tls(&self.identity).unwrap();
-        let bind = format!("127.0.0.1:{}", self.port);
-        let registration = until_some(async || {
-            let limits = ListenerLimits::default();
-            control.listen(&listeners, &bind, limits, Arc::clone(&tls)).await.ok()
-        })
-        .await;
-        let setup =
-            Setup::new(controller.clone(), Arc::clone(&self.identity), Arc::clone(&listeners));
-        let api = ApiServer::start(&[web], setup).await.unwrap();
-        Running { circuits, control, _registration: registration, api, controller }
-    }
-}
-
-fn router_config(home: &Path, controller: u16, port: u16) -> RouterConfig {
-    let edge = format!(
-        "edge: {{csr: {{sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
-         dialers: [{{binding: transport}}]\nlisteners:\n\
-         - {{binding: edge, address: 'tls:127.0.0.1:{port}', options: {{advertise: 'localhost:{port}'}}}}\n\
-         - {{binding: tunnel, options: {{mode: host}}}}\n",
-    );
-    read(&format!("{}{edge}", common(home, controller)), home)
-}
-
-/// A router that takes links and opens them.
-fn linking_config(
-    home: &Path,
-    controller: u16,
-    edge: u16,
-    link: u16,
-    advertised: u16,
-) -> RouterConfig {
-    let more = format!(
-        "edge: {{csr: {{sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
-         dialers: [{{binding: transport}}]\nlisteners:\n\
-         - {{binding: edge, address: 'tls:127.0.0.1:{edge}', options: {{advertise: 'localhost:{edge}'}}}}\n\
-         link:\n  listeners:\n\
-         \x20 - {{binding: transport, bind: 'tls:127.0.0.1:{link}', advertise: 'tls:127.0.0.1:{advertised}'}}\n\
-         \x20 dialers:\n  - {{binding: transport, startupDelay: 100ms, healthyDialBackoff: \
-         {{minRetryInterval: 100ms, maxRetryInterval: 1s}}}}\n",
-    );
-    read(&format!("{}{more}", common(home, controller)), home)
-}
-
-/// The sections of every router's file.
-fn common(home: &Path, controller: u16) -> String {
-    format!(
-        "v: 3\nidentity: {{cert: {0}/client.pem, server_cert: {0}/server.pem, key: {0}/key.pem, \
-         ca: {0}/ca.pem}}\nctrl: {{endpoint: 'tls:localhost:{controller}'}}\n",
-        home.display()
-    )
-}
-
-fn read(text: &str, home: &Path) -> RouterConfig {
-    let loaded = RouterConfig::from_str(text, &home.join("router.yml"), &ProcessEnvironment);
-    loaded.unwrap().config
 }
 
 /// Ports below the kernel's range for clients: a listener that is down for a moment finds its port free again.

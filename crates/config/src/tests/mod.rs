@@ -4,6 +4,7 @@ mod bindings;
 mod controller;
 mod conventions;
 mod keys;
+mod links;
 mod reports;
 mod router;
 mod templates;

@@ -18,4 +18,5 @@ mod sdk;
 mod sessions;
 mod spans;
 mod support;
+mod terminators;
 mod why_path;

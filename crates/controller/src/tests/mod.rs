@@ -1,6 +1,7 @@
 //! Effects that need several parts of the controller.
 
 mod auth;
+mod clients;
 mod control;
 mod gate;
 mod keyring;

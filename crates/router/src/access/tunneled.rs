@@ -169,7 +169,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::tests::support::events;
+    use crate::tests::events;
 
     struct Lab {
         model: Model,

@@ -19,7 +19,10 @@ use weft_wire::{
     },
 };
 
-use super::support::{LONG, Network, api_session, events, later, soon, until};
+use super::{
+    events,
+    support::{LONG, Network, api_session, later, soon, until},
+};
 use crate::{
     access::AccessHalf,
     seam::{Access, AccessEvent, ApiSession, Use},

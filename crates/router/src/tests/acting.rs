@@ -27,7 +27,8 @@ use weft_wire::{
 };
 
 use super::{
-    support::{LONG, Pki, TestController, TestRouter, capable, events, later, soon},
+    events,
+    support::{LONG, Pki, TestController, TestRouter, capable, later, soon},
     whole::{config_with, write_chain},
 };
 use crate::{Router, Runtimes, StartError, seam::Control as _};

@@ -12,7 +12,10 @@ use weft_wire::{
     },
 };
 
-use super::support::{Network, TestRouter, capable, events, soon, until};
+use super::{
+    events,
+    support::{Network, TestRouter, capable, soon, until},
+};
 use crate::seam::Access;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,8 @@ mod circuits;
 mod connecting;
 mod data_model;
 mod dialed;
+pub(crate) mod events;
+mod fake_data;
 mod modes;
 pub(crate) mod support;
 mod terminators;

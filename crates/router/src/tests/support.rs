@@ -2,14 +2,13 @@
 //! calls.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::VecDeque,
     net::SocketAddr,
     path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use weft_channel::{
@@ -29,16 +28,16 @@ use weft_wire::{
     ctrl::{ControllerHello, RouterHello, RouterLinks},
     edge_ctrl::{
         self,
-        data_model::{self, ChangeSet, DataState, Event, SubscribeToDataModelRequest},
+        data_model::{ChangeSet, DataState, Event, SubscribeToDataModelRequest},
     },
     hello::alpn,
 };
 
+use super::fake_data::FakeData;
 use crate::{
     access::{AccessHalf, AccessOptions},
     control::{ControlHalf, ControlOptions, EdgeAddresses, Listens, Parts},
     controllers::Controllers,
-    seam::{ControllerId, Data, Dropped, PeerData, RouteCommand, RouteError, RouteErrorCode},
 };
 
 /// A time limit that no step of a test should reach.
@@ -279,89 +278,6 @@ pub(crate) fn capable() -> Capabilities {
     (1..=6).collect()
 }
 
-/// A data half that does nothing and records every call.
-#[derive(Default)]
-pub(crate) struct FakeData {
-    pub(crate) routes: Mutex<Vec<RouteCommand>>,
-    pub(crate) unrouted: Mutex<Vec<(String, bool)>>,
-    pub(crate) alive: Mutex<HashSet<String>>,
-    pub(crate) tokens: Mutex<Vec<String>>,
-    circuits: Mutex<HashMap<String, ControllerId>>,
-}
-
-impl Data for FakeData {
-    fn measured(&self) -> weft_metrics::Report {
-        weft_metrics::Report::new()
-    }
-
-    fn take_measured(&self, _: Duration) -> crate::seam::Measured {
-        crate::seam::Measured::default()
-    }
-
-    fn reports_lost(&self, _: u64) {}
-
-    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>> {
-        let refused = command.circuit.starts_with("refused");
-        let peer_data: PeerData = [(1110, "local".into())].into();
-        if !refused {
-            self.circuits.lock().insert(command.circuit.clone(), command.controller.clone());
-        }
-        let taken_down = command.taken_down.clone();
-        let slow = command.circuit.starts_with("slow");
-        self.routes.lock().push(command);
-        let failure =
-            RouteError { code: RouteErrorCode::ConnectionRefused, text: "nobody there".into() };
-        let result = if refused { Err(failure) } else { Ok(peer_data) };
-        async move {
-            if slow {
-                taken_down.cancelled().await;
-            }
-            result
-        }
-        .boxed()
-    }
-
-    fn unroute(&self, circuit: &str, now: bool) {
-        self.circuits.lock().remove(circuit);
-        self.unrouted.lock().push((circuit.to_owned(), now));
-    }
-
-    fn vouches(&self, _: &str, terminator: &str) -> bool {
-        self.alive.lock().contains(terminator)
-    }
-
-    fn circuits_of(&self, controller: &ControllerId) -> Vec<String> {
-        let circuits = self.circuits.lock();
-        let of_owner = circuits.iter().filter(|(_, owner)| *owner == controller);
-        of_owner.map(|(id, _)| id.clone()).collect()
-    }
-
-    fn open_session_tokens(&self) -> Vec<String> {
-        self.tokens.lock().clone()
-    }
-
-    fn peers(&self, _: Vec<crate::seam::Peer>) {}
-    fn link_faulted(&self, _: &str, _: u32) {}
-    fn links(&self) -> Vec<crate::seam::LinkReport> {
-        Vec::new()
-    }
-    fn inspect_links(&self) -> serde_json::Value {
-        serde_json::Value::Null
-    }
-    fn inspect_links_of(&self, _: &HashSet<&str>) -> serde_json::Map<String, serde_json::Value> {
-        serde_json::Map::new()
-    }
-    fn inspect_ends(&self, circuit: &str) -> serde_json::Map<String, serde_json::Value> {
-        serde_json::Map::from_iter([(format!("end of {circuit}"), serde_json::Value::Null)])
-    }
-    fn inspect_sdk_circuits(&self) -> serde_json::Map<String, serde_json::Value> {
-        serde_json::Map::new()
-    }
-    fn dropped(&self) -> Dropped {
-        Dropped { full: 7, stuck: 1, ..Dropped::default() }
-    }
-}
-
 /// The control half and access of a router, with a fake data half.
 pub(crate) struct TestRouter {
     pub(crate) control: ControlHalf,
@@ -495,74 +411,6 @@ impl Network {
         .await;
         self.peer = self.controller.router().await;
         self.peer.is_known().await;
-    }
-}
-
-/// Events of small models.
-pub(crate) mod events {
-    use super::{Event, data_model};
-    use data_model::{
-        Action, Config, ConfigType, Identity, PolicyType, PublicKey, RelatedEntityType, Service,
-        ServicePolicy, ServicePolicyChange,
-        event::Model,
-        public_key::{Format, Usage},
-    };
-
-    pub(crate) fn create(model: impl Into<Model>) -> Event {
-        Event::new(Action::Create, model)
-    }
-
-    pub(crate) fn delete(model: impl Into<Model>) -> Event {
-        Event::new(Action::Delete, model)
-    }
-
-    pub(crate) fn identity(id: &str) -> Identity {
-        Identity { id: id.into(), name: format!("{id} name"), ..Identity::default() }
-    }
-
-    pub(crate) fn service(id: &str) -> Service {
-        Service { id: id.into(), name: format!("{id} name"), ..Service::default() }
-    }
-
-    pub(crate) fn members(policy: &str, kind: RelatedEntityType, ids: &[&str], add: bool) -> Event {
-        create(ServicePolicyChange {
-            policy_id: policy.into(),
-            related_entity_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
-            related_entity_type: kind.into(),
-            add,
-        })
-    }
-
-    pub(crate) fn policy(id: &str, kind: PolicyType, identity: &str, service: &str) -> Vec<Event> {
-        let value = ServicePolicy { id: id.into(), name: id.into(), policy_type: kind.into() };
-        vec![
-            create(value),
-            members(id, RelatedEntityType::Service, &[service], true),
-            members(id, RelatedEntityType::Identity, &[identity], true),
-        ]
-    }
-
-    pub(crate) fn config(service: &mut Service, kind: &str, data: &str) -> Vec<Event> {
-        service.configs.push("cfg".into());
-        vec![
-            create(ConfigType { id: "ct".into(), name: kind.into(), target: String::new() }),
-            create(Config {
-                id: "cfg".into(),
-                type_id: "ct".into(),
-                name: "cfg".into(),
-                data_json: data.into(),
-            }),
-        ]
-    }
-
-    /// A key of a certificate, for tokens and clients.
-    pub(crate) fn key(certificate: &weft_identity::Certificate) -> Event {
-        create(PublicKey {
-            data: certificate.der().to_vec().into(),
-            kid: certificate.fingerprint().into(),
-            usages: vec![Usage::JwtValidation.into(), Usage::ClientX509CertValidation.into()],
-            format: Format::X509CertDer.into(),
-        })
     }
 }
 

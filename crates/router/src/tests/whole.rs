@@ -15,7 +15,10 @@ use weft_wire::{
     },
 };
 
-use super::support::{Pki, TestController, capable, events, soon};
+use super::{
+    events,
+    support::{Pki, TestController, capable, soon},
+};
 use crate::{Router, Runtimes, StartError};
 
 fn localhost() -> [San; 1] {

@@ -1,0 +1,286 @@
+//! What a client has once it is logged in: its services and routers, service sessions, terminators.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weft_auth::service_session::RefusalCode;
+use weft_auth::sessions::SessionNotice;
+use weft_identity::Certificate;
+use weft_kernel::online::RouterFacts;
+use weft_model::Id;
+use weft_model::entity::{Identity, PolicyType, Precedence};
+use weft_network::terminators::{Refused, ReportedTerminator, Terminators, Update};
+
+use crate::Caller;
+use crate::testing::{Bed, csr, until};
+
+/// A service that the caller may dial and host over a connected router.
+struct Net {
+    service: String,
+    router: Id,
+    client: Caller,
+    chain: Vec<Certificate>,
+}
+
+async fn net(bed: &Bed) -> Net {
+    let admin = bed.admin().await;
+    let router = bed.router(&admin, "er1", json!({})).await;
+    let all = json!(["#all"]);
+    let service =
+        bed.create(&admin, "createService", json!({"name": "web", "encryptionRequired": true}));
+    let service = service.await;
+    let body = json!({"name": "erp", "semantic": "AnyOf", "identityRoles": all,
+        "edgeRouterRoles": all});
+    bed.create(&admin, "createEdgeRouterPolicy", body).await;
+    let body = json!({"name": "serp", "semantic": "AnyOf", "serviceRoles": all,
+        "edgeRouterRoles": all});
+    bed.create(&admin, "createServiceEdgeRouterPolicy", body).await;
+    for kind in ["Dial", "Bind"] {
+        let body = json!({"name": kind, "type": kind, "semantic": "AnyOf",
+            "identityRoles": all, "serviceRoles": all});
+        bed.create(&admin, "createServicePolicy", body).await;
+    }
+    let (_, chain) = bed.enroll(&admin, "laptop").await;
+    let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    Net { service, router, client: bed.with_token(token.as_str().unwrap()), chain }
+}
+
+fn facts() -> RouterFacts {
+    let address = ("tls".to_owned(), "tls://er1.example:3022".to_owned());
+    RouterFacts {
+        hostname: "er1.example".into(),
+        protocols: [address].into(),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    let ask = json!({"serviceId": net.service, "type": "Dial"});
+    bed.controller.online().put_router(&net.router, 1, facts());
+    let first = bed.client(&net.client, "createSession", &[], ask.clone()).await.unwrap();
+    assert_eq!(first["edgeRouters"][0]["urls"]["tls"], "tls://er1.example:3022");
+    assert_eq!(first["edgeRouters"][0]["name"], "er1");
+    let again = bed.client(&net.client, "createSession", &[], ask).await.unwrap();
+    assert_eq!(first["id"], again["id"]);
+
+    let api_token = &net.client.login().unwrap().session.token;
+    let token = first["token"].as_str().unwrap();
+    let check = |token: &str, wanted| {
+        bed.controller.check_service_session(&net.router, api_token, token, wanted)
+    };
+    let checked = check(token, PolicyType::Dial).unwrap();
+    assert_eq!(checked.service.base.id, net.service.as_str());
+    assert_eq!(checked.session, first["id"].as_str().unwrap());
+    let code = |result: Result<_, weft_auth::service_session::Refusal>| {
+        result.map(|_: weft_auth::service_session::Checked| ()).unwrap_err().code
+    };
+    assert_eq!(code(check(token, PolicyType::Bind)), RefusalCode::WrongSessionType);
+    assert_eq!(code(check("eyJ", PolicyType::Dial)), RefusalCode::InvalidSession);
+    // A token that another network signed with the same key is refused.
+    let (_, claims): (_, Value) = weft_identity::token::peek(token).unwrap();
+    let issued_by = |issuer: &str| {
+        let mut claims = claims.clone();
+        claims["iss"] = json!(issuer);
+        bed.controller.sign(&claims).unwrap()
+    };
+    let other = issued_by("https://other.example:1280");
+    assert_eq!(code(check(&other, PolicyType::Dial)), RefusalCode::InvalidSession);
+    let own = issued_by("https://ctrl.example:1280");
+    assert!(check(&own, PolicyType::Dial).is_ok());
+    let unknown = bed.controller.check_service_session(
+        &net.router,
+        "5d1d7c4e-0000-4000-8000-000000000000",
+        token,
+        PolicyType::Dial,
+    );
+    assert_eq!(code(unknown), RefusalCode::InvalidApiSession);
+    let elsewhere =
+        bed.controller.check_service_session(&Id::new("other"), api_token, token, PolicyType::Dial);
+    assert_eq!(code(elsewhere), RefusalCode::InvalidEdgeRouterForSession);
+
+    // The list has the sessions of all logins of the caller; for an administrator, those of all
+    // identities.
+    let list = async |who: &Caller| {
+        bed.client(who, "listSessions", &[], Value::Null).await.unwrap()[0]["id"].clone()
+    };
+    let (_, chain) = bed.enroll(&bed.admin().await, "phone").await;
+    let phone = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    assert_eq!(list(&bed.with_token(phone.as_str().unwrap())).await, Value::Null);
+    let other = bed.login_with(&net.chain).await.unwrap().data()["token"].clone();
+    for who in [&net.client, &bed.with_token(other.as_str().unwrap()), &bed.admin().await] {
+        assert_eq!(list(who).await, first["id"]);
+    }
+
+    let id = first["id"].as_str().unwrap();
+    bed.client(&net.client, "deleteSession", &[id], Value::Null).await.unwrap();
+    assert_eq!(code(check(token, PolicyType::Dial)), RefusalCode::InvalidSession);
+}
+
+#[tokio::test]
+async fn clients_see_their_services_and_routers() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    bed.controller.online().put_router(&net.router, 2, facts());
+    let services = bed.client(&net.client, "listServices", &[], Value::Null).await.unwrap();
+    assert_eq!(services[0]["permissions"], json!(["Bind", "Dial"]));
+    assert_eq!(services[0]["postureQueries"].as_array().unwrap().len(), 2);
+    let routers =
+        bed.client(&net.client, "getCurrentIdentityEdgeRouters", &[], Value::Null).await.unwrap();
+    assert_eq!(routers[0]["supportedProtocols"]["tls"], "tls://er1.example:3022");
+    assert_eq!(routers[0]["hostname"], "");
+    let own = bed.client(&net.client, "getCurrentIdentity", &[], Value::Null).await.unwrap();
+    assert_eq!(own["_links"]["self"]["href"], "./current-identity");
+    let body = json!({"csr": csr("x")});
+    let made =
+        bed.client(&net.client, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
+    assert!(made["certificate"].as_str().unwrap().contains("BEGIN CERTIFICATE"));
+}
+
+#[tokio::test]
+async fn service_updates_move_when_the_services_of_the_caller_change() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    let ask = || bed.client(&net.client, "listServiceUpdates", &[], Value::Null);
+    bed.clock.advance(Duration::from_secs(60));
+    let before = ask().await.unwrap();
+    let admin = bed.admin().await;
+    let body = json!({"name": "renamed"});
+    bed.manage(&admin, "patchService", &[&net.service], body).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while ask().await.unwrap() == before {
+        assert!(tokio::time::Instant::now() < deadline, "the change was not noticed");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn service_updates_stand_still_when_no_service_of_the_caller_changes() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (id, chain) = bed.enroll(&admin, "laptop").await;
+    bed.clock.advance(Duration::from_secs(60));
+    let reply = bed.login_with(&chain).await.unwrap();
+    let client = bed.with_token(reply.data()["token"].as_str().unwrap());
+    let last = || async {
+        let said = bed.client(&client, "listServiceUpdates", &[], Value::Null).await.unwrap();
+        said["lastChangeAt"].clone()
+    };
+    let at_login = last().await;
+    assert_eq!(at_login, reply.data()["createdAt"], "nothing has changed since the login");
+    bed.clock.advance(Duration::from_secs(60));
+    let body = json!({"name": "empty", "type": "Dial", "semantic": "AnyOf",
+        "identityRoles": ["#all"], "serviceRoles": ["#nothing"]});
+    bed.create(&admin, "createServicePolicy", body).await;
+    let body = json!({"name": "notebook", "roleAttributes": ["staff"]});
+    bed.manage(&admin, "patchIdentity", &[&id], body).await.unwrap();
+    // Changes are followed in order: when the last one shows, the others have been applied.
+    let other = bed.enroll(&admin, "other").await.0;
+    let body = json!({"name": "theirs", "type": "Dial", "semantic": "AnyOf",
+        "identityRoles": [format!("@{other}")], "serviceRoles": ["#all"]});
+    bed.create(&admin, "createServicePolicy", body).await;
+    let body = json!({"name": "echo", "encryptionRequired": true});
+    bed.create(&admin, "createService", body).await;
+    let ordinal = |id: &str| bed.controller.snapshot().ordinal_of::<Identity>(&Id::new(id));
+    let changed = |id: &str| bed.controller.service_changes().last(ordinal(id).unwrap());
+    until("the service is noticed", || changed(&other).is_some()).await;
+    assert_eq!((changed(&id), last().await), (None, at_login));
+}
+
+#[tokio::test]
+async fn routers_are_told_of_sessions() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let mut told = bed.controller.sessions().subscribe();
+    let (id, chain) = bed.enroll(&admin, "laptop").await;
+    let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    let session = loop {
+        match told.next().await.unwrap() {
+            SessionNotice::Added(session) => break session,
+            SessionNotice::Updated(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let known = bed.controller.legacy_sessions();
+    let known = known.iter().find(|it| it.id == session.base.id).unwrap();
+    assert_eq!(known.fingerprints, [chain[0].fingerprint()]);
+    assert_eq!(token, known.token.as_ref());
+    bed.manage(&admin, "deleteIdentity", &[&id], Value::Null).await.unwrap();
+    let ended = loop {
+        match told.next().await.unwrap() {
+            SessionNotice::Removed(ended) => break ended,
+            SessionNotice::Updated(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ended, std::slice::from_ref(&session.base.id));
+}
+
+#[tokio::test]
+async fn routers_make_change_and_remove_their_terminators() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    let reported = ReportedTerminator {
+        id: Id::new("4f2c2b1e-7a0d-4f6e-9a53-0c2d7b9a6d11"),
+        router: net.router.clone(),
+        service: Id::new(&net.service),
+        binding: "edge".into(),
+        address: "4f2c2b1e-7a0d-4f6e-9a53-0c2d7b9a6d11".into(),
+        instance_id: String::new(),
+        instance_secret: Default::default(),
+        peer_data: Default::default(),
+        cost: 0,
+        precedence: Precedence::Default,
+        host: Id::new(net.client.identity().unwrap()),
+    };
+    Terminators::of(&bed.controller).put(reported.clone()).await.unwrap();
+    Terminators::of(&bed.controller).put(reported.clone()).await.unwrap();
+    let other = ReportedTerminator { host: Id::new("x"), ..reported.clone() };
+    let refused = Terminators::of(&bed.controller).put(other).await.unwrap_err();
+    assert!(matches!(refused, Refused::Conflict(_)));
+    let update = Update { cost: Some(7), precedence: Some(Precedence::Failed) };
+    Terminators::of(&bed.controller).update(&net.router, &reported.id, update).await.unwrap();
+    let seen = bed.list(&bed.admin().await, "listTerminators", "service.name = \"web\"").await;
+    assert_eq!((&seen[0]["cost"], &seen[0]["precedence"]), (&json!(7), &json!("failed")));
+    let stranger = Id::new("stranger");
+    let ids = [reported.id.clone()];
+    Terminators::of(&bed.controller).remove(&stranger, &ids).await.unwrap();
+    assert!(bed.controller.snapshot().contains(weft_model::Kind::Terminator, &ids[0]));
+    Terminators::of(&bed.controller).remove(&net.router, &ids).await.unwrap();
+    assert!(!bed.controller.snapshot().contains(weft_model::Kind::Terminator, &ids[0]));
+}
+
+#[tokio::test]
+async fn nothing_is_signed_for_whoever_does_not_see_it() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    let admin = bed.admin().await;
+    bed.controller.online().put_router(&net.router, 1, facts());
+    let ask = json!({"serviceId": net.service, "type": "Dial"});
+    bed.client(&net.client, "createSession", &[], ask).await.unwrap();
+    let body = json!({"name": "new", "type": "Default", "isAdmin": false,
+        "enrollment": {"ott": true}});
+    bed.create(&admin, "createIdentity", body).await;
+    for (name, permission) in [("auditor", "admin_readonly"), ("reader", "identity.read")] {
+        let body = json!({"name": name, "type": "Default", "isAdmin": false,
+            "permissions": [permission]});
+        let id = bed.create(&admin, "createIdentity", body).await;
+        let body =
+            json!({"identityId": id, "method": "updb", "username": name, "password": "geheimnis"});
+        bed.create(&admin, "createAuthenticator", body).await;
+    }
+    let signed = || weft_auth::signing::SIGNED.with(std::cell::Cell::get);
+    let auditor = bed.login("auditor", "geheimnis").await.unwrap();
+    let reader = bed.login("reader", "geheimnis").await.unwrap();
+    let before = signed();
+    let sessions = bed.list(&auditor, "listSessions", "").await;
+    assert_eq!((sessions.len(), &sessions[0]["token"]), (1, &json!("")));
+    let found = bed.list(&reader, "listIdentities", "name=\"new\"").await;
+    assert_eq!(found[0]["enrollment"]["ott"]["jwt"], "");
+    assert_eq!(signed(), before);
+    let sessions = bed.list(&admin, "listSessions", "").await;
+    assert_ne!(sessions[0]["token"], "");
+    assert_eq!(signed(), before + 1);
+}

@@ -1,0 +1,131 @@
+//! Terminators of routers.
+
+use std::time::Duration;
+
+use serde_json::json;
+use weft_model::Id;
+use weft_model::entity::{Precedence, Terminator};
+use weft_network::NetworkOptions;
+use weft_wire::ctrl::{
+    self, RouterTerminatorState, TerminatorPrecedence, ValidateTerminatorsV2Request,
+    ValidateTerminatorsV2Response,
+};
+use weft_wire::edge_ctrl::{
+    CreateTerminatorResult, CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2,
+    EdgeError, ErrorCode, UpdateTunnelTerminatorRequest, content_type as is,
+};
+use weft_wire::{Message, Outcome, ProtoBody};
+
+use super::circuits::hosted;
+use super::support::{Net, Peer, quick, soon, until};
+
+/// Hosts a service at the address `id`.
+pub(super) async fn host(peer: &Peer, service: &Id, id: &str) -> CreateTunnelTerminatorResponseV2 {
+    let request = CreateTunnelTerminatorRequestV2 {
+        service_id: service.to_string(),
+        address: id.into(),
+        peer_data: [(1003, "static".into())].into(),
+        cost: 5,
+        start_time: 77,
+        ..CreateTunnelTerminatorRequestV2::default()
+    };
+    let reply = peer.ask(request.to_message()).await;
+    CreateTunnelTerminatorResponseV2::from_message(&reply).unwrap()
+}
+
+#[tokio::test]
+async fn terminators_are_created_once_changed_and_removed() {
+    let (net, router, peer, service) = hosted().await;
+    let again = host(&peer, &service, "t1").await;
+    assert_eq!((again.result(), again.start_time), (CreateTerminatorResult::Success, 77));
+    let of_router =
+        |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).cloned();
+    let one = of_router("t1").unwrap();
+    assert_eq!((&*one.binding, one.cost, &one.host_id), ("tunnel", 5, &router.id));
+
+    let other = net.router("er2").await;
+    let stranger = net.connect(&other).await;
+    let conflict = host(&stranger, &service, "t1").await;
+    assert_eq!(conflict.result(), CreateTerminatorResult::FailedOther);
+    assert_eq!(
+        (conflict.terminator_id.as_str(), conflict.error_code, conflict.retry_hint),
+        ("t1", 1, 3)
+    );
+    let blank = host(&peer, &service, " ").await;
+    assert_eq!((blank.error_code, blank.retry_hint), (8, 3));
+
+    let update = UpdateTunnelTerminatorRequest {
+        terminator_id: "t1".into(),
+        precedence: TerminatorPrecedence::Required.into(),
+        update_precedence: true,
+        ..UpdateTunnelTerminatorRequest::default()
+    };
+    let reply = peer.ask(update.to_message()).await;
+    assert_eq!(reply.content_type, is::UPDATE_TUNNEL_TERMINATOR_RESPONSE);
+    assert_eq!(of_router("t1").unwrap().precedence, Precedence::Required);
+    let reply = stranger.ask(update.to_message()).await;
+    assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_TERMINATOR);
+
+    let quiesce = peer.ask(Message::new(ctrl::content_type::QUIESCE_ROUTER, "")).await;
+    assert_eq!(Outcome::from_message(&quiesce).unwrap(), Outcome::success("router quiesced"));
+    assert_eq!(of_router("t1").unwrap().precedence, Precedence::Failed);
+    peer.ask(Message::new(ctrl::content_type::DEQUIESCE_ROUTER, "")).await;
+    assert_eq!(of_router("t1").unwrap().precedence, Precedence::Required);
+
+    let remove = ctrl::RemoveTerminatorsRequest { terminator_ids: vec!["t1".into(), "?".into()] };
+    let reply = stranger.ask(remove.to_message()).await;
+    assert!(Outcome::from_message(&reply).unwrap().success);
+    assert!(of_router("t1").is_some(), "only those of the asking router");
+    peer.ask(remove.to_message()).await;
+    assert!(of_router("t1").is_none());
+
+    peer.send(Message::new(ctrl::content_type::DECOMMISSION_ROUTER, "")).await;
+    soon(peer.channel.closed()).await;
+    let gone = net.bed.list(&net.admin, "listEdgeRouters", r#"name="er1""#).await;
+    assert!(gone.is_empty());
+}
+
+#[tokio::test]
+async fn a_removal_may_follow_its_creation_at_once() {
+    let (net, _, peer, service) = hosted().await;
+    let remove = |id: &str| Message::new(is::REMOVE_TUNNEL_TERMINATOR_REQUEST, id.to_owned());
+    for number in 0..20 {
+        let id = format!("quick-{number}");
+        let (made, removed) = tokio::join!(host(&peer, &service, &id), peer.ask(remove(&id)));
+        assert_eq!(made.result(), CreateTerminatorResult::Success);
+        let answer = is::REMOVE_TUNNEL_TERMINATOR_RESPONSE;
+        assert_eq!(removed.content_type, answer, "{}", removed.text());
+        assert!(net.bed.controller.snapshot().get::<Terminator>(&Id::new(&id)).is_none());
+    }
+}
+
+#[tokio::test]
+async fn terminators_are_validated_when_a_router_connects() {
+    let net = Net::with(NetworkOptions { validation_age: Duration::ZERO, ..quick() }).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let peer = net.connect(&router).await;
+    for id in ["t1", "t2"] {
+        host(&peer, &service, id).await;
+    }
+    peer.leave();
+    until(|| net.network.routers().all().is_empty()).await;
+    let mut peer = net.connect(&router).await;
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
+    assert!(request.fix_invalid && request.terminators.len() == 2);
+    // A connection that replaces another is asked as well.
+    let mut peer = net.connect(&router).await;
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
+    assert_eq!(request.terminators.len(), 2);
+    let states = request.terminators.iter().map(|one| {
+        let (valid, marker) = (one.id == "t1", one.marker);
+        (one.id.clone(), RouterTerminatorState { valid, marker, ..Default::default() })
+    });
+    let answer = ValidateTerminatorsV2Response { states: states.collect() };
+    peer.send(answer.to_message().in_reply_to(&asked)).await;
+    let known = |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
+    until(|| !known("t2")).await;
+    assert!(known("t1"));
+}

@@ -1,0 +1,65 @@
+//! Events of small data models.
+
+use weft_wire::edge_ctrl::data_model::{
+    Action, Config, ConfigType, Event, Identity, PolicyType, PublicKey, RelatedEntityType, Service,
+    ServicePolicy, ServicePolicyChange,
+    event::Model,
+    public_key::{Format, Usage},
+};
+
+pub(crate) fn create(model: impl Into<Model>) -> Event {
+    Event::new(Action::Create, model)
+}
+
+pub(crate) fn delete(model: impl Into<Model>) -> Event {
+    Event::new(Action::Delete, model)
+}
+
+pub(crate) fn identity(id: &str) -> Identity {
+    Identity { id: id.into(), name: format!("{id} name"), ..Identity::default() }
+}
+
+pub(crate) fn service(id: &str) -> Service {
+    Service { id: id.into(), name: format!("{id} name"), ..Service::default() }
+}
+
+pub(crate) fn members(policy: &str, kind: RelatedEntityType, ids: &[&str], add: bool) -> Event {
+    create(ServicePolicyChange {
+        policy_id: policy.into(),
+        related_entity_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+        related_entity_type: kind.into(),
+        add,
+    })
+}
+
+pub(crate) fn policy(id: &str, kind: PolicyType, identity: &str, service: &str) -> Vec<Event> {
+    let value = ServicePolicy { id: id.into(), name: id.into(), policy_type: kind.into() };
+    vec![
+        create(value),
+        members(id, RelatedEntityType::Service, &[service], true),
+        members(id, RelatedEntityType::Identity, &[identity], true),
+    ]
+}
+
+pub(crate) fn config(service: &mut Service, kind: &str, data: &str) -> Vec<Event> {
+    service.configs.push("cfg".into());
+    vec![
+        create(ConfigType { id: "ct".into(), name: kind.into(), target: String::new() }),
+        create(Config {
+            id: "cfg".into(),
+            type_id: "ct".into(),
+            name: "cfg".into(),
+            data_json: data.into(),
+        }),
+    ]
+}
+
+/// A key of a certificate, for tokens and clients.
+pub(crate) fn key(certificate: &weft_identity::Certificate) -> Event {
+    create(PublicKey {
+        data: certificate.der().to_vec().into(),
+        kid: certificate.fingerprint().into(),
+        usages: vec![Usage::JwtValidation.into(), Usage::ClientX509CertValidation.into()],
+        format: Format::X509CertDer.into(),
+    })
+}
