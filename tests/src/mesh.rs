@@ -179,11 +179,39 @@ async fn links_re_form_and_circuits_go_on_while_no_controller_is_there() {
     round_trip(dial(&dialer, "echo").await, 1_000_000).await;
 }
 
+/// Starts a router that reports its measurements, such as the latencies of links, every second instead of every minute.
+async fn reporting_often(network: &Network, name: &str) -> Peer {
+    let link = free_port();
+    let mut router = network.enrolled_router(name, link, link).await;
+    router.change(|config| config.metrics.report_interval = Duration::from_secs(1));
+    router.start().await;
+    router
+}
+
+/// Makes the path of a circuit dear until the circuit goes another way: as soon as the latencies of links that it is not
+/// over are measured and in effect.
+async fn moves_away(network: &Network, circuit: &str) {
+    let path =
+        || network.circuits().circuits().get(circuit).map(|circuit| circuit.path.links.clone());
+    let before = path().unwrap();
+    until_some(async || {
+        if path()? != before {
+            return Some(());
+        }
+        network.circuits().change_link(&before[0], Some(50_000), None);
+        None
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_circuit_that_moved_moves_again_after_the_controller_started_again() {
     let mut network = network().await;
-    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
-    let middle = network.another_router("r3").await;
+    let [one, two, middle] = [
+        reporting_often(&network, "r1").await,
+        reporting_often(&network, "r2").await,
+        reporting_often(&network, "r3").await,
+    ];
     for router in [&one, &two, &middle] {
         links(router, 2).await;
     }
@@ -191,23 +219,8 @@ async fn a_circuit_that_moved_moves_again_after_the_controller_started_again() {
     let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
     echo(soon(host.bind("echo")).await.unwrap());
     let mut connection = dial(&dialer, "echo").await;
-    let goes_over = async |network: &Network, count: usize| {
-        until_some(async || (paths(network).first()?.len() == count).then_some(())).await;
-    };
     let circuit = network.circuits().circuits().all()[0].id.clone();
-    // The direct link becomes dear, and the circuit goes around it.
-    let direct = async |network: &Network, cost: i32| {
-        until_some(async || {
-            let all = network.circuits().links().all();
-            let ends = [one.id.as_str(), two.id.as_str()];
-            let direct = all.iter().find(|link| ends.iter().all(|end| link.has_end(end)))?;
-            let measured = all.len() == 3 && all.iter().all(|link| link.cost() < 60_000);
-            measured.then(|| network.circuits().change_link(&direct.id, Some(cost), None))
-        })
-        .await;
-    };
-    direct(&network, 50_000).await;
-    goes_over(&network, 2).await;
+    moves_away(&network, &circuit).await;
     network.stop_controller().await;
     network.start_controller().await;
     until_some(async || {
@@ -215,18 +228,7 @@ async fn a_circuit_that_moved_moves_again_after_the_controller_started_again() {
         circuit.is_whole.then_some(())
     })
     .await;
-    // The new link has no measured latency: the circuit moves away from the other path.
-    direct(&network, 1).await;
-    until_some(async || {
-        let circuits = network.circuits().circuits();
-        let path = circuits.get(&circuit)?.path.clone();
-        if path.links.len() == 1 {
-            return Some(());
-        }
-        network.circuits().change_link(&path.links[0], Some(50_000), None);
-        None
-    })
-    .await;
+    moves_away(&network, &circuit).await;
     let mut said = [0; 5];
     connection.write_all(b"hello").await.unwrap();
     soon(connection.read_exact(&mut said)).await.unwrap();
