@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Most bytes of a first message, in bytes. Those of real clients have 200 bytes to 2 KiB.
+/// Most bytes of a first message. Those of real clients have 200 bytes to 2 KiB.
 const MOST: usize = 64 * 1024;
 /// Bytes that are read at once.
 const READ: usize = 2 * 1024;
@@ -28,17 +28,18 @@ impl FirstWords {
         let (mut acceptor, mut received) = (Acceptor::default(), Vec::new());
         loop {
             if received.len() >= MOST {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a first message too long"));
+                return Err(invalid("a first message too long"));
             }
             received.reserve(READ);
-            let count = socket.read_buf(&mut received).await?;
+            // No more than rustls takes at once: what it does not take would be lost to the handshake.
+            let count = (&mut socket).take(READ as u64).read_buf(&mut received).await?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let mut new = received.get(received.len() - count..).unwrap_or_default();
             while !new.is_empty() {
                 if acceptor.read_tls(&mut new)? == 0 {
-                    break;
+                    return Err(invalid("bytes that TLS does not take"));
                 }
             }
             match acceptor.accept() {
@@ -48,9 +49,13 @@ impl FirstWords {
                     let mut bytes = Vec::new();
                     alert.write_all(&mut bytes)?;
                     let _ = socket.write_all(&bytes).await;
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                    return Err(invalid(error));
                 }
             }
         }
     }
+}
+
+fn invalid(problem: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, problem)
 }

@@ -5,7 +5,7 @@
 
 use crate::carrier::Carrier;
 use crate::error::CloseReason;
-use crate::tls::{Fault, Opened, Outgoing, Session, first_record};
+use crate::tls::{Fault, Opened, Outgoing, Session};
 use crate::websocket::Arrived;
 use socket2::{SockRef, Socket};
 use std::io::{self, IoSlice, Read};
@@ -57,13 +57,9 @@ pub(crate) struct TlsPump {
 }
 
 impl TlsPump {
-    /// A connection after the handshake, which was followed by sealed bytes and by data that rustls has opened.
-    pub(crate) fn new(
-        carrier: impl Into<Carrier>,
-        session: Session,
-        sealed: Vec<u8>,
-        plain: Vec<u8>,
-    ) -> Self {
+    /// A connection after the handshake, and the records that followed that.
+    pub(crate) fn new(carrier: impl Into<Carrier>, session: Session, mut sealed: Vec<u8>) -> Self {
+        sealed.shrink_to_fit();
         Self {
             carrier: carrier.into(),
             session,
@@ -71,7 +67,7 @@ impl TlsPump {
             end: sealed.len(),
             input: sealed,
             opened: 0..0,
-            plain,
+            plain: Vec::new(),
             taken: 0,
             is_over: false,
             out: Outgoing::default(),
@@ -142,10 +138,7 @@ impl TlsPump {
             return false;
         }
         let sealed = self.input.get(self.start..self.end).unwrap_or_default();
-        if matches!(self.session, Session::Library(_)) {
-            return !sealed.is_empty();
-        }
-        match first_record(sealed) {
+        match self.session.first_record(sealed) {
             Ok(length) => length.is_some_and(|length| length <= sealed.len()),
             Err(_) => true,
         }
@@ -166,24 +159,21 @@ impl TlsPump {
 
     fn decrypt_next(&mut self) -> Result<(), Fault> {
         let sealed = self.input.get_mut(self.start..self.end).unwrap_or_default();
+        let length = self.session.first_record(sealed)?.unwrap_or_default();
+        let Some(record) = sealed.get_mut(..length) else { return Ok(()) };
         match &mut self.session {
-            Session::Records(records) => {
-                let length = first_record(sealed)?.unwrap_or_default();
-                let Some(record) = sealed.get_mut(..length) else { return Ok(()) };
-                match records.open(record)? {
-                    Opened::Data(place) => {
-                        self.opened = self.start + place.start..self.start + place.end;
-                    }
-                    Opened::Nothing => {}
-                    Opened::End => self.is_over = true,
+            Session::Records(records) => match records.open(record)? {
+                Opened::Data(place) => {
+                    self.opened = self.start + place.start..self.start + place.end;
                 }
-                self.start += length;
-            }
+                Opened::Nothing => {}
+                Opened::End => self.is_over = true,
+            },
             Session::Library(library) => {
-                self.start = self.end;
-                self.is_over |= library.open(sealed, &mut self.plain)?;
+                self.is_over |= library.open(record, &mut self.plain)?;
             }
         }
+        self.start += length;
         Ok(())
     }
 
@@ -216,7 +206,7 @@ impl TlsPump {
         };
         let (input, end) = (&mut self.input, self.end);
         let sealed = input.get(..end).unwrap_or_default();
-        let record = first_record(sealed).ok().flatten().unwrap_or_default();
+        let record = self.session.first_record(sealed).ok().flatten().unwrap_or_default();
         let wanted = self.wanted.max(record);
         let socket = SockRef::from(stream);
         let mut received = None;
@@ -311,10 +301,13 @@ impl TlsPump {
     /// are left, and how many were written.
     pub(crate) fn flush(&mut self) -> Result<(bool, usize), CloseReason> {
         let mut written = 0;
-        if self.out.is_empty() {
-            self.settle()?;
-        }
-        while !self.out.is_empty() {
+        loop {
+            if self.out.is_empty() {
+                self.settle()?;
+            }
+            if self.out.is_empty() {
+                break;
+            }
             match self.out.write_to(&mut self.carrier) {
                 Ok(0) => return Err(CloseReason::Peer),
                 Ok(bytes) => {

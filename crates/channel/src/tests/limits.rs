@@ -368,7 +368,7 @@ async fn a_socket_with_nothing_to_read_gets_no_buffer_back() {
     let name = "localhost".try_into().unwrap();
     let shaken = tls::connect(&authority.client(), Vec::new(), name, near).await.unwrap();
     let mut far = accepting.await.unwrap().unwrap().stream;
-    let mut pump = TlsPump::new(shaken.stream, shaken.session, shaken.sealed, shaken.plain);
+    let mut pump = TlsPump::new(shaken.stream, shaken.session, shaken.sealed);
     // The server's tickets.
     pump.ready(Interest::READABLE).await.unwrap();
     while pump.receive().unwrap() != Received::Blocked {

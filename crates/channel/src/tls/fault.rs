@@ -23,6 +23,11 @@ impl Fault {
         Self { alert: 22, error: rustls::Error::PeerSentOversizedRecord }
     }
 
+    /// A field has a value that it must not have.
+    pub(super) fn illegal(problem: &str) -> Self {
+        Self { alert: 47, error: rustls::Error::General(problem.to_owned()) }
+    }
+
     /// A message makes no sense.
     pub(super) fn malformed(problem: &str) -> Self {
         Self { alert: 50, error: rustls::Error::General(problem.to_owned()) }

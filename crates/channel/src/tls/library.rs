@@ -10,6 +10,10 @@ use super::unbuffered::{Step, Unbuffered};
 
 /// Most bytes that are sealed at once.
 const AT_ONCE: usize = 64 * 1024;
+/// Most bytes of the body of a record of TLS 1.2.
+pub(super) const MOST_OLD_BODY: usize = 16 * 1024 + 2048;
+/// Most bytes of records that rustls has not done with: one message of the handshake. rustls has no limit of its own here.
+const MOST_INCOMING: usize = 64 * 1024 + 5 + MOST_OLD_BODY;
 
 /// A session whose records rustls makes.
 pub(crate) struct Library {
@@ -25,14 +29,24 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// A session after the handshake, and bytes of the peer that followed it.
-    pub(super) fn new(tls: Unbuffered, incoming: Vec<u8>) -> Self {
-        Self { tls, incoming, gathered: Vec::new(), sealed: Vec::new(), is_broken: false }
+    /// A session after the handshake.
+    pub(super) fn new(tls: Unbuffered) -> Self {
+        Self {
+            tls,
+            incoming: Vec::new(),
+            gathered: Vec::new(),
+            sealed: Vec::new(),
+            is_broken: false,
+        }
     }
 
-    /// Takes bytes of the peer: whether it has ended TLS. Data is added to `plain`.
-    pub(crate) fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
-        self.incoming.extend_from_slice(bytes);
+    /// Takes a record of the peer: whether it has ended TLS. Data is added to `plain`.
+    pub(crate) fn open(&mut self, record: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
+        self.incoming.extend_from_slice(record);
+        if self.incoming.len() > MOST_INCOMING {
+            self.is_broken = true;
+            return Err(Fault::malformed("a message of the handshake that is too long"));
+        }
         while !self.is_broken {
             match self.tls.step(&mut self.incoming, &mut self.sealed, plain) {
                 Ok(Step::Again | Step::Send) => {}
@@ -54,7 +68,10 @@ impl Library {
         slices: impl Iterator<Item = &'a [u8]>,
         out: &mut Outgoing,
     ) -> Result<usize, Error> {
-        if self.is_broken || !self.settle(out) {
+        if self.is_broken {
+            return Err(Error::General("the session has failed before".to_owned()));
+        }
+        if !self.settle(out) {
             return Ok(0);
         }
         self.gathered.clear();
@@ -64,9 +81,13 @@ impl Library {
         }
         let (tls, incoming) = (&mut self.tls, &mut self.incoming);
         let sealed = tls.seal(incoming, Some(&self.gathered), &mut self.sealed);
-        self.is_broken = sealed.is_err();
+        self.is_broken = !matches!(sealed, Ok(true));
         self.settle(out);
-        Ok(if sealed? { self.gathered.len() } else { 0 })
+        if sealed? {
+            Ok(self.gathered.len())
+        } else {
+            Err(Error::General("the peer has to be heard first".to_owned()))
+        }
     }
 
     /// Passes on what rustls has to say; false if there is no room for it yet.
@@ -89,6 +110,8 @@ impl Library {
     /// Frees memory.
     pub(crate) fn give_back(&mut self) {
         self.gathered = Vec::new();
+        self.incoming.shrink_to_fit();
+        self.sealed.shrink_to_fit();
     }
 }
 

@@ -24,7 +24,7 @@ mod unbuffered;
 
 pub(crate) use fault::Fault;
 pub(crate) use outgoing::Outgoing;
-pub(crate) use records::{Opened, first_record};
+pub(crate) use records::Opened;
 pub(crate) use secured::Secured;
 pub(crate) use session::Session;
 pub(crate) use shake::{accept, connect};

@@ -1,5 +1,6 @@
 //! Encrypted bytes on their way to the socket.
 
+use std::convert::Infallible;
 use std::io::{self, Write};
 
 /// Most bytes that wait: a batch, one large payload and their records.
@@ -21,20 +22,30 @@ impl Outgoing {
         self.start == self.end
     }
 
-    /// Adds bytes, written by `write`; `None` if there is no room for so many.
-    pub(super) fn add<T>(&mut self, count: usize, write: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
+    /// Adds bytes, written by `write`; `None` if there is no room for so many. After an error nothing is added.
+    pub(super) fn add<E>(
+        &mut self,
+        count: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
         let end = self.end.checked_add(count).filter(|end| *end <= MOST)?;
         if self.bytes.len() < end {
             self.bytes.resize(end.next_power_of_two().clamp(LEAST, MOST), 0);
         }
         let done = write(self.bytes.get_mut(self.end..end)?);
-        self.end = end;
+        if done.is_ok() {
+            self.end = end;
+        }
         Some(done)
     }
 
     /// Adds bytes that are there already; false if there is no room for them.
     pub(super) fn append(&mut self, bytes: &[u8]) -> bool {
-        self.add(bytes.len(), |place| place.copy_from_slice(bytes)).is_some()
+        let copy = |place: &mut [u8]| {
+            place.copy_from_slice(bytes);
+            Ok::<_, Infallible>(())
+        };
+        self.add(bytes.len(), copy).is_some()
     }
 
     /// Bytes that may be added.

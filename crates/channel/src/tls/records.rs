@@ -18,9 +18,9 @@ const HEAD: usize = 5;
 /// Most bytes of text in a record.
 const MOST_TEXT: usize = 16 * 1024;
 /// Most bytes of a body.
-const MOST_BODY: usize = MOST_TEXT + 256;
+pub(super) const MOST_BODY: usize = MOST_TEXT + 256;
 /// Longest message of the handshake, in bytes; tickets are the longest.
-const MOST_MESSAGE: usize = 32 * 1024;
+const MOST_MESSAGE: usize = 4 + 0xffff;
 /// Most records without data, one after the other: they cost work and carry nothing.
 const MOST_BARREN: u8 = 32;
 
@@ -61,11 +61,12 @@ pub(crate) struct Records {
     owes_key: bool,
 }
 
-/// The length of the first record of `input`, with its head; `None` until the head is there.
-pub(crate) fn first_record(input: &[u8]) -> Result<Option<usize>, Fault> {
+/// The length of the first record of `input`, with its head, if its body has `most` bytes at most; `None` until the head
+/// is there.
+pub(super) fn first_record(input: &[u8], most: usize) -> Result<Option<usize>, Fault> {
     let Some(&[_, _, _, high, low]) = input.get(..HEAD) else { return Ok(None) };
     let body = usize::from(u16::from_be_bytes([high, low]));
-    if body > MOST_BODY { Err(Fault::oversized()) } else { Ok(Some(HEAD + body)) }
+    if body > most { Err(Fault::oversized()) } else { Ok(Some(HEAD + body)) }
 }
 
 impl Records {
@@ -89,13 +90,13 @@ impl Records {
             return Err(Fault::unexpected("a record that is not sealed"));
         }
         let text = self.receiving.open(*head, body).ok_or_else(Fault::forged)?;
+        if text.len() > MOST_TEXT + 1 {
+            return Err(Fault::oversized());
+        }
         let Some(end) = text.iter().rposition(|byte| *byte != 0) else {
             return Err(Fault::unexpected("a record without a kind"));
         };
         let (text, kind) = text.split_at_mut(end);
-        if text.len() > MOST_TEXT {
-            return Err(Fault::oversized());
-        }
         let kind = kind.first().copied().unwrap_or_default();
         if kind != HANDSHAKE && !self.message.is_empty() {
             return Err(Fault::unexpected("a message of the handshake without its end"));
@@ -116,8 +117,8 @@ impl Records {
                 let error = Error::AlertReceived(AlertDescription::from(alert));
                 Err(Fault { alert: CLOSE_NOTIFY, error })
             }
+            (ALERT | HANDSHAKE, []) => Err(Fault::unexpected("an alert or message without text")),
             (ALERT, _) => Err(Fault::malformed("an alert of a wrong length")),
-            (HANDSHAKE, []) => Err(Fault::unexpected("a message of the handshake without text")),
             (HANDSHAKE, text) => {
                 self.message.extend_from_slice(text);
                 self.take_messages()
@@ -148,7 +149,8 @@ impl Records {
                     match body {
                         [0] => {}
                         [1] => self.owes_key = true,
-                        _ => return Err(Fault::malformed("a change of keys that makes no sense")),
+                        [_] => return Err(Fault::illegal("a change of keys of an unknown kind")),
+                        _ => return Err(Fault::malformed("a change of keys of a wrong length")),
                     }
                     let next = self.successor.receiving().map_err(Fault::internal)?;
                     self.receiving = Key::new(next).map_err(Fault::internal)?;

@@ -23,8 +23,8 @@ pub(crate) struct Secured {
 
 impl<S: Into<Carrier>> From<Shaken<S>> for Secured {
     fn from(shaken: Shaken<S>) -> Self {
-        let Shaken { stream, session, certificates, sealed, plain } = shaken;
-        Self { pump: TlsPump::new(stream, session, sealed, plain), certificates }
+        let Shaken { stream, session, certificates, sealed } = shaken;
+        Self { pump: TlsPump::new(stream, session, sealed), certificates }
     }
 }
 
@@ -66,7 +66,11 @@ impl Fresh for Secured {
                 self.pump.decrypt().map_err(failed)?;
             } else {
                 match self.pump.receive().map_err(failed)? {
-                    Received::Bytes(_) => {}
+                    Received::Bytes(_) => {
+                        // Answers to pings of a WebSocket. A peer that sends without end keeps no thread for itself.
+                        let _ = self.pump.flush();
+                        tokio::task::yield_now().await;
+                    }
                     Received::Blocked => self.pump.ready(Interest::READABLE).await?,
                     Received::End => return Err(ended().into()),
                 }

@@ -9,8 +9,8 @@ use rustls::{ClientConfig, Error, ProtocolVersion, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::library::Library;
-use super::records::Records;
+use super::library::{Library, MOST_OLD_BODY};
+use super::records::{Records, first_record};
 use super::session::Session;
 use super::unbuffered::{Step, Unbuffered};
 
@@ -18,6 +18,8 @@ use super::unbuffered::{Step, Unbuffered};
 const MOST_RECEIVED: usize = 128 * 1024;
 /// Bytes that are read at once.
 const READ: usize = 4 * 1024;
+/// The kinds of records: changes of ciphers, alerts, messages of the handshake, data.
+const KINDS: std::ops::RangeInclusive<u8> = 20..=23;
 
 /// A stream after the handshake.
 #[derive(Debug)]
@@ -26,9 +28,8 @@ pub(crate) struct Shaken<S> {
     pub(crate) session: Session,
     /// The certificates of the peer, leaf first.
     pub(crate) certificates: Vec<CertificateDer<'static>>,
-    /// Bytes that followed the handshake: sealed ones, and data that rustls has opened already.
+    /// Records that followed the handshake.
     pub(crate) sealed: Vec<u8>,
-    pub(crate) plain: Vec<u8>,
 }
 
 /// The handshake of a client that offers these protocols.
@@ -71,20 +72,34 @@ async fn shake<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut out, mut plain) = (Vec::new(), Vec::new());
+    // rustls is given one record at a time: those that follow the handshake are not for rustls.
+    let (mut record, mut out, mut plain) = (Vec::new(), Vec::new(), Vec::new());
     loop {
-        match tls.step(&mut received, &mut out, &mut plain) {
+        match tls.step(&mut record, &mut out, &mut plain) {
             Ok(Step::Again) => {}
-            Ok(Step::Send) => send(&mut stream, &mut out).await?,
+            Ok(Step::Send) => {
+                let sent = send(&mut stream, &mut out).await;
+                // A peer that has left already may have said something that is worth reading.
+                if tls.common().is_handshaking() {
+                    sent?;
+                }
+            }
             Ok(Step::Ready) if !tls.common().is_handshaking() => break,
-            Ok(Step::Receive | Step::Ready) => receive(&mut stream, &mut received).await?,
+            Ok(Step::Receive | Step::Ready) => {
+                while !take_record(&mut received, &mut record) {
+                    receive(&mut stream, &mut received, record.len()).await?;
+                }
+            }
             Ok(Step::Closed) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) => {
-                tls.take_alert(&mut received, &mut out);
+                tls.take_alert(&mut record, &mut out);
                 let _ = send(&mut stream, &mut out).await;
                 return Err(invalid(error));
             }
         }
+    }
+    if !record.is_empty() || !plain.is_empty() {
+        return Err(invalid(Error::General("text behind the end of the handshake".to_owned())));
     }
     let certificates = tls.common().peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|der| der.clone().into_owned()).collect();
@@ -92,20 +107,36 @@ where
         let (secrets, successor) = tls.into_keys().map_err(invalid)?;
         Session::Records(Box::new(Records::new(secrets, successor).map_err(invalid)?))
     } else {
-        let received = std::mem::take(&mut received);
-        Session::Library(Box::new(Library::new(tls, received)))
+        Session::Library(Box::new(Library::new(tls)))
     };
-    Ok(Shaken { stream, session, certificates, sealed: received, plain })
+    Ok(Shaken { stream, session, certificates, sealed: received })
+}
+
+/// Moves the first record, if it is whole. What is no record goes as it is: rustls refuses it.
+fn take_record(received: &mut Vec<u8>, record: &mut Vec<u8>) -> bool {
+    let is_known = received.first().is_none_or(|kind| KINDS.contains(kind));
+    let length = match first_record(received, MOST_OLD_BODY) {
+        Ok(length) if is_known => length.filter(|length| *length <= received.len()),
+        _ => Some(received.len()),
+    };
+    let Some(length) = length else { return false };
+    record.extend(received.drain(..length));
+    true
 }
 
 async fn send<S: AsyncWrite + Unpin>(stream: &mut S, out: &mut Vec<u8>) -> io::Result<()> {
-    stream.write_all(out).await?;
+    let written = stream.write_all(out).await;
     out.clear();
+    written?;
     stream.flush().await
 }
 
-async fn receive<S: AsyncRead + Unpin>(stream: &mut S, received: &mut Vec<u8>) -> io::Result<()> {
-    if received.len() >= MOST_RECEIVED {
+async fn receive<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    received: &mut Vec<u8>,
+    held: usize,
+) -> io::Result<()> {
+    if received.len() + held >= MOST_RECEIVED {
         return Err(invalid(Error::PeerSentOversizedRecord));
     }
     received.reserve(READ);

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::records::Records;
+use super::records::{MOST_BODY, Records};
 use super::shake::Shaken;
 use super::*;
 use crate::error::CloseReason;
@@ -70,6 +70,10 @@ fn opened(records: &mut Records, mut sealed: &mut [u8]) -> Result<Vec<u8>, Fault
     }
     assert!(sealed.is_empty());
     Ok(data)
+}
+
+fn first_record(input: &[u8]) -> Result<Option<usize>, Fault> {
+    super::records::first_record(input, MOST_BODY)
 }
 
 fn seal(records: &mut Records, text: &[u8], out: &mut Outgoing) -> usize {
@@ -230,12 +234,13 @@ fn what_a_peer_must_not_send_is_refused() {
     };
     expect(0, &[], 10);
     expect(20, &[1], 10);
+    expect(21, &[], 10);
     expect(21, &[1], 50);
     expect(22, &[], 10);
     // A ticket of a client, a further hello, a change of keys that says nothing or is followed by more.
     expect(22, &[4, 0, 0, 1, 0], 10);
     expect(22, &[1, 0, 0, 1, 0], 10);
-    expect(22, &[24, 0, 0, 1, 2], 50);
+    expect(22, &[24, 0, 0, 1, 2], 47);
     expect(22, &[24, 0, 0, 0], 50);
     expect(22, &[24, 0, 0, 1, 0, 24], 10);
     expect(22, &[4, 1, 0, 0], 50);
@@ -317,8 +322,8 @@ async fn served(
     let connecting = TlsConnector::from(Arc::clone(client)).connect(name, near);
     let accepting = accept(server, far, Vec::new());
     let (near, far) = soon(async { tokio::join!(connecting, accepting) }).await;
-    let Shaken { stream, session, sealed, plain, .. } = far.unwrap();
-    (near.unwrap(), TlsPump::new(stream, session, sealed, plain))
+    let Shaken { stream, session, sealed, .. } = far.unwrap();
+    (near.unwrap(), TlsPump::new(stream, session, sealed))
 }
 
 /// Echoes so many bytes, then ends TLS.
@@ -479,4 +484,44 @@ async fn a_record_that_was_taken_in_part_waits_without_a_timer() {
     let idle_at = pump.idle_at().unwrap();
     assert!(pump.give_back(idle_at));
     assert_eq!(pump.idle_at(), None);
+}
+
+#[tokio::test]
+async fn a_peer_that_speaks_and_leaves_at_once_is_heard() {
+    let authority = Authority::new();
+    let (client, server) = (authority.client(), authority.server());
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let (one, two) = tokio::io::duplex(64 * 1024);
+    let speaking = async {
+        let name = "localhost".try_into().unwrap();
+        let mut stream = TlsConnector::from(client).connect(name, near).await.unwrap();
+        stream.get_mut().1.refresh_traffic_keys().unwrap();
+        stream.write_all(b"words").await.unwrap();
+        stream.shutdown().await.unwrap();
+    };
+    // Everything after the client's first message reaches the server in one piece.
+    let passing = async {
+        let ((mut reads, mut writes), (mut from, mut to)) =
+            (tokio::io::split(far), tokio::io::split(two));
+        let mut first = vec![0; 16 * 1024];
+        let count = reads.read(&mut first).await.unwrap();
+        to.write_all(&first[..count]).await.unwrap();
+        let back = async { while tokio::io::copy(&mut from, &mut writes).await.is_err() {} };
+        let there = async {
+            let mut all = Vec::new();
+            reads.read_to_end(&mut all).await.unwrap();
+            to.write_all(&all).await.unwrap();
+        };
+        tokio::select! {
+            () = back => {}
+            () = there => {}
+        }
+    };
+    let listening = async { accept(&server, one, Vec::new()).await.unwrap() };
+    let (_, _, heard) = Box::pin(soon(async { tokio::join!(speaking, passing, listening) })).await;
+    let (mut records, mut sealed) = (records(heard.session), heard.sealed);
+    let goodbye = sealed.len() - 24;
+    let (first, end) = sealed.split_at_mut(goodbye);
+    assert_eq!(opened(&mut records, first).unwrap(), b"words", "with the next key");
+    assert_eq!(records.open(end).unwrap(), Opened::End);
 }
