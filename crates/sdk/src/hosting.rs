@@ -144,9 +144,16 @@ impl Host {
         let mut running: HashMap<String, ()> = HashMap::new();
         let mut failures = 0;
         loop {
-            let read = match running.is_empty() {
+            let known = match running.is_empty() {
                 true => inner.account.session(&self.service, DialBind::Bind).await,
                 false => inner.account.session_now(&self.service, DialBind::Bind).await,
+            };
+            // A session that is known already may be older than its first router.
+            let read = match known {
+                Ok(session) if session.edge_routers.is_empty() => {
+                    inner.account.session_now(&self.service, DialBind::Bind).await
+                }
+                known => known,
             };
             let wait = match read {
                 Ok(session) => {

@@ -148,6 +148,22 @@ async fn refusal(mut attempt: impl AsyncFnMut(Option<Duration>) -> crate::Result
 }
 
 #[tokio::test]
+async fn a_service_can_be_hosted_once_a_router_is_named() {
+    let network = Network::new().await;
+    let routers = std::mem::take(&mut network.controller.state.lock().routers);
+    let context = network.context().await;
+    let bind = async |timeout| {
+        let options = BindOptions { timeout, ..BindOptions::default() };
+        context.bind_with("plain", options).await.map(drop)
+    };
+    let none = soon(refusal(bind)).await;
+    assert!(none.to_string().contains("edge router policies"), "{none}");
+    network.controller.state.lock().routers = routers;
+    let listener = soon(context.bind("plain")).await.unwrap();
+    assert_eq!(listener.terminators(), 1);
+}
+
+#[tokio::test]
 async fn a_service_without_routers_says_so() {
     let mut network = Network::new().await;
     network.router.stop();
