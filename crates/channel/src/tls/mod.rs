@@ -8,7 +8,7 @@
 //!
 //! rustls makes the handshake, checks certificates, derives keys and keeps session tickets. The records of TLS 1.3
 //! (RFC 8446, section 5) are then sealed and opened here, with the ciphers of aws-lc: rustls copies every byte of a
-//! payload twice when it arrives, and allocates memory for each record in both directions. [`Records`] opens a record
+//! payload twice when it arrives, and allocates memory for each record in both directions. [`records`] opens a record
 //! in the buffer into which the socket was read, and seals it straight from the message into the buffer that the socket
 //! is written from.
 
