@@ -1,8 +1,8 @@
 //! The two programs at the ends of a path, a client and a server, as threads of this process.
 //!
 //! On real networks these programs run on machines of their own. Here they share the processors with the relays
-//! between them. Each of the two therefore has one thread: further ones would take turns with the relays, and each
-//! move of a stream from one thread to another costs more than the work on its bytes.
+//! between them. Each of the two therefore has one thread: further ones would take turns with the relays, and a
+//! payload that changes threads costs more than its encryption.
 
 use std::{io, sync::OnceLock, thread};
 

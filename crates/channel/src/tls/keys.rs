@@ -82,7 +82,7 @@ impl Key {
             .map_err(|_| Error::EncryptError)
     }
 
-    /// The same for a text that stands where the sealed one is to stand.
+    /// Seals a text in place, and the byte for its kind into `end`, as [`seal`](Self::seal) does.
     pub(super) fn seal_in_place(
         &mut self,
         head: [u8; 5],
