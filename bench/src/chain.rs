@@ -4,14 +4,14 @@
 use std::{io, sync::Arc, time::Duration};
 
 use clap::{Args, builder::RangedU64ValueParser};
-use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, presets::UTF8_FULL_CONDENSED};
 use serde::Serialize;
 
 use crate::{
     cpu,
     options::{Writes, within},
     path::{
-        chain::{Chain, original},
+        chain::{Chain, Place, original},
         haproxy::Haproxy,
         tcp::Tcp,
         tls::Credentials,
@@ -36,7 +36,10 @@ pub(crate) struct Options {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=100)
     )]
     length: Vec<usize>,
-    /// Lays each link, and the connection of `tcp`, over a wire of this delay in milliseconds, one way
+    /// Lays wires of this delay in milliseconds, one way, and measures TCP over such a wire, too
+    ///
+    /// A wire is a network device: the process must be root, or run in a user's own network namespace
+    /// (`unshare -rn sh -c 'ip link set lo up; exec weft-bench chain --delay 10'`).
     #[arg(long, value_parser = |text: &str| within(text, 0.0, 10_000.0))]
     delay: Option<f64>,
     /// Rate of a wire in MiB per second, each way
@@ -47,6 +50,17 @@ pub(crate) struct Options {
         value_parser = |text: &str| within(text, 0.001, 100_000.0)
     )]
     rate: f64,
+    /// Packets of a wire that are lost at random, in percent
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        requires = "delay",
+        value_parser = |text: &str| within(text, 0.0, 50.0)
+    )]
+    loss: f64,
+    /// Connections that go over wires
+    #[arg(long, value_enum, default_value_t = Place::Links, requires = "delay")]
+    wires: Place,
     #[command(flatten)]
     pub(crate) writes: Writes,
 }
@@ -89,15 +103,17 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
     let wire = options.delay.map(|millis| Wire {
         delay: Duration::from_secs_f64(millis / 1000.0),
         rate: options.rate * MIB,
+        loss: options.loss / 100.0,
     });
+    let wires = wire.map(|wire| (wire, options.wires));
     let mut rows = Vec::new();
     if let Some(wire) = wire.filter(|_| wanted("tcp")) {
         let path: Arc<dyn Path> = Arc::new(Tcp::over(wire).await?);
         measure("tcp", 0, &path, &options.writes, &mut rows).await?;
     }
     for length in options.length.iter().copied() {
-        if wanted(HAPROXY) && wire.is_none() {
-            match Haproxy::chain(Arc::clone(&credentials), length).await? {
+        if wanted(HAPROXY) {
+            match Haproxy::chain(Arc::clone(&credentials), length, wires).await? {
                 Some(chain) => {
                     let chain: Arc<dyn Path> = Arc::new(chain);
                     measure(HAPROXY, length, &chain, &options.writes, &mut rows).await?;
@@ -106,11 +122,11 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
             }
         }
         if wanted(WEFT) {
-            let chain: Arc<dyn Path> = Chain::start(&program::weft()?, length, wire).await?;
+            let chain: Arc<dyn Path> = Chain::start(&program::weft()?, length, wires).await?;
             measure(WEFT, length, &chain, &options.writes, &mut rows).await?;
         }
         if let Some(program) = original.as_ref().filter(|_| wanted(ORIGINAL)) {
-            let chain: Arc<dyn Path> = Chain::start(program, length, wire).await?;
+            let chain: Arc<dyn Path> = Chain::start(program, length, wires).await?;
             measure(ORIGINAL, length, &chain, &options.writes, &mut rows).await?;
         }
     }
@@ -218,6 +234,7 @@ fn table(rows: &[Row]) -> Table {
         "set-ups/s",
         "CPU s/GiB, each",
         "MiB each",
+        "wire bytes/byte",
     ]);
     for row in rows {
         let base = row.other(rows, HAPROXY);
@@ -237,10 +254,16 @@ fn table(rows: &[Row]) -> Table {
             beside(|row| Some(row.basics.set_ups), 0),
             beside(|row| row.basics.cpu, 2),
             format!("{:.0}", row.memory),
+            report::beside(row.basics.carried, None, 3),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
+    }
+    if rows.iter().all(|row| row.basics.carried.is_none())
+        && let Some(last) = table.column_iter_mut().last()
+    {
+        last.set_constraint(ColumnConstraint::Hidden);
     }
     table
 }

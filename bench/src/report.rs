@@ -19,9 +19,10 @@ pub(crate) struct Row {
     pub(crate) basics: Basics,
 }
 
-/// A figure, and its ratio to that of another.
+/// A figure, and its ratio to that of another. A figure below 100 has at least one digit after the point.
 pub(crate) fn beside(value: Option<f64>, other: Option<f64>, digits: usize) -> String {
     let Some(value) = value else { return "-".to_owned() };
+    let digits = if digits == 0 && value < 100.0 { 1 } else { digits };
     match other {
         Some(other) if other > 0.0 => format!("{value:.digits$} ({:.2})", value / other),
         _ => format!("{value:.digits$}"),

@@ -48,6 +48,11 @@ pub(crate) trait Path: Send + Sync {
 
     /// Processes whose processor time counts for the relay: none if there is no relay.
     fn relay(&self) -> Vec<u32>;
+
+    /// Bytes that the wires of the path carried so far, both directions together; `None` without wires.
+    fn carried(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Answers one connection until it ends.
@@ -101,6 +106,8 @@ pub(crate) struct Basics {
     pub(crate) cpu: Option<f64>,
     /// Processor microseconds of the relay per write, one flow.
     pub(crate) per_payload: Option<f64>,
+    /// Bytes of packets on the wires for each byte of data, many flows: heads, answers and what was sent again.
+    pub(crate) carried: Option<f64>,
 }
 
 /// Measures that.
@@ -114,7 +121,9 @@ pub(crate) async fn basics(
     let before = relay_cpu(path.as_ref());
     let single = bulk(path, 1, payload, total).await?.as_secs_f64();
     let used = relay_cpu(path.as_ref()).saturating_sub(before).as_secs_f64();
+    let carried = path.carried();
     let many = bulk(path, writes.flows, payload, total).await?.as_secs_f64();
+    let carried = path.carried().zip(carried).map(|(now, then)| (now - then) as f64 / total as f64);
     let times = round_trips(path, 64, ROUND_TRIPS, duration * 4).await?;
     let set_ups = set_ups(path, 16, duration).await?;
     let relayed = !path.relay().is_empty();
@@ -127,6 +136,7 @@ pub(crate) async fn basics(
         set_ups,
         cpu: relayed.then(|| used / (mib / 1024.0)),
         per_payload: relayed.then(|| used * 1e6 / (total as f64 / payload as f64)),
+        carried,
     })
 }
 

@@ -6,6 +6,7 @@
 use std::{
     fmt::Write as _,
     io,
+    net::Ipv4Addr,
     path::{Path as FilePath, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -22,7 +23,7 @@ use weft_sdk::{Context, Listener};
 use super::weft::{
     PASSWORD, PATIENCE, Stopped, USER, context, create, host, log_in, router_online,
 };
-use super::wire::Wire;
+use super::wire::{Laid, Wire};
 use crate::{
     apart::start_relay,
     ends, program,
@@ -37,18 +38,35 @@ pub(crate) struct Chain {
     dialer: Context,
     ids: Vec<String>,
     routers: Vec<Stopped>,
+    wires: Vec<Laid>,
     _host: Context,
     _controller: Stopped,
     _home: TempDir,
 }
 
+/// Where wires of a chain are laid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Place {
+    /// Between each router and the next
+    Links,
+    /// Between the client and the first router
+    Access,
+}
+
+impl Place {
+    /// The connections that the router at a place in the chain takes.
+    pub(crate) fn of(place: usize) -> Self {
+        if place == 0 { Self::Access } else { Self::Links }
+    }
+}
+
 impl Chain {
     /// Starts `length` routers of `program` and waits until data goes over all of them.
-    /// Each link goes over a wire, if there is one.
+    /// Each connection of the given place goes over a wire of its own, if there is one.
     pub(crate) async fn start(
         program: &FilePath,
         length: usize,
-        wire: Option<Wire>,
+        wire: Option<(Wire, Place)>,
     ) -> io::Result<Arc<Self>> {
         let home = tempfile::tempdir()?;
         let [control, own] = [program::free_port()?, program::free_port()?];
@@ -71,15 +89,17 @@ impl Chain {
         }
         let mut routers = Vec::new();
         let mut ids = Vec::new();
+        let mut wires = Vec::new();
         for place in 0..length {
             let folder = home.path().join(format!("router{place}"));
             std::fs::create_dir_all(&folder)?;
-            let link = program::free_port()?;
-            let advertised = match wire {
-                Some(wire) => wire.to(([127, 0, 0, 1], link).into()).await?.port(),
-                None => link,
+            let laid = |at: Place| match wire {
+                Some((wire, of)) if of == at && at == Place::of(place) => wire.lay().map(Some),
+                _ => Ok(None),
             };
-            let text = config(&folder, control, [link, advertised], place, place + 1 == length)?;
+            let (link, access) = (laid(Place::Links)?, laid(Place::Access)?);
+            let text = config(&folder, control, [&link, &access], place, place + 1 == length)?;
+            wires.extend(link.into_iter().chain(access));
             std::fs::write(folder.join("router.yaml"), text)?;
             let (id, router) = router(&client, program, &folder, place).await?;
             ids.push(id);
@@ -103,7 +123,7 @@ impl Chain {
             }
         });
         let (_host, _controller, _home) = (host, controller, home);
-        let chain = Self { client, dialer, ids, routers, _host, _controller, _home };
+        let chain = Self { client, dialer, ids, routers, wires, _host, _controller, _home };
         let deadline = Instant::now() + PATIENCE;
         loop {
             match chain.connect().await {
@@ -149,6 +169,10 @@ impl Path for Chain {
 
     fn relay(&self) -> Vec<u32> {
         self.routers.iter().filter_map(|router| router.0.as_ref()).map(Child::id).collect()
+    }
+
+    fn carried(&self) -> Option<u64> {
+        Laid::sum(self.wires.iter())
     }
 }
 
@@ -216,27 +240,31 @@ async fn router(
 fn config(
     folder: &FilePath,
     control: u16,
-    [link, advertised]: [u16; 2],
+    wires: [&Option<Laid>; 2],
     place: usize,
     is_last: bool,
 ) -> io::Result<String> {
-    let (edge, home) = (program::free_port()?, folder.display());
+    let [[link_at, link_as], [edge_at, edge_as]] = wires.map(|wire| match wire {
+        Some(wire) => [wire.server, wire.beginning],
+        None => [Ipv4Addr::LOCALHOST; 2],
+    });
+    let ([edge, link], home) = ([program::free_port()?, program::free_port()?], folder.display());
     let mut text = format!(
         "v: 3\n\
          identity: {{cert: {home}/cert.pem, server_cert: {home}/server.pem, key: {home}/key.pem, ca: {home}/ca.pem}}\n\
          ctrl: {{endpoint: 'tls:localhost:{control}'}}\n\
          edge: {{csr: {{country: US, province: NC, locality: Here, organization: Org, \
-         organizationalUnit: Unit, sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
+         organizationalUnit: Unit, sans: {{dns: [localhost], ip: [127.0.0.1, {link_as}, {edge_as}]}}}}}}\n\
          dialers: [{{binding: transport}}]\n\
          listeners:\n\
-         - {{binding: edge, address: 'tls:127.0.0.1:{edge}', options: {{advertise: 'localhost:{edge}'}}}}\n\
+         - {{binding: edge, address: 'tls:{edge_at}:{edge}', options: {{advertise: '{edge_as}:{edge}'}}}}\n\
          metrics: {{reportInterval: 5s}}\n\
          link:\n"
     );
     let written = write!(
         text,
-        "  listeners:\n  - {{binding: transport, bind: 'tls:127.0.0.1:{link}', \
-         advertise: 'tls:127.0.0.1:{advertised}', groups: [place{place}]}}\n"
+        "  listeners:\n  - {{binding: transport, bind: 'tls:{link_at}:{link}', \
+         advertise: 'tls:{link_as}:{link}', groups: [place{place}]}}\n"
     );
     written.map_err(io::Error::other)?;
     if !is_last {

@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -12,7 +12,11 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use tempfile::TempDir;
 
-use super::tls::Credentials;
+use super::{
+    chain::Place,
+    tls::Credentials,
+    wire::{Laid, Wire},
+};
 use crate::{
     apart::start_relay,
     work::{AnyStream, Path},
@@ -23,6 +27,7 @@ pub(crate) struct Haproxy {
     credentials: Arc<Credentials>,
     address: SocketAddr,
     process: Child,
+    wire: Option<Laid>,
     _folder: TempDir,
 }
 
@@ -30,18 +35,25 @@ impl Haproxy {
     /// Starts the server and HAProxy before it; `Ok(None)` when HAProxy is not installed.
     pub(crate) async fn start(credentials: Arc<Credentials>) -> io::Result<Option<Self>> {
         let server = credentials.serve().await?;
-        Self::before(server, credentials).await
+        Self::before(server, credentials, None).await
     }
 
-    /// Starts so many in a row before a server; `Ok(None)` when HAProxy is not installed.
+    /// Starts so many in a row before a server, each connection of the given place over a wire of its own, if there
+    /// is one; `Ok(None)` when HAProxy is not installed.
     pub(crate) async fn chain(
         credentials: Arc<Credentials>,
         length: usize,
+        wire: Option<(Wire, Place)>,
     ) -> io::Result<Option<HaproxyChain>> {
         let mut server = credentials.serve().await?;
         let mut relays = Vec::new();
-        for _ in 0..length {
-            let Some(relay) = Self::before(server, Arc::clone(&credentials)).await? else {
+        // The server is there, so the last relay before it is the first to start.
+        for place in (0..length).rev() {
+            let laid = match wire {
+                Some((wire, of)) if of == Place::of(place) => Some(wire.lay()?),
+                _ => None,
+            };
+            let Some(relay) = Self::before(server, Arc::clone(&credentials), laid).await? else {
                 return Ok(None);
             };
             server = relay.address;
@@ -50,9 +62,14 @@ impl Haproxy {
         Ok(Some(HaproxyChain { relays }))
     }
 
-    /// Starts HAProxy before a server.
-    async fn before(server: SocketAddr, credentials: Arc<Credentials>) -> io::Result<Option<Self>> {
-        let address = free_address()?;
+    /// Starts HAProxy before a server, at the end of a wire, if there is one.
+    async fn before(
+        server: SocketAddr,
+        credentials: Arc<Credentials>,
+        wire: Option<Laid>,
+    ) -> io::Result<Option<Self>> {
+        let bind = free_address(wire.as_ref().map_or(Ipv4Addr::LOCALHOST, |wire| wire.server))?;
+        let address = wire.as_ref().map_or(bind, |wire| wire.begin(bind));
         let folder = tempfile::tempdir()?;
         let pem = folder.path().join("relay.pem");
         let ca = folder.path().join("ca.pem");
@@ -64,7 +81,7 @@ impl Haproxy {
             format!(
                 "global\n  maxconn 4000\n\
                  defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 10m\n  timeout server 10m\n\
-                 frontend in\n  bind {address} ssl crt {pem}\n  default_backend out\n\
+                 frontend in\n  bind {bind} ssl crt {pem}\n  default_backend out\n\
                  backend out\n  server one {server} ssl verify required ca-file {ca} verifyhost localhost sni str(localhost)\n",
                 pem = pem.display(),
                 ca = ca.display(),
@@ -83,7 +100,7 @@ impl Haproxy {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut relay = Self { credentials, address, process, _folder: folder };
+        let mut relay = Self { credentials, address, process, wire, _folder: folder };
         relay.wait_until_up().await?;
         Ok(Some(relay))
     }
@@ -121,6 +138,10 @@ impl Path for HaproxyChain {
     fn relay(&self) -> Vec<u32> {
         self.relays.iter().map(|relay| relay.process.id()).collect()
     }
+
+    fn carried(&self) -> Option<u64> {
+        Laid::sum(self.relays.iter().filter_map(|relay| relay.wire.as_ref()))
+    }
 }
 
 impl Path for Haproxy {
@@ -140,6 +161,6 @@ impl Drop for Haproxy {
     }
 }
 
-fn free_address() -> io::Result<SocketAddr> {
-    std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
+fn free_address(of: Ipv4Addr) -> io::Result<SocketAddr> {
+    std::net::TcpListener::bind((of, 0))?.local_addr()
 }

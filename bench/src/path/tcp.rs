@@ -1,11 +1,14 @@
 //! Plain TCP over loopback: the cost of the kernel alone.
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::wire::Wire;
+use super::wire::{Laid, Wire};
 use crate::{
     ends,
     work::{AnyStream, Path, serve},
@@ -14,17 +17,20 @@ use crate::{
 /// Client and server joined by one TCP connection each.
 pub(crate) struct Tcp {
     server: SocketAddr,
+    wire: Option<Laid>,
 }
 
 impl Tcp {
     /// Starts the server.
     pub(crate) async fn start() -> io::Result<Self> {
-        Ok(Self { server: serve_tcp().await? })
+        Ok(Self { server: serve_tcp(Ipv4Addr::LOCALHOST).await?, wire: None })
     }
 
     /// Starts the server at the end of a wire.
     pub(crate) async fn over(wire: Wire) -> io::Result<Self> {
-        Ok(Self { server: wire.to(serve_tcp().await?).await? })
+        let wire = wire.lay()?;
+        let server = wire.begin(serve_tcp(wire.server).await?);
+        Ok(Self { server, wire: Some(wire) })
     }
 }
 
@@ -41,11 +47,15 @@ impl Path for Tcp {
     fn relay(&self) -> Vec<u32> {
         Vec::new()
     }
+
+    fn carried(&self) -> Option<u64> {
+        self.wire.as_ref().map(Laid::carried)
+    }
 }
 
-/// A server on a free loopback port, for every path whose far end is plain TCP.
-pub(crate) async fn serve_tcp() -> io::Result<SocketAddr> {
-    let listener = ends::serve(TcpListener::bind("127.0.0.1:0")).await??;
+/// A server on a free port of an address of this machine, for every path whose far end is plain TCP.
+pub(crate) async fn serve_tcp(address: Ipv4Addr) -> io::Result<SocketAddr> {
+    let listener = ends::serve(TcpListener::bind((address, 0))).await??;
     let address = listener.local_addr()?;
     ends::serve(async move {
         while let Ok((stream, _)) = listener.accept().await {

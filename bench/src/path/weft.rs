@@ -99,7 +99,7 @@ impl Network {
         name: &str,
         encrypted: bool,
     ) -> io::Result<Weft> {
-        let server = serve_tcp().await?;
+        let server = serve_tcp(std::net::Ipv4Addr::LOCALHOST).await?;
         let types: Vec<Value> = self
             .client
             .list(&resource::config::CONFIG_TYPE_KIND, Some("name = \"host.v1\""))

@@ -1,26 +1,32 @@
-//! A wire with delay and rate between two programs of this machine: a TCP relay that delays its
-//! data. All connections over it share its rate. No data is lost; a sender that is too fast waits.
+//! A wire between two programs of this machine: a network device whose packets arrive late, at a limited rate, or
+//! not at all.
+//!
+//! Programs listen at one address of the device and connect to the other. A packet to the second address leaves
+//! the system through the device; the wire exchanges its two addresses and hands it back, so it arrives at the
+//! first. The kernel's TCP thus works as over a real network: it measures round trips, loses packets, and slows down.
 
 use std::{
+    collections::{HashSet, VecDeque},
     io,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
     time::{Duration, Instant},
 };
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    sync::mpsc,
-};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use tun_rs::{DeviceBuilder, SyncDevice};
 
-/// Bytes read at a time.
-const PIECE: usize = 16 * 1024;
-/// Longest time that data may wait for the rate; above it the sender is not read.
-const QUEUE: Duration = Duration::from_millis(20);
+/// Largest packet, bytes.
+const MTU: u16 = 1500;
+/// Longest time that a packet may wait for the rate; a packet that would wait longer is lost.
+const QUEUE: Duration = Duration::from_millis(50);
+/// The number in the addresses of the next wire.
+static NEXT: AtomicU8 = AtomicU8::new(0);
 
 /// How a wire is.
 #[derive(Clone, Copy, Debug)]
@@ -29,62 +35,180 @@ pub(crate) struct Wire {
     pub(crate) delay: Duration,
     /// Bytes per second in each direction.
     pub(crate) rate: f64,
+    /// Share of the packets that are lost at random, from 0 to 1.
+    pub(crate) loss: f64,
 }
 
-/// When the last byte that waits leaves.
-type Busy = Arc<Mutex<Instant>>;
+/// A wire between two addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct Laid {
+    /// The address at which a server listens.
+    pub(crate) server: Ipv4Addr,
+    /// The address to which a client connects.
+    pub(crate) beginning: Ipv4Addr,
+    carried: Arc<AtomicU64>,
+}
 
-impl Wire {
-    /// Lays a wire to an address; answers where it begins.
-    pub(crate) async fn to(self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let begin = listener.local_addr()?;
-        let busy = || Arc::new(Mutex::new(Instant::now()));
-        let (there, back) = (busy(), busy());
-        tokio::spawn(async move {
-            while let Ok((one, _)) = listener.accept().await {
-                let (there, back) = (Arc::clone(&there), Arc::clone(&back));
-                tokio::spawn(async move {
-                    let other = TcpStream::connect(address).await?;
-                    one.set_nodelay(true)?;
-                    other.set_nodelay(true)?;
-                    let ((from_one, to_one), (from_other, to_other)) =
-                        (one.into_split(), other.into_split());
-                    tokio::spawn(self.carry(from_one, to_other, there));
-                    tokio::spawn(self.carry(from_other, to_one, back));
-                    io::Result::Ok(())
-                });
-            }
-        });
-        Ok(begin)
+impl Laid {
+    /// Bytes of packets that arrived so far, both directions together.
+    pub(crate) fn carried(&self) -> u64 {
+        self.carried.load(Ordering::Relaxed)
     }
 
-    async fn carry(self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, busy: Busy) {
-        let (queue, mut arriving) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
-        tokio::spawn(async move {
-            while let Some((at, data)) = arriving.recv().await {
-                tokio::time::sleep_until(at.into()).await;
-                if to.write_all(&data).await.is_err() {
-                    return;
-                }
+    /// The bytes of several wires; `None` if there are none.
+    pub(crate) fn sum<'a>(wires: impl Iterator<Item = &'a Self>) -> Option<u64> {
+        wires.map(Self::carried).reduce(u64::saturating_add)
+    }
+
+    /// Where a client reaches a server of this wire.
+    pub(crate) fn begin(&self, server: SocketAddr) -> SocketAddr {
+        (self.beginning, server.port()).into()
+    }
+}
+
+impl Wire {
+    /// Makes the device of one more wire; it is gone with this process.
+    ///
+    /// # Errors
+    /// When the process may not make network devices.
+    pub(crate) fn lay(self) -> io::Result<Laid> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // 198.18.0.0/15 is set aside for measurements (RFC 2544).
+        let [server, beginning] = [1, 2].map(|host| Ipv4Addr::new(198, 18, number, host));
+        let device = DeviceBuilder::new().ipv4(server, 24, None).mtu(MTU).build_sync();
+        let device = device.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "a wire needs the right to make network devices ({error}): run as root, or as \
+                 `unshare -rn sh -c 'ip link set lo up; exec weft-bench ...'`"
+                ),
+            )
+        })?;
+        let (device, carried) = (Arc::new(device), Arc::new(AtomicU64::new(0)));
+        let mut directions = Vec::new();
+        for _ in 0..2 {
+            let (queue, arriving) = mpsc::channel();
+            directions.push(Direction { busy: Instant::now(), queue });
+            let (device, carried) = (Arc::clone(&device), Arc::clone(&carried));
+            thread::Builder::new()
+                .name(format!("wire {number}"))
+                .spawn(move || arrive(&device, &arriving, &carried))?;
+        }
+        thread::Builder::new()
+            .name(format!("wire {number}"))
+            .spawn(move || self.read(&device, &mut directions))?;
+        Ok(Laid { server, beginning, carried })
+    }
+
+    /// Takes packets from the device and gives each its time of arrival.
+    fn read(self, device: &SyncDevice, directions: &mut [Direction]) {
+        let mut servers = HashSet::new();
+        let mut chance = StdRng::seed_from_u64(1);
+        let mut packet = [0; MTU as usize];
+        while let Ok(length) = device.recv(&mut packet) {
+            let Some(packet) = packet.get_mut(..length) else { continue };
+            let Some(to_server) = turn_around(packet, &mut servers) else { continue };
+            let Some(direction) = directions.get_mut(usize::from(to_server)) else { continue };
+            if self.loss > 0.0 && chance.random_bool(self.loss) {
+                continue;
             }
-        });
-        loop {
-            let mut data = vec![0; PIECE];
-            let Ok(read @ 1..) = from.read(&mut data).await else { return };
-            data.truncate(read);
-            let leaves = {
-                let Ok(mut busy) = busy.lock() else { return };
-                let leaves = (*busy).max(Instant::now());
-                *busy = leaves + Duration::from_secs_f64(read as f64 / self.rate);
-                *busy
-            };
-            if queue.send((leaves + self.delay, data)).is_err() {
+            let now = Instant::now();
+            let begins = direction.busy.max(now);
+            if begins - now > QUEUE {
+                continue;
+            }
+            direction.busy = begins + Duration::from_secs_f64(length as f64 / self.rate);
+            if direction.queue.send((direction.busy + self.delay, packet.to_vec())).is_err() {
                 return;
             }
-            if let Some(early) = leaves.checked_sub(QUEUE) {
-                tokio::time::sleep_until(early.into()).await;
-            }
+        }
+    }
+}
+
+/// One direction of a wire.
+struct Direction {
+    /// When the last packet that waits has left.
+    busy: Instant,
+    queue: mpsc::Sender<(Instant, Vec<u8>)>,
+}
+
+/// Hands packets back to the system when they arrive.
+fn arrive(device: &SyncDevice, arriving: &mpsc::Receiver<(Instant, Vec<u8>)>, carried: &AtomicU64) {
+    let mut waiting = VecDeque::new();
+    while let Some((at, packet)) = waiting.pop_front().or_else(|| arriving.recv().ok()) {
+        waiting.extend(arriving.try_iter());
+        if let Some(early) = at.checked_duration_since(Instant::now()) {
+            thread::sleep(early);
+        }
+        carried.fetch_add(packet.len() as u64, Ordering::Relaxed);
+        // A packet that the system does not take is lost, as on any wire.
+        let _ = device.send(&packet);
+    }
+}
+
+/// Exchanges the addresses of an IPv4 packet of TCP or UDP, which leaves its checksums right. Answers whether the
+/// packet goes to a server: to a port that a connection was opened to; `None` for any other packet.
+fn turn_around(packet: &mut [u8], servers: &mut HashSet<u16>) -> Option<bool> {
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    let first = *packet.first()?;
+    let protocol = *packet.get(9)?;
+    if first >> 4 != 4 || !matches!(protocol, TCP | UDP) {
+        return None;
+    }
+    let head = usize::from(first & 0x0f) * 4;
+    let from = u16::from_be_bytes(*packet.get(head..)?.first_chunk()?);
+    let to = u16::from_be_bytes(*packet.get(head + 2..)?.first_chunk()?);
+    const SYN_ACK: u8 = 0x12;
+    const SYN: u8 = 0x02;
+    let opens = match protocol {
+        TCP => *packet.get(head + 13)? & SYN_ACK == SYN,
+        _ => !servers.contains(&from),
+    };
+    if opens {
+        servers.insert(to);
+    }
+    let (source, rest) = packet.get_mut(12..20)?.split_at_mut(4);
+    source.swap_with_slice(rest);
+    Some(servers.contains(&to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(flags: u8, [from, to]: [u16; 2]) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        packet[0] = 0x45;
+        packet[9] = 6;
+        packet[12..16].copy_from_slice(&[198, 18, 0, 1]);
+        packet[16..20].copy_from_slice(&[198, 18, 0, 2]);
+        packet[20..22].copy_from_slice(&from.to_be_bytes());
+        packet[22..24].copy_from_slice(&to.to_be_bytes());
+        packet[33] = flags;
+        packet
+    }
+
+    #[test]
+    fn packets_come_back_from_the_other_address_and_know_their_direction() {
+        let mut servers = HashSet::new();
+        let mut opening = packet(0x02, [50_000, 40_000]);
+        assert_eq!(turn_around(&mut opening, &mut servers), Some(true));
+        assert_eq!(opening[12..20], [198, 18, 0, 2, 198, 18, 0, 1]);
+        assert_eq!(turn_around(&mut packet(0x12, [40_000, 50_000]), &mut servers), Some(false));
+        assert_eq!(turn_around(&mut packet(0x10, [50_000, 40_000]), &mut servers), Some(true));
+    }
+
+    #[test]
+    fn other_packets_are_no_ones() {
+        let mut servers = HashSet::new();
+        let mut icmp = packet(0, [0, 0]);
+        icmp[9] = 1;
+        let mut six = packet(0, [0, 0]);
+        six[0] = 0x60;
+        for mut wrong in [icmp, six, vec![], vec![0x45; 21]] {
+            assert_eq!(turn_around(&mut wrong, &mut servers), None);
         }
     }
 }
