@@ -7,7 +7,7 @@
 //!
 //! | phase | pace, of the highest rate | until |
 //! |---|---|---|
-//! | Startup | 2.77, the window grows by the acknowledged bytes | three round trips without a quarter more, a queue, or losses |
+//! | Startup | 2.77, the window grows by the acknowledged bytes | a round trip with a queue, or three, without a quarter more; losses |
 //! | Drain | 0.75 | 13/16 of the bytes of the empty path are on their way, or the queue is gone; 5 round trips |
 //! | Cruise | 0.98 | 4 to 8 round trips, at random |
 //! | Probe | 1.25, up to 1.5 for a small share | two round trips, and as long as the rate grows |
@@ -19,6 +19,9 @@
 //! each round trip, down to 1/64 for a small share. During a queue the path is busy, and its
 //! deliveries are this circuit's share: if much less arrives than is sent, an earlier higher rate
 //! is forgotten.
+//!
+//! A queue does not end Startup while the rate grows: a TCP connection below, which itself starts slowly, makes payloads
+//! wait and carries twice as many in each round trip. With less to send, it would not.
 //!
 //! *Look*: begins when the smallest round-trip time was not seen again for 10 s, or after five round trips with a queue
 //! (sixteen for a small share). Circuits of one connection with longer paths begin their looks of every 10 s together,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weft_xgress::{Options, WindowKind};
+use weft_xgress::{Options, PAYLOAD_SIZE, WindowKind};
 
 use crate::net::{Bulk, Change, Hop, Net, ms};
 
@@ -72,6 +72,50 @@ fn fifty_of_one_connection_share_a_slow_path_alike_whenever_they_begin() {
         let all = format!("{carried:.3} carried, Jain {jain:.3}, {queue:?}, {twice:.4} sent twice");
         assert!(carried > 0.9 && jain > 0.95, "within {within} ms: {all}");
         assert!(queue < rtt && twice < 0.01, "within {within} ms: {all}");
+    }
+}
+
+/// The time that transfers of so many MiB at once take, for each second that the bare path takes.
+fn transfers(flows: usize, mib: u64, rtt: u64, starts_slowly: bool) -> f64 {
+    let count = (mib << 20).div_ceil(PAYLOAD_SIZE as u64);
+    let flows = vec![Bulk { count, ..Bulk::default() }; flows];
+    let bare = (flows.len() as u64 * mib << 20) as f64 / MBIT_100 as f64 + rtt as f64 / 1000.0;
+    let mut net = Net::new(vec![Hop::new(MBIT_100, ms(rtt / 2))], ms(rtt / 2), flows).joined();
+    // Ten packets in the first round trip, as TCP has it, and twice as many in each that follows.
+    let rates = (0..).map(|trip| (trip, (14_600 * 1000 / rtt) << trip));
+    for (trip, rate) in rates.take_while(|(_, rate)| starts_slowly && *rate < 2 * MBIT_100) {
+        net = net.change(ms(rtt * trip), Change::Rate(0, rate.min(MBIT_100)));
+    }
+    let ended = net.run(ms(60_000)).ended();
+    ended.into_iter().map(|at| at.unwrap().as_secs_f64()).fold(0.0, f64::max) / bare
+}
+
+#[test]
+fn transfers_at_once_take_little_longer_than_the_bare_path() {
+    for (flows, mib, rtt, most) in [
+        (1, 16, 20, 1.1),
+        (1, 16, 100, 1.3),
+        (4, 10, 100, 1.2),
+        (8, 5, 100, 1.25),
+        (50, 1, 20, 1.1),
+    ] {
+        let took = transfers(flows, mib, rtt, false);
+        assert!(took < most, "{flows} times {mib} MiB at {rtt} ms: {took:.2}");
+    }
+}
+
+/// Payloads wait for a TCP connection that starts slowly, and it carries more as long as some wait.
+#[test]
+fn a_link_that_starts_slowly_is_kept_at_it() {
+    for (flows, mib, rtt, most) in [
+        (1, 16, 20, 1.15),
+        (1, 16, 100, 1.5),
+        (4, 10, 100, 1.4),
+        (8, 5, 100, 1.5),
+        (50, 1, 20, 1.2),
+    ] {
+        let took = transfers(flows, mib, rtt, true);
+        assert!(took < most, "{flows} times {mib} MiB at {rtt} ms: {took:.2}");
     }
 }
 

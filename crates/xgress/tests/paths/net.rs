@@ -53,6 +53,8 @@ pub(crate) struct Bulk {
     pub(crate) options: Options,
     pub(crate) payload: usize,
     pub(crate) starts: Duration,
+    /// The payloads that the application sends.
+    pub(crate) count: u64,
     /// How long the receiver gathers acks; zero is one ack per payload.
     pub(crate) gathers: Duration,
     /// The most time that an ack takes longer, at random. No ack overtakes another: as between
@@ -64,7 +66,14 @@ impl Default for Bulk {
     fn default() -> Self {
         let options = Options::default();
         let none = Duration::ZERO;
-        Self { options, payload: PAYLOAD_SIZE, starts: none, gathers: none, jitter: none }
+        Self {
+            options,
+            payload: PAYLOAD_SIZE,
+            starts: none,
+            count: u64::MAX,
+            gathers: none,
+            jitter: none,
+        }
     }
 }
 
@@ -99,6 +108,10 @@ struct Flow {
     /// No ack arrives before this.
     acked_until: Instant,
     running: bool,
+    written: u64,
+    /// Payloads that were read, and when the last one was.
+    came: u64,
+    ended: Option<Duration>,
     /// Bytes that were read in each slice of time.
     read: Vec<u64>,
     sent: u64,
@@ -162,6 +175,9 @@ impl Net {
             gathering: false,
             acked_until: now,
             running: false,
+            written: 0,
+            came: 0,
+            ended: None,
             read: Vec::new(),
             sent: 0,
             resent: 0,
@@ -301,7 +317,8 @@ impl Net {
         }
         let mut out = Vec::new();
         loop {
-            while flow.sender.can_write() {
+            while flow.written < flow.plan.count && flow.sender.can_write() {
+                flow.written += 1;
                 flow.sender.write(Bytes::from_static(&ZEROS[..flow.plan.payload])).unwrap();
             }
             if !flow.sender.wants_transmit() {
@@ -363,6 +380,10 @@ impl Net {
         while let Some(delivery) = flow.receiver.read() {
             let Delivery::Data { data, .. } = delivery else { continue };
             flow.read[slice] += data.len() as u64 + HEAD;
+            flow.came += 1;
+            if flow.came == flow.plan.count {
+                flow.ended = Some(self.now - self.start);
+            }
         }
         while flow.receiver.poll_transmit(self.now).is_some() {}
         let gathers = flow.plan.gathers;
@@ -386,6 +407,11 @@ impl Net {
 
 /// The results of a run.
 impl Net {
+    /// When each flow had arrived as a whole; `None` for one that had not.
+    pub(crate) fn ended(&self) -> Vec<Option<Duration>> {
+        self.flows.iter().map(|flow| flow.ended).collect()
+    }
+
     /// Bytes per second of each flow in this time.
     pub(crate) fn rates(&self, from: Duration, to: Duration) -> Vec<f64> {
         let slices = slice(from)..slice(to);

@@ -57,12 +57,13 @@ impl Adaptive {
         match self.phase {
             Phase::Look => {}
             Phase::Startup => {
-                if grown_by(4) {
+                let grows = grown_by(4);
+                if grows {
                     (self.beat, self.flat) = (self.rates.get(), 0);
                 } else {
                     self.flat += u32::from(round.busy);
                 }
-                if queued || congested || self.flat >= FLAT_ROUNDS {
+                if (queued && !grows) || congested || self.flat >= FLAT_ROUNDS {
                     self.enter(Phase::Drain);
                 }
             }
