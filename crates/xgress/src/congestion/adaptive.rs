@@ -14,7 +14,7 @@
 //! | Look | 0.5, and half of the window | one round trip after so few bytes are on their way |
 //!
 //! *Queue*: every sample of a round trip was longer than the smallest one by an eighth of that,
-//! more for a share of few payloads (up to three quarters), at least 1 ms. As large shares give way
+//! more for a share of few payloads (up to seven eighths), at least 1 ms. As large shares give way
 //! before small ones do, shares become equal. A queue leads to Drain and takes 1/16 of the rate in
 //! each round trip, down to 1/64 for a small share. During a queue the path is busy, and its
 //! deliveries are this circuit's share: if much less arrives than is sent, an earlier higher rate
@@ -214,6 +214,8 @@ pub(super) struct Adaptive {
     /// The smallest round-trip time, and when it was seen last.
     min_rtt: Option<u64>,
     min_seen: u64,
+    /// The bytes of the payloads of which that round-trip time is, which are half as many at least.
+    min_bytes: u64,
     /// The time from the beginning of a turn of looks of the connection until the epoch; `None` for a circuit of no
     /// connection.
     turns: Option<u64>,
@@ -262,6 +264,7 @@ impl Adaptive {
             noise: 0,
             min_rtt: None,
             min_seen: 0,
+            min_bytes: 0,
             turns: None,
             look: Look::default(),
             looked: 0,
@@ -307,7 +310,13 @@ impl Adaptive {
         Rate::of(PAYLOAD, known)
     }
 
-    fn take_rtt(&mut self, rtt: u64, t: u64) {
+    fn take_rtt(&mut self, rtt: u64, bytes: u64, t: u64) {
+        if bytes > 2 * self.min_bytes {
+            // The time of shorter payloads would make the time that a slow link needs for a long one look like a queue.
+            self.min_bytes = bytes;
+            self.min_rtt = self.min_rtt.map(|min| min.max(rtt));
+        }
+        let is_short = 2 * bytes < self.min_bytes;
         let least = |before: Option<u64>| Some(before.map_or(rtt, |before| before.min(rtt)));
         self.round.rtt = least(self.round.rtt);
         if self.phase == Phase::Look {
@@ -321,7 +330,7 @@ impl Adaptive {
         };
         let near = self.min_rtt.is_some_and(|min| rtt <= min + min / 128);
         if self.min_rtt.is_none_or(|min| rtt < min) || near {
-            self.min_rtt = least(self.min_rtt);
+            self.min_rtt = if is_short { self.min_rtt } else { least(self.min_rtt) };
             self.min_seen = t;
         }
     }
@@ -380,7 +389,7 @@ impl Adaptive {
     /// The delay that does not count as a queue yet, in nanoseconds.
     fn dare(&mut self, min_rtt: u64) -> u64 {
         let payloads = PAYLOAD * UNIT / 2 / self.path().max(1);
-        self.daring = (UNIT / 8 + payloads).min(UNIT * 3 / 4);
+        self.daring = (UNIT / 8 + payloads).min(UNIT * 7 / 8);
         (min_rtt * self.daring / UNIT).max(MILLI)
     }
 
@@ -499,6 +508,7 @@ impl Congestion for Adaptive {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             delivered_sent_at: self.delivered_sent_at,
+            bytes,
             idle: was_idle,
         }
     }
@@ -513,7 +523,7 @@ impl Congestion for Adaptive {
         }
         self.round.arrived += acked.payloads;
         if let Some(rtt) = acked.rtt {
-            self.take_rtt((rtt.as_nanos() as u64).max(1), t);
+            self.take_rtt((rtt.as_nanos() as u64).max(1), acked.newest.bytes, t);
         }
         let Some(min_rtt) = self.min_rtt else { return };
         self.take_rate(&acked.newest, min_rtt, t);

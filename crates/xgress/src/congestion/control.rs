@@ -17,6 +17,8 @@ pub(crate) struct SentMark {
     pub(super) delivered_at: u64,
     /// The time at which the latest payload of that delivery had been sent.
     pub(super) delivered_sent_at: u64,
+    /// The payload's bytes.
+    pub(super) bytes: u64,
     /// True if the application limited the rate at that time.
     pub(super) idle: bool,
 }

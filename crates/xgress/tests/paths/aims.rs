@@ -90,6 +90,30 @@ fn transfers(flows: usize, mib: u64, rtt: u64, starts_slowly: bool) -> f64 {
     ended.into_iter().map(|at| at.unwrap().as_secs_f64()).fold(0.0, f64::max) / bare
 }
 
+/// A link needs as long for one payload as the path is long, or longer. A short request, which takes no time, came first.
+#[test]
+fn one_uses_slow_and_short_paths_to_the_full() {
+    for (rate, rtt) in [
+        (250_000, 50),
+        (1_250_000, 20),
+        (1_250_000, 100),
+        (MBIT_100, 2),
+        (MBIT_100, 5),
+        (10 * MBIT_100, 2),
+    ] {
+        let to = ms(20_000);
+        let request = Bulk { first: 9, ..Bulk::default() };
+        let back = ms(rtt) / 2;
+        let net = Net::new(vec![Hop::new(rate, ms(rtt) - back)], back, vec![request]).run(to);
+        let [early, late] =
+            [ms(0)..ms(5_000), ms(5_000)..to].map(|time| net.carried(rate, time.start, time.end));
+        assert!(early > 0.9 && late > 0.9, "{rate} B/s at {rtt} ms: {early:.3}, {late:.3}");
+        let whole = Duration::from_secs_f64((PAYLOAD_SIZE + 80) as f64 / rate as f64);
+        let (mean, _) = net.queue(ms(5_000), to);
+        assert!(mean < ms(rtt) / 2 + whole, "{rate} B/s at {rtt} ms: a queue of {mean:?}");
+    }
+}
+
 #[test]
 fn transfers_at_once_take_little_longer_than_the_bare_path() {
     for (flows, mib, rtt, most) in [

@@ -52,6 +52,8 @@ impl Hop {
 pub(crate) struct Bulk {
     pub(crate) options: Options,
     pub(crate) payload: usize,
+    /// Bytes of the first payload, as in a protocol that begins with a short request.
+    pub(crate) first: usize,
     pub(crate) starts: Duration,
     /// The payloads that the application sends.
     pub(crate) count: u64,
@@ -69,6 +71,7 @@ impl Default for Bulk {
         Self {
             options,
             payload: PAYLOAD_SIZE,
+            first: PAYLOAD_SIZE,
             starts: none,
             count: u64::MAX,
             gathers: none,
@@ -318,8 +321,9 @@ impl Net {
         let mut out = Vec::new();
         loop {
             while flow.written < flow.plan.count && flow.sender.can_write() {
+                let len = if flow.written == 0 { flow.plan.first } else { flow.plan.payload };
                 flow.written += 1;
-                flow.sender.write(Bytes::from_static(&ZEROS[..flow.plan.payload])).unwrap();
+                flow.sender.write(Bytes::from_static(&ZEROS[..len])).unwrap();
             }
             if !flow.sender.wants_transmit() {
                 break;
