@@ -116,8 +116,8 @@ const SMALL_SHARE: u64 = 4 * PAYLOAD;
 /// its own to wait for.
 const FLOOR_ROUNDS: u64 = 4;
 
-/// Fewest payloads by which a round trip is judged; several round trips are judged together otherwise, because one payload
-/// may be late by chance.
+/// Fewest payloads by which a round trip is judged, unless one of them met no queue; several round trips are judged
+/// together otherwise, because one payload may be late by chance.
 const LEAST_SAMPLES: u64 = 8;
 
 /// Smallest part of the pace that losses leave.
@@ -324,8 +324,11 @@ impl Adaptive {
         }
         let change = rtt.abs_diff(std::mem::replace(&mut self.last_rtt, rtt));
         self.noise = self.noise - self.noise / 16 + change / 16;
+        let is_empty = self.is_of_empty_path(rtt);
         self.usual_rtt = match self.usual_rtt {
             0 => rtt,
+            // With few payloads on their way, a queue that is gone must not be remembered for long.
+            usual if is_empty && rtt < usual => usual.midpoint(rtt),
             usual => usual - usual / 8 + rtt / 8,
         };
         let near = self.min_rtt.is_some_and(|min| rtt <= min + min / 128);
@@ -333,6 +336,11 @@ impl Adaptive {
             self.min_rtt = if is_short { self.min_rtt } else { least(self.min_rtt) };
             self.min_seen = t;
         }
+    }
+
+    /// True if the payload with this round-trip time met hardly any queue.
+    fn is_of_empty_path(&self, rtt: u64) -> bool {
+        self.min_rtt.is_some_and(|min| rtt <= min + min / 8)
     }
 
     fn take_rate(&mut self, newest: &SentMark, min_rtt: u64, t: u64) {
@@ -527,7 +535,11 @@ impl Congestion for Adaptive {
         }
         let Some(min_rtt) = self.min_rtt else { return };
         self.take_rate(&acked.newest, min_rtt, t);
-        let enough = self.round.arrived >= LEAST_SAMPLES || self.noise * 2 < self.dare(min_rtt);
+        let found_empty =
+            !self.is_near() && self.round.rtt.is_some_and(|rtt| self.is_of_empty_path(rtt));
+        let enough = self.round.arrived >= LEAST_SAMPLES
+            || self.noise * 2 < self.dare(min_rtt)
+            || found_empty;
         if acked.newest.delivered >= self.round_ends && enough {
             self.end_round(acked.newest.idle, min_rtt, t);
         }

@@ -75,19 +75,62 @@ fn fifty_of_one_connection_share_a_slow_path_alike_whenever_they_begin() {
     }
 }
 
-/// The time that transfers of so many MiB at once take, for each second that the bare path takes.
-fn transfers(flows: usize, mib: u64, rtt: u64, starts_slowly: bool) -> f64 {
-    let count = (mib << 20).div_ceil(PAYLOAD_SIZE as u64);
-    let flows = vec![Bulk { count, ..Bulk::default() }; flows];
-    let bare = (flows.len() as u64 * mib << 20) as f64 / MBIT_100 as f64 + rtt as f64 / 1000.0;
-    let mut net = Net::new(vec![Hop::new(MBIT_100, ms(rtt / 2))], ms(rtt / 2), flows).joined();
-    // Ten packets in the first round trip, as TCP has it, and twice as many in each that follows.
-    let rates = (0..).map(|trip| (trip, (14_600 * 1000 / rtt) << trip));
-    for (trip, rate) in rates.take_while(|(_, rate)| starts_slowly && *rate < 2 * MBIT_100) {
-        net = net.change(ms(rtt * trip), Change::Rate(0, rate.min(MBIT_100)));
+/// Transfers of so many MiB at once over one connection, each after a short request.
+struct Transfers {
+    flows: usize,
+    mib: u64,
+    rate: u64,
+    rtt: u64,
+}
+
+impl Transfers {
+    /// The time that they take, for each second that the bare path takes.
+    fn run(&self, starts_slowly: bool) -> f64 {
+        let &Self { flows, mib, rate, rtt } = self;
+        let count = 1 + (mib << 20).div_ceil(PAYLOAD_SIZE as u64);
+        let flows = vec![Bulk { count, first: 9, ..Bulk::default() }; flows];
+        let bare = (flows.len() as u64 * mib << 20) as f64 / rate as f64 + rtt as f64 / 1000.0;
+        let mut net = Net::new(vec![Hop::new(rate, ms(rtt / 2))], ms(rtt / 2), flows).joined();
+        // Ten packets in the first round trip, as TCP has it, and twice as many in each that follows.
+        let rates = (0..).map(|trip| (trip, (14_600 * 1000 / rtt) << trip));
+        for (trip, now) in rates.take_while(|(_, now)| starts_slowly && *now < 2 * rate) {
+            net = net.change(ms(rtt * trip), Change::Rate(0, now.min(rate)));
+        }
+        let ended = net.run(ms(60_000)).ended();
+        ended.into_iter().map(|at| at.unwrap().as_secs_f64()).fold(0.0, f64::max) / bare
     }
-    let ended = net.run(ms(60_000)).ended();
-    ended.into_iter().map(|at| at.unwrap().as_secs_f64()).fold(0.0, f64::max) / bare
+}
+
+#[test]
+fn transfers_at_once_take_little_longer_than_the_bare_path() {
+    for (flows, mib, rate, rtt, most) in [
+        (1, 16, MBIT_100, 20, 1.1),
+        (1, 16, MBIT_100, 100, 1.3),
+        (4, 10, MBIT_100, 100, 1.2),
+        (8, 5, MBIT_100, 100, 1.25),
+        (50, 1, MBIT_100, 20, 1.1),
+        (1, 16, MBIT_100 / 10, 20, 1.1),
+        (8, 2, MBIT_100 / 10, 20, 1.3),
+        (8, 2, MBIT_100 / 10, 100, 1.25),
+    ] {
+        let took = Transfers { flows, mib, rate, rtt }.run(false);
+        assert!(took < most, "{flows} times {mib} MiB at {rate} B/s, {rtt} ms: {took:.2}");
+    }
+}
+
+/// Payloads wait for a TCP connection that starts slowly, and it carries more as long as some wait.
+#[test]
+fn a_link_that_starts_slowly_is_kept_at_it() {
+    for (flows, mib, rtt, most) in [
+        (1, 16, 20, 1.15),
+        (1, 16, 100, 1.5),
+        (4, 10, 100, 1.4),
+        (8, 5, 100, 1.5),
+        (50, 1, 20, 1.2),
+    ] {
+        let took = Transfers { flows, mib, rate: MBIT_100, rtt }.run(true);
+        assert!(took < most, "{flows} times {mib} MiB at {rtt} ms: {took:.2}");
+    }
 }
 
 /// A link needs as long for one payload as the path is long, or longer. A short request, which takes no time, came first.
@@ -111,35 +154,6 @@ fn one_uses_slow_and_short_paths_to_the_full() {
         let whole = Duration::from_secs_f64((PAYLOAD_SIZE + 80) as f64 / rate as f64);
         let (mean, _) = net.queue(ms(5_000), to);
         assert!(mean < ms(rtt) / 2 + whole, "{rate} B/s at {rtt} ms: a queue of {mean:?}");
-    }
-}
-
-#[test]
-fn transfers_at_once_take_little_longer_than_the_bare_path() {
-    for (flows, mib, rtt, most) in [
-        (1, 16, 20, 1.1),
-        (1, 16, 100, 1.3),
-        (4, 10, 100, 1.2),
-        (8, 5, 100, 1.25),
-        (50, 1, 20, 1.1),
-    ] {
-        let took = transfers(flows, mib, rtt, false);
-        assert!(took < most, "{flows} times {mib} MiB at {rtt} ms: {took:.2}");
-    }
-}
-
-/// Payloads wait for a TCP connection that starts slowly, and it carries more as long as some wait.
-#[test]
-fn a_link_that_starts_slowly_is_kept_at_it() {
-    for (flows, mib, rtt, most) in [
-        (1, 16, 20, 1.15),
-        (1, 16, 100, 1.5),
-        (4, 10, 100, 1.4),
-        (8, 5, 100, 1.5),
-        (50, 1, 20, 1.2),
-    ] {
-        let took = transfers(flows, mib, rtt, true);
-        assert!(took < most, "{flows} times {mib} MiB at {rtt} ms: {took:.2}");
     }
 }
 
