@@ -1,6 +1,7 @@
 //! The router's file (docs/protocol/config.md 5).
 
 mod ctrl;
+mod dialers;
 mod dns;
 mod edge;
 mod endpoints;
@@ -10,22 +11,24 @@ mod ingress;
 mod link;
 mod listeners;
 mod transport;
+mod tunnel;
 mod values;
 
 use std::{path::Path, time::Duration};
 
 pub use ctrl::{CtrlConfig, CtrlListener};
+pub use dialers::{DialerBinding, XgressDialer};
 pub use edge::{ApiProxy, CsrConfig, CsrSans, RouterEdgeConfig};
 pub use endpoints::{ControllerEndpoints, Endpoint, EndpointsFile};
 pub use forwarder::ForwarderConfig;
 pub use health::{ConnectEvents, HealthChecks, InterfaceDiscovery, MetricsConfig};
 pub use ingress::{IngressAddress, IngressKind, IngressListener};
 pub use link::{Backoff, LinkConfig, LinkDialer, LinkListener};
-pub use listeners::{
-    DialerBinding, DnsUnanswerable, DnsUpstreamMode, EdgeListener, Listener, ProxiedService,
-    ProxyProtocol, TunnelMode, TunnelOptions, XgressDialer,
-};
+pub use listeners::{EdgeListener, Listener};
 pub use transport::{DtlsOptions, TransportConfig, WssOptions};
+pub use tunnel::{
+    DnsUnanswerable, DnsUpstreamMode, ProxiedService, ProxyProtocol, TunnelMode, TunnelOptions,
+};
 
 use weft_identity::IdentitySection;
 
@@ -153,8 +156,8 @@ impl RouterConfig {
             },
             ctrl: CtrlConfig::read(root, path),
             link: LinkConfig::read(&root.section("link"), forwarder.unresponsive_link_timeout),
-            dialers: listeners::read_dialers(root),
-            listeners: listeners::read_listeners(root, edge_config.is_some()),
+            dialers: dialers::read(root),
+            listeners: listeners::read(root, edge_config.is_some()),
             csr: csr(root, &edge),
             edge: edge_config,
             forwarder,
