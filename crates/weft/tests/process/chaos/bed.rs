@@ -94,6 +94,7 @@ impl Bed {
                 }
             }
             replace_links(&router.file, &section);
+            wait_for_controllers(&router.file);
         }
         let controller = Some(place.start_controller());
         let operator = Operator::log_in(place.control).await;
@@ -219,6 +220,16 @@ impl From<weft_client::Error> for Failed {
         let is_unauthorized = error.status().is_some_and(|status| status == 401);
         Self { text: error.to_string(), is_unauthorized }
     }
+}
+
+/// Lets a router that starts wait for a controller longer than any is away. After 30 s, the default, it would end, and
+/// nobody here would start it again, as a service manager does.
+fn wait_for_controllers(file: &PathBuf) {
+    let text = fs::read_to_string(file).unwrap();
+    let section = "\nctrl:\n";
+    assert!(text.contains(section), "{text}");
+    fs::write(file, text.replacen(section, &format!("{section}  startupTimeout: 10m\n"), 1))
+        .unwrap();
 }
 
 /// Puts another section `link` into a router's file.
