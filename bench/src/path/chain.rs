@@ -49,7 +49,7 @@ pub(crate) struct Chain {
 pub(crate) enum Place {
     /// Between each router and the next
     Links,
-    /// Between the client and the first router
+    /// Between the client and the first router; of a lone router, the one to the server, too
     Access,
 }
 
