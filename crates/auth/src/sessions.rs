@@ -11,12 +11,13 @@
 //! - `stands`: the credentials that a login depends on; `follow`: ends by changes of the model;
 //!   `ends`: ends by time;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
-//!   them;
+//!   them; `notices`: what routers are told;
 //! - `services`, `touched`: service sessions.
 
 mod activity;
 mod ends;
 pub(crate) mod follow;
+mod notices;
 mod routers;
 mod services;
 pub(crate) mod stands;
@@ -31,26 +32,25 @@ use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast;
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::SealKey;
 use weft_kernel::{Caller, Durations, Failure};
-use weft_model::entity::{ApiSession, ServiceSession, SessionCertificate};
+use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
 use super::ending::EndTimes;
 use super::password::Hashed;
 use activity::Activity;
+use notices::Notices;
 use stands::password_print;
 
+pub use notices::{SessionNotice, SessionSubscription};
 pub use routers::LegacySession;
 pub use stands::{CERTIFICATE, print_of};
 pub(crate) use stands::{VIRTUAL, stands};
 pub use tokens::lock_in;
 
-/// Notices that a subscriber may be behind; then it has to start over.
-const BACKLOG: usize = 16_384;
 /// The space of notes with descriptions of clients, by identity.
 const TOLD: Space = Space(1);
 /// Sessions that are ended, or whose activity is stored, while the lock is held once.
@@ -72,7 +72,7 @@ struct Inner {
     store: Arc<dyn Store>,
     /// Seals tokens that routers are told.
     key: Arc<SealKey>,
-    notices: broadcast::Sender<SessionNotice>,
+    notices: Notices,
     timeout: Duration,
     longest: Option<Duration>,
     flush: Duration,
@@ -102,43 +102,6 @@ impl ClientDescription {
     /// The description as a note: space and value. The key is the identity's id.
     pub fn note(&self) -> (Space, Vec<u8>) {
         (TOLD, serde_json::to_vec(self).unwrap_or_default())
-    }
-}
-
-/// A notice about sessions, for routers.
-#[derive(Debug, Clone)]
-pub enum SessionNotice {
-    /// A session is fully authenticated.
-    Added(Arc<ApiSession>),
-    /// The certificates of a session changed, or the factors that it lacks. For routers a session
-    /// that is incomplete now has ended.
-    Updated(Arc<ApiSession>),
-    /// Sessions with these ids have ended.
-    Removed(Vec<Id>),
-    /// Service sessions have ended. Their ids are also the `jti` of their tokens.
-    ServiceRemoved(Vec<Arc<ServiceSession>>),
-    /// Notices were lost: start over with [`crate::handle::Auth::legacy_sessions`].
-    Resync,
-}
-
-/// A subscription to notices about sessions.
-#[derive(Debug)]
-pub struct SessionSubscription(broadcast::Receiver<SessionNotice>);
-
-impl SessionSubscription {
-    /// The next notice; none after the controller has stopped.
-    pub async fn next(&mut self) -> Option<SessionNotice> {
-        match self.0.recv().await {
-            Ok(notice) => Some(notice),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(SessionNotice::Resync),
-            Err(broadcast::error::RecvError::Closed) => None,
-        }
-    }
-
-    /// The next notice, if there is one.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn try_next(&mut self) -> Result<SessionNotice, broadcast::error::TryRecvError> {
-        self.0.try_recv()
     }
 }
 
@@ -204,13 +167,12 @@ impl Sessions {
                 tracing::warn!(%error, "a stored session cannot be loaded and is left out; its client logs in again");
             }
         }
-        let (notices, _) = broadcast::channel(BACKLOG);
         let tables = RwLock::new(tables);
         let sessions = Self(Arc::new(Inner {
             tables,
             store,
             key,
-            notices,
+            notices: Notices::new(),
             timeout: durations.session,
             longest: durations.longest_session,
             flush: durations.activity_flush,
@@ -224,12 +186,11 @@ impl Sessions {
 
     /// Subscribes to notices from now on.
     pub fn subscribe(&self) -> SessionSubscription {
-        SessionSubscription(self.0.notices.subscribe())
+        self.0.notices.subscribe()
     }
 
     fn tell(&self, notice: SessionNotice) {
-        // It is no error if there is no subscriber.
-        let _ = self.0.notices.send(notice);
+        self.0.notices.tell(notice);
     }
 
     /// Opens a session. `is_complete` says that it lacks no factor.
