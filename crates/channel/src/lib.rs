@@ -21,18 +21,34 @@
 //! carried by datagrams of DTLS instead; then a message may be lost.
 //!
 //! ```no_run
+//! use std::sync::Arc;
 //! use std::time::Duration;
-//! use weft_channel::{DialOptions, InboxLimits, dial, inbox};
+//! use weft_channel::{
+//!     Behaviour, ChannelHandle, DialOptions, Handler, Parts, Reading, UnderlayInfo, UnderlayWaker, dial,
+//! };
 //! use weft_wire::Message;
 //!
+//! struct Printer;
+//!
+//! impl Handler for Printer {
+//!     fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Reading {
+//!         println!("message of type {}", message.content_type);
+//!         Reading::Continue
+//!     }
+//! }
+//!
+//! struct Printing;
+//!
+//! impl Behaviour for Printing {
+//!     fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+//!         Parts { handler: Box::new(Printer), outbox: None }
+//!     }
+//! }
+//!
 //! # async fn example(options: DialOptions, request: Message) -> Result<(), Box<dyn std::error::Error>> {
-//! let (behaviour, mut inbox) = inbox(InboxLimits::default());
-//! let channel = dial(options).await?.start(behaviour);
+//! let channel = dial(options).await?.start(Arc::new(Printing));
 //! let reply = channel.request(request, Duration::from_secs(5)).await?;
 //! println!("reply of {} bytes", reply.body.len());
-//! while let Some(message) = inbox.recv().await {
-//!     println!("message of type {}", message.content_type);
-//! }
 //! # Ok(())
 //! # }
 //! ```

@@ -13,7 +13,7 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
-use weft_circuit::{HopFlow, LastPort, Outlet};
+use weft_circuit::{HopFlow, LastPort, Listing, Outlet};
 use weft_wire::{
     Message,
     edge::{StateClosed, TraceRoute, TraceRouteAnswer, header},
@@ -57,8 +57,7 @@ pub(crate) struct SdkQueue<F> {
 
 struct Queue<F> {
     frames: TransitQueue<Message>,
-    listed_ack: bool,
-    listed_payload: bool,
+    listing: Listing,
     end: EndProgress,
     /// The SDK's requests for hops of the route.
     asked: Asked,
@@ -89,8 +88,7 @@ impl<F: SdkFlow> SdkQueue<F> {
     ) -> Arc<Self> {
         let queue = Queue {
             frames: TransitQueue::new(outlet.budget()),
-            listed_ack: false,
-            listed_payload: false,
+            listing: Listing::default(),
             end: EndProgress::Not,
             asked: Asked::default(),
             waiting: Vec::new(),
@@ -216,7 +214,7 @@ impl<F: SdkFlow> SdkQueue<F> {
                 Class::Ack => queue.frames.push_ack(length, message),
             };
             self.drops.pushed(pushed);
-            queue.list(head.class)
+            queue.listing.begin(head.class)
         };
         self.list(head.class, list);
     }
@@ -240,7 +238,7 @@ impl<F: SdkFlow> SdkQueue<F> {
                 queue.end = EndProgress::Told;
             }
             if frame.is_none() {
-                *queue.listed(class) = false;
+                queue.listing.keep(class, false);
                 if class == Class::Payload {
                     self.outlet.emptied(&self.last_port);
                 }
@@ -267,7 +265,7 @@ impl<F: SdkFlow> SdkQueue<F> {
                 return;
             }
             queue.end = EndProgress::Telling;
-            queue.list(Class::Payload)
+            queue.listing.begin(Class::Payload)
         };
         self.list(Class::Payload, list);
     }
@@ -332,20 +330,6 @@ impl<F> Drop for SdkQueue<F> {
     fn drop(&mut self) {
         // The SDK may have got its last messages after the circuit was taken down.
         self.circuit.carried.settle(&self.circuit.id);
-    }
-}
-
-impl<F> Queue<F> {
-    fn listed(&mut self, class: Class) -> &mut bool {
-        match class {
-            Class::Ack => &mut self.listed_ack,
-            Class::Payload => &mut self.listed_payload,
-        }
-    }
-
-    /// Lists the circuit for a class. True if it was not listed before.
-    fn list(&mut self, class: Class) -> bool {
-        !std::mem::replace(self.listed(class), true)
     }
 }
 
