@@ -7,6 +7,9 @@
 //!
 //! A payload counts from its sending until its ack, but for two spans at most ([`SPAN`]: 4 to 8 ms in all). A peer that
 //! acknowledges nothing delays the other circuits of the connection by no more than that.
+//!
+//! Circuits over longer paths are paced and do not count. They look at the empty path at the same times, which are
+//! counted from the beginning of the crowd.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -41,6 +44,11 @@ impl Crowd {
             holds: AtomicBool::new(false),
             wake: Box::new(wake),
         }
+    }
+
+    /// The time from which circuits count their turns of looking at the empty path.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
     }
 
     /// True if circuits with short paths have to wait.

@@ -418,6 +418,7 @@ impl Sender {
     pub(crate) fn join(&mut self, crowd: &Arc<Crowd>) {
         if self.crowd.as_ref().is_none_or(|known| !Arc::ptr_eq(known, crowd)) {
             self.crowd = Some(Arc::clone(crowd));
+            self.window.control().on_joined(crowd.began());
         }
     }
 

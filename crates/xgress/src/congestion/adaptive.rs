@@ -21,13 +21,15 @@
 //! is forgotten.
 //!
 //! *Look*: begins when the smallest round-trip time was not seen again for 10 s, or after five round trips with a queue
-//! (sixteen for a small share). If the round-trip time stays the same although less is sent, the path has become
-//! longer. Otherwise there is a queue, and a look raises the smallest round-trip time by at most a 64th. After a larger
-//! step, circuits would take each other's queue for the path, one after the other.
+//! (sixteen for a small share). Circuits of one connection with longer paths begin their looks of every 10 s together,
+//! unless they saw the smallest time in the last 1.25 s: a circuit that began while the others filled a queue took that
+//! for the path, and sees the empty path only while the others look, too. If the round-trip time stays the same although
+//! less is sent, the path has become longer. Otherwise there is a queue, and a look raises the smallest round-trip time by
+//! at most a 64th. After a larger step, circuits would take each other's queue for the path, one after the other.
 //!
 //! *Noise*: on hosts without a free processor, one round-trip time differs from the next by more
 //! than a queue would add. Round trips are then judged by eight payloads, and only a delay longer
-//! than the noise counts as a queue. The pace is never below one payload in three present round
+//! than the noise counts as a queue. The pace is never below one payload in four present round
 //! trips: noise that is taken for a queue must not slow a circuit down for ever, and an end that
 //! sends so little has no queue of its own to wait for.
 //!
@@ -79,8 +81,12 @@ const CREDIT: u64 = 2 * MILLI;
 /// The longest time for one payload, which is the slowest pace, in nanoseconds.
 const SLOWEST: u64 = 4_000 * MILLI;
 
-/// The time after which the smallest round-trip time has to be seen again, in nanoseconds.
+/// The time after which the smallest round-trip time has to be seen again, in nanoseconds: the length of a turn of the
+/// circuits of one connection.
 const LOOK_AFTER: u64 = 10_000 * MILLI;
+
+/// A circuit that has seen the smallest round-trip time within this time, in nanoseconds, does not look.
+const SEEN_LATELY: u64 = LOOK_AFTER / 8;
 
 /// Round trips with a queue before a look, and the shortest time between two such looks.
 const LOOK_ROUNDS: u32 = 5;
@@ -105,7 +111,7 @@ const SMALL_SHARE: u64 = 4 * PAYLOAD;
 
 /// The pace is never lower than one payload in this many present round trips: an end that sends less has no queue of
 /// its own to wait for.
-const FLOOR_ROUNDS: u64 = 3;
+const FLOOR_ROUNDS: u64 = 4;
 
 /// Fewest payloads by which a round trip is judged; several round trips are judged together otherwise, because one payload
 /// may be late by chance.
@@ -205,6 +211,9 @@ pub(super) struct Adaptive {
     /// The smallest round-trip time, and when it was seen last.
     min_rtt: Option<u64>,
     min_seen: u64,
+    /// The time from the beginning of a turn of looks of the connection until the epoch; `None` for a circuit of no
+    /// connection.
+    turns: Option<u64>,
     look: Look,
     looked: u64,
     /// The time at which the path changed: payloads sent earlier say nothing about the present path.
@@ -250,6 +259,7 @@ impl Adaptive {
             noise: 0,
             min_rtt: None,
             min_seen: 0,
+            turns: None,
             look: Look::default(),
             looked: 0,
             since: 0,
@@ -344,7 +354,7 @@ impl Adaptive {
             self.size_slack(queued, min_rtt);
         }
         self.next_phase(&round, queued, congested, min_rtt, t);
-        if self.phase != Phase::Look && t.saturating_sub(self.min_seen) > LOOK_AFTER {
+        if self.phase != Phase::Look && self.look_is_due(t) {
             let seen = round.rtt.unwrap_or(min_rtt);
             if idle {
                 // Few bytes were on their way already.
@@ -353,6 +363,15 @@ impl Adaptive {
                 self.enter_look(seen, t);
             }
         }
+    }
+
+    /// True if the smallest round-trip time has to be seen again.
+    fn look_is_due(&self, t: u64) -> bool {
+        let unseen = t.saturating_sub(self.min_seen);
+        let turns = self.turns.filter(|_| !self.is_near());
+        let Some(from) = turns else { return unseen > LOOK_AFTER };
+        let turn = |t: u64| t.saturating_add(from) / LOOK_AFTER;
+        turn(t) > turn(self.min_seen) && unseen > SEEN_LATELY
     }
 
     /// The delay that does not count as a queue yet, in nanoseconds.
@@ -524,8 +543,18 @@ impl Congestion for Adaptive {
             min_seen: t,
             looked: t,
             since: t,
+            turns: self.turns,
             ..Self::with(self.epoch, self.min, self.max)
         };
+    }
+
+    fn on_joined(&mut self, began: Instant) {
+        let nanos =
+            |from: Instant, to: Instant| to.saturating_duration_since(from).as_nanos() as u64;
+        // A circuit that is older than the connection counts turns from before that.
+        let before = nanos(self.epoch, began);
+        let until = before.next_multiple_of(LOOK_AFTER) - before;
+        self.turns = Some(nanos(began, self.epoch) + until);
     }
 
     fn on_idle(&mut self, in_flight: u64) {

@@ -67,6 +67,10 @@ pub(crate) trait Congestion: fmt::Debug + Send + Sync {
     /// Called when the path has changed: samples of the former path are void.
     fn on_path_changed(&mut self, _now: Instant) {}
 
+    /// Called when the circuit sends over another connection, with the time at which that began. Circuits of one
+    /// connection look at the empty path at the same time.
+    fn on_joined(&mut self, _began: Instant) {}
+
     /// Called when the window has room and nothing is to be sent, with `in_flight` bytes on their
     /// way.
     fn on_idle(&mut self, _in_flight: u64) {}

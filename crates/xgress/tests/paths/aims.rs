@@ -59,6 +59,22 @@ fn eight_share_alike() {
     }
 }
 
+/// A share is less than a payload on its way, and whoever begins later finds the queue of the others.
+#[test]
+fn fifty_of_one_connection_share_a_slow_path_alike_whenever_they_begin() {
+    let (rtt, from, to) = (ms(20), ms(60_000), ms(90_000));
+    for within in [0, 1_000, 10_000] {
+        let flow = |i: u64| Bulk { starts: ms(within * i / 50), ..Bulk::default() };
+        let flows = (0..50).map(flow).collect();
+        let net = Net::new(vec![Hop::new(MBIT_100, rtt / 2)], rtt / 2, flows).joined().run(to);
+        let (carried, jain) = (net.carried(MBIT_100, from, to), net.jain(from, to));
+        let ((queue, _), twice) = (net.queue(from, to), net.twice());
+        let all = format!("{carried:.3} carried, Jain {jain:.3}, {queue:?}, {twice:.4} sent twice");
+        assert!(carried > 0.9 && jain > 0.95, "within {within} ms: {all}");
+        assert!(queue < rtt && twice < 0.01, "within {within} ms: {all}");
+    }
+}
+
 #[test]
 fn a_queue_of_what_the_path_holds_is_enough() {
     for (flows, rtt) in [(1, ms(20)), (1, ms(100)), (4, ms(100)), (8, ms(100))] {

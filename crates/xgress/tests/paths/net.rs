@@ -5,12 +5,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_limits::Budget;
 use weft_wire::payload::{Ack, Flags, Payload};
-use weft_xgress::{Alarm, Delivery, End, Options, PAYLOAD_SIZE, Role};
+use weft_xgress::{Alarm, Crowd, Delivery, End, Options, PAYLOAD_SIZE, Role};
 
 /// Bytes that a payload takes on the wire beyond its data.
 const HEAD: u64 = 80;
@@ -191,6 +192,13 @@ impl Net {
     pub(crate) fn shared(count: usize, rate: u64, rtt: Duration) -> Self {
         let flow = |i| Bulk { starts: ms(1000 * i as u64 / count as u64), ..Bulk::default() };
         Self::new(vec![Hop::new(rate, rtt / 2)], rtt / 2, (0..count).map(flow).collect())
+    }
+
+    /// Has all flows send over one connection.
+    pub(crate) fn joined(mut self) -> Self {
+        let crowd = Arc::new(Crowd::new(self.start, || {}));
+        self.flows.iter_mut().for_each(|flow| flow.sender.join(&crowd));
+        self
     }
 
     pub(crate) fn hop(&mut self, at: usize) -> &mut Hop {

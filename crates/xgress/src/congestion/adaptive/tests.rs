@@ -220,9 +220,9 @@ fn few_losses_change_nothing_many_halve_at_most() {
     let mut bench = Bench::new(&Options::default(), 10_000_000, 20 * MS);
     bench.run(3_000);
     let lossy = |bench: &mut Bench, percent: u64| {
-        for _ in 0..2_000 {
+        for step in 0..2_000 {
             bench.step();
-            if bench.now / 1_000 % 100 < percent {
+            if step * 37 % 100 < percent {
                 bench.control.on_lost(1);
             }
         }
@@ -231,4 +231,30 @@ fn few_losses_change_nothing_many_halve_at_most() {
     assert_eq!(lossy(&mut bench, 0), UNIT);
     assert_eq!(lossy(&mut bench, 60), LEAST_SHARE);
     assert_eq!(lossy(&mut bench, 0), UNIT);
+}
+
+#[test]
+fn circuits_of_one_connection_look_at_the_same_time() {
+    let begins = Instant::now();
+    let at = |seconds: u64| begins + Duration::from_secs(seconds);
+    // The connection begins after 23 s: circuits are older and younger.
+    let looks = |epoch: u64| {
+        let mut control = Adaptive::new(&Options::default(), at(epoch));
+        control.on_joined(at(23));
+        let due = (26_u64..60).filter(|now| {
+            control.min_seen = (now - 2).saturating_sub(epoch) * 1_000 * MS;
+            control.look_is_due((now - epoch) * 1_000 * MS)
+        });
+        due.collect::<Vec<_>>()
+    };
+    for epoch in [0, 3, 22, 23, 24] {
+        assert_eq!(looks(epoch), [33, 34, 43, 44, 53, 54], "{epoch}");
+    }
+    let mut control = Adaptive::new(&Options::default(), at(3));
+    control.on_joined(at(23));
+    control.on_path_changed(at(24));
+    control.min_seen = 28_500 * MS;
+    assert!(control.look_is_due(30_000 * MS), "after another path, too");
+    control.min_seen = 29_500 * MS;
+    assert!(!control.look_is_due(30_000 * MS), "it was seen just now");
 }
