@@ -15,6 +15,8 @@ mod bindings;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
+mod crowd;
+#[cfg(test)]
 mod datagrams;
 #[cfg(test)]
 mod dialed;
