@@ -6,5 +6,6 @@ mod exchange;
 mod groups;
 mod limits;
 mod plain;
+mod rest;
 pub(crate) mod support;
 mod websocket;
