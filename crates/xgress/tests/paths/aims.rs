@@ -89,7 +89,7 @@ impl Transfers {
         let &Self { flows, mib, rate, rtt } = self;
         let count = 1 + (mib << 20).div_ceil(PAYLOAD_SIZE as u64);
         let flows = vec![Bulk { count, first: 9, ..Bulk::default() }; flows];
-        let bare = (flows.len() as u64 * mib << 20) as f64 / rate as f64 + rtt as f64 / 1000.0;
+        let bare = ((flows.len() as u64 * mib) << 20) as f64 / rate as f64 + rtt as f64 / 1000.0;
         let mut net = Net::new(vec![Hop::new(rate, ms(rtt / 2))], ms(rtt / 2), flows).joined();
         // Ten packets in the first round trip, as TCP has it, and twice as many in each that follows.
         let rates = (0..).map(|trip| (trip, (14_600 * 1000 / rtt) << trip));
