@@ -23,6 +23,9 @@
 //! A queue does not end Startup while the rate grows: a TCP connection below, which itself starts slowly, makes payloads
 //! wait and carries twice as many in each round trip. With less to send, it would not.
 //!
+//! *Long payloads*: over a slow link a long payload takes longer than a short one, without any queue. On a path with pacing,
+//! the first payload of more than twice the bytes of all before therefore raises the smallest round-trip time to its own.
+//!
 //! *Look*: begins when the smallest round-trip time was not seen again for 10 s, or after five round trips with a queue
 //! (sixteen for a small share). Circuits of one connection with longer paths begin their looks of every 10 s together,
 //! unless they saw the smallest time in the last 1.25 s: a circuit that began while the others filled a queue took that
@@ -214,7 +217,8 @@ pub(super) struct Adaptive {
     /// The smallest round-trip time, and when it was seen last.
     min_rtt: Option<u64>,
     min_seen: u64,
-    /// The bytes of the payloads of which that round-trip time is, which are half as many at least.
+    /// The bytes of a payload that counts for the smallest round-trip time on a path with pacing. Payloads of less than
+    /// half of these bytes do not lower that time.
     min_bytes: u64,
     /// The time from the beginning of a turn of looks of the connection until the epoch; `None` for a circuit of no
     /// connection.
@@ -311,8 +315,9 @@ impl Adaptive {
     }
 
     fn take_rtt(&mut self, rtt: u64, bytes: u64, t: u64) {
-        if bytes > 2 * self.min_bytes {
+        if bytes > 2 * self.min_bytes && !self.is_near() {
             // The time of shorter payloads would make the time that a slow link needs for a long one look like a queue.
+            // A short path stays short: its first long payload may have met the queue of other circuits.
             self.min_bytes = bytes;
             self.min_rtt = self.min_rtt.map(|min| min.max(rtt));
         }

@@ -258,3 +258,20 @@ fn circuits_of_one_connection_look_at_the_same_time() {
     control.min_seen = 29_500 * MS;
     assert!(!control.look_is_due(30_000 * MS), "it was seen just now");
 }
+
+/// The first long payload of a circuit on a short path meets the queue of others. The circuit stays in the crowd, which
+/// counts short paths alone.
+#[test]
+fn a_queue_at_the_first_long_payload_makes_no_short_path_long() {
+    let begins = Instant::now();
+    let mut control = Adaptive::new(&Options::default(), begins);
+    let mut now = begins;
+    for (bytes, rtt) in [(600, 200 * MS / 1_000), (PAYLOAD, 5 * MS)] {
+        let rtt = Duration::from_nanos(rtt);
+        let newest = control.on_sent(bytes, 0, false, now);
+        now += rtt;
+        let acked = Acked { payloads: 1, bytes, newest, rtt: Some(rtt), in_flight: 0 };
+        control.on_acked(&acked, now);
+        assert!(control.is_near(), "after {bytes} bytes");
+    }
+}
