@@ -277,7 +277,7 @@ async fn a_router_that_drains_keeps_its_circuits_and_takes_no_others() {
     let network = network().await;
     let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
     let talk = talk(&network, &one, &two, true).await;
-    let Talk { dialer, connection, .. } = talk;
+    let Talk { dialer, mut connection, .. } = talk;
     let draining = one.router().drain(Duration::from_secs(60));
     tokio::pin!(draining);
     let terminators = async || network.list(&resource::terminator::KIND).await;
@@ -292,6 +292,15 @@ async fn a_router_that_drains_keeps_its_circuits_and_takes_no_others() {
         refused = dialer.dial("echo") => refused,
     };
     assert!(refused.is_err());
+    let goes_on = async {
+        connection.write_u8(7).await.unwrap();
+        connection.flush().await.unwrap();
+        connection.read_u8().await.unwrap()
+    };
+    tokio::select! {
+        () = &mut draining => panic!("the circuit is still there"),
+        answer = goes_on => assert_eq!(answer, 7),
+    }
     // With its last circuit, which ends when the data is back, the router has nothing left to do.
     let drained = tokio::time::timeout(Duration::from_secs(30), draining);
     let ((), drained) = tokio::join!(round_trip(connection, 1_000_000), drained);

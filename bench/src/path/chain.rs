@@ -54,9 +54,15 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The connections that the router at a place in the chain takes.
-    pub(crate) fn of(place: usize) -> Self {
-        if place == 0 { Self::Access } else { Self::Links }
+    /// The connections that the router at this position of the chain takes.
+    fn of(position: usize) -> Self {
+        if position == 0 { Self::Access } else { Self::Links }
+    }
+
+    /// The wire of the connections that the router at this position takes, if they are to go over one.
+    pub(crate) fn lay(wires: Option<(Wire, Self)>, position: usize) -> io::Result<Option<Laid>> {
+        let wanted = wires.filter(|(_, place)| *place == Self::of(position));
+        wanted.map(|(wire, _)| wire.lay()).transpose()
     }
 }
 
@@ -93,11 +99,11 @@ impl Chain {
         for place in 0..length {
             let folder = home.path().join(format!("router{place}"));
             std::fs::create_dir_all(&folder)?;
-            let laid = |at: Place| match wire {
-                Some((wire, of)) if of == at && at == Place::of(place) => wire.lay().map(Some),
-                _ => Ok(None),
+            let laid = Place::lay(wire, place)?;
+            let (link, access) = match Place::of(place) {
+                Place::Links => (laid, None),
+                Place::Access => (None, laid),
             };
-            let (link, access) = (laid(Place::Links)?, laid(Place::Access)?);
             let text = config(&folder, control, [&link, &access], place, place + 1 == length)?;
             wires.extend(link.into_iter().chain(access));
             std::fs::write(folder.join("router.yaml"), text)?;

@@ -49,10 +49,7 @@ impl Haproxy {
         let mut relays = Vec::new();
         // The server is there, so the last relay before it is the first to start.
         for place in (0..length).rev() {
-            let laid = match wire {
-                Some((wire, of)) if of == Place::of(place) => Some(wire.lay()?),
-                _ => None,
-            };
+            let laid = Place::lay(wire, place)?;
             let Some(relay) = Self::before(server, Arc::clone(&credentials), laid).await? else {
                 return Ok(None);
             };

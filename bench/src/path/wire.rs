@@ -11,7 +11,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU16, AtomicU64, Ordering},
         mpsc,
     },
     thread,
@@ -25,8 +25,10 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 const MTU: u16 = 1500;
 /// Longest time that a packet may wait for the rate; a packet that would wait longer is lost.
 const QUEUE: Duration = Duration::from_millis(50);
+/// Most wires of a process: the networks of 198.18.0.0/15, which is set aside for measurements (RFC 2544).
+const MOST: u16 = 512;
 /// The number in the addresses of the next wire.
-static NEXT: AtomicU8 = AtomicU8::new(0);
+static NEXT: AtomicU16 = AtomicU16::new(0);
 
 /// How a wire is.
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +72,14 @@ impl Wire {
     /// Makes the device of one more wire; it is gone with this process.
     ///
     /// # Errors
-    /// When the process may not make network devices.
+    /// When the process may not make network devices, or has made 512 wires.
     pub(crate) fn lay(self) -> io::Result<Laid> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // 198.18.0.0/15 is set aside for measurements (RFC 2544).
-        let [server, beginning] = [1, 2].map(|host| Ipv4Addr::new(198, 18, number, host));
+        if number >= MOST {
+            return Err(io::Error::other(format!("{MOST} wires are the most of one run")));
+        }
+        let [more, low] = number.to_be_bytes();
+        let [server, beginning] = [1, 2].map(|host| Ipv4Addr::new(198, 18 + more, low, host));
         let device = DeviceBuilder::new().ipv4(server, 24, None).mtu(MTU).build_sync();
         let device = device.map_err(|error| {
             io::Error::new(
