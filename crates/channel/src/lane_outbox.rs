@@ -1,7 +1,7 @@
 //! The messages of a channel's lanes, for one connection.
 
 use crate::batch::{Batch, Outbox};
-use crate::lanes::{Lane, Part};
+use crate::lanes::Part;
 use crate::shared::Shared;
 use crate::waiters::Waiter;
 use std::sync::Arc;
@@ -12,14 +12,16 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(crate) struct LaneOutbox {
     channel: Arc<Shared>,
+    /// The connection's number in its channel.
+    number: u64,
     part: Part,
     /// Senders that are told when the present batch has been handed to the socket.
     written: Vec<oneshot::Sender<()>>,
 }
 
 impl LaneOutbox {
-    pub(crate) fn new(channel: Arc<Shared>, part: Part) -> Self {
-        Self { channel, part, written: Vec::new() }
+    pub(crate) fn new(channel: Arc<Shared>, number: u64, part: Part) -> Self {
+        Self { channel, number, part, written: Vec::new() }
     }
 }
 
@@ -29,11 +31,7 @@ impl Outbox for LaneOutbox {
     }
 
     fn fill(&mut self, batch: &mut Batch) {
-        let live = self.channel.live_lanes();
-        for lane in Lane::ALL {
-            if !live.empties(self.part, lane) {
-                continue;
-            }
+        for lane in self.channel.lanes_of(self.number, self.part) {
             let queue = self.channel.lane(lane);
             while !batch.is_full() {
                 let Some(entry) = queue.pop() else { break };

@@ -138,9 +138,18 @@ impl Shared {
         }
     }
 
-    /// The lanes with a connection of their own.
-    pub(crate) fn live_lanes(&self) -> LiveLanes {
-        self.state.lock().lanes()
+    /// The lanes that a connection empties now. Once the channel is closed, the oldest connection
+    /// empties all of them: of a younger one the peer may not know yet that it belongs to the
+    /// channel, and would miss what was written last, for example why the channel closes.
+    pub(crate) fn lanes_of(&self, number: u64, part: Part) -> impl Iterator<Item = Lane> + use<> {
+        let is_closed = self.is_closed();
+        let state = self.state.lock();
+        let live = state.lanes();
+        let is_oldest = state.underlays.first().is_some_and(|live| live.info.number == number);
+        let empties = move |lane: &Lane| {
+            if is_closed { is_oldest } else { live.empties(part, *lane) }
+        };
+        Lane::ALL.into_iter().filter(empties)
     }
 
     fn wake(&self, lane: Lane) {

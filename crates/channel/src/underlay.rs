@@ -110,7 +110,7 @@ impl Underlay {
         }
         let lane = Lane::of_underlay(&info.kind);
         let part = Part { lane, carries_data: parts.outbox.is_some() };
-        let lanes = LaneOutbox::new(shared.clone(), part);
+        let lanes = LaneOutbox::new(shared.clone(), info.number, part);
         let mut outboxes: Vec<Box<dyn Outbox>> = vec![Box::new(lanes)];
         outboxes.extend(parts.outbox);
         let options = &shared.options;

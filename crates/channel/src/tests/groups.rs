@@ -3,7 +3,7 @@
 use super::support::*;
 use crate::*;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft_wire::hello::{Hello, HelloResult, header};
 use weft_wire::{FrameLimits, Message, frame};
 
@@ -145,6 +145,33 @@ async fn listeners_check_secret_identity_and_membership() {
     soon(channel.closed()).await;
     drop(marked);
     assert!(raw_hello(&server, &later).await.1.is_none(), "the group is gone with its channel");
+}
+
+#[tokio::test]
+async fn the_last_words_of_a_channel_leave_by_its_oldest_connection() {
+    let mut server = grouped_server().await;
+    let options = server.dial_options("router");
+    let first = Hello::new("router").grouped_first("ctrl.default", None, None);
+    let mut oldest = connect_as(&server, &options).await;
+    let result = raw_hello_on(&mut oldest, &first).await.unwrap();
+    let (id, secret) = (result.connection_id().unwrap(), result.group_secret().unwrap());
+    let (behaviour, _inbox) = inbox(InboxLimits::default());
+    let channel = server.next().await.start(behaviour);
+    // The peer has not read that its second connection was accepted.
+    let mut younger = connect_as(&server, &options).await;
+    let later = Hello::new("router").grouped_later("ctrl.high", id, secret);
+    younger.write_all(&frame::encode(&later.to_message())).await.unwrap();
+    until(|| channel.underlays().len() == 2).await;
+
+    for lane in [Lane::Default, Lane::High, Lane::Low] {
+        channel.try_send_on(lane, message(1, "last words")).unwrap();
+    }
+    channel.close("nothing more to say");
+    for _ in 0..3 {
+        let read = super::plain::read_message(&mut oldest, FrameLimits::HELLO);
+        assert_eq!(soon(read).await.unwrap().text(), "last words");
+    }
+    assert_eq!(soon(oldest.read(&mut [0; 1])).await.unwrap(), 0);
 }
 
 /// A connection with the client certificate of these options.
