@@ -125,6 +125,12 @@ impl Rtt {
         self.min_now = Some(self.min_now.map_or(rtt, |min| min.min(rtt)));
     }
 
+    /// A copy of a payload came back after this time.
+    pub(crate) fn shorter(&mut self, rtt: Duration, now: Instant) {
+        self.half_began.get_or_insert(now);
+        self.min_now = Some(self.min_now.map_or(rtt, |min| min.min(rtt)));
+    }
+
     /// The smallest round-trip time of the last seconds; none before the first sample.
     pub(crate) fn min(&self) -> Option<Duration> {
         match (self.min_now, self.min_before) {

@@ -53,6 +53,8 @@ pub(crate) struct Sender {
     /// The payloads of all circuits of the connection.
     crowd: Option<Arc<Crowd>>,
     rtt: Rtt,
+    /// A copy whose ack came sooner than any before.
+    doubt: Option<Doubt>,
     /// The time before which nothing may be sent, although payloads wait.
     paced_until: Option<Instant>,
     /// The start of the time-out: the last progress, or the last time-out.
@@ -86,6 +88,17 @@ struct Counts {
     last_copy: Option<Instant>,
 }
 
+/// A copy of a payload was acknowledged sooner than the shortest round trip takes: either its first transmission arrived
+/// very late, or the path has become shorter.
+#[derive(Debug)]
+struct Doubt {
+    /// The time at which the copy was sent, and the round-trip time if the copy arrived.
+    copied: Instant,
+    rtt: Duration,
+    /// The end of the doubt: until then, late acks of what was sent first would have come.
+    until: Instant,
+}
+
 #[derive(Debug)]
 struct SenderOptions {
     tx_max: u64,
@@ -106,6 +119,7 @@ impl Sender {
             window: Window::new(options, now),
             crowd: None,
             rtt: Rtt::new(options),
+            doubt: None,
             paced_until: None,
             timer_from: now,
             expiries: 0,
@@ -216,6 +230,7 @@ impl Sender {
                 self.remember_copy(sequence);
             }
             let arrived = self.which_arrived(&sent, ack.stamp, now);
+            self.weigh(&sent, arrived, ack.stamp, now);
             self.arrived = Some(self.arrived.map_or(arrived, |at| at.max(arrived)));
             if newest.as_ref().is_none_or(|n| sent.last_sent >= n.last_sent) {
                 newest = Some(sent);
@@ -247,10 +262,30 @@ impl Sender {
         true
     }
 
+    /// Doubts that the first transmission arrived, if it looks so only because the ack came soon after the copy. Any ack
+    /// of a payload that was sent once, before the copy, ends the doubt: late acks of what was sent first come together.
+    fn weigh(&mut self, sent: &Sent, arrived: Instant, stamp: u16, now: Instant) {
+        if sent.sends == 1 {
+            self.doubt.take_if(|doubt| sent.first_sent < doubt.copied);
+        } else if arrived < sent.last_sent && stamp != sent.first_stamp {
+            let until = now + self.rtt.reorder_time();
+            let rtt = now.saturating_duration_since(sent.last_sent);
+            self.doubt = Some(Doubt { copied: sent.last_sent, rtt, until });
+        }
+    }
+
+    /// The copy did arrive: no late acks came. The path is shorter than it was, mostly because a queue is gone.
+    fn settle(&mut self, doubt: &Doubt, now: Instant) {
+        self.rtt.shorter(doubt.rtt, now);
+        self.arrived = Some(self.arrived.map_or(doubt.copied, |at| at.max(doubt.copied)));
+        self.find_losses();
+    }
+
     /// The time at which [`on_timeout`](Self::on_timeout) has to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let paced = self.paced_until.filter(|_| self.may_send());
-        [paced, self.silent_at()].into_iter().flatten().min()
+        let doubt = self.doubt.as_ref().map(|doubt| doubt.until);
+        [paced, doubt, self.silent_at()].into_iter().flatten().min()
     }
 
     /// The time at which nothing has been heard for too long.
@@ -267,6 +302,9 @@ impl Sender {
     /// Handles the passing of time: goes on sending, sends one copy, or asks about a full buffer.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         self.paced_until = self.paced_until.filter(|at| *at > now);
+        if let Some(doubt) = self.doubt.take_if(|doubt| doubt.until <= now) {
+            self.settle(&doubt, now);
+        }
         if self.silent_at().is_none_or(|at| now < at) {
             return;
         }
@@ -284,7 +322,7 @@ impl Sender {
         self.flight.mark_all_lost();
         self.rtt.path_changed();
         self.window.control().on_path_changed(now);
-        self.paced_until = None;
+        (self.paced_until, self.doubt) = (None, None);
         self.timer_from = now;
         self.expiries = 0;
     }
@@ -294,7 +332,7 @@ impl Sender {
         self.waiting = VecDeque::new();
         self.flight.clear();
         self.order = VecDeque::new();
-        self.paced_until = None;
+        (self.paced_until, self.doubt) = (None, None);
         (self.probe, self.knock, self.blocked_since) = (false, false, None);
         self.held.shrink(u64::MAX);
     }

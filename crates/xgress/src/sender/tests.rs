@@ -115,6 +115,41 @@ fn both_copies_acked_means_more_patience() {
     assert!(bench.sender.rtt.reorder_time() > before);
 }
 
+/// A queue made every round trip longer than the copy's, which found the path empty.
+#[test]
+fn a_copy_that_is_back_sooner_than_any_before_is_believed_after_a_while() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.give(6, 10);
+    assert_eq!(bench.send(1).len(), 6);
+    assert!(bench.ack(30, &[0], 1));
+    bench.sender.on_timeout(bench.at(500));
+    assert_eq!(bench.send(500), [-1]);
+    assert!(bench.ack(505, &[1], 0));
+    assert_eq!(bench.send(505), [0; 0], "late acks may follow");
+    let until = bench.sender.deadline().unwrap();
+    assert!(until < bench.at(530), "{:?}", until - bench.start);
+    bench.sender.on_timeout(until);
+    assert_eq!(bench.send(530), [-2, -3, -4, -5]);
+    assert_eq!(bench.sender.deadline(), Some(bench.at(530) + bench.sender.timeout()));
+}
+
+/// Nothing of the path was lost, it stood still for half a second.
+#[test]
+fn late_acks_after_a_pause_lead_to_no_further_copies() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.give(6, 10);
+    assert_eq!(bench.send(1).len(), 6);
+    assert!(bench.ack(30, &[0], 1));
+    bench.sender.on_timeout(bench.at(500));
+    assert_eq!(bench.send(500), [-1]);
+    assert!(bench.ack(505, &[1], 0));
+    assert!(bench.ack(506, &[2, 3], 1));
+    bench.sender.on_timeout(bench.at(530));
+    assert_eq!(bench.send(530), [0; 0]);
+    assert!(bench.ack(531, &[4, 5], 1));
+    assert!(bench.sender.is_drained());
+}
+
 #[test]
 fn another_path_gets_everything_again() {
     let mut bench = Bench::new(&fixed(1 << 20));

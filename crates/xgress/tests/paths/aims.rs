@@ -288,3 +288,18 @@ fn on_a_short_path_little_is_on_its_way() {
     assert!(carried > 0.9, "{carried:.2}");
     assert!(net.window() < 768 << 10, "{}", net.window());
 }
+
+/// A queue of 100 short payloads, as before a UDP socket, loses the end of each burst.
+#[test]
+fn payloads_lost_at_the_end_of_a_burst_cost_few_time_outs() {
+    for rate in [100_000_000, 20_000_000, 5_000_000] {
+        let flow = Bulk { payload: 1370, first: 1370, count: 900, ..Bulk::default() };
+        let mut net = Net::new(vec![Hop::new(rate, ms(0))], ms(0), vec![flow; 4]).joined();
+        net.hop(0).buffer = 150_000;
+        let net = net.run(ms(60_000));
+        assert!(net.dropped > 100, "{} dropped", net.dropped);
+        let bare = Duration::from_secs_f64(4.0 * 900.0 * 1450.0 / rate as f64);
+        let last = net.ended().into_iter().map(Option::unwrap).max().unwrap();
+        assert!(last < bare + ms(1_000), "at {rate} B/s: {last:?}, the bare path takes {bare:?}");
+    }
+}
