@@ -24,6 +24,15 @@ pub enum CloseReason {
     Exhausted,
 }
 
+impl CloseReason {
+    /// True if the circuit ended as its applications meant it. After any other end, data that the peer's application
+    /// wrote may be missing, unless the peer's direction had ended before.
+    #[must_use]
+    pub fn is_orderly(self) -> bool {
+        matches!(self, Self::Finished | Self::PeerClosed)
+    }
+}
+
 /// A delivery to the application, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {

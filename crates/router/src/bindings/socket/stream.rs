@@ -153,7 +153,7 @@ async fn deliver_stream(
     mut opening: Opening,
     patience: Duration,
 ) {
-    let mut open = true;
+    let (mut open, mut is_whole) = (true, false);
     loop {
         match end.read().await {
             Delivery::Data { data, .. } if open => {
@@ -187,14 +187,21 @@ async fn deliver_stream(
                 return stream.reset();
             }
             // TLS sends its closing message, for which the application may have no room.
-            Delivery::Fin { .. } => tokio::select! {
-                biased;
-                over = stream.shutdown() => if over.is_err() {
-                    end.close();
-                },
-                () = closed_for(end, patience) => return stream.reset(),
-            },
-            Delivery::Closed(_) => return,
+            Delivery::Fin { .. } => {
+                is_whole = true;
+                tokio::select! {
+                    biased;
+                    over = stream.shutdown() => if over.is_err() {
+                        end.close();
+                    },
+                    () = closed_for(end, patience) => return stream.reset(),
+                }
+            }
+            Delivery::Closed(reason) if is_whole || reason.is_orderly() => return,
+            Delivery::Closed(reason) => {
+                tracing::debug!(?end, ?reason, "a circuit ended before its peer's data did");
+                return stream.reset();
+            }
         }
     }
 }
@@ -310,6 +317,37 @@ mod tests {
         let mut got = Vec::new();
         let ended = application.read_to_end(&mut got).await;
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[tokio::test]
+    async fn an_application_can_tell_a_lost_circuit_from_the_end_of_the_data() {
+        for is_whole in [false, true] {
+            let (mut dialer, end) = before_a_socket();
+            dialer.write("hello".into()).unwrap();
+            if is_whole {
+                dialer.finish(std::time::Instant::now());
+            }
+            pass(&mut dialer, &end);
+            let (socket, mut application) = narrow().await;
+            let (reader, writer) = socket.into_split();
+            let carried = Arc::clone(&end);
+            let delivering = tokio::spawn(async move {
+                deliver_stream(&carried, writer, Opening::Plain, PATIENCE).await;
+                drop(reader);
+            });
+            let late = Duration::from_secs(20);
+            let mut got = [0; 5];
+            tokio::time::timeout(late, application.read_exact(&mut got)).await.unwrap().unwrap();
+            end.unrouted();
+            let ended = tokio::time::timeout(late, application.read(&mut [0; 1])).await;
+            match ended.expect("an end") {
+                Ok(more) => assert!(is_whole && more == 0),
+                Err(problem) => {
+                    assert!(!is_whole && problem.kind() == io::ErrorKind::ConnectionReset);
+                }
+            }
+            delivering.await.unwrap();
+        }
     }
 
     #[tokio::test]
