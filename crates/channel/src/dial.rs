@@ -224,7 +224,7 @@ async fn say_hello(
     let address = || options.error_address();
     let broken = |source| DialError::Hello { address: address(), source };
     stream.write(&hello.to_message()).await.map_err(broken)?;
-    let answer = stream.read(FrameLimits::HELLO).await;
+    let answer = stream.read_answer(FrameLimits::HELLO, hello.sequence).await;
     let answer = answer.map_err(|error| match error {
         ReadError::Io(source) => broken(source),
         ReadError::Frame(FrameError::Magic { found }) if found == negotiation::MAGIC => {

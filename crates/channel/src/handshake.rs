@@ -25,6 +25,17 @@ pub(crate) trait Fresh: Send {
         limits: FrameLimits,
     ) -> impl Future<Output = Result<Message, ReadError>> + Send;
 
+    /// Reads the answer to the hello with this sequence number. Messages that overtook it are kept for the connection's
+    /// task.
+    fn read_answer(
+        &mut self,
+        limits: FrameLimits,
+        _sequence: i32,
+    ) -> impl Future<Output = Result<Message, ReadError>> + Send {
+        // Nothing overtakes anything in a stream.
+        self.read(limits)
+    }
+
     /// Writes one message.
     fn write(&mut self, message: &Message) -> impl Future<Output = io::Result<()>> + Send;
 

@@ -18,8 +18,9 @@ const BOOKKEEPING: u64 = (MAX_AHEAD * ITEM_COST) as u64;
 /// The cost of an empty slot in bytes: a peer that leaves gaps pays for them.
 const SLOT_COST: u64 = size_of::<Option<Payload>>() as u64;
 
-/// Most sequence numbers in one ack.
-const MAX_PER_ACK: usize = 4096;
+/// Most sequence numbers in one ack: with 4 bytes each, it fits into the 2000 bytes of a datagram
+/// (docs/protocol/channel.md 13).
+const MAX_PER_ACK: usize = 400;
 
 /// The window of an original sender in bytes: it stops when the report exceeds this.
 const PEER_LIMIT: u64 = 4 << 20;

@@ -2,28 +2,30 @@
 
 use std::io;
 
+use bytes::Bytes;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
-use weft_wire::{FrameLimits, Message, frame};
+use weft_wire::{FrameLimits, Message, content_type, frame, hello::header};
 
-use super::{framing::unpack, peer::DtlsPeer, pump::DatagramPump};
+use super::{framing::unpack, inbox::FEW, peer::DtlsPeer, pump::DatagramPump};
 use crate::{
     handshake::{Fresh, ReadError},
     transport::Transport,
 };
 
-impl Fresh for DtlsPeer {
-    fn certificates(&self) -> Vec<CertificateDer<'static>> {
-        self.connection.certificates().to_vec()
-    }
+/// True if the message answers the hello with this sequence number, whether it lets the connection in or not.
+fn answers(message: &Message, sequence: i32) -> bool {
+    let named = message.headers.get_i32(header::REPLY_FOR);
+    message.content_type == content_type::RESULT && named.is_none_or(|named| named == sequence)
+}
 
-    async fn read(&mut self, limits: FrameLimits) -> Result<Message, ReadError> {
+impl DtlsPeer {
+    /// The frame of the next datagram that has one.
+    async fn frame(&mut self) -> Result<Bytes, ReadError> {
         loop {
             while let Some(data) = self.connection.take_data() {
-                let Some(bytes) = unpack(data) else { continue };
-                let message = frame::Decoder::new(limits).decode(&mut &*bytes)?;
-                if let Some(message) = message {
-                    return Ok(message);
+                if let Some(bytes) = unpack(data) {
+                    return Ok(bytes);
                 }
             }
             if self.connection.is_closed() {
@@ -33,6 +35,38 @@ impl Fresh for DtlsPeer {
             let taken = self.connection.input(&datagram, Instant::now().into_std());
             taken.map_err(io::Error::other)?;
             self.send_all().await?;
+        }
+    }
+}
+
+impl Fresh for DtlsPeer {
+    fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        self.connection.certificates().to_vec()
+    }
+
+    async fn read(&mut self, limits: FrameLimits) -> Result<Message, ReadError> {
+        loop {
+            let bytes = self.frame().await?;
+            if let Some(message) = frame::Decoder::new(limits).decode(&mut &*bytes)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    async fn read_answer(
+        &mut self,
+        limits: FrameLimits,
+        sequence: i32,
+    ) -> Result<Message, ReadError> {
+        loop {
+            let bytes = self.frame().await?;
+            let message = frame::Decoder::new(limits).decode(&mut &*bytes);
+            match message {
+                Ok(Some(message)) if answers(&message, sequence) => return Ok(message),
+                _ if self.overtook.len() < FEW => self.overtook.push_back(bytes),
+                // As if it were lost on its way.
+                _ => {}
+            }
         }
     }
 
@@ -46,7 +80,7 @@ impl Fresh for DtlsPeer {
     }
 
     async fn end(&mut self) {
-        if let Some(datagram) = self.connection.close() {
+        if let Some(datagram) = self.goodbye() {
             let _ = self.path.send(&datagram).await;
         }
     }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Most datagrams that wait before the hello of the peer is accepted.
-const FEW: usize = 32;
+pub(super) const FEW: usize = 32;
 /// Most datagrams that wait after that.
 const MANY: usize = 512;
 

@@ -1,7 +1,8 @@
 //! The datagrams of one peer, and the DTLS above them.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use tokio::{net::UdpSocket, time::Instant};
 use weft_dtls::{Connection, Error};
 
@@ -79,6 +80,23 @@ pub(crate) struct DtlsPeer {
     pub(super) path: Path,
     pub(super) connection: Connection,
     pub(super) options: DatagramOptions,
+    /// Frames that overtook the answer to the hello.
+    pub(super) overtook: VecDeque<Bytes>,
+    /// True once the peer was told of the end.
+    is_told: bool,
+}
+
+impl Drop for DtlsPeer {
+    /// Tells the peer of the end. A peer that is not told keeps its side for as long as it waits for heartbeats, and
+    /// what it sends meanwhile is lost.
+    fn drop(&mut self) {
+        if self.connection.is_established()
+            && !self.connection.is_closed()
+            && let Some(datagram) = self.goodbye()
+        {
+            let _ = self.path.try_send(&datagram);
+        }
+    }
 }
 
 /// How long a handshake may still take after an alert that anybody may have sent.
@@ -86,7 +104,15 @@ const AFTER_ALERT: Duration = Duration::from_secs(2);
 
 impl DtlsPeer {
     pub(super) fn new(path: Path, connection: Connection, options: DatagramOptions) -> Self {
-        Self { path, connection, options }
+        Self { path, connection, options, overtook: VecDeque::new(), is_told: false }
+    }
+
+    /// The datagram that tells the peer of the end; once.
+    pub(super) fn goodbye(&mut self) -> Option<Vec<u8>> {
+        if std::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        self.connection.close()
     }
 
     /// Brings the handshake to its end.

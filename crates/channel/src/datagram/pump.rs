@@ -40,12 +40,12 @@ pub(crate) struct DatagramPump {
 
 impl DatagramPump {
     /// The work of a peer whose hello was accepted: from now on more of its datagrams may wait.
-    pub(super) fn new(peer: DtlsPeer) -> Self {
+    pub(super) fn new(mut peer: DtlsPeer) -> Self {
         peer.path.inbox.widen();
         let pace = peer.options.max_bytes_per_second.map(Pace::new);
         let mut pump = Self {
+            frames: std::mem::take(&mut peer.overtook),
             peer,
-            frames: VecDeque::new(),
             outgoing: VecDeque::new(),
             incomplete: Vec::new(),
             pace,
@@ -168,7 +168,7 @@ impl DatagramPump {
 
     /// Tells the peer of the end, if the socket takes it at once.
     pub(crate) fn say_goodbye(&mut self) {
-        if let Some(datagram) = self.peer.connection.close() {
+        if let Some(datagram) = self.peer.goodbye() {
             let _ = self.peer.path.try_send(&datagram);
         }
     }

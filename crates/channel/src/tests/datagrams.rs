@@ -170,3 +170,80 @@ async fn what_strangers_send_changes_nothing() {
     let mut buffer = [0; 64];
     assert!(stranger.try_recv(&mut buffer).is_err(), "no stranger is answered");
 }
+
+/// What becomes of the answer to the hello, the first message of the listener.
+#[derive(Clone, Copy)]
+enum Answer {
+    Lost,
+    /// The next message overtakes it.
+    Overtaken,
+}
+
+/// A path to a listener, at the returned address. Datagrams of messages begin with 23, the type of their record.
+async fn path_to(listener: std::net::SocketAddr, answer: Answer) -> std::net::SocketAddr {
+    let near = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    far.connect(listener).await.unwrap();
+    let at = near.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut there, mut back) = ([0; 4096], [0; 4096]);
+        let (mut dialer, mut first, mut messages) = (None, Vec::new(), 0);
+        loop {
+            tokio::select! {
+                Ok((count, from)) = near.recv_from(&mut there) => {
+                    dialer = Some(from);
+                    far.send(&there[..count]).await.unwrap();
+                }
+                Ok(count) = far.recv(&mut back) => {
+                    messages += u64::from(back[0] == 23);
+                    let to = dialer.unwrap();
+                    if back[0] == 23 && messages == 1 {
+                        first = back[..count].to_vec();
+                        continue;
+                    }
+                    near.send_to(&back[..count], to).await.unwrap();
+                    if !first.is_empty() && matches!(answer, Answer::Overtaken) {
+                        near.send_to(&std::mem::take(&mut first), to).await.unwrap();
+                    }
+                }
+            }
+        }
+    });
+    at
+}
+
+#[tokio::test]
+async fn a_message_that_overtakes_the_answer_to_the_hello_is_delivered() {
+    let mut listening = Listening::new(None, DatagramOptions::default()).await;
+    let at = path_to(listening.registration.local_addr(), Answer::Overtaken).await;
+    let options = DialOptions {
+        address: Address::new(Scheme::Dtls, at.ip().to_string(), at.port()),
+        ..listening.dial_options(listening.authority.dtls(), DatagramOptions::default())
+    };
+    let (behaviour, _theirs) = inbox(InboxLimits::default());
+    let (dialing, listener) = tokio::join!(soon(dial(options)), async {
+        let listener = soon(listening.channels.recv()).await.unwrap().start(behaviour);
+        listener.send(message(7, "early")).await.unwrap();
+        listener
+    });
+    let (behaviour, mut inbox) = inbox(InboxLimits::default());
+    let _dialer = dialing.unwrap().start(behaviour);
+    assert_eq!(soon(inbox.recv()).await.unwrap().text(), "early");
+    listener.send(message(7, "late")).await.unwrap();
+    assert_eq!(soon(inbox.recv()).await.unwrap().text(), "late");
+}
+
+#[tokio::test]
+async fn a_listener_hears_of_a_dialer_that_gave_up() {
+    let mut listening = Listening::new(None, DatagramOptions::default()).await;
+    let at = path_to(listening.registration.local_addr(), Answer::Lost).await;
+    let options = DialOptions {
+        address: Address::new(Scheme::Dtls, at.ip().to_string(), at.port()),
+        timeout: Duration::from_secs(2),
+        ..listening.dial_options(listening.authority.dtls(), DatagramOptions::default())
+    };
+    assert!(soon(dial(options)).await.is_err());
+    let (behaviour, _inbox) = inbox(InboxLimits::default());
+    let listener = soon(listening.channels.recv()).await.unwrap().start(behaviour);
+    soon(listener.closed()).await;
+}

@@ -89,6 +89,18 @@ fn a_short_budget_slows_and_never_stops() {
 }
 
 #[test]
+fn an_ack_fits_into_a_datagram() {
+    let mut receiver = receiver(4 << 20);
+    (0..1000).for_each(|sequence| drop(receiver.take(payload(sequence, 1))));
+    let acks: Vec<_> = std::iter::from_fn(|| receiver.ack(Flags::ORIGINATOR)).collect();
+    assert_eq!(acks.iter().flat_map(|ack| &ack.sequences).count(), 1000);
+    for ack in acks {
+        let bytes = weft_wire::frame::encode(&ack.into_message(&"c".repeat(100)));
+        assert!(bytes.len() <= 2000, "{} bytes", bytes.len());
+    }
+}
+
+#[test]
 fn the_stamp_is_of_the_oldest_sent_once() {
     let mut receiver = receiver(4 << 20);
     let resent = Payload { flags: Flags::RETRANSMIT, stamp: 7, ..payload(0, 1) };
