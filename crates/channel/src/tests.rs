@@ -5,6 +5,7 @@ mod datagrams;
 mod exchange;
 mod groups;
 mod limits;
+mod no_hello;
 mod plain;
 mod rest;
 pub(crate) mod support;
