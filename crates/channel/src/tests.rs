@@ -4,6 +4,7 @@ mod data;
 mod datagrams;
 mod exchange;
 mod groups;
+mod handshakes;
 mod limits;
 mod no_hello;
 mod plain;
