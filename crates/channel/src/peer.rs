@@ -34,7 +34,7 @@ impl PeerInfo {
 pub struct UnderlayInfo {
     /// The number of the connection in its channel, from 1.
     pub number: u64,
-    /// The type in the hello; empty without one.
+    /// The type in the hello; empty without one, and if the channel is no group.
     pub kind: String,
     /// The address of the peer.
     pub remote: SocketAddr,

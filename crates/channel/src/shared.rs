@@ -183,7 +183,8 @@ impl Shared {
                 return Err(CloseReason::local("the channel has as many connections as it may"));
             }
             state.last_number += 1;
-            let kind = connection.kind.clone();
+            // A single connection carries everything, whatever type its hello asked for.
+            let kind = self.group.as_ref().map(|_| connection.kind.clone()).unwrap_or_default();
             let info = UnderlayInfo { number: state.last_number, kind, remote, local };
             state.underlays.push(OpenUnderlay {
                 lane: Lane::of_underlay(&info.kind),

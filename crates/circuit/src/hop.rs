@@ -187,9 +187,15 @@ impl<F: HopFlow> Hop<F> {
         inner.frames.move_to(&Budget::unlimited());
     }
 
-    /// Frees the memory of a queue that is empty.
+    /// Frees the memory that no message waits in.
     pub fn trim(&self) {
         self.inner.lock().frames.trim();
+    }
+
+    /// The number of messages for which there is memory, whether they wait or not.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.inner.lock().frames.capacity()
     }
 
     /// True if a payload, an ack or a control message waits.

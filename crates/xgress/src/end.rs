@@ -407,6 +407,19 @@ impl End {
         self.receiver.buffered()
     }
 
+    /// Frees the memory of queues that nothing is in. An end that goes on allocates it again.
+    pub fn trim(&mut self) {
+        self.sender.trim();
+        self.receiver.trim();
+    }
+
+    /// The number of payloads, acks and notes about them for which there is memory, whether there are any or
+    /// not.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.sender.capacity() + self.receiver.capacity()
+    }
+
     /// The window of this end.
     #[must_use]
     pub fn window(&self) -> &Window {

@@ -194,6 +194,17 @@ impl Receiver {
         self.held.shrink(u64::MAX);
     }
 
+    /// Frees the memory that nothing is in.
+    pub(crate) fn trim(&mut self) {
+        self.slots.shrink_to_fit();
+        self.to_acknowledge.shrink_to_fit();
+    }
+
+    /// The number of payloads and notes for which there is memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.capacity() + self.to_acknowledge.capacity()
+    }
+
     /// The budget of buffered payloads.
     pub(crate) fn budget(&self) -> &Budget {
         self.held.budget()

@@ -337,6 +337,20 @@ impl Sender {
         self.held.shrink(u64::MAX);
     }
 
+    /// Frees the memory that nothing is in.
+    pub(crate) fn trim(&mut self) {
+        self.waiting.shrink_to_fit();
+        self.flight.trim();
+        self.order.shrink_to_fit();
+        self.copies.shrink_to_fit();
+    }
+
+    /// The number of payloads and notes for which there is memory.
+    pub(crate) fn capacity(&self) -> usize {
+        let notes = self.order.capacity() + self.copies.capacity();
+        self.waiting.capacity() + self.flight.capacity() + notes
+    }
+
     /// The sequence number of the next payload that is sent for the first time.
     pub(crate) fn next_sequence(&self) -> i32 {
         self.flight.next_sequence()

@@ -157,14 +157,17 @@ impl<T> TransitQueue<T> {
         dropped
     }
 
-    /// Frees the memory of lists that are empty.
+    /// Frees the memory that nothing waits in.
     pub fn trim(&mut self) {
-        if self.payloads.is_empty() {
-            (self.payloads, self.sequences) = (VecDeque::new(), VecDeque::new());
-        }
-        if self.acks.is_empty() {
-            self.acks = VecDeque::new();
-        }
+        self.payloads.shrink_to_fit();
+        self.sequences.shrink_to_fit();
+        self.acks.shrink_to_fit();
+    }
+
+    /// The number of messages for which there is memory, whether they wait or not.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.payloads.capacity().max(self.sequences.capacity()) + self.acks.capacity()
     }
 
     /// True if payloads wait.
@@ -231,14 +234,24 @@ mod tests {
     #[test]
     fn what_is_trimmed_keeps_what_waits() {
         let mut queue = TransitQueue::new(&Budget::unlimited());
-        queue.push(1, 10, ());
-        queue.push_ack(10, ());
-        queue.pop();
+        for sequence in 0..1000 {
+            queue.push(sequence, 10, [sequence]);
+            queue.push_ack(10, [sequence]);
+        }
+        for _ in 0..998 {
+            queue.pop();
+            queue.pop_ack();
+        }
+        assert!(queue.capacity() >= 2000);
         queue.trim();
-        assert_eq!((queue.payloads.capacity(), queue.acks.len()), (0, 1));
-        queue.push(2, 10, ());
+        assert_eq!(queue.capacity(), 4);
+        assert_eq!(queue.push(998, 10, [0]), Pushed::Duplicate);
+        let left: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|one| one.sequence).collect();
+        assert_eq!((left, queue.pop_ack()), (vec![998, 999], Some((10, [998]))));
+        queue.pop_ack();
         queue.trim();
-        assert_eq!(queue.pop().unwrap().sequence, 2);
+        assert_eq!(queue.capacity(), 0);
+        assert_eq!(queue.push(1000, 10, [0]), Pushed::Queued);
     }
 
     #[test]

@@ -227,6 +227,10 @@ async fn a_listener_that_does_not_group_makes_a_plain_channel() {
     options.group = Some(control(false));
     let (dialer, _a, listener, mut inbox) = server.pair_of(options).await;
     assert_eq!((dialer.group_id(), listener.group_id()), (None, None));
+    for channel in [&dialer, &listener] {
+        let kinds: Vec<_> = channel.underlays().into_iter().map(|info| info.kind).collect();
+        assert_eq!(kinds, [""], "a connection for everything has no type");
+    }
     dialer.send(message(1, "plain")).await.unwrap();
     assert_eq!(soon(inbox.recv()).await.unwrap().text(), "plain");
 }

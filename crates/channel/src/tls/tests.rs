@@ -15,6 +15,8 @@ use crate::error::CloseReason;
 use crate::pump::{Received, TlsPump};
 use crate::tests::support::{Authority, soon};
 
+mod endless;
+
 /// Both ends of a session.
 async fn pair(
     client: &Arc<ClientConfig>,

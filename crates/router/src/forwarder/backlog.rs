@@ -70,6 +70,16 @@ impl Backlog {
         self.items.push_back(item);
     }
 
+    /// Frees the memory that no message waits in.
+    pub(super) fn trim(&mut self) {
+        self.items.shrink_to_fit();
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.items.capacity()
+    }
+
     pub(super) fn clear(&mut self) {
         self.items.clear();
         self.bytes = 0;

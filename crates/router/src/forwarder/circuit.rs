@@ -265,7 +265,7 @@ impl<F: HopFlow> Circuit<F> {
         to.filter(|address| !is_link(address)).cloned().collect()
     }
 
-    /// Frees the memory of queues that are empty.
+    /// Frees the memory that no message waits in.
     pub(super) fn trim(&self) {
         self.routes.read().hops.iter().for_each(|(_, hop)| hop.trim());
     }

@@ -255,6 +255,17 @@ impl<F: EndFlow> LocalEnd<F> {
         &self.delivered
     }
 
+    /// Frees the memory of queues that nothing is in.
+    pub(super) fn trim(&self) {
+        self.inner.lock().machine.trim();
+    }
+
+    /// The number of entries that its queues have memory for.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.inner.lock().machine.capacity()
+    }
+
     /// Tells the end that its route was taken down.
     pub(crate) fn unrouted(&self) {
         self.change(|state, _| state.end.unrouted());

@@ -230,7 +230,7 @@ impl Forwarder {
         true
     }
 
-    /// Frees the memory of empty queues of a circuit that will hardly use them.
+    /// Frees the memory that the queues of a circuit keep and will hardly use.
     pub(crate) fn trim(&self, id: &str) {
         if let Some(circuit) = self.circuit(id) {
             self.trim_circuit(&circuit);
@@ -240,8 +240,10 @@ impl Forwarder {
     fn trim_circuit(&self, circuit: &Circuit) {
         circuit.trim();
         for address in circuit.ends() {
-            if let Some(Destination::Sdk(queue)) = self.destination(&address) {
-                queue.trim();
+            match self.destination(&address) {
+                Some(Destination::Local(end)) => end.trim(),
+                Some(Destination::Sdk(queue)) => queue.trim(),
+                Some(Destination::Link(_)) | None => {}
             }
         }
     }

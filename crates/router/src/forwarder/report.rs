@@ -110,7 +110,7 @@ impl Forwarder {
         self.tombstones.lock().forget(Instant::now());
     }
 
-    /// Reports circuits without messages for this time, and frees memory that their empty queues have kept.
+    /// Reports circuits without messages for this time, and frees the memory that their queues have kept.
     pub(super) fn report_idle(&self, after: Duration) {
         let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();
         for shard in &self.circuits {

@@ -282,9 +282,15 @@ impl<F: SdkFlow> SdkQueue<F> {
         self.queue.lock().end = EndProgress::Told;
     }
 
-    /// Frees the memory of the queue if it is empty.
+    /// Frees the memory that no message waits in.
     pub(super) fn trim(&self) {
         self.queue.lock().frames.trim();
+    }
+
+    /// The number of messages that the queue has memory for.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.queue.lock().frames.capacity()
     }
 
     /// True if nothing more is accepted for the SDK.

@@ -20,6 +20,7 @@ use crate::seam::{
 };
 
 mod done;
+mod idle;
 
 /// The application's side of an end at a socket.
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };

@@ -11,6 +11,8 @@ mod dialed;
 pub(crate) mod events;
 mod fake_data;
 mod modes;
+mod no_hello;
+mod old_links;
 pub(crate) mod support;
 mod terminators;
 mod whole;

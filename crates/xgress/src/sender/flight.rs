@@ -153,6 +153,16 @@ impl Flight {
         }
     }
 
+    /// Frees the memory that no payload is in.
+    pub(super) fn trim(&mut self) {
+        self.slots.shrink_to_fit();
+    }
+
+    /// The number of payloads for which there is memory.
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
     /// Drops all payloads.
     pub(super) fn clear(&mut self) {
         *self = Self { base: self.next_sequence(), ..Self::default() };

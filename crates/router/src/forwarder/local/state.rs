@@ -152,6 +152,18 @@ impl State {
         }
     }
 
+    /// Frees the memory of queues that nothing is in.
+    pub(super) fn trim(&mut self) {
+        self.end.trim();
+        self.backlog.trim();
+        self.traces.shrink_to_fit();
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.end.capacity() + self.backlog.capacity() + self.traces.capacity()
+    }
+
     /// Ends the circuit at once and drops what waits.
     pub(super) fn abort(&mut self) {
         self.traces.clear();

@@ -13,7 +13,7 @@ fn link(forwarder: &Forwarder, id: &str) {
 }
 
 /// The two ways between two links or ends.
-fn ways(one: (&str, ForwardKind), other: (&str, ForwardKind)) -> [Forward; 2] {
+pub(super) fn ways(one: (&str, ForwardKind), other: (&str, ForwardKind)) -> [Forward; 2] {
     let way = |source: &str, (destination, kind): (&str, ForwardKind)| Forward {
         source: source.to_owned(),
         destination: destination.to_owned(),

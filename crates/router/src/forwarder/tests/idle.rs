@@ -1,0 +1,139 @@
+//! Circuits that are idle: their queues give back what bursts have left, and the circuits go on.
+
+use weft_xgress::Class;
+
+use super::{done::ways, *};
+
+/// Messages of a burst.
+const BURST: i32 = 1000;
+
+/// Waits until a circuit counts as idle, and has idle circuits reported.
+fn idle(forwarder: &Forwarder, circuit: &Circuit) {
+    let begun = Instant::now();
+    while circuit.idle().is_zero() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the clock stands");
+        std::thread::yield_now();
+    }
+    forwarder.report_idle(Duration::ZERO);
+}
+
+/// A link with one connection, which writes when it is asked to.
+fn link(forwarder: &Forwarder, id: &str) -> DataOutbox {
+    let outlet = Outlet::new(Budget::unlimited());
+    let connection = outlet.open(Carries::Payloads, UnderlayWaker::default());
+    let link = Arc::new(Link { id: id.into(), peer: "peer".into(), outlet });
+    forwarder.register(id, Destination::Link(link));
+    connection
+}
+
+/// Everything that a connection writes now.
+fn written(connection: &mut DataOutbox) -> Vec<Message> {
+    connection.notice();
+    std::iter::from_fn(|| connection.pull(now())).collect()
+}
+
+fn payload(sequence: i32) -> Message {
+    payload::Payload { sequence, data: vec![7; 10].into(), ..payload::Payload::default() }
+        .into_message("circuit")
+}
+
+fn ack(sequence: i32) -> Message {
+    payload::Ack { sequences: vec![sequence], ..payload::Ack::default() }.into_message("circuit")
+}
+
+#[test]
+fn the_queue_for_the_next_router_gives_back_what_a_burst_has_left() {
+    let (forwarder, _) = heard();
+    let mut connection = link(&forwarder, "l1");
+    let _other = link(&forwarder, "l2");
+    let set_up = attempt(&forwarder, 0).unwrap();
+    set_up.route(&ways(("l1", ForwardKind::Link), ("l2", ForwardKind::Link))).unwrap();
+    let circuit = Arc::clone(set_up.circuit());
+    drop(set_up);
+    let hop = circuit.hop("l1").unwrap();
+    for sequence in 0..BURST {
+        hop.push(Class::Payload, sequence, payload(sequence));
+        hop.push(Class::Ack, sequence, ack(sequence));
+    }
+    assert_eq!(written(&mut connection).len(), 2 * BURST as usize);
+    assert!(hop.capacity() >= 2 * BURST as usize, "a busy circuit keeps its memory");
+    forwarder.report_idle(Duration::from_secs(3600));
+    assert!(hop.capacity() >= 2 * BURST as usize, "it is not idle");
+    idle(&forwarder, &circuit);
+    assert_eq!(hop.capacity(), 0);
+    // Messages that wait stay, and more come.
+    hop.push(Class::Payload, BURST, payload(BURST));
+    idle(&forwarder, &circuit);
+    assert_eq!(hop.capacity(), 1);
+    hop.push(Class::Payload, BURST + 1, payload(BURST + 1));
+    hop.push(Class::Ack, 0, ack(0));
+    let left = written(&mut connection);
+    assert_eq!(left.len(), 3);
+    for message in [payload(BURST), payload(BURST + 1), ack(0)] {
+        assert!(left.contains(&message), "{message:?}");
+    }
+}
+
+#[test]
+fn the_queue_for_an_sdk_gives_back_what_a_burst_has_left() {
+    let (forwarder, _) = heard();
+    let _other = link(&forwarder, "l1");
+    let outlet = Outlet::new(Budget::unlimited());
+    let mut connection = outlet.open(Carries::Payloads, UnderlayWaker::default());
+    let set_up = attempt(&forwarder, 0).unwrap();
+    set_up.route(&ways(("in", ForwardKind::Start), ("l1", ForwardKind::Link))).unwrap();
+    let circuit = Arc::clone(set_up.circuit());
+    let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
+    let (of, role) = (Arc::clone(&circuit), Role::Initiator);
+    let sdk = SdkCircuit::start(&forwarder, of, "in", role, 1, Arc::clone(&outlet), owner);
+    sdk.begin();
+    drop(set_up);
+    let Some(Destination::Sdk(queue)) = forwarder.destination("in") else { panic!("an SDK") };
+    let mut burst = |from: i32| {
+        for sequence in from..from + BURST {
+            let message = payload(sequence);
+            let view = payload::View::of(&message).unwrap();
+            let head = head::Head::seen(message.content_type, &view);
+            queue.push(head, message);
+        }
+        assert_eq!(written(&mut connection).len(), BURST as usize);
+    };
+    burst(0);
+    assert!(queue.capacity() >= BURST as usize);
+    idle(&forwarder, &circuit);
+    assert_eq!(queue.capacity(), 0);
+    burst(BURST);
+}
+
+#[test]
+fn ends_on_the_router_give_back_what_a_burst_has_left() {
+    let (forwarder, _) = heard();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let start = |address: &str, role| {
+        let circuit = Arc::clone(set_up.circuit());
+        forwarder.start_end(circuit, address, role, &Options::default(), SOCKET)
+    };
+    let (host, dialer) = (start("out", Role::Terminator), start("in", Role::Initiator));
+    set_up.route(&hops("in", "out")).unwrap();
+    let circuit = Arc::clone(set_up.circuit());
+    drop(set_up);
+    host.begin();
+    dialer.begin();
+    let burst = |from: &LocalEnd, to: &LocalEnd| {
+        // The window is full before all is written.
+        let write = || from.write(vec![7; 10].into()).is_ok();
+        let written = (0..BURST).filter(|_| write()).count();
+        let read = std::iter::from_fn(|| to.read().now_or_never()).count();
+        assert_eq!(written, read);
+        assert!(written > 100, "{written}");
+    };
+    burst(&dialer, &host);
+    burst(&host, &dialer);
+    let used = [&host, &dialer].map(|end| end.capacity());
+    assert!(used.iter().all(|count| *count > 100), "{used:?}");
+    idle(&forwarder, &circuit);
+    assert_eq!([&host, &dialer].map(|end| end.capacity()), [0, 0]);
+    burst(&dialer, &host);
+    burst(&host, &dialer);
+    assert!(!host.is_closed() && !dialer.is_closed());
+}
