@@ -211,7 +211,8 @@ async fn a_link_that_takes_a_place_and_is_refused_leaves_no_link_behind() {
     let network = network().await;
     let port = free_port();
     let victim = network.router_behind("victim", port, port).await;
-    let other = network.another_router("other").await;
+    // It dials the victim, and not the other way round: a second link would take the place of the first.
+    let other = network.router_behind("other", free_port(), free_port()).await;
     links(&victim, 1).await;
     let taken = until_some(async || {
         let all = network.circuits().links().all();
