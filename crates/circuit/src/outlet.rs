@@ -212,7 +212,7 @@ impl<F: Flow> Outlet<F> {
         }
     }
 
-    /// Notes that a flow has nothing more for now: it stays at its port for [`SETTLED`] milliseconds.
+    /// Notes that a flow has nothing more for now: it stays at its port for 200 ms.
     pub fn emptied(&self, last_port: &LastPort) {
         if self.has_several.load(Ordering::Relaxed) {
             last_port.at.store(millis(), Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! The life of a circuit after it was made: faults, confirmations of idle circuits, its end
-//! (docs/protocol/control-plane.md 14). Moves are in [`moves`](super::moves).
+//! (docs/protocol/control-plane.md 14). Moves are in `network::moves`.
 //!
 //! A router's messages count only for circuits that go over it.
 
