@@ -1,7 +1,8 @@
 //! The keys in use, and former keys for as long as their signatures may be shown.
 //!
-//! Keys and certificates can be exchanged while the controller runs: [`Controller::exchange_keys`]
-//! replaces all of them at once, for everything that signs. Signatures of former keys stay valid:
+//! Keys and certificates can be exchanged while the controller runs:
+//! [`Auth::exchange_keys`](crate::Auth::exchange_keys) replaces all of them at once, for everything
+//! that signs. Signatures of former keys stay valid:
 //!
 //! - tokens of service sessions, until all sessions from before the exchange have ended;
 //! - enrollment tickets, for the life of a ticket: the former key stays in the published key set;

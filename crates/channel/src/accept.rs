@@ -56,7 +56,8 @@ pub struct Admission {
     pub headers: Headers,
     /// The options of the channel.
     pub channel: ChannelOptions,
-    /// The connections that the channel may have; `None` answers like a listener without groups.
+    /// The connections that the channel may have; with `None` the answer is that of a listener without
+    /// groups.
     pub group: Option<GroupPolicy>,
 }
 
@@ -146,7 +147,7 @@ impl<G> Clone for ChannelAcceptor<G> {
 }
 
 impl<G: HelloGate> ChannelAcceptor<G> {
-    /// Makes a channel of a connection, or adds it to one.
+    /// Makes a channel of a connection, or adds the connection to the open channel that it joins.
     pub(crate) async fn take<F: Fresh>(self, connection: Arrival<F>) {
         let remote = connection.remote;
         if let Err(problem) = self.0.accept(connection).await {

@@ -49,7 +49,8 @@ impl Carrier {
         }
     }
 
-    /// Moves the socket to the runtime that the caller has entered. After an error it is where it was.
+    /// Moves the socket to the runtime that the caller has entered. After an error the socket is still on
+    /// its former runtime.
     pub(crate) fn rebind(&mut self) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket::rebind(socket),

@@ -11,7 +11,7 @@ pub struct TypePolicy {
     pub kind: String,
     /// The number that the dialer maintains.
     pub desired: usize,
-    /// The channel closes with fewer.
+    /// The channel closes when it has fewer connections of the type than this.
     pub min: usize,
 }
 
@@ -73,9 +73,9 @@ impl RedialPolicy {
 pub struct GroupPolicy {
     /// The types; a dialer begins with the first one.
     pub types: Vec<TypePolicy>,
-    /// The channel closes with fewer connections in all.
+    /// The channel closes when it has fewer connections in all than this.
     pub min_total: usize,
-    /// Further connections are refused.
+    /// Most connections of the channel; further ones are refused.
     pub max_total: usize,
     /// The times of a dialer that adds connections; `None` for a listener.
     pub redial: Option<RedialPolicy>,

@@ -12,7 +12,7 @@ use weft_wire::Message;
 /// Whether a connection goes on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
-    /// Give me the next message.
+    /// The connection hands over the next message.
     Continue,
     /// The connection reads nothing until [`UnderlayWaker::resume`] is called. It stays open and
     /// goes on writing.

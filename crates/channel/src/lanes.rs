@@ -54,7 +54,7 @@ impl Lane {
 pub(crate) struct Part {
     /// The connection's own lane.
     pub(crate) lane: Lane,
-    /// True if it has an outbox of its own besides the lanes.
+    /// True if the connection has an outbox of its own besides the lanes.
     pub(crate) carries_data: bool,
 }
 
@@ -75,9 +75,10 @@ impl LiveLanes {
         self.0 & lane.bit() != 0
     }
 
-    /// True if a connection empties `lane`: its own lane; and if it is the default one, or there is
-    /// none, the lanes without a connection. If a default connection carries data, only those that
-    /// do count, so that data does not overtake a message that it depends on.
+    /// True if a connection empties `lane`. A connection empties its own lane. Default connections, or all
+    /// connections if there is no default one, also empty the lanes that have no connection of their own.
+    /// If a default connection carries data, default connections without data empty nothing, so that data
+    /// does not overtake a message that it depends on.
     pub(crate) fn empties(self, part: Part, lane: Lane) -> bool {
         if part.lane == Lane::Default && self.0 & CARRIER != 0 && !part.carries_data {
             return false;

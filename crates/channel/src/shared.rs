@@ -203,7 +203,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A connection has an outbox of its own besides the lanes.
+    /// Notes that a connection has an outbox of its own besides the lanes.
     pub(crate) fn carries_data(&self, info: &UnderlayInfo) {
         let mut state = self.state.lock();
         let live = state.underlays.iter_mut().find(|live| live.info.number == info.number);

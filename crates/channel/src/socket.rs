@@ -72,7 +72,8 @@ pub fn prepare(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> 
     set_peer_timeout(stream, timeout)
 }
 
-/// Moves a socket to the runtime that the caller has entered. After an error it is where it was.
+/// Moves a socket to the runtime that the caller has entered. After an error the socket is still on its
+/// former runtime.
 pub(crate) fn rebind(stream: &mut TcpStream) -> io::Result<()> {
     let same = SockRef::from(&*stream).try_clone()?;
     *stream = TcpStream::from_std(same.into())?;

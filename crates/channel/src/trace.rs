@@ -10,12 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use weft_wire::Message;
 use weft_wire::trace::{ChannelMessage, ChannelState, Record, name_of};
 
+use crate::clock;
 use crate::handle::ChannelHandle;
 use crate::tap::Tap;
 
@@ -195,8 +196,7 @@ impl Drop for TraceTap {
 }
 
 fn now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+    i64::try_from(clock::since_1970().as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -224,6 +224,14 @@ mod tests {
             trace.put(record());
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[tokio::test]
+    async fn a_record_has_the_time_of_day() {
+        let (before, day) = (now(), Duration::from_secs(24 * 3600));
+        crate::tests::support::later(day).await;
+        let after = Duration::from_nanos(now().abs_diff(before));
+        assert!(after.abs_diff(day) < day / 2, "{after:?}");
     }
 
     #[tokio::test]

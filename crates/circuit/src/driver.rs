@@ -23,10 +23,10 @@ use crate::listing::Listing;
 
 /// A state machine that can be driven: an [`End`], alone or with the additions of its place.
 pub trait Machine {
-    /// True if a connection can take messages of this class.
+    /// True if the machine has a message of this class for a connection.
     fn wants(&self, class: Class) -> bool;
 
-    /// True if the application can read.
+    /// True if the application has something to read.
     fn wants_read(&self) -> bool;
 
     /// True if the application can write, or never can again.
@@ -35,7 +35,7 @@ pub trait Machine {
     /// The time at which [`on_timeout`](Self::on_timeout) has to be called.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Does everything that is due.
+    /// Does everything that is due at `now`.
     fn on_timeout(&mut self, now: Instant);
 }
 
@@ -146,7 +146,7 @@ impl<M: Machine> Driver<M> {
     }
 
     /// Handles the expiry of the deadline that was armed for `at`. False if another deadline has taken
-    /// its place: then nothing is due.
+    /// its place, so that nothing is due.
     pub fn fires(&mut self, at: Instant, now: Instant) -> bool {
         let counts = self.alarm.fires(at);
         if counts {

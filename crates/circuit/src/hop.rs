@@ -67,7 +67,7 @@ impl<F: HopFlow> Hop<F> {
         Arc::clone(&self.inner.lock().outlet)
     }
 
-    /// Time and bytes that connections have served for this hop.
+    /// The bytes of payloads that connections have served for this hop of late.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally

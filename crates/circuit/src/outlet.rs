@@ -118,7 +118,8 @@ impl<F: Flow> Outlet<F> {
         })
     }
 
-    /// Wakes all connections. A single connection brings the acks that make room, and writes after them anyway.
+    /// Wakes all connections of an outlet that has several. An outlet's only connection needs no waking: it
+    /// reads the acks that make room, and writes in the same turn.
     fn wake_several(&self) {
         if self.has_several.load(Ordering::Relaxed) {
             self.ports.load().iter().for_each(|port| port.waker.wake());
@@ -212,7 +213,7 @@ impl<F: Flow> Outlet<F> {
         }
     }
 
-    /// Notes that a flow has nothing more for now: it stays at its port for [`SETTLED`] milliseconds.
+    /// Notes that a flow has nothing more for now: it stays at its port for 200 ms.
     pub fn emptied(&self, last_port: &LastPort) {
         if self.has_several.load(Ordering::Relaxed) {
             last_port.at.store(millis(), Ordering::Relaxed);
@@ -316,7 +317,7 @@ pub struct DataOutbox<F: Flow> {
     scheduler: Scheduler<F>,
     /// The time at which flows that are held back may have their turn.
     held_until: Option<Instant>,
-    /// Exchanged with the list of ready flows, so that both keep their memory.
+    /// An empty list that changes places with the list of ready flows, so that both keep their memory.
     arrived: Vec<(Class, F)>,
     unsent: Option<Arc<dyn Unsent>>,
 }

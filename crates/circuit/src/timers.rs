@@ -21,7 +21,7 @@ pub trait Timed: Send + Sync + 'static {
 
 /// The clock that ends arm. Clones share it.
 pub struct Timers<T> {
-    // Unbounded, but an end has one entry that counts and the few that it overtook.
+    // The channel is unbounded, but each end has one entry that counts and the few that it overtook.
     arm: mpsc::UnboundedSender<(Instant, Weak<T>)>,
 }
 

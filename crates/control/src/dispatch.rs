@@ -2,7 +2,7 @@
 //!
 //! This runs on the task that reads the connection, so nothing here waits. Look-ups in tables are
 //! done at once; changes of the model are queued in order; work that waits for other routers gets a
-//! task. Each kind of work has a limit, above which the router is told to come back.
+//! task. Each kind of work has a limit, above which the router is told to come back later.
 
 use std::sync::Arc;
 

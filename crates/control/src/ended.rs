@@ -1,9 +1,10 @@
 //! Ends circuits and terminators of service sessions that have ended
 //! (docs/protocol/edge-control-plane.md 10.1).
 //!
-//! Routers from 2.0 on do that themselves when they hear of the end; for older ones the controller
-//! does it. A router that was away, or too far behind, missed the end. Whatever its release, its
-//! circuits and terminators without session are ended when all sessions are sent to it again.
+//! Routers from 2.0 on end them themselves when they hear of the end of the session; for older routers
+//! the controller does. A router that was away, or too far behind, has missed the end. When all sessions
+//! are sent to such a router again, the controller ends its circuits and terminators without session,
+//! whatever its release.
 
 use std::collections::HashMap;
 use std::sync::Arc;

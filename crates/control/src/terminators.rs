@@ -262,7 +262,8 @@ fn owned(session: &RouterSession, binding: &'static str) -> Owned {
     Owned { binding: Some(binding), ..Owned::by(&session.router.id) }
 }
 
-/// A missing terminator is reported before a wrong value.
+/// Changes cost or precedence of a terminator of the router. A terminator that is missing is reported
+/// before a value that is wrong.
 async fn change(
     session: &RouterSession,
     owned: Owned,
@@ -283,7 +284,8 @@ async fn change(
     wanted.map(drop)
 }
 
-/// Only router and binding are checked, because the session may have ended already.
+/// Removes a terminator of the router. Only router and binding are checked, because the session may have
+/// ended already.
 async fn remove_one(
     session: &RouterSession,
     id: &str,

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! [`Controller`] is a handle that all parts share; a clone costs little. Readers take a
-//! [`Snapshot`] and never lock. A change of the model is an operation that passes the gate, is
-//! *prepared* on the caller's task and *decided* by the one writer ([`weft_kernel::writer`]):
+//! [`Snapshot`](weft_model::Snapshot) and never lock. A change of the model is an operation that
+//! passes the gate, is *prepared* on the caller's task and *decided* by the one writer ([`weft_kernel::writer`]):
 //!
 //! - [`Controller::call`]: an operation of an API, without HTTP: gate, handler, reply;
 //! - [`Auth::resolve`](weft_auth::Auth::resolve): turns the credentials of a request into a

@@ -23,17 +23,17 @@ use crate::{
     socket,
 };
 
-/// Largest datagram.
+/// Largest datagram, in bytes.
 pub(crate) const MAX_DATAGRAM: usize = 65_507;
-/// Datagrams that came before the conversation had its socket; more are dropped.
+/// Most datagrams that are kept until the conversation has its socket; more are dropped.
 const QUEUE: usize = 16;
 /// Conversations that may begin in a second, and at once. Each costs its carrier a circuit, and senders
 /// may forge their addresses.
 const RATE: (f64, u32) = (1_000.0, 2_000);
 /// Limit on the new conversations of one client.
 const RATE_OF_ONE: (f64, u32) = (500.0, 1_000);
-/// Where all places are taken, conversations make room that were silent for so long. Conversations whose
-/// client has not answered an answer come first.
+/// The times of silence after which a conversation makes room for another one while all seats are taken.
+/// A conversation whose client has sent nothing after an answer makes room sooner.
 const PATIENCE: Patience = Patience {
     own: Duration::from_secs(1),
     many: Duration::from_millis(100),
@@ -41,10 +41,10 @@ const PATIENCE: Patience = Patience {
     proven: Duration::from_secs(30),
 };
 
-/// The client, and where it sends to.
+/// The address of the client, and the destination of its datagrams.
 pub(crate) type Key = (SocketAddr, SocketAddr);
 
-/// The conversations there are.
+/// All conversations.
 #[derive(Debug)]
 pub(crate) struct Conversations {
     live: Mutex<HashMap<Key, Arc<OpenConversation>>>,
@@ -133,14 +133,14 @@ impl Conversations {
         self.end(|live| live.seat.silence() >= idle);
     }
 
-    /// Ends those of services.
+    /// Ends the conversations with these services.
     pub(crate) fn end_services(&self, ids: &HashSet<Arc<str>>) {
         if !ids.is_empty() {
             self.end(|live| ids.contains(&live.service));
         }
     }
 
-    /// Ends all.
+    /// Ends all conversations.
     pub(crate) fn end_all(&self) {
         self.end(|_| true);
     }

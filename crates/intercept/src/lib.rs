@@ -6,10 +6,10 @@
 //!  packet -> firewall (sets of destinations) -> listener here -> service of the client -> Carry
 //! ```
 //!
-//! [`state`] decides what is intercepted, and is pure: services in, changes of the firewall out, and the
+//! `state` decides what is intercepted, and is pure: services in, changes of the firewall out, and the
 //! service for each client. One task owns the firewall and applies changes as transactions, each with all
 //! changes that have come meanwhile. A client is told a name's address only after the firewall has it.
-//! [`table`] says which service gets a client that several of them claim. Linux only.
+//! `table` says which service gets a client that several of them claim. Linux only.
 //!
 //! ```no_run
 //! # #[cfg(target_os = "linux")]

@@ -32,7 +32,7 @@ pub(crate) enum NoAddress {
 #[derive(Debug)]
 struct Named {
     address: IpAddr,
-    /// The number of services that name it.
+    /// The number of services that have the name in their lists.
     held: usize,
     used: Instant,
 }
@@ -124,14 +124,14 @@ impl Names {
         address
     }
 
-    /// A service no longer names it. The name keeps its address until it is forgotten.
+    /// A service no longer has the name. The name keeps its address until it is forgotten.
     pub(crate) fn release(&mut self, name: &str) {
         if let Some(named) = self.by_name.get_mut(name) {
             named.held = named.held.saturating_sub(1);
         }
     }
 
-    /// True if a service names it.
+    /// True if a service has the name in its list.
     pub(crate) fn is_held(&self, name: &str) -> bool {
         self.by_name.get(name).is_some_and(|named| named.held > 0)
     }

@@ -30,7 +30,7 @@ pub struct Options {
     pub keep_names: Vec<String>,
     /// The time without datagrams in either direction after which a UDP conversation ends. Default 5 min.
     pub udp_idle: Duration,
-    /// The interval of the search for such conversations. Default 30 s.
+    /// The interval at which such conversations are looked for. Default 30 s.
     pub udp_check: Duration,
     /// The limits.
     pub limits: Limits,

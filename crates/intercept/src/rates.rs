@@ -10,7 +10,7 @@ const MOST_SOURCES: usize = 4_096;
 
 /// A rate for each source.
 pub(crate) struct Rates {
-    /// Per second, and at once.
+    /// How many a source may have in a second, and how many at once.
     each: (f64, u32),
     known: Mutex<BoundedTable<IpAddr, TokenBucket, ()>>,
 }

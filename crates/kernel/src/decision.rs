@@ -169,7 +169,7 @@ impl<'a> Decision<'a> {
     }
 
     /// The change set; empty if nothing changes. Refused if the caller may not do this to other
-    /// identities ([`rank`](crate::rank)).
+    /// identities ([`crate::rank`]).
     pub fn finish(mut self) -> Result<ChangeSet, Failure> {
         let mut changes = std::mem::take(&mut self.changes);
         changes.append(&mut self.later);

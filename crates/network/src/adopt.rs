@@ -1,11 +1,12 @@
 //! The pieces of circuits of an earlier run of this controller, from which circuits are adopted so
 //! that a restart breaks none.
 //!
-//! Routers of weft repeat the routes that they carry when they connect ([`CarriedCircuits`]). When
-//! all routers of a circuit have done so, the circuit is whole and works like any other. Until then
-//! a circuit is known in part: it is confirmed and ended. It can be moved to another path once both
-//! of its ends are known ([`closing`](super::closing)). With a router that only confirms idle circuits it
-//! stays so.
+//! A router of weft that connects reports the routes that it carries
+//! ([`CarriedCircuits`](weft_wire::ctrl::CarriedCircuits)). When all routers of a circuit have done so,
+//! the circuit is whole and works like any other. Until then the circuit is *known in part*: a router
+//! that asks whether the circuit is still wanted is told that it is, and the circuit can be ended. The
+//! circuit can be moved to another path once both of its ends are known (`network::closing`). A circuit
+//! over a router that reports no routes, and only asks about idle circuits, stays known in part.
 //!
 //! Circuits of this run are never adopted: their ids begin with the tag of the run. Ended circuits
 //! are remembered and not adopted either.

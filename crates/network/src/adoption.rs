@@ -266,8 +266,8 @@ fn with_member(circuit: &Circuit, router: &Id) -> Path {
     path
 }
 
-/// Whether a circuit went over a router before the router connected: it has to name such circuits
-/// only.
+/// Whether a circuit went over a router before the router connected. Only such circuits have to be in the
+/// router's report.
 pub(crate) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
     circuit.path.nodes.contains(&router.id) && circuit.routed_at < router.since
 }

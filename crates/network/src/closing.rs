@@ -1,5 +1,5 @@
-//! Closes gaps in the paths of adopted circuits: a router on a path did not report its circuits, or a link
-//! of it is gone.
+//! Closes gaps in the paths of adopted circuits. A path has a gap if one of its routers did not report the
+//! circuit, or if one of its links is gone.
 //!
 //! A router or a link can be lost while no controller is there. Once the routers at both ends have reported such
 //! a circuit, it moves to another path. It does not move at once, because the other routers are connecting, too.

@@ -1,6 +1,6 @@
-//! Moves the dearest circuits that have a much cheaper path to it, at intervals (`network.smart`;
-//! docs/protocol/control-plane.md 14). Only a few circuits move at a time, and none that moved
-//! recently, so that the effect on latencies is measured before the next moves.
+//! Moves the dearest of those circuits for which there is a much cheaper path, at intervals
+//! (`network.smart`; docs/protocol/control-plane.md 14). Only a few circuits move at a time, and none
+//! that moved recently, so that the effect on latencies is measured before the next moves.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -15,8 +15,8 @@ const MAX_ADDRESS: usize = 300;
 /// Longest protocol, longest name of a group, and longest binding, in bytes.
 const MAX_NAME: usize = 100;
 
-/// How often the listeners of a router may change: so many times at once, and once more in each
-/// interval. Every other router is told of each change.
+/// How often the listeners of a router may change: this many times at once, and once more in each
+/// [`CHANGE_INTERVAL`]. Every other router is told of each change.
 const CHANGES: u32 = 16;
 const CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -46,8 +46,8 @@ pub(crate) enum Reported {
     TooSoon,
 }
 
-/// The listeners of a connected router. They may change so many times at once, and once more in each
-/// interval.
+/// The listeners of a connected router, which may change [`CHANGES`] times at once, and once more in each
+/// [`CHANGE_INTERVAL`].
 #[derive(Debug)]
 pub(crate) struct LinkListeners {
     known: Vec<Listener>,

@@ -138,8 +138,8 @@ impl Network {
         self.tell_removed(router, &nobody);
     }
 
-    /// Tells a router which routers were removed: it reports links to them, because it could not be told
-    /// at the time.
+    /// Tells a router which routers were removed. The router reports links to them, because it could not be
+    /// told when they were removed.
     fn tell_removed(&self, router: &LiveRouter, removed: &BTreeSet<&str>) {
         if removed.is_empty() {
             return;

@@ -86,12 +86,12 @@ struct Slot {
 }
 
 impl Slot {
-    /// None if the router has the most open routes already.
+    /// Takes a slot; none if the router has as many unanswered routes as it may have.
     fn take(network: &Network, router: &Arc<LiveRouter>) -> Option<Self> {
         router.window.try_take().then(|| Self::of(network, router))
     }
 
-    /// Takes a slot above that limit.
+    /// Takes a slot even if the router has as many unanswered routes as it may have.
     fn force(network: &Network, router: &Arc<LiveRouter>) -> Self {
         router.window.take();
         Self::of(network, router)

@@ -3,8 +3,8 @@
 //!
 //! Only known metrics are kept, with values of their kind; those of links only if the link ends at
 //! the router. A value is kept in the form in which it is shown. The links of one router and the
-//! values of all routers are limited. Values above a limit are counted, and the same links find
-//! room every time. The report belongs to the router of the connection; a router named in the
+//! values of all routers are limited. Values above a limit are left out and counted; the same links
+//! find room in every report. The report belongs to the router of the connection; a router named in the
 //! report is ignored.
 
 mod values;

@@ -207,7 +207,7 @@ impl Routers {
         self.0.read().get(id).cloned()
     }
 
-    /// All of them.
+    /// All routers that are connected.
     pub fn all(&self) -> Vec<Arc<LiveRouter>> {
         self.0.read().values().cloned().collect()
     }

@@ -1,10 +1,10 @@
-//! Spans of a new circuit: the whole, each attempt, and the route of each router.
+//! Spans of a new circuit: the circuit as a whole, each attempt, and the route of each router.
 //!
 //! ```text
 //! controller.circuit
 //!   controller.attempt
 //!     controller.select     the terminator and the path are chosen
-//!     controller.route      one for each router: told, until it answers
+//!     controller.route      one for each router: from its route to its answer
 //! ```
 
 use weft_model::Id;

@@ -1,5 +1,5 @@
 //! The life of a circuit after it was made: faults, confirmations of idle circuits, its end
-//! (docs/protocol/control-plane.md 14). Moves are in [`moves`](super::moves).
+//! (docs/protocol/control-plane.md 14). Moves are in `network::moves`.
 //!
 //! A router's messages count only for circuits that go over it.
 
@@ -82,8 +82,8 @@ impl Network {
 
     /// Ends the circuits that begin or end at a router, those in the making included.
     pub fn end_circuits_at(&self, router: &Id) {
-        // This order finds circuits that are put in between, too: they are then among those that
-        // are up.
+        // Circuits in the making are dropped first: a circuit that enters the table between the two
+        // steps is among those that are up.
         let ends_there = |nodes: &[Id]| [nodes.first(), nodes.last()].contains(&Some(router));
         self.0.circuits.end_in_making_at(router);
         let mut circuits = self.0.circuits.at(router);
@@ -94,7 +94,7 @@ impl Network {
     /// Ends the circuits of some clients that begin at a router, those in the making included.
     pub fn end_circuits_of(&self, clients: &HashSet<&str>, router: &Id) {
         for client in clients {
-            // This order finds circuits that are put in between, too.
+            // As above, circuits in the making are dropped first.
             self.0.circuits.end_in_making_of(client, router);
             let mut circuits = self.0.circuits.of_client(client);
             circuits.retain(|circuit| circuit.path.first() == Some(router));

@@ -13,9 +13,10 @@ const FAILURE: u32 = 20;
 const SUCCESS: u32 = 2;
 /// Cost of a circuit while it lasts.
 const CIRCUIT: u32 = 2;
-/// Time without failure in which the credit doubles.
+/// After each further time of this length without a failed dial, [`Costs::forgive`] removes twice as much
+/// cost.
 const CALM: Duration = Duration::from_secs(300);
-/// Smallest credit that is given at a time.
+/// The least cost that a call of [`Costs::forgive`] removes from a terminator.
 const LEAST_CREDIT: u32 = 10;
 
 /// Costs by terminator.
@@ -96,7 +97,8 @@ impl Costs {
         }
     }
 
-    /// Reduces the costs of failures with time; to be called every minute.
+    /// Removes costs of failures, the more the longer ago the last failed dial of the terminator was. To be
+    /// called every minute.
     pub fn forgive(&self, now: Instant) {
         self.0.lock().retain(|_, entry| {
             if entry.failures > 0 {

@@ -12,7 +12,7 @@ use super::graph::Graph;
 use super::path::Path;
 use super::tree::Tree;
 
-/// Most bytes of kept trees, and most of them.
+/// Most bytes of kept trees, and the most trees.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 const MAX_TREES: usize = 256;
 
@@ -109,7 +109,7 @@ mod tests {
         assert!(detours.path(&first, 0, 2, vec![2]).is_some(), "a path may end there");
         assert_eq!(detours.path(&graph(2), 0, 2, vec![1]), None);
         assert_eq!(detours.0.lock().detours.len(), 1, "trees of the former version are gone");
-        // A task with the former version disturbs nothing.
+        // A task that still has the former version of the graph changes nothing.
         let later = place(&detours, &graph(2), 0, 1);
         assert_eq!(detours.path(&first, 0, 2, vec![1]), None);
         assert!(Arc::ptr_eq(&later, &place(&detours, &graph(2), 0, 1)));

@@ -56,9 +56,9 @@ pub enum Verdict {
     Dearer(u64),
     /// Another terminator has a better precedence.
     Precedence(Precedence),
-    /// Its router cannot be reached from the entry.
+    /// The terminator's router cannot be reached from the entry.
     NoPath,
-    /// Its router is not connected.
+    /// The terminator's router is not connected.
     Offline,
     /// The terminator has another instance than the dialed one.
     OtherInstance,

@@ -90,7 +90,7 @@ impl Link {
         if self.source.as_str() == router { &self.destination } else { &self.source }
     }
 
-    /// Makes paths use the present cost if it differs enough; true if it does.
+    /// Makes paths use the present cost if it differs enough from the one that they use. True if they do.
     fn recount(&mut self) -> bool {
         let cost = self.cost();
         let counts = cost.abs_diff(self.counted) > ROUNDING.max(self.counted / NOISE);

@@ -1,8 +1,8 @@
 //! The queue of circuits to be moved, each at most once, in their order, with the reason why each
 //! waits. Pure.
 //!
-//! A broken link is noted as such, and its circuits enter the queue in parts. A removed circuit
-//! leaves nothing behind.
+//! A broken link is one entry at first, and its circuits enter the queue in parts. A circuit that is
+//! removed leaves no entry behind.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -23,9 +23,10 @@ pub enum Why {
     /// A router between its ends has lost its routes: all routers are told their routes again, even
     /// on the same path.
     Lost,
-    /// A router on its path could not forward a message: like `Lost`, without priority.
+    /// A router on its path could not forward a message: all routers are told their routes again, as for
+    /// `Lost`, but later than circuits that are `Broken` or `Lost`.
     Faulty,
-    /// A cheaper path may exist. Otherwise the circuit stays.
+    /// A cheaper path may exist. Without one the circuit stays.
     Cost,
 }
 
@@ -63,18 +64,19 @@ impl Wish {
 /// The place in the queue: urgent ones first, then in the order of arrival.
 type Turn = (bool, u64);
 
+/// The state of a circuit in the queue.
 #[derive(Debug, Clone)]
 enum Place {
-    /// It can be moved.
+    /// The circuit can be moved.
     Ready,
-    /// A router has to answer other routes first.
+    /// The circuit waits until this router has answered other routes.
     Parked(Id),
-    /// A router at one of its ends is silent.
+    /// The circuit waits until this silent router, at one of its ends, answers again.
     Resting(Id),
-    /// It is being moved; a new wish since then waits.
+    /// The circuit is being moved. A wish that came meanwhile waits.
     UnderWay(Option<Wish>),
-    /// It has no path, or could not take it: the time until which it is kept, and the version of
-    /// the graph for which it was checked.
+    /// The circuit has no path, or could not take its path: the time until which the circuit is kept,
+    /// and the version of the graph for which it was checked.
     Stranded(Instant, Option<u64>),
 }
 

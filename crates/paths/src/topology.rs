@@ -25,8 +25,8 @@ use super::tree::Tree;
 use super::trees::Trees;
 use history::History;
 
-/// Numbers of disconnected routers above which the connected ones get new numbers: more than this
-/// many, and more than connected routers.
+/// The connected routers get new numbers once more numbers belong to disconnected routers than to connected
+/// ones and this many together.
 const SPARE_NUMBERS: usize = 1_024;
 
 /// The present state of routers.

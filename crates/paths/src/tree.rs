@@ -15,10 +15,10 @@ use super::path::Path;
 const NOBODY: u32 = u32::MAX;
 /// The rank of a router that is not reached.
 const FAR: u64 = u64::MAX;
-/// With more changed pairs for each router of the graph than this, a tree is computed anew, which
-/// is as cheap.
+/// A tree is computed anew if more pairs of neighbours changed than this many for each router of the
+/// graph, because an update would then cost as much.
 const MOST_MENDED: usize = 1;
-/// With up to this many changed pairs, a tree is updated in any graph.
+/// A tree is updated if at most this many pairs of neighbours changed, however small the graph is.
 const ALWAYS_MENDED: usize = 64;
 
 /// The cheapest paths from one router.
@@ -115,7 +115,7 @@ impl Tree {
             self.ranks[*router as usize] = FAR;
             self.over[*router as usize] = NOBODY;
         }
-        // Paths start again at routers that kept theirs; the others are reached from there.
+        // New paths begin at routers that kept their path.
         let mut ways = Vec::new();
         for router in &fallen {
             // Links lead both ways: paths to a router come from its neighbours.

@@ -11,8 +11,8 @@ use super::tree::Tree;
 /// Most bytes of kept trees: enough for all routers of a network with 4,700 routers. In a larger
 /// network the trees that were used last are kept.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
-/// Without room, one tree in this many is dropped, the least recently used ones first, because
-/// finding them takes time in proportion to all trees.
+/// When there is no room for a further tree, one tree in this many is dropped, the least recently used
+/// ones first. Several are dropped at once, because finding them takes time in proportion to all trees.
 const SHARE_THAT_GOES: usize = 8;
 
 /// The place of one router's tree. It is locked while the tree is computed or updated, so that

@@ -1,9 +1,8 @@
 //! The check that a certificate leads to an authority of this router's identity.
 
 use rustls_pki_types::CertificateDer;
+use weft_channel::clock::time_of_day;
 use weft_identity::{Identity, Verify};
-
-use crate::clock::time_of_day;
 
 /// Checks that the leaf of a chain leads to an authority of the router's identity; an error names
 /// the reason.

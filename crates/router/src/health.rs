@@ -3,12 +3,13 @@
 
 use std::{
     sync::{Arc, Weak},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+use weft_channel::clock::time_of_day;
 use weft_config::router::HealthChecks;
 use weft_metrics::{Report, Value as Measured};
 use weft_web::health::{Check, Outcome};
@@ -32,7 +33,7 @@ impl Health {
         runtime: &tokio::runtime::Handle,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        let now = SystemTime::now();
+        let now = time_of_day();
         let health = Arc::new(Self {
             controllers: Check::new("controllerPing", false, now),
             links: Check::new("link.health", options.min_links == 0, now),
@@ -61,7 +62,7 @@ impl Health {
         loop {
             let begun = Instant::now();
             let problem = ping_all(controllers, options.ctrl_ping_timeout).await.err();
-            let found = Outcome::new(SystemTime::now(), begun.elapsed(), problem, Value::Null);
+            let found = Outcome::new(time_of_day(), begun.elapsed(), problem, Value::Null);
             self.controllers.found(found);
             tokio::time::sleep(options.ctrl_ping_interval.max(LEAST)).await;
         }
@@ -79,7 +80,7 @@ impl Health {
                 .then(|| format!("link count {count} less than configured minimum of {wanted}"));
             // The original shows `null` if there is no link.
             let details = if links.is_empty() { Value::Null } else { Value::Array(links) };
-            self.links.found(Outcome::new(SystemTime::now(), begun.elapsed(), problem, details));
+            self.links.found(Outcome::new(time_of_day(), begun.elapsed(), problem, details));
             tokio::time::sleep(options.link_interval.max(LEAST)).await;
         }
     }
@@ -124,11 +125,40 @@ pub(crate) fn link_detail(link: &crate::seam::LinkReport, measured: &Report) -> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use weft_metrics::Distribution;
 
     use super::*;
     use crate::seam::{LinkConnection, LinkReport};
+
+    /// Checks that are made at most once in a test.
+    pub(crate) fn rare() -> HealthChecks {
+        let week = Duration::from_secs(7 * 24 * 3600);
+        HealthChecks {
+            ctrl_ping_interval: week,
+            ctrl_ping_timeout: week,
+            ctrl_ping_initial_delay: week,
+            link_interval: week,
+            link_initial_delay: week,
+            min_links: 0,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_says_when_it_was_made() {
+        let (hour, begun) = (Duration::from_secs(3600), time_of_day());
+        let options = HealthChecks { ctrl_ping_initial_delay: hour, ..rare() };
+        let health = Health {
+            controllers: Check::new("controllerPing", false, begun),
+            links: Check::new("link.health", true, begun),
+        };
+        let controllers = Controllers::new(Duration::from_secs(5));
+        let pinging = health.ping(&options, &controllers);
+        tokio::time::timeout(hour + LEAST / 2, pinging).await.unwrap_err();
+        let [(_, found), _] = health.seen();
+        let after = found.at.duration_since(begun).unwrap();
+        assert!(found.details.is_some() && after.abs_diff(hour) < hour / 2, "{found:?}");
+    }
 
     #[test]
     fn a_link_is_told_with_its_latency_and_addresses() {

@@ -30,7 +30,6 @@ mod api_proxy;
 mod authority;
 mod bindings;
 mod build;
-mod clock;
 mod control;
 mod controllers;
 pub mod data;

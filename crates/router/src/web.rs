@@ -5,7 +5,7 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use hyper::{
 };
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use weft_channel::{Accepted, ConnectionHandler, ListenerLimits, Listeners, Registration};
+use weft_channel::{Accepted, ConnectionHandler, ListenerLimits, Listeners, Registration, clock};
 use weft_config::{BindPoint, WebApi, WebServer};
 use weft_identity::LiveIdentity;
 use weft_metrics::{Exposition, names};
@@ -214,7 +214,7 @@ impl Site for Door {
                 Api::Metrics { scraper, with_times } if is_below("/metrics") => {
                     let kind = "text/plain; version=0.0.4; charset=utf-8";
                     let leaf = peer.certificates.first();
-                    let now = SystemTime::now();
+                    let now = clock::time_of_day();
                     if scraper.as_ref().is_some_and(|one| !one.admits(leaf, now)) {
                         return answer(StatusCode::UNAUTHORIZED, kind, Bytes::new().into());
                     }
@@ -237,11 +237,11 @@ impl Sources {
         // Other clients wait meanwhile, and get the same text.
         let [without, with] = &self.texts;
         let mut last = if with_times { with } else { without }.lock();
-        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| clock::since(*at) < FRESH) {
             return text.clone();
         }
-        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let at = with_times.then(|| u64::try_from(at.as_millis()).unwrap_or_default());
+        let at =
+            with_times.then(|| u64::try_from(clock::since_1970().as_millis()).unwrap_or_default());
         let mut to = Exposition::new(MAX_TEXT);
         let peers = self.data.link_peers();
         for (name, value) in &self.data.measures().read() {
@@ -257,7 +257,7 @@ impl Sources {
             to.add(metric, value, &labels, at);
         }
         let text = Bytes::from(to.text());
-        *last = Some((Instant::now(), text.clone()));
+        *last = Some((clock::now(), text.clone()));
         text
     }
 }
@@ -279,5 +279,41 @@ impl ConnectionHandler for Handler {
     fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()> {
         let site = Arc::clone(&self.site);
         self.tasks.track_future(weft_web::serve(site, connection)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        bindings::edge::tests::data_half, controllers::Controllers, health::tests::rare,
+        tests::support::later,
+    };
+
+    /// The times of all values in a text, in milliseconds since 1970.
+    fn times(text: &Bytes) -> Vec<u64> {
+        let text = str::from_utf8(text).unwrap();
+        let values = text.lines().filter(|line| !line.starts_with('#'));
+        values.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn values_have_the_time_of_their_text_which_serves_for_a_second() {
+        let (data, runtime) = (data_half().await, tokio::runtime::Handle::current());
+        let controllers = Arc::new(Controllers::new(FRESH));
+        let health = Health::start(rare(), controllers, &data, &runtime, CancellationToken::new());
+        let sources =
+            Sources { router_id: "r1".to_owned(), health, data, texts: Default::default() };
+        let day = Duration::from_secs(24 * 3600);
+        let first = sources.metrics(true);
+        assert_eq!(sources.metrics(true), first);
+        later(day).await;
+        let (first, second) = (times(&first), times(&sources.metrics(true)));
+        let (Some(earlier), Some(later)) = (first.last(), second.last()) else {
+            panic!("no values: {first:?}, {second:?}");
+        };
+        let after = Duration::from_millis(later - earlier);
+        assert!(after.abs_diff(day) < day / 2, "{after:?}");
+        assert!(second.iter().all(|at| at == later), "{second:?}");
     }
 }

@@ -11,6 +11,8 @@
 //! wake, messages to send); the caller carries them out after the lock is released. There is no
 //! task per circuit.
 
+#[cfg(test)]
+mod tests;
 mod transport;
 
 pub(crate) use self::transport::Transport;
@@ -21,8 +23,9 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use tokio::sync::{oneshot, watch};
+use weft_channel::clock::since_1970;
 use weft_circuit::{Driver, Machine, Steps, Timed};
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
@@ -209,8 +212,7 @@ impl Circuit {
 
     /// Asks for the hop after so many. `None` if the circuit is over, or too many requests wait.
     pub(crate) fn trace(&self, hop_count: u32) -> Option<oneshot::Receiver<Answer>> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = u64::try_from(now.as_millis()).unwrap_or(0);
+        let now = u64::try_from(since_1970().as_millis()).unwrap_or(0);
         self.change(|state, _| {
             if state.transport.closed() {
                 return None;

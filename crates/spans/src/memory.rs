@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use weft_wire::TraceContext;
 
@@ -28,6 +29,8 @@ pub struct EndedSpan {
     pub context: TraceContext,
     /// Id of the parent span.
     pub parent: Option<[u8; 8]>,
+    /// Time of the beginning, if the span was begun with one.
+    pub since: Option<SystemTime>,
     /// Attributes, in the order in which each was first set.
     pub said: Vec<(&'static str, String)>,
     /// Events, in order.
@@ -71,12 +74,8 @@ impl Memory {
         (self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes()
     }
 
-    fn begin(
-        &self,
-        name: &'static str,
-        kind: Kind,
-        parent: Option<TraceContext>,
-    ) -> Box<dyn Recording> {
+    fn begin(&self, start: Start) -> Box<dyn Recording> {
+        let Start { name, kind, parent, since } = start;
         let span_id = self.id();
         let root = || {
             let mut trace_id = [0xee; 16];
@@ -93,6 +92,7 @@ impl Memory {
             kind,
             context,
             parent: parent.map(|parent| parent.span_id),
+            since,
             said: Vec::new(),
             events: Vec::new(),
             failure: None,
@@ -103,7 +103,7 @@ impl Memory {
 
 impl Recorder for Memory {
     fn start(&self, start: Start) -> Box<dyn Recording> {
-        self.begin(start.name, start.kind, start.parent)
+        self.begin(start)
     }
 }
 
@@ -130,7 +130,7 @@ impl Recording for OpenSpan {
     }
 
     fn child(&self, name: &'static str, kind: Kind) -> Box<dyn Recording> {
-        self.memory.begin(name, kind, Some(self.span.context))
+        self.memory.begin(Start { name, kind, parent: Some(self.span.context), since: None })
     }
 
     fn set(&mut self, name: &'static str, value: Value<'_>) {

@@ -117,7 +117,7 @@ impl fmt::Debug for Listed {
 }
 
 impl Conversations {
-    /// Without conversations.
+    /// A table without conversations.
     #[must_use]
     pub fn new(times: UdpTimes) -> Self {
         let seats = Seats::new(times.limit, times.limit, PATIENCE);
@@ -163,7 +163,7 @@ impl Conversations {
         self.open.lock().len()
     }
 
-    /// True without conversations.
+    /// True if there are no conversations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -121,7 +121,7 @@ struct Open {
 }
 
 impl Ports {
-    /// Without ports.
+    /// Listens on no ports yet.
     #[must_use]
     pub fn new(carrier: Arc<dyn Carrier>, times: UdpTimes) -> Self {
         Self { carrier, times, changing: tokio::sync::Mutex::default(), open: Mutex::default() }

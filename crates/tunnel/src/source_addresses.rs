@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::Network;
 
-/// How many want each network on the loopback interface, and whether weft put it there.
+/// The networks that are wanted on the loopback interface: by how many holders, and whether weft added them.
 static WANTED: LazyLock<Mutex<HashMap<Network, WantedAddress>>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]

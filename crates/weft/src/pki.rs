@@ -66,15 +66,14 @@ pub(crate) fn make(
     write_certificates(&home.pki(CONTROLLER_CERT), &[&certificate, signer.certificate()])
 }
 
-/// Renews the controller's certificate, with the same key and names, if it ends soon. Returns true
-/// if it did.
-pub(crate) fn renew_if_due(home: &Home) -> Result<bool, Failure> {
+/// Renews the controller's certificate, with the same key and names, if it ends soon after `now`. True if
+/// there is a new certificate.
+pub(crate) fn renew_if_due(home: &Home, now: SystemTime) -> Result<bool, Failure> {
     let path = home.pki(CONTROLLER_CERT);
     let current = read_certificates(&path)?;
     let Some(current) = current.first() else {
         return Err(Failure::new(format!("{} holds no certificate", path.display())));
     };
-    let now = SystemTime::now();
     if current.not_after() > now + RENEW_BEFORE {
         return Ok(false);
     }
@@ -173,10 +172,23 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_certificate_is_kept() {
+    fn a_certificate_is_kept_until_it_ends_soon_and_then_renewed() {
         let (_folder, home) = network();
-        let before = fs::read(home.pki(CONTROLLER_CERT)).unwrap();
-        assert!(!renew_if_due(&home).unwrap());
-        assert_eq!(fs::read(home.pki(CONTROLLER_CERT)).unwrap(), before);
+        let chain = || read_certificates(&home.pki(CONTROLLER_CERT)).unwrap();
+        let before = chain();
+        let due = before[0].not_after() - RENEW_BEFORE;
+        let minute = Duration::from_secs(60);
+        assert!(!renew_if_due(&home, due - minute).unwrap());
+        assert_eq!(chain()[0].fingerprint(), before[0].fingerprint());
+        assert!(renew_if_due(&home, due + minute).unwrap());
+        let after = chain();
+        assert!(after[0].not_after() > before[0].not_after() + RENEW_BEFORE);
+        assert_eq!(after[0].sans(), before[0].sans());
+        assert_eq!(after[0].subject_der(), before[0].subject_der());
+        let bundle = TrustBundle::from_pem(&fs::read(home.pki(ROOT_CERT)).unwrap()).unwrap();
+        let ders: Vec<_> = after.iter().map(|certificate| certificate.der().clone()).collect();
+        let how = Verify { usage: Usage::Server, ..Verify::default() };
+        bundle.verify(&ders, how, before[0].not_after() + minute).unwrap();
+        assert!(!renew_if_due(&home, due + minute).unwrap());
     }
 }

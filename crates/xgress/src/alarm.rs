@@ -34,8 +34,8 @@ impl Alarm {
         self.next
     }
 
-    /// The deadline armed for this time fires. False if it was overtaken: nothing is to be done
-    /// then.
+    /// The deadline armed for this time fires. False if the deadline was overtaken: the end need not be
+    /// looked at then.
     #[must_use]
     pub fn fires(&mut self, at: Instant) -> bool {
         if self.next == Some(at) {

@@ -8,7 +8,7 @@ use weft_wire::payload::{Payload, PayloadHeaders, read_varint, write_varint};
 /// Most bytes of all chunks of a payload.
 const MAX_TOTAL: u64 = 64 * 1024 * 1024;
 
-/// Bytes that are put together even if the budget has none left.
+/// Bytes of one payload's chunks that are kept even if the budget has none left.
 const ALWAYS: usize = 128 * 1024;
 
 /// Most bytes of a payload's header, with the longest id of a circuit.
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(budget.used(), 1_000_000);
         drop(active);
         assert_eq!(budget.used(), 0);
-        // Some always fits.
+        // The first chunks of a payload fit without any budget.
         let none = Budget::new(0);
         let mut active = None;
         let mut whole = Vec::new();

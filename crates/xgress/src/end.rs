@@ -230,7 +230,8 @@ impl End {
         self.close(now);
     }
 
-    /// Gives up: only the notice for the peer is still sent, and nothing is read.
+    /// Gives the circuit up at once: payloads that wait are dropped in both directions, and only the
+    /// payload that tells the peer of the end is still sent.
     pub fn abort(&mut self) {
         self.receiver.clear();
         self.chunks = None;
@@ -239,8 +240,8 @@ impl End {
 
     // Calls of the connection.
 
-    /// Takes a payload that arrived: true if it had come before. Refused ones are not acknowledged
-    /// and come again.
+    /// Takes a payload that arrived. True if a copy of the payload had arrived before. A payload without
+    /// room in the receive buffer is not acknowledged, so that the peer sends it again.
     pub fn on_payload(&mut self, payload: Payload, now: Instant) -> bool {
         let from_here = payload.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
         if from_here {
@@ -294,7 +295,7 @@ impl End {
         payload
     }
 
-    /// The ack that is owed, if any: goes ahead of payloads.
+    /// The ack that is owed, if there is one. It goes ahead of payloads.
     pub fn poll_ack(&mut self) -> Option<Ack> {
         self.receiver.ack(self.role.flag())
     }
@@ -446,12 +447,14 @@ impl End {
 
     // Details.
 
-    /// The low bits of a clock in milliseconds, as peers expect; never 0, which means no stamp.
+    /// The stamp of a payload that is sent now: the low 16 bits of the milliseconds since the circuit
+    /// began, which an ack returns. Never 0, which means no stamp.
     fn stamp(&self, now: Instant) -> u16 {
         (now.saturating_duration_since(self.epoch).as_millis() as u16).max(1)
     }
 
-    /// A finished end still acknowledges, so that a peer whose last acks were lost finishes too.
+    /// Acknowledges a payload that comes after the end has finished, so that a peer that missed the
+    /// first ack finishes, too.
     fn acknowledge_late(&mut self, payload: Payload) {
         if self.closed == Some(CloseReason::Finished) && !payload.flags.has(Flags::CIRCUIT_END) {
             self.receiver.take(payload);
@@ -519,8 +522,9 @@ impl End {
         self.start_by = None;
     }
 
-    /// The payload that ends the circuit: the next in order, never repeated. An end that gave up
-    /// also refuses data, so that its goodbye is not taken for the end of one direction.
+    /// The payload that ends the circuit. Its sequence number is the next one, and it is sent once. The
+    /// payload of an end that gave up also refuses data, so that the peer does not take it for the end of
+    /// one direction.
     fn goodbye(&self) -> Payload {
         let gave_up = self.closed != Some(CloseReason::Finished);
         let refusal = if gave_up { Flags::WRITE_FAILED } else { Flags::NONE };

@@ -20,11 +20,11 @@ pub enum WindowKind {
 /// through no queue) and `txPortalDupAckScale` (unused by the original, too).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// `mtu`: larger payloads, with their header, are cut; 0 cuts none.
+    /// `mtu`: the most bytes of a payload with its header; larger ones are cut. 0 cuts none.
     pub mtu: u32,
     /// `txPortalStartSize`: the window at the start ([`WindowKind::Original`]).
     pub tx_start_size: u64,
-    /// `txPortalMinSize`: the window never gets smaller.
+    /// `txPortalMinSize`: the smallest window.
     pub tx_min_size: u64,
     /// `txPortalMaxSize`: the largest window, and the limit of unacknowledged bytes plus the bytes
     /// that the peer reports as buffered.
@@ -39,14 +39,14 @@ pub struct Options {
     /// `txPortalRetxScale`: the part of the window that a decrease leaves
     /// ([`WindowKind::Original`]).
     pub tx_retx_scale: f64,
-    /// `txPortalDupAckThresh`: after this many duplicate acks the factor of the time-out is raised
-    /// by 0.2.
+    /// `txPortalDupAckThresh`: after this many duplicate acks the factor of the time-out
+    /// ([`retx_scale`](Self::retx_scale)) goes up by 0.2.
     pub tx_dup_ack_thresh: u32,
     /// `rxBufferSize`: payloads beyond this many buffered bytes are refused.
     pub rx_buffer_size: u64,
     /// `retxStartMs`: the time-out before the round-trip time is known, at least 200 ms.
     pub retx_start: Duration,
-    /// `retxScale`: the time-out is at least this many round-trip times.
+    /// `retxScale`: the time-out is at least this factor times the smoothed round-trip time.
     pub retx_scale: f64,
     /// `retxAddMs`: added to the time-out.
     pub retx_add: Duration,

@@ -25,10 +25,11 @@ const MAX_PER_ACK: usize = 400;
 /// The window of an original sender in bytes: it stops when the report exceeds this.
 const PEER_LIMIT: u64 = 4 << 20;
 
-/// The least that a receiver wants, in bytes, however little memory is left.
+/// However little memory is left, this many bytes may be buffered before the peer should stop.
 const MIN_WANTED: u64 = 64 * 1024;
 
-/// Reports of more bytes than this are sent in an ack of their own when they have shrunk.
+/// Once the peer was told that more bytes than this are buffered, and reads have left less than half of
+/// them, the peer is told in an ack of its own.
 const SMALL_REPORT: u32 = 10_000;
 
 /// The result for a payload that arrived.
@@ -63,7 +64,7 @@ pub(crate) struct Receiver {
     stamp: Option<u16>,
     /// The bytes reported in the last ack.
     last_reported: u32,
-    /// True if the report has shrunk enough for an ack of its own.
+    /// True if the buffered bytes have become so few that the peer is told in an ack of its own.
     report_due: bool,
 }
 
@@ -110,7 +111,7 @@ impl Receiver {
         let gap = ahead.saturating_sub(self.slots.len()) as u64 * SLOT_COST;
         let bytes = cost_of(&payload) + gap;
         if !self.held.try_grow(bytes) {
-            // The next in order is always taken, so that pressure slows and never deadlocks.
+            // The next payload in order is always taken: a lack of memory slows a circuit and never stops it.
             if ahead > 0 {
                 return Taken::Refused;
             }

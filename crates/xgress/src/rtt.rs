@@ -49,16 +49,16 @@ pub(crate) struct Rtt {
     acknowledged: u64,
     /// Smoothed round-trip time; none before the first sample.
     smoothed: Option<Duration>,
-    /// The smoothed difference of the samples from it.
+    /// The smoothed difference between a sample and the smoothed round-trip time.
     variation: Duration,
-    /// The smallest samples of this half of the memory and of the half before.
+    /// The smallest sample of the present half of [`MIN_MEMORY`], and that of the half before.
     min_now: Option<Duration>,
     min_before: Option<Duration>,
-    /// The time at which this half began.
+    /// The time at which the present half of [`MIN_MEMORY`] began.
     half_began: Option<Instant>,
     /// How many times the reorder time was doubled.
     doublings: u32,
-    /// The time at which it was last doubled.
+    /// The time at which the reorder time was last doubled.
     doubled_at: Option<Instant>,
 }
 
@@ -150,7 +150,8 @@ impl Rtt {
         self.smoothed
     }
 
-    /// The reorder time: a payload is lost if it was sent more than this before one that arrived.
+    /// The reorder time: a payload counts as lost if it was sent more than this time before another
+    /// one that has arrived.
     pub(crate) fn reorder_time(&self) -> Duration {
         let rtt = self.smoothed.unwrap_or_default();
         let first = (rtt / 4).max(MIN_REORDER);
@@ -246,7 +247,7 @@ mod tests {
         let start = Instant::now();
         (0..40).for_each(|_| rtt.sample(400 * MS, start));
         assert_eq!(rtt.timeout(), 1200 * MS);
-        // Enough duplicates make it more patient, enough acknowledgements less so again.
+        // Many duplicates lengthen the time-out; many acknowledgements shorten it again.
         (0..64).for_each(|_| rtt.duplicate());
         assert_eq!(rtt.timeout(), 1280 * MS);
         (0..19).for_each(|_| rtt.acknowledged(28));

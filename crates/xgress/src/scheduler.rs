@@ -2,9 +2,9 @@
 //!
 //! Flows with messages are in a ready list. Payload flows are served round robin, a [`QUANTUM`] of
 //! bytes each; a flow that overdraws its quantum pays in its next turn, so that in the long run all
-//! flows get the same, whatever the size of their payloads. A flow that was served little of late
-//! (`SPARSE`) goes before these, so that a ping does not wait while fifty transfers have their
-//! turn. Acks go first, but while payloads wait they get at most a quarter of the bytes.
+//! flows get the same, whatever the size of their payloads. A flow that was served at most 8 KiB of late
+//! goes before the others, so that a ping does not wait while fifty transfers have their turn. Acks go
+//! first, but while payloads wait they get at most a quarter of the bytes.
 //!
 //! The scheduler belongs to the writer of one connection. Other threads tell the writer that a flow has
 //! become ready; the writer lists the flow here by [`Scheduler::list`].
@@ -44,7 +44,7 @@ pub trait Source {
     /// that the next message for the flow lists it again.
     fn pull(&self, class: Class, now: Instant) -> Option<(Self::Frame, u64)>;
 
-    /// The bytes of payloads that the flow was served. It outlives the listing.
+    /// The bytes of payloads that the flow was served. The tally outlives the listing.
     fn tally(&self) -> &Tally;
 
     /// True if the flow's path is too short for pacing, so that its payloads count in the connection's [`Crowd`].
@@ -53,8 +53,8 @@ pub trait Source {
     }
 }
 
-/// The bytes that a flow was served in this round of its scheduler and in the last one. Written by the
-/// one connection that serves the flow.
+/// The bytes that a flow was served in the present round of its scheduler and in the last one. Only the
+/// connection that serves the flow writes the tally.
 #[derive(Debug, Default)]
 pub struct Tally {
     round: AtomicU64,

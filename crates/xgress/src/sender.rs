@@ -37,7 +37,7 @@ pub(crate) struct Sender {
     waiting: VecDeque<Outgoing>,
     /// Payloads that were sent and are not acknowledged.
     flight: Flight,
-    /// Bytes of both, with bookkeeping, drawn from the budget.
+    /// Bytes of the payloads that wait and of those in flight, with bookkeeping, drawn from the budget.
     held: Grant,
     /// Transmissions in their order: time, sequence number, and how many times the payload was sent
     /// by then.
@@ -548,9 +548,9 @@ impl Sender {
         }
     }
 
-    /// The time-out, doubled with each expiry, at first up to a second, so that a path that comes
-    /// back after some seconds is soon noticed. A path that has been away for long is tried less
-    /// often.
+    /// The time-out. Each expiry doubles it: the first ten up to [`OFTEN`], so that a path that comes back
+    /// after some seconds is soon noticed; the later ones without that limit, so that a path that has been
+    /// away for long is tried less often.
     fn timeout(&self) -> Duration {
         let first = self.rtt.timeout() + self.options.add;
         let often = first.saturating_mul(1 << self.expiries.min(16)).min(OFTEN.max(first));

@@ -67,7 +67,7 @@ struct Side {
     next_read: Instant,
     /// True if there may be data to read.
     curious: bool,
-    /// When the link towards the peer is free again.
+    /// The time at which the link towards the peer is free again.
     link_free: Instant,
     /// Highest memory seen.
     most: u64,
@@ -203,7 +203,7 @@ impl World {
                 self.cross(i, now, ack);
             }
         }
-        // Pulled: nothing is taken from the end before the link has room.
+        // Nothing is taken from the end before the link has room.
         while self.sides[i].link_free <= now {
             let side = &mut self.sides[i];
             let Some(payload) = side.end.poll_transmit(now) else { break };
@@ -263,7 +263,8 @@ impl World {
         }
     }
 
-    /// Everything written was read by the other, both ended, nothing is held.
+    /// Checks that each side has read all that the other one wrote, that both have ended, and that no
+    /// memory is held.
     fn check(&self) {
         for (i, side) in self.sides.iter().enumerate() {
             let peer = &self.sides[1 - i];
@@ -380,10 +381,10 @@ fn a_slow_reader_slows_the_writer_and_bounds_memory() {
     let mut world = World::new(&options, LAN, plans, 3);
     world.run(Duration::from_secs(60));
     world.check();
-    // Its buffer, and the payloads on their way before it first reported that it is slow.
+    // The reader's buffer, and the payloads on their way before the reader first reported that it is slow.
     let most = world.sides[1].most;
     assert!(most < (256 << 10) * 5 / 2, "the reader's side held {most}");
-    // The window of a short path is larger than this buffer: what did not fit was sent again.
+    // The window of a short path is larger than this buffer: payloads that did not fit were sent again.
     assert!(world.sides[0].resent < 60, "{} copies", world.sides[0].resent);
 }
 

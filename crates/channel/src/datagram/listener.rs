@@ -38,7 +38,7 @@ pub struct DatagramListen {
     pub runtime: Option<runtime::Handle>,
 }
 
-/// A listening socket, until this is dropped. Its connections stay.
+/// A listening socket. The listening ends when this value is dropped; connections stay open.
 pub struct DatagramRegistration {
     local: SocketAddr,
     shared: Arc<Shared>,
@@ -67,7 +67,7 @@ struct Shared {
 #[derive(Default)]
 struct Peers {
     inboxes: HashMap<SocketAddr, Arc<Inbox>>,
-    /// True if no new ones are taken.
+    /// True if no new peers are taken.
     is_over: bool,
 }
 

@@ -1,17 +1,17 @@
-//! Most bytes in a second.
+//! The limit on the bytes that a connection sends in a second.
 
 use std::{num::NonZeroU64, time::Duration};
 
 use tokio::time::Instant;
 
-/// Bytes of this time may be sent at once.
+/// As many bytes as the limit allows in this time may be sent at once.
 const BURST: Duration = Duration::from_secs(1);
 
-/// Most bytes in a second.
+/// The limit on the bytes that a connection sends in a second.
 #[derive(Debug)]
 pub(super) struct Pace {
     rate: NonZeroU64,
-    /// The time at which everything sent so far would be over at this rate.
+    /// The time at which everything sent so far would have left at the rate of the limit.
     sent_by: Instant,
 }
 
@@ -20,7 +20,7 @@ impl Pace {
         Self { rate, sent_by: Instant::now() }
     }
 
-    /// The time before which nothing more may be sent; `None` if it is over.
+    /// The time before which nothing more may be sent; `None` if more may be sent now.
     pub(super) fn waits_until(&self, now: Instant) -> Option<Instant> {
         (self.sent_by > now + BURST).then(|| self.sent_by - BURST)
     }

@@ -54,7 +54,7 @@ impl Path {
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
             Err(error) => {
-                // As if it were lost on its way.
+                // The datagram counts as lost on its way.
                 tracing::trace!(peer = %self.remote, %error, "a datagram was not sent");
                 Ok(())
             }

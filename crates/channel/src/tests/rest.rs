@@ -136,7 +136,7 @@ async fn a_connection_rests_whether_it_cannot_write_or_must_not_read_or_both() {
         until(|| side.is_held_up.load(Ordering::SeqCst) == is_blocked).await;
         alone.rests(&what).await;
         assert_eq!(side.is_held_up.load(Ordering::SeqCst), is_blocked, "{what}");
-        // One who wakes it for nothing does not keep it awake either.
+        // A wake-up for nothing does not keep the task awake either.
         side.waker.lock().iter().for_each(UnderlayWaker::wake);
         alone.rests(&what).await;
         drop(peer);

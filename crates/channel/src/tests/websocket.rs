@@ -154,7 +154,7 @@ async fn the_client_is_asked_whether_it_is_there() {
     let (dialer, mut inbox_of_dialer, listener, mut heard) = server.pair_of(options(&server)).await;
     for _ in 0..20 {
         later(interval).await;
-        // Whoever reads this has read the ping before it. Only an answer to that one shows.
+        // The dialer that reads this message has read the ping before it, and answers the ping.
         listener.send(message(7, "behind the ping")).await.unwrap();
         soon(inbox_of_dialer.recv()).await.unwrap();
     }

@@ -40,7 +40,7 @@ impl Library {
         }
     }
 
-    /// Takes a record of the peer: whether it has ended TLS. Data is added to `plain`.
+    /// Takes a record of the peer, and adds its data to `plain`. True if the peer has ended TLS.
     pub(crate) fn open(&mut self, record: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
         self.incoming.extend_from_slice(record);
         if self.incoming.len() > MOST_INCOMING {
@@ -62,7 +62,7 @@ impl Library {
         Ok(true)
     }
 
-    /// Seals the front of these bytes; how many of them.
+    /// Seals as many of these bytes as there is room for, from the front. Returns their number.
     pub(crate) fn seal<'a>(
         &mut self,
         slices: impl Iterator<Item = &'a [u8]>,

@@ -53,7 +53,7 @@ impl Outgoing {
         MOST - self.end
     }
 
-    /// Writes what the socket takes; the number of bytes.
+    /// Writes as many bytes as the socket takes. Returns their number.
     pub(crate) fn write_to(&mut self, socket: &mut impl Write) -> io::Result<usize> {
         let written = socket.write(self.bytes.get(self.start..self.end).unwrap_or_default())?;
         self.start = (self.start + written).min(self.end);

@@ -179,7 +179,8 @@ impl Records {
         Ok(())
     }
 
-    /// Seals the front of these bytes, in records that are as long as possible; how many bytes.
+    /// Seals as many of these bytes as there is room for, from the front, in records that are as long as
+    /// possible. Returns their number.
     pub(crate) fn seal<'a>(
         &mut self,
         slices: impl Iterator<Item = &'a [u8]> + Clone,

@@ -20,11 +20,11 @@ pub(super) enum Unbuffered {
 /// What is to be done next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The next step.
+    /// Call [`Unbuffered::step`] once more.
     Again,
-    /// Sending the bytes that were added.
+    /// Send the bytes that were added to `out`.
     Send,
-    /// Receiving more.
+    /// Receive more bytes of the peer.
     Receive,
     /// Nothing: data may be sent.
     Ready,

@@ -58,7 +58,7 @@ fn an_end_is_listed_once_until_it_has_nothing_more() {
     assert!(end.pull(Class::Payload, |end| end.poll_transmit(now)).is_none());
     end.machine.write(Bytes::from_static(b"and more")).unwrap();
     assert_eq!(done(end.steps(true)).0, [Class::Payload]);
-    // On another way the former listing ends without effect.
+    // Once the end sends another way, the end of the former listing changes nothing.
     let former = end.listing().number();
     end.relist();
     assert_eq!(done(end.steps(true)).0, [Class::Payload]);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No operation is described by hand: words that a row lacks are made from its path and method
-//! ([`words`]). A document is the same for every controller of a version; the copies in `docs/api`
+//! (`words`). A document is the same for every controller of a version; the copies in `docs/api`
 //! are compared with it by a test.
 
 mod document;

@@ -112,8 +112,8 @@ members! {
     Shown external_id_claim: Option<ExternalIdClaimDetail>;
     /// The SHA-1 of the CA's certificate, in hex.
     Shown fingerprint: String;
-    /// The form of the names of identities that enroll by themselves, with [caName], [caId],
-    /// [commonName], [requestedName] and [identityId].
+    /// The form of the names of identities that enroll by themselves, with `[caName]`, `[caId]`,
+    /// `[commonName]`, `[requestedName]` and `[identityId]`.
     Replace identity_name_format: String,
         shown "The form of the names of identities that enroll by themselves.";
     /// The role attributes of identities that enroll by themselves.

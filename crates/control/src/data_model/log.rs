@@ -2,9 +2,9 @@
 //! controller, is sent the missing ones instead of everything (docs/protocol/edge-control-plane.md
 //! 5, 6).
 //!
-//! They are kept encoded in memory, and also as notes in the store, which are written shortly
-//! after. A kill may lose the last notes. A note holds the revision up to which they are complete,
-//! and the change sets after that revision are examined at the start.
+//! The change sets are kept encoded in memory, and also as notes in the store, which are written shortly
+//! after. A kill may lose the last notes. One note has the revision up to which the notes are complete;
+//! the change sets of the store after that revision are examined at the start.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

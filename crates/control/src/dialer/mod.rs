@@ -1,8 +1,8 @@
 //! Dials routers that cannot dial this controller (docs/protocol/control-plane.md 23).
 //!
 //! The address comes from the router itself or from an operator, and proves nothing. The peer that
-//! answers has to [prove](proof) that it is the router; until then it learns only who calls. A
-//! connected router is not dialed, whichever side dialed it. A channel from a dial never replaces
+//! answers has to prove (`dialer::proof`) that it is the router; until then the peer learns only who
+//! calls. A connected router is not dialed, whichever side dialed it. A channel from a dial never replaces
 //! an open one.
 
 mod attempts;

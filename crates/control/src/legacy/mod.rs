@@ -1,5 +1,5 @@
 //! Opaque API sessions, which edge routers know only if they are told
-//! (docs/protocol/edge-control-plane.md 10). [`book`] decides which ones; this module sends them.
+//! (docs/protocol/edge-control-plane.md 10). `legacy::book` decides which ones; this module sends them.
 
 mod book;
 mod shelves;

@@ -1,6 +1,6 @@
 //! The traits by which a kind of entity becomes a resource, and the generic operations made of
-//! them. A new resource is one file with the table of its members ([`super::members`]) and its
-//! [`Resource`], and one line in [`super::operations`].
+//! them. A new resource is one file with the table of its members ([`super::fields`]) and its
+//! [`Resource`], and one line in `domain::operations`.
 //!
 //! An operation has two halves. *Prepare* runs on the caller's task and does the slow and random
 //! work. *Decide* ([`Resource::merge`], [`Resource::validate`], [`Resource::on_delete`]) is pure

@@ -11,7 +11,7 @@ use crate::records::{Record, RecordData, RecordKind};
 pub(super) const MOST_RECORDS: usize = 64;
 /// Longest time to live of a record, in seconds: a day.
 pub(super) const MOST_TTL: u32 = 86_400;
-/// The longest string of a text.
+/// The longest string of a text record, in bytes.
 const STRING: usize = 255;
 
 /// The time to live and the data of a record, for an answer. `None` for a record of another kind,

@@ -41,10 +41,10 @@ pub(crate) struct Setup {
 /// The facts that a later start has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// Which numbers of routing tables and rules are ours.
+    /// The slot of the instance, which gives the numbers of its routing tables and rules.
     pub(super) slot: u32,
     pub(super) names: IpNet,
-    /// Whether the address of the names' range was put there by us.
+    /// True if this instance added the address of the range for names to the machine.
     pub(super) ours: bool,
 }
 

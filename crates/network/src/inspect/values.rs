@@ -1,6 +1,7 @@
 //! Values that this controller provides for inspections (docs/protocol/operations.md 3).
 //!
-//! Call stacks are unknown to it; in their place it lists its threads with their processor time.
+//! The controller cannot show call stacks (`stackdump`); in their place it lists its threads with their
+//! processor time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -24,7 +24,7 @@ use super::{Active, Slot, UnderWay};
 use crate::clock;
 use crate::network::Network;
 
-/// Tries at moving a circuit. The second goes around the router at which the first failed.
+/// Most tries at moving a circuit. The second try goes around the router at which the first one failed.
 const TRIES: u32 = 2;
 /// A circuit whose routers take longer to answer does not count as active any more.
 const SLOW: Duration = Duration::from_millis(250);

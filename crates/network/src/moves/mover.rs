@@ -11,10 +11,11 @@ use super::left::Left;
 use crate::clock;
 use crate::network::Network;
 
-/// Most active circuits (those that wait for slow routers do not count): at most, while dials are
-/// under way, and those that are not urgent.
+/// Most circuits that are being moved at once. Circuits that wait for slow routers do not count.
 const AT_ONCE: usize = 256;
+/// Most such circuits while dials are under way.
 const BESIDE_DIALS: usize = 32;
+/// Most such circuits whose moves are not urgent, because their present path works.
 const NOT_URGENT: usize = 16;
 /// Most circuits that are being moved, those that wait for slow routers included.
 const IN_ALL: usize = 4_096;
@@ -23,9 +24,10 @@ const IN_ALL: usize = 4_096;
 /// under way.
 const GROUP: usize = 16;
 const GROUP_BESIDE_DIALS: usize = 8;
-/// Circuits over a broken link that enter the queue at a time, sorted by their ends, once the queue
-/// has fewer than `FEW`.
+/// Circuits over a broken link that enter the queue at a time, sorted by their ends.
 const PART: usize = 4_096;
+/// Further circuits over a broken link enter the queue once fewer circuits than this are to be moved before
+/// them.
 const FEW: usize = 500;
 /// Circuits that are handled before the task yields.
 const TURN: usize = 64;

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use rustls_pki_types::CertificateDer;
+use weft_channel::clock::time_of_day;
 use weft_identity::token::TokenError;
 use weft_wire::edge_ctrl::ErrorCode;
 
@@ -14,10 +15,7 @@ use super::{
     live::{TokenFacts, is_revoked},
     token,
 };
-use crate::{
-    clock::time_of_day,
-    seam::{ApiSession, ControllerId, Refusal, RetryHint},
-};
+use crate::seam::{ApiSession, ControllerId, Refusal, RetryHint};
 
 /// Most certificates of a peer that are checked.
 const MAX_CERTIFICATES: usize = 16;

@@ -45,7 +45,7 @@ use tokio::{
     sync::{Notify, broadcast, watch},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use weft_channel::UnderlayWaker;
+use weft_channel::{UnderlayWaker, clock::time_of_day};
 use weft_identity::{LiveIdentity, Verify};
 use weft_wire::Message;
 
@@ -60,7 +60,6 @@ use queue::Queue;
 use tunneled::Tunneled;
 
 use crate::{
-    clock::time_of_day,
     controllers::{Controller, Controllers},
     seam::{Access, AccessEvent, ApiSession, Grant, Refusal, TunnelService, Use},
 };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::time::{MissedTickBehavior, interval};
-use weft_channel::Lane;
+use weft_channel::{Lane, clock::time_of_day};
 use weft_circuit::now;
 use weft_wire::{
     Message, ProtoBody, WireError,
@@ -27,7 +27,7 @@ use super::{
     live,
     model::{Fit, Model, Touched},
 };
-use crate::{clock::time_of_day, controllers::Controller, seam::AccessEvent};
+use crate::{controllers::Controller, seam::AccessEvent};
 
 /// The interval of checks that cost little.
 const TICK: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use serde_json::{Map, Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use weft_channel::Lane;
+use weft_channel::{Lane, clock::time_of_day};
 use weft_wire::{
     Message, ProtoBody,
     ctrl::{InspectRequest, InspectResponse, Route, inspect_response::InspectValue},
@@ -61,7 +61,7 @@ fn value(core: &Core, asked: &str) -> Option<Value> {
         "router-drops" => drops(core)?,
         _ if name.starts_with("metrics") => {
             let report = core.data.get()?.measured();
-            weft_metrics::to_json(&core.options.router_id, SystemTime::now(), &report)
+            weft_metrics::to_json(&core.options.router_id, time_of_day(), &report)
         }
         _ if name.starts_with(OF_CIRCUIT) => return circuit(core, asked.get(OF_CIRCUIT.len()..)?),
         _ => return None,

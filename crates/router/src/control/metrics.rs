@@ -3,12 +3,9 @@
 //! Reports wait while no controller accepts them; beyond a number, the oldest is dropped. The first
 //! controller that accepts a report makes events of it.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use weft_channel::clock::since_1970;
 use weft_metrics::{
     Report, Value,
     usage::{self, Interval},
@@ -188,7 +185,7 @@ pub(super) fn of_latencies(router: &str, latencies: Vec<LinkLatency>) -> Metrics
 }
 
 fn now() -> prost_types::Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = since_1970();
     prost_types::Timestamp {
         seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(now.subsec_nanos()).unwrap_or(0),
@@ -306,6 +303,7 @@ mod tests {
     use weft_metrics::{Distribution, Rate, usage::Interval};
 
     use super::*;
+    use crate::tests::support::later;
 
     fn of(report: Report, latencies: Vec<LinkLatency>) -> MetricsMessage {
         let mut waiting = Waiting::default();
@@ -333,6 +331,18 @@ mod tests {
             message
         };
         std::iter::from_fn(next).collect()
+    }
+
+    #[tokio::test]
+    async fn a_report_says_when_it_was_made() {
+        let (day, mut waiting) = (Duration::from_secs(24 * 3600), Waiting::default());
+        let before = since_1970();
+        later(day).await;
+        waiting.add(Measured::default());
+        later(day).await;
+        let at = waiting.next("r1").unwrap().timestamp.unwrap().seconds as u64;
+        let after = Duration::from_secs(at).saturating_sub(before);
+        assert!(after.abs_diff(day) < day / 2, "{after:?}");
     }
 
     #[test]

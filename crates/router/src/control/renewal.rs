@@ -23,6 +23,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
+use weft_channel::clock::time_of_day;
 use weft_identity::{Certificate, CertificateRequest, KeyedChain, Location};
 use weft_wire::{
     ProtoBody,
@@ -33,7 +34,7 @@ use weft_wire::{
 };
 
 use super::shared::Core;
-use crate::{clock::time_of_day, controllers::Controller};
+use crate::controllers::Controller;
 
 /// How long before they expire certificates are renewed.
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -63,7 +63,7 @@ impl Tables<FlowRef> for Forwarder {
         let (circuit, message) = (end.circuit(), control.to_message());
         let back = |answer: &Message| {
             if let Ok(answer) = CircuitControl::from_message(answer) {
-                // The end has asked for this answer, and returns none to it.
+                // An end answers requests only, and this message is an answer.
                 let _ = end.on_control(answer);
             }
         };

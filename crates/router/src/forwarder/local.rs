@@ -245,12 +245,12 @@ impl<F: EndFlow> LocalEnd<F> {
         self.inner.lock().machine.end.is_near()
     }
 
-    /// Time and bytes that connections have served for payloads of this end.
+    /// The bytes that connections have served of late for payloads of this end.
     pub(crate) fn fabric_tally(&self) -> &Tally {
         &self.fabric
     }
 
-    /// Time and bytes that connections have served for data to the SDK.
+    /// The bytes that connections have served of late for data to the SDK.
     pub(crate) fn app_tally(&self) -> &Tally {
         &self.delivered
     }

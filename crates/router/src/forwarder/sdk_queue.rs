@@ -136,7 +136,7 @@ impl<F: SdkFlow> SdkQueue<F> {
         self.conn_id
     }
 
-    /// Time and bytes that the connection has served for payloads of this circuit.
+    /// The bytes that the connection has served of late for payloads of this circuit.
     pub(super) fn tally(&self) -> &Tally {
         &self.tally
     }

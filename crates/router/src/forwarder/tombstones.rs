@@ -69,7 +69,7 @@ mod tests {
         tombstones.bury(&id(1), start);
         let nearly = start + KEPT - Duration::from_millis(1);
         assert!(tombstones.has("c1", nearly) && !tombstones.has("c2", nearly));
-        // It ended again: that end counts.
+        // The circuit ended again: the last end counts.
         tombstones.bury(&id(1), nearly);
         tombstones.forget(start + KEPT);
         assert!(tombstones.has("c1", start + KEPT) && !tombstones.has("c1", nearly + KEPT));

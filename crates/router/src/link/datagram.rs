@@ -8,7 +8,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::runtime;
 use weft_channel::{
     ChannelAcceptor, DatagramDial, DatagramListen, DatagramOptions, DatagramRegistration,
-    HelloGate, ListenerLimits, RegisterError, Registration, listen_datagrams,
+    HelloGate, ListenerLimits, RegisterError, Registration, clock::time_of_day, listen_datagrams,
 };
 use weft_config::{RouterConfig, router::Listener};
 use weft_dtls::Settings;
@@ -16,8 +16,6 @@ use weft_identity::{
     KeyedChain, LiveIdentity,
     tls::{Trust, provider, verify_server},
 };
-
-use crate::clock::time_of_day;
 
 /// A listening socket. Dropping it ends the listening.
 #[derive(Debug)]

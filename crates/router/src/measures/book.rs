@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, OnceLock},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
+use weft_channel::clock::since_1970;
 use weft_metrics::usage::{Cells, Interval, Ledger, Tags, Way};
 
 /// Length of intervals until the configuration is known.
@@ -38,7 +39,7 @@ impl Book {
 
     /// The time until the present interval is over.
     pub(crate) fn left(&self) -> Duration {
-        let (length, now) = (self.length(), since_epoch());
+        let (length, now) = (self.length(), since_1970());
         let passed = now.as_nanos() % length.as_nanos();
         length - Duration::from_nanos(u64::try_from(passed).unwrap_or_default())
     }
@@ -46,7 +47,7 @@ impl Book {
     /// Adds the bytes since the last call for this circuit to the present interval.
     fn note(&self, circuit: &Arc<str>, tags: &Tags, cells: &Cells) {
         // A call just after an interval reports bytes of that interval.
-        let at = since_epoch().saturating_sub(Duration::from_millis(500)).as_secs();
+        let at = since_1970().saturating_sub(Duration::from_millis(500)).as_secs();
         // Under the lock, because the end of a circuit and that of an interval may come together.
         let mut ledger = self.ledger.lock();
         if let Some(bytes) = cells.take() {
@@ -61,7 +62,7 @@ impl Book {
 
     /// Takes out the intervals that have reached this age.
     pub(crate) fn due(&self, age: Duration) -> Vec<Interval> {
-        self.ledger.lock().due(since_epoch().as_secs(), age)
+        self.ledger.lock().due(since_1970().as_secs(), age)
     }
 }
 
@@ -89,10 +90,6 @@ impl SharedTags {
         self.sets.insert(Arc::clone(&tags));
         tags
     }
-}
-
-fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The bytes that one circuit carries on this router.
@@ -137,10 +134,30 @@ impl Carried {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     fn tags(service: usize) -> BTreeMap<String, String> {
         BTreeMap::from([("serviceId".to_owned(), service.to_string())])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interval_is_due_once_the_clock_says_so() {
+        let (book, circuit) = (Arc::new(Book::default()), Arc::from("circuit"));
+        // An interval has just begun.
+        advance(book.left() + USUAL / 6).await;
+        let (carried, now) = (Carried::of(&book), since_1970().as_secs());
+        carried.add(Way::IngressRx, 7);
+        carried.settle(&circuit);
+        let (left, age) = (book.left(), 2 * USUAL);
+        assert!(left > USUAL / 2 && book.due(age).is_empty(), "{left:?}");
+        advance(USUAL / 2).await;
+        assert!(book.left() < left && book.due(age).is_empty(), "{left:?}");
+        advance(age).await;
+        let due = book.due(age);
+        assert!(due.len() == 1 && now.abs_diff(due[0].start) <= USUAL.as_secs() / 2, "{due:?}");
+        assert_eq!(due[0].circuits[&circuit].0.iter().sum::<u64>(), 7);
     }
 
     #[test]

@@ -167,7 +167,7 @@ pub trait Control: Send + Sync + 'static {
     fn link_fault(&self, link: &str, iteration: u32);
 
     /// Asks a controller which of these service sessions (ids) have ended; the answer is an event of
-    /// [`Access`].
+    /// [`Access`](super::Access).
     fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>);
 
     /// Reports that an identity now has this number of open connections.

@@ -2,11 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::Value;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use weft_channel::clock::since_1970;
 use weft_wire::{
     Outcome, ProtoBody,
     ctrl::{
-        RemoveTerminatorsRequest, Terminator, ValidateTerminatorsV2Request,
-        ValidateTerminatorsV2Response,
+        InspectRequest, InspectResponse, RemoveTerminatorsRequest, Terminator,
+        ValidateTerminatorsV2Request, ValidateTerminatorsV2Response,
     },
     edge_ctrl::{
         CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
@@ -15,7 +18,7 @@ use weft_wire::{
     },
 };
 
-use super::support::{Network, Peer, capable, soon, until};
+use super::support::{LONG, Network, Peer, capable, later, soon, until};
 use crate::seam::{
     ApiSession, Control, Grant, Host, RetryHint, TerminatorPrecedence, TerminatorRequest,
     TerminatorUpdate, Use,
@@ -78,6 +81,36 @@ async fn busy_is_retried_and_a_refusal_is_final() {
     let refusal = soon(refused).await.unwrap().unwrap_err();
     assert_eq!((refusal.code, refusal.hint), (3, RetryHint::START_OVER));
     assert_eq!(refusal.message, "said so");
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_inspection_and_a_request_say_the_time_of_day() {
+    let mut network = Network::new().await;
+    let (before, day) = (since_1970(), Duration::from_secs(24 * 3600));
+    let is_moved = |at: Duration| at.abs_diff(before + day) < day / 2;
+    later(day).await;
+    let host = Host::Tunnel { service: "web".into() };
+    let request = TerminatorRequest { host, ..sdk("t1") };
+    let made = tokio::spawn(network.router.control.create_terminator(request));
+    let message = network.peer.expect(CreateTunnelTerminatorRequestV2::CONTENT_TYPE).await;
+    let asked = CreateTunnelTerminatorRequestV2::from_message(&message).unwrap();
+    assert!(is_moved(Duration::from_millis(asked.start_time as u64)), "{asked:?}");
+
+    let values = vec!["ert-terminators".to_owned(), "metrics".to_owned()];
+    let inspect = InspectRequest { requested_values: values }.to_message();
+    let reply = network.peer.channel.request(inspect, LONG).await.unwrap();
+    let shown = InspectResponse::from_message(&reply).unwrap().values;
+    let shown = shown.iter().map(|one| serde_json::from_str(&one.value).unwrap());
+    let [terminators, metrics] = &shown.collect::<Vec<Value>>()[..] else { panic!("{reply:?}") };
+    let entry = &terminators["entries"][0];
+    for member in ["createTime", "lastAttempt"] {
+        let at = OffsetDateTime::parse(entry[member].as_str().unwrap(), &Rfc3339).unwrap();
+        assert!(is_moved(Duration::from_secs(at.unix_timestamp() as u64)), "{entry}");
+    }
+    let at = metrics["timestamp"]["seconds"].as_u64().unwrap();
+    assert!(is_moved(Duration::from_secs(at)), "{metrics}");
+    made.abort();
     network.router.control.shutdown().await;
 }
 

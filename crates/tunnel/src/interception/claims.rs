@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(lab.step(false, &["a"]).0, claim("a"));
         let why = ("a".to_owned(), "exceeds the limit of 1 services".to_owned());
         assert_eq!(lab.problems(), std::slice::from_ref(&why));
-        // In part it is taken.
+        // The claim is taken in part.
         assert_eq!(lab.step(true, &[]), (vec![], vec![]));
         assert_eq!(lab.problems(), [why]);
         assert_eq!(lab.step(false, &[]).0, claim("a"));

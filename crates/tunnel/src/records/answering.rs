@@ -303,7 +303,7 @@ mod tests {
             quick += usize::from(status().await.0 == 0);
         }
         assert_eq!(quick, 1, "it had to wait until another one was over");
-        // With its last user it ends.
+        // The conversation ends with its last user.
         drop(conversation);
         assert_eq!(resolver.turns.available_permits(), OF_TERMINATOR);
     }

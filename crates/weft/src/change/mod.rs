@@ -3,9 +3,9 @@
 //! Files are parsed here, so that every mistake can be reported with its line. The controller
 //! decides what they change, as one change set (`/weft/v1`).
 //!
-//! - [`file`]: files as one document, and the line of each of its members;
-//! - [`export`]: the network as a file; [`apply`]: the changes that a file makes;
-//! - [`show`]: a plan as text.
+//! - `file`: files as one document, and the line of each of its members;
+//! - `export`: the network as a file; `apply`: the changes that a file makes;
+//! - `show`: a plan as text.
 
 mod apply;
 mod export;

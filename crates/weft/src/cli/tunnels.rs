@@ -65,8 +65,8 @@ pub(crate) struct Intercepting {
     /// machine
     #[arg(long, value_name = "NAME", default_value = "tunnel")]
     pub(crate) name: String,
-    /// Where the DNS server listens, udp://<address>:<port>, or a hosts file that gets the names,
-    /// file:///<path>; empty for none
+    /// Where the DNS server of this command listens, udp://ADDRESS:PORT, or a hosts file into which
+    /// the names of services are written, file:///PATH; "" for neither
     #[arg(
         long,
         short = 'r',
@@ -83,7 +83,8 @@ pub(crate) struct Intercepting {
         default_value = "100.64.0.1/10"
     )]
     pub(crate) dns_range: String,
-    /// DNS servers that are asked for other names, udp://<host>:<port> or tcp://<host>:<port>
+    /// DNS servers that are asked for names that no service has, udp://HOST:PORT or tcp://HOST:PORT
+    /// [default: none, such questions are answered as --dns-unanswerable says]
     #[arg(long, visible_alias = "dnsUpstream", value_name = "URL", num_args = 1..)]
     pub(crate) dns_upstream: Vec<String>,
     /// How several DNS servers are used
@@ -156,7 +157,8 @@ pub(crate) struct TunnelRunArgs {
                   weft tunnel proxy --identity laptop.json dns:5353:udp db:5432\n  \
                   weft tunnel proxy --identity laptop.json --bind 0.0.0.0 web:8080")]
 pub(crate) struct TunnelProxyArgs {
-    /// Service and port, <service>:<port>, with :udp behind it for datagrams
+    /// A service and the port of this machine that leads to it, for instance web:8080; with :udp
+    /// behind the port for datagrams, dns:5353:udp
     #[arg(value_name = "SERVICE:PORT", required = true)]
     pub(crate) ports: Vec<String>,
     /// Identity file, or an enrollment token (.jwt)
@@ -265,7 +267,7 @@ pub(crate) struct HostArgs {
     /// Name of the service
     #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
-    /// The application: <port>, <host>:<port>, udp:<host>:<port>
+    /// The application: PORT of this machine, HOST:PORT, or udp:HOST:PORT for datagrams
     #[arg(value_name = "ADDRESS")]
     pub(crate) address: String,
     /// Identity file, or an enrollment token (.jwt)

@@ -36,22 +36,26 @@ pub(super) fn of(
     let Some(path) = signing.path().map(|path| path.with_file_name(NAME)) else {
         return Ok(None);
     };
-    kept_at(&path, authority)
+    kept_at(&path, authority, SystemTime::now())
 }
 
-fn kept_at(path: &Path, authority: &Authority) -> Result<Option<KeyedChain>, Failure> {
+fn kept_at(
+    path: &Path,
+    authority: &Authority,
+    now: SystemTime,
+) -> Result<Option<KeyedChain>, Failure> {
     let failed = |error: Error| Failure::from(error).during(path.display().to_string());
     match std::fs::read(path) {
         Ok(text) => {
             let kept = read(&text).map_err(failed)?;
-            if kept.leaf().not_after() > SystemTime::now() + RENEW_BEFORE {
+            if kept.leaf().not_after() > now + RENEW_BEFORE {
                 return Ok(Some(kept));
             }
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(Failure::new(format!("{}: {error}", path.display()))),
     }
-    let made = make(authority).map_err(failed)?;
+    let made = make(authority, now).map_err(failed)?;
     let text = format!("{}{}", made.key().to_pem(), to_pem(made.chain()));
     if let Err(error) = write_private(path, text.as_bytes()) {
         tracing::warn!(
@@ -67,10 +71,9 @@ fn read(text: &[u8]) -> Result<KeyedChain, Error> {
     KeyedChain::new(Certificate::from_pem(text)?, PrivateKey::from_pem(text)?)
 }
 
-fn make(authority: &Authority) -> Result<KeyedChain, Error> {
+fn make(authority: &Authority, now: SystemTime) -> Result<KeyedChain, Error> {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
     let subject = Subject::common_name("tokens of service sessions");
-    let now = SystemTime::now();
     let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Server, now)?;
     KeyedChain::new(vec![authority.issue(&leaf)?], key)
 }
@@ -82,18 +85,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_made_once_and_kept() {
-        let authority = Authority::make_root(&AuthoritySpec::new("signer"), SystemTime::now());
-        let authority = authority.unwrap();
+    fn it_is_kept_until_it_ends_soon() {
+        let now = SystemTime::now();
+        let authority = Authority::make_root(&AuthoritySpec::new("signer"), now).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(NAME);
-        let made = kept_at(&path, &authority).unwrap().unwrap();
+        let made = kept_at(&path, &authority, now).unwrap().unwrap();
         assert_eq!(made.key().algorithm(), KeyAlgorithm::EcP256);
-        let again = kept_at(&path, &authority).unwrap().unwrap();
+        let (due, minute) = (made.leaf().not_after() - RENEW_BEFORE, Duration::from_secs(60));
+        let again = kept_at(&path, &authority, due - minute).unwrap().unwrap();
         assert_eq!(again.leaf().fingerprint(), made.leaf().fingerprint());
+        let next = kept_at(&path, &authority, due + minute).unwrap().unwrap();
+        assert!(next.leaf().not_after() > made.leaf().not_after() + RENEW_BEFORE);
+        let kept = kept_at(&path, &authority, due + minute).unwrap().unwrap();
+        assert_eq!(kept.leaf().fingerprint(), next.leaf().fingerprint());
         std::fs::write(&path, "no key").unwrap();
-        assert!(kept_at(&path, &authority).unwrap_err().to_string().contains(NAME));
+        assert!(kept_at(&path, &authority, now).unwrap_err().to_string().contains(NAME));
         let nowhere = folder.path().join("missing").join(NAME);
-        assert!(kept_at(&nowhere, &authority).unwrap().is_none(), "the other key signs");
+        assert!(kept_at(&nowhere, &authority, now).unwrap().is_none(), "the other key signs");
     }
 }

@@ -17,7 +17,7 @@ use std::{
     collections::BTreeSet,
     future::Future,
     io::{self, Write},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use indicatif::ProgressBar;
@@ -121,7 +121,7 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
     if !ignored.is_empty() {
         step(&format!("ignored, because they only count at creation: {}", ignored.join(", ")));
     }
-    if pki::renew_if_due(home)? {
+    if pki::renew_if_due(home, SystemTime::now())? {
         step("the controller's certificate was made anew");
     }
     Ok(())

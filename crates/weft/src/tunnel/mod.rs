@@ -1,10 +1,10 @@
 //! `weft tunnel`, `weft dial`, `weft host`, `weft traceroute`: connections with the network, over the SDK.
 //!
-//! - [`identities`]: files, tokens and folders on the command line, logged in;
-//! - [`intercepting`]: changes of the machine for interception;
-//! - [`run`]: tunnelers; [`status`]: their state, over a local socket;
-//! - [`dial`], [`host`]: one connection, one service; [`explain`]: why one failed;
-//! - [`traceroute`]: the hops of a connection.
+//! - `identities`: files, tokens and folders on the command line, logged in;
+//! - `intercepting`: changes of the machine for interception;
+//! - `run`: tunnelers; `status`: their state, over a local socket;
+//! - `dial`: one connection to a service; `host`: one hosted service; `explain`: why one of them failed;
+//! - `traceroute`: the hops of a connection.
 
 mod dial;
 mod explain;

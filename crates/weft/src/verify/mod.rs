@@ -1,7 +1,7 @@
 //! `weft verify traffic`: proves that data gets through a network, and measures how fast.
 //!
-//! A [`scene`] of throw-away entities is created over the management API, two applications in this
-//! process use it ([`traffic`]), and everything is removed again, whatever happened. `weft
+//! A `scene` of throw-away entities is created over the management API, two applications in this
+//! process use it (`traffic`), and everything is removed again, whatever happened. `weft
 //! quickstart` checks itself with the same code.
 
 mod scene;

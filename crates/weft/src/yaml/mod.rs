@@ -1,4 +1,4 @@
-//! YAML: values with their lines in ([`read`]), values out ([`write`]).
+//! YAML: values with their lines in ([`read()`]), values out ([`write()`]).
 //!
 //! Unquoted words are read by the core schema of YAML 1.2 (`yes` is a word, not a boolean), and
 //! written so that readers of YAML 1.1 read the same values.

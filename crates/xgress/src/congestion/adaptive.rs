@@ -94,7 +94,8 @@ const LOOK_AFTER: u64 = 10_000 * MILLI;
 /// A circuit that has seen the smallest round-trip time within this time, in nanoseconds, does not look.
 const SEEN_LATELY: u64 = LOOK_AFTER / 8;
 
-/// Round trips with a queue before a look, and the shortest time between two such looks.
+/// Round trips with a queue before a look, for a usual and for a small share, and the shortest time between
+/// two such looks, in nanoseconds.
 const LOOK_ROUNDS: u32 = 5;
 const SMALL_LOOK_ROUNDS: u32 = 16;
 const LOOK_PAUSE: u64 = 1_000 * MILLI;
@@ -102,6 +103,7 @@ const LOOK_PAUSE: u64 = 1_000 * MILLI;
 /// Startup ends after this many round trips in which the rate did not grow by a quarter.
 const FLAT_ROUNDS: u32 = 3;
 
+/// The pace in each phase, as a part of the highest rate ([`UNIT`] is all of it).
 const STARTUP_GAIN: u64 = 709;
 const DRAIN_GAIN: u64 = UNIT * 3 / 4;
 const CRUISE_GAIN: u64 = 252;

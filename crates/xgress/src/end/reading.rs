@@ -106,10 +106,10 @@ impl End {
         if !end_of_circuit && !flags.has(Flags::EOF) {
             return self.settle();
         }
-        // The flag that ends the circuit may be meant for one direction only: a peer uses it if it
-        // does not know, or does not know yet, that this end understands the flag for one direction
-        // (docs/protocol/data-plane.md 7.3). Sent twice, or together with a refusal of data, it
-        // means the circuit.
+        // The flag that ends the circuit may be meant for one direction only: a peer that does not
+        // know, or does not know yet, that this end understands the flag for one direction uses the
+        // flag for the circuit (docs/protocol/data-plane.md 7.3). A flag that comes twice, or together
+        // with a refusal of data, means the circuit.
         let again = std::mem::replace(&mut self.receiving, Receiving::Done) == Receiving::Done;
         let meant = again || flags.has(Flags::WRITE_FAILED);
         if end_of_circuit && meant && self.closed.is_none() {

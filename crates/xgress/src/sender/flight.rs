@@ -27,7 +27,7 @@ pub(super) struct Flight {
     /// A slot for each sequence number from `base` on; empty once acknowledged.
     slots: VecDeque<Option<Sent>>,
     base: i32,
-    /// Bytes of data, and bytes of data with bookkeeping.
+    /// Bytes of data of all payloads in flight, without and with bookkeeping.
     data: u64,
     bytes: u64,
     /// Bytes, with bookkeeping, of the payloads that are on their way.

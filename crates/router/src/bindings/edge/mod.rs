@@ -30,7 +30,7 @@ mod refusals;
 mod revoke;
 mod spans;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod traces;
 mod trust;
 

@@ -5,6 +5,7 @@
 
 use std::time::SystemTime;
 
+use weft_channel::clock::time_of_day;
 use weft_circuit::now;
 use weft_spans::{Kind, Span, Start, attribute};
 use weft_wire::{Message, TraceContext};
@@ -15,7 +16,7 @@ use crate::seam::{ApiSession, MadeCircuit, Refusal};
 impl EdgeBinding {
     /// The time at which a request came, if spans are recorded.
     pub(super) fn came(&self) -> Option<SystemTime> {
-        self.options.spans.is_on().then(SystemTime::now)
+        self.options.spans.is_on().then(time_of_day)
     }
 
     /// The span of a dial.

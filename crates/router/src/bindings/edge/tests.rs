@@ -107,6 +107,11 @@ async fn router() -> Router {
     router_with(FIN_HOLD).await
 }
 
+/// The data half of a router without a controller.
+pub(crate) async fn data_half() -> Arc<DataHalf> {
+    router().await.data
+}
+
 async fn router_with(fin_hold: Duration) -> Router {
     router_telling(fin_hold, Spans::off()).await
 }

@@ -16,16 +16,13 @@ pub(super) mod table;
 mod telling;
 mod untold;
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
-use weft_channel::RequestError;
+use weft_channel::{RequestError, clock::time_of_day};
 use weft_limits::Outcome as Load;
 use weft_wire::edge_ctrl::ErrorCode;
 
@@ -55,7 +52,7 @@ pub(crate) fn create(
         phase: Phase::Establishing,
         answer: None,
         at: None,
-        created: SystemTime::now(),
+        created: time_of_day(),
         last_attempt: None,
     };
     let entry = Arc::new(Entry {
@@ -227,7 +224,7 @@ async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
     let (message, sent) = {
         let mut state = entry.state.lock();
         state.answer = Some(sender);
-        state.last_attempt = Some(SystemTime::now());
+        state.last_attempt = Some(time_of_day());
         let request = &state.request;
         (request::creation(request), (request.cost, request.precedence))
     };

@@ -1,8 +1,7 @@
 //! Requests about terminators, of SDKs and of the router itself
 //! (docs/protocol/edge-control-plane.md 14, 15).
 
-use std::time::SystemTime;
-
+use weft_channel::clock::since_1970;
 use weft_wire::{
     Message, ProtoBody,
     edge_ctrl::{
@@ -44,8 +43,7 @@ pub(super) fn creation(request: &TerminatorRequest) -> Message {
 }
 
 fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The request to change cost and precedence to their present values; `which` says which of the

@@ -6,9 +6,9 @@ use weft_circuit::Turn;
 use weft_wire::payload::{Ack, Payload};
 use weft_xgress::End;
 
-/// Payloads moved at once.
+/// Most payloads in one parcel.
 const BATCH: usize = 16;
-/// Batches moved in one turn; the rest waits for the next turn.
+/// Most parcels that are moved in one turn; the others wait for the next turn.
 const TURN: usize = 128;
 
 /// An end that can have its other end on the same router.

@@ -12,7 +12,7 @@ use weft_xgress::Class;
 use super::{EndFlow, LocalEnd, Next, state::State};
 
 impl<F: EndFlow> LocalEnd<F> {
-    /// Takes a payload.
+    /// Takes a payload of the other end.
     pub(crate) fn on_payload(&self, payload: Payload) {
         if self.loses() {
             return;
@@ -27,7 +27,7 @@ impl<F: EndFlow> LocalEnd<F> {
         self.lost_one_in > 0 && rand::random_range(0..self.lost_one_in) == 0
     }
 
-    /// Takes an ack.
+    /// Takes an ack of the other end.
     pub(crate) fn on_ack(&self, ack: &Ack) {
         self.around.measures.ends.acks_rx.one();
         self.change(|state, now| state.end.on_ack(ack, now));

@@ -41,11 +41,11 @@ pub(super) struct State {
     pub(super) begun: bool,
     /// True once the controller has been told that the end is closed.
     pub(super) finished: bool,
-    /// True once the SDK has closed the connection itself; nothing is sent to it after that.
+    /// True once the SDK has closed the connection itself; the SDK is sent nothing more.
     pub(super) quiet: bool,
 }
 
-/// What an SDK is sent next.
+/// The next message for an SDK, before it is encoded.
 pub(super) enum ForSdk {
     /// A delivery of the end.
     Delivery(Delivery),

@@ -1,9 +1,11 @@
 //! The trace of a dial, and the SDKs whose claims about it are believed.
 
+use weft_channel::clock::time_of_day;
 use weft_spans::memory::Memory;
 use weft_wire::{TRACE_PARENT, TraceContext};
 
 use super::*;
+use crate::tests::support::later;
 
 fn told() -> TraceContext {
     TraceContext { trace_id: [0xab; 16], span_id: [0xcd; 8], is_sampled: true }
@@ -69,6 +71,19 @@ async fn a_dial_belongs_to_the_trace_of_the_sdk() {
     assert_eq!(dial.events, ["session looked up", "circuit made"]);
     // No span has a token or data of an application.
     assert!(dial.said.iter().all(|(_, value)| value != "dialer"), "{dial:?}");
+}
+
+#[tokio::test]
+async fn a_span_begins_when_its_dial_came() {
+    let memory = Memory::default();
+    let router = router_telling(FIN_HOLD, memory.spans()).await;
+    let (before, day) = (time_of_day(), Duration::from_secs(24 * 3600));
+    later(day).await;
+    dial_in(&router, &told().to_text()).await.unwrap();
+    router.until("the span to end", || memory.named("router.dial").len() == 1).await;
+    let since = memory.named("router.dial").remove(0).since.unwrap();
+    let after = since.duration_since(before).unwrap();
+    assert!(after.abs_diff(day) < day / 2, "{after:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
