@@ -269,7 +269,8 @@ async fn payloads_of_circuits_that_do_not_come_over_a_link_go_nowhere() {
     let network = network().await;
     let port = free_port();
     let victim = network.router_behind("victim", port, port).await;
-    let other = network.another_router("other").await;
+    // It dials the victim, and not the other way round: a second link would take the circuit over.
+    let other = network.router_behind("other", free_port(), free_port()).await;
     let talk = talk(&network, &victim, &other, false).await;
     let circuit = network.circuits().circuits().all()[0].id.clone();
     let liar = liar(&network).await;
