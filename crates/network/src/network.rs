@@ -25,7 +25,7 @@ use crate::clock;
 use crate::misreports::{Misreport, Misreports};
 use crate::moves::list::Moves;
 use crate::reported::Reported;
-use crate::routers::{AlreadyConnected, LiveRouter, Routers};
+use crate::routers::{LiveRouter, NotConnected, Routers};
 use crate::routes::Waiting;
 use crate::used::Used;
 use crate::validations::Validations;
@@ -245,7 +245,11 @@ impl Network {
 
     /// Ends the background tasks and closes the channels of all routers.
     pub async fn stop(&self) {
-        self.0.stop.cancel();
+        {
+            // A router that registers meanwhile is among the closed ones, or is refused.
+            let _one_by_one = self.0.coming_or_going.lock();
+            self.0.stop.cancel();
+        }
         for router in self.0.routers.all() {
             router.channel.close("the controller is stopping");
         }
@@ -293,8 +297,14 @@ impl Network {
 
     /// Registers a router that has connected. A former connection of the router that gives way is
     /// treated as disconnected.
-    pub fn connected(&self, router: &Arc<LiveRouter>) -> Result<(), AlreadyConnected> {
+    ///
+    /// # Errors
+    /// When a young connection does not give way, or the controller is stopping.
+    pub fn connected(&self, router: &Arc<LiveRouter>) -> Result<(), NotConnected> {
         let _one_by_one = self.0.coming_or_going.lock();
+        if self.0.stop.is_cancelled() {
+            return Err(NotConnected::Stopping);
+        }
         let former = self.0.routers.register(Arc::clone(router), self.0.options.churn_limit)?;
         if let Some(former) = former {
             former.channel.close("the router has connected anew");

@@ -197,6 +197,17 @@ pub struct AlreadyConnected {
     pub seconds: u64,
 }
 
+/// Why a connection of a router is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotConnected {
+    /// Another connection of the router is too young to be replaced.
+    #[error(transparent)]
+    Already(#[from] AlreadyConnected),
+    /// The controller is stopping: nothing would close the connection any more.
+    #[error("the controller is stopping")]
+    Stopping,
+}
+
 /// The routers that are connected.
 #[derive(Debug, Default)]
 pub struct Routers(RwLock<HashMap<Id, Arc<LiveRouter>>>);
