@@ -37,18 +37,18 @@ pub struct Peers {
 struct News {
     /// Routers that all routers are told about.
     all: BTreeSet<Id>,
-    /// Routers that single routers are told about.
+    /// For a router, the other routers that only this one is told about.
     of: HashMap<Id, BTreeSet<Id>>,
 }
 
 /// The news to send now.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Telling {
-    /// Routers that all routers are told about.
+    /// The routers with news for all.
     pub(crate) all: BTreeSet<Id>,
-    /// Receivers of just those news.
+    /// The routers that are told about exactly those routers.
     pub(crate) alike: Vec<Id>,
-    /// Receivers of other news.
+    /// Every other router that is told news, with the routers that it is told about.
     pub(crate) own: HashMap<Id, BTreeSet<Id>>,
 }
 

@@ -72,31 +72,32 @@ pub(crate) struct Cli {
 pub(crate) enum Fixed {
     /// Bring up a controller and edge routers on this machine, ready to use
     ///
-    /// In an empty home it makes the certificates, writes the files of the controller and of each
-    /// router, creates the administrator, starts the controller, enrolls and starts the routers,
-    /// and proves the network with a self-check. Started again on the same home it resumes with
-    /// everything kept.
+    /// In an empty folder the command makes the certificates, writes the files of the controller and
+    /// of each router, creates the administrator, starts the controller, enrolls and starts the
+    /// routers, and proves the network with a self-check. Started again with the same folder, the
+    /// command runs the same network, with all that was changed in it.
     ///
-    /// With --routers it starts several, each a process of its own that links with all others. A
-    /// process that ends is started again; all of them end with this command.
+    /// With --routers there are several routers, each a process of its own with links to all others.
+    /// A router that ends is started again; all routers end with this command.
     Quickstart(QuickstartArgs),
-    /// Initialize or run a controller
+    /// Initialize, run, check or restore a controller
     #[command(subcommand)]
     Controller(ControllerCommand),
-    /// Enroll or run a router
+    /// Enroll, run or check a router, or write a file for a new one
     #[command(subcommand)]
     Router(RouterCommand),
-    /// Join programs that know nothing of the network with it, as an identity
+    /// Let programs without an SDK use services, or host them, as an identity
     #[command(subcommand)]
     Tunnel(TunnelCommand),
     /// Connect standard input and output with a service
     Dial(DialArgs),
     /// Host an application of this machine as a service, until Ctrl-C
     Host(HostArgs),
-    /// Show the hops between an identity and a host of a service, each with its time
+    /// Show the hops between an identity and a host of a service, each with its round-trip time
     ///
     /// Dials the service, asks the first hop on the way for its name, then the second, and so on
-    /// to the host, and closes the connection. The application gets a connection without data.
+    /// to the host, and closes the connection. The application that the host connects to sees a
+    /// connection without data.
     Traceroute(TracerouteArgs),
     /// Log in to a controller; later commands use this login
     Login(LoginArgs),
@@ -127,9 +128,9 @@ pub(crate) enum Fixed {
     Jwt(JwtArgs),
     /// Change one's own password, or set that of another identity
     Password(PasswordArgs),
-    /// Give an identity other configs for a service than everybody sees
+    /// Give an identity a config for a service in place of the service's own
     Override(OverrideArgs),
-    /// Prove that a network works, or that a certificate authority is one's own
+    /// Prove that a network works, or that one holds the key of a certificate authority
     #[command(subcommand)]
     Verify(VerifyCommand),
     /// Take a snapshot of the controller's database, or check and repair it
@@ -140,7 +141,7 @@ pub(crate) enum Fixed {
     Export(ExportArgs),
     /// Say what files would change, and who would gain or lose access to what
     Diff(DiffArgs),
-    /// Make the network as files say: all of it, or nothing
+    /// Change the network so that it is as files say: all changes at once, or none
     Apply(ApplyArgs),
     /// Call any operation of any API by its id
     Call(CallArgs),
@@ -160,7 +161,7 @@ pub(crate) enum Fixed {
 pub(crate) struct CompletionsArgs {
     /// The shell to write for
     pub(crate) shell: clap_complete::Shell,
-    /// A script that does not ask weft, and knows no names of the network
+    /// Write a script that knows only commands and flags, and never asks weft
     #[arg(long = "static")]
     pub(crate) fixed: bool,
 }

@@ -45,8 +45,8 @@ pub(crate) struct LogArgs {
         help_heading = "Log"
     )]
     pub(crate) log_format: LogFormat,
-    /// File with the levels of the log, such as `weft_router=debug,info`; read again with every
-    /// SIGHUP, and where it is there it counts instead of RUST_LOG
+    /// File with the levels of the log, for instance `weft_router=debug,info`, which is read again at
+    /// each SIGHUP. While the file exists, it counts in place of RUST_LOG
     #[arg(long, value_name = "FILE", env = "WEFT_LOG_LEVELS", help_heading = "Log")]
     pub(crate) log_levels: Option<PathBuf>,
 }

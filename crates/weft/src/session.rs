@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// Folder of the saved logins.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct LoginFolder {
-    /// Folder of saved logins [default: the user's configuration folder]
+    /// Folder of saved logins [default: weft in the user's configuration folder, ~/.config on Linux]
     #[arg(
         long,
         value_name = "DIR",

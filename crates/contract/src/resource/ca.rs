@@ -151,6 +151,6 @@ members! {
     Optional matcher_criteria: String, shown;
     /// The part of a value that is the external id: all of it, or a piece between separators.
     Optional parser: ClaimParser, shown;
-    /// The separator.
+    /// The separator of the pieces, for the parser `SPLIT`.
     Optional parser_criteria: String, shown;
 }

@@ -11,7 +11,7 @@ use crate::{entity::complete, output::Format, session::LoginChoice};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft export -o network.yaml\n  \
                   weft export --kinds services,configs,service-policies\n\n\
-                  Passwords, certificates, enrollments and terminators are not in it.")]
+                  The file has no passwords, certificates, enrollments or terminators.")]
 pub(crate) struct ExportArgs {
     /// Only these kinds [default: all that files can hold]
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
@@ -19,7 +19,7 @@ pub(crate) struct ExportArgs {
     /// Write to this file [default: standard output]
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
-    /// How to write it
+    /// Format of the document
     #[arg(
         long = "output",
         value_name = "FORMAT",
@@ -36,13 +36,13 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weft diff network.yaml\n  weft diff network/ --prune --exit-code\n\n\
-                  Access is compared by the service policies; posture checks are not looked at."
+                  Who gains or loses access follows from the service policies; posture checks do not count."
 )]
 pub(crate) struct DiffArgs {
     /// Files, folders of them, or `-` for standard input; all of them are one document
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<String>,
-    /// As if entities in the files' sections that the files do not name were deleted
+    /// Count entities as deleted that the files do not name, in the sections that the files have
     #[arg(long)]
     pub(crate) prune: bool,
     /// End with status 8 if there are differences
@@ -59,22 +59,23 @@ pub(crate) struct DiffArgs {
 #[command(after_help = "Examples:\n  weft apply network.yaml\n  \
                   weft apply network.yaml --yes --tokens ./tokens\n  \
                   weft apply network.yaml --yes --expect \"$(weft diff network.yaml --output json | jq -r .plan)\"\n\n\
-                  What an entity does not say gets its default. Entities that are not named stay, unless \
-                  --prune is given.")]
+                  A member that the file leaves out of an entity gets its default. Entities that the \
+                  file does not name stay,\nunless --prune is given.")]
 pub(crate) struct ApplyArgs {
     /// Files, folders of them, or `-` for standard input; all of them are one document
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<String>,
-    /// Delete entities in the files' sections that the files do not name
+    /// Delete entities that the files do not name, in the sections that the files have
     #[arg(long)]
     pub(crate) prune: bool,
-    /// Do not ask
+    /// Apply the changes without asking
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
     /// Only say what would change, as `weft diff` does
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Only if this is still the plan that `weft diff` printed, or this the network's revision
+    /// Apply the changes only if they are still this plan, as `weft diff` prints it, or if the network
+    /// still has this revision
     #[arg(long, value_name = "PLAN|REVISION")]
     pub(crate) expect: Option<String>,
     /// Write the enrollment tokens of new identities and routers to this folder
@@ -95,16 +96,16 @@ pub(crate) struct CallArgs {
     /// Id of the operation, as the API descriptions have it
     #[arg(value_name = "OPERATION", add = complete::operations())]
     pub(crate) operation: String,
-    /// The ids in its path, in order
+    /// Ids for the places in the path of the operation, in order
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// The API, if several have an operation with this id
     #[arg(long, value_name = "API", value_parser = ["management", "client", "fabric", "weft"])]
     pub(crate) api: Option<String>,
-    /// A query parameter
+    /// A query parameter; may be given several times
     #[arg(long, short = 'q', value_name = "NAME=VALUE", value_parser = parameter)]
     pub(crate) query: Vec<(String, String)>,
-    /// The body, or the file after an `@`
+    /// Body of the request, or @FILE to read it from a file
     #[arg(long, short = 'd', value_name = "BODY|@FILE", value_parser = bytes)]
     pub(crate) data: Option<Bytes>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::{entity::complete, session::LoginChoice};
 pub(crate) struct JwtArgs {
     #[command(subcommand)]
     pub(crate) of: JwtOf,
-    /// Write it to this file instead of printing it
+    /// Write the token to this file instead of printing it
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
     pub(crate) out: Option<PathBuf>,
     /// Overwrite a file that exists
@@ -28,35 +28,35 @@ pub(crate) struct JwtArgs {
 pub(crate) enum JwtOf {
     /// Token of an identity that is not enrolled yet
     Identity {
-        /// Name or id
+        /// Name or id of the identity
         #[arg(value_name = "NAME", add = complete::names("identities", ""))]
         which: String,
     },
     /// Token of an edge router that is not enrolled yet
     EdgeRouter {
-        /// Name or id
+        /// Name or id of the router
         #[arg(value_name = "NAME", add = complete::names("edge-routers", ""))]
         which: String,
     },
     /// Token of a transit router that is not enrolled yet
     TransitRouter {
-        /// Name or id
+        /// Name or id of the router
         #[arg(value_name = "NAME", add = complete::names("transit-routers", ""))]
         which: String,
     },
     /// Token of an enrollment
     Enrollment {
-        /// Id
+        /// Id of the enrollment
         #[arg(value_name = "ID")]
         which: String,
     },
     /// Token of a certificate authority whose identities enroll by themselves
     Ca {
-        /// Name or id
+        /// Name or id of the authority
         #[arg(value_name = "NAME", add = complete::names("cas", ""))]
         which: String,
     },
-    /// Token of the whole network
+    /// Token of the network, by which programs find the controller and trust it
     Network,
 }
 
@@ -65,10 +65,10 @@ pub(crate) enum JwtOf {
 #[command(after_help = "Examples:\n  weft password                    one's own\n  \
                   weft password --identity alice   that of another, who gets one if there is none")]
 pub(crate) struct PasswordArgs {
-    /// Name or id of the identity [default: one's own]
+    /// Name or id of the identity whose password is set [default: one's own]
     #[arg(long, short = 'i', value_name = "NAME", add = complete::names("identities", ""))]
     pub(crate) identity: Option<String>,
-    /// Login name that the password belongs to
+    /// User name that the password belongs to [default: the present one, or the name of the identity]
     #[arg(long, short = 'u', value_name = "NAME", requires = "identity")]
     pub(crate) username: Option<String>,
     /// One's own current password; asked for when absent
@@ -83,6 +83,8 @@ pub(crate) struct PasswordArgs {
 
 /// Arguments of `weft override`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft override set laptop web web-at-home\n  \
+                  weft override list laptop")]
 pub(crate) struct OverrideArgs {
     #[command(subcommand)]
     pub(crate) command: OverrideCommand,
@@ -95,13 +97,13 @@ pub(crate) struct OverrideArgs {
 /// Subcommands of `weft override`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OverrideCommand {
-    /// List the configs that an identity sees instead of a service's own
+    /// List the configs that an identity sees in place of those of services
     List {
         /// Name or id of the identity
         #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
         identity: String,
     },
-    /// Let the identity see a config for a service instead of the service's own of that type
+    /// Let an identity see this config for a service, in place of the service's own of the same type
     Set {
         /// Name or id of the identity
         #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
@@ -113,7 +115,7 @@ pub(crate) enum OverrideCommand {
         #[arg(value_name = "CONFIG", add = complete::names("configs", ""))]
         config: String,
     },
-    /// Let the identity see the service's own config again
+    /// Let an identity see the service's own config again
     Remove {
         /// Name or id of the identity
         #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
@@ -129,6 +131,7 @@ pub(crate) enum OverrideCommand {
 
 /// Arguments of `weft enroll`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  weft enroll laptop.jwt      writes laptop.json")]
 pub(crate) struct EnrollArgs {
     /// File with the enrollment token
     #[arg(value_name = "TOKENFILE")]

@@ -36,7 +36,8 @@ pub(crate) struct WhyArgs {
                   a link\n  weft update link ID --down              do not use it at all"
 )]
 pub(crate) struct TopologyArgs {
-    /// Draw it again every so many seconds, until q or Ctrl-C [default: 2]
+    /// Draw the mesh again at this interval, in seconds, 1 to 3600, until q or Ctrl-C [without a value:
+    /// 2]
     #[arg(
         long,
         value_name = "SECONDS",
@@ -62,10 +63,11 @@ pub(crate) struct TopologyArgs {
                   weft why-path paris web          what a router's own tunneler would dial\n\n\
                   A line of the answer:\n  \
                   cost 40 = 34 path + 4 terminator + 2 experience (1 circuit); precedence default\n\
-                  The terminator with the best precedence (required, default, failed) is dialed, \
-                  among several\nof it the cheapest; `weft update terminator ID --cost 20` or \
-                  `--precedence required` changes that,\n`weft update link ID --static-cost 20` \
-                  changes the path.")]
+                  Experience is the cost of a terminator's circuits and failed dials. The terminator \
+                  with the best precedence\n(required, default, failed) is dialed, among several \
+                  with that precedence the cheapest.\n`weft update terminator ID --cost 20` or \
+                  `--precedence required` changes the choice,\n`weft update link ID --static-cost 20` \
+                  the path.")]
 pub(crate) struct WhyPathArgs {
     /// Name or id of the identity that dials, or of a router
     #[arg(value_name = "FROM", add = complete::names("identities", ""))]
@@ -76,7 +78,7 @@ pub(crate) struct WhyPathArgs {
     /// Explain the dial over this router only, by name or id
     #[arg(long, value_name = "ROUTER", add = complete::names("edge-routers", ""))]
     pub(crate) via: Option<String>,
-    /// The instance of the service that is dialed
+    /// Instance of the service that is dialed [default: any terminator without an instance]
     #[arg(long, value_name = "INSTANCE")]
     pub(crate) instance: Option<String>,
     #[command(flatten)]
@@ -87,15 +89,31 @@ pub(crate) struct WhyPathArgs {
 
 /// Arguments of `weft inspect`.
 #[derive(Debug, Args)]
-#[command(after_help = "Controllers know: config, connected-routers, data-model-index, \
-                  identity-connection-statuses,\n  metrics, refused-reports, stackdump, \
-                  terminator-costs.\n\
-                  Routers know: circuit:ID, ert-terminators, links, router-circuits, \
-                  router-controllers,\n  router-data-model-index, router-drops, sdk-terminators.\n\
-                  Routers of OpenZiti know more.\n\nExample:\n  \
-                  weft inspect links --of 'router-.*'")]
+#[command(after_help = "Values of controllers:\n  \
+                  config                        the configuration in effect\n  \
+                  connected-routers             the connected routers, with versions and connections\n  \
+                  ctrl-dialer                   the dials of routers (`ctrl.dialer`)\n  \
+                  data-model-index              timeline and index of the data model\n  \
+                  identity-connection-statuses  the routers that each identity is connected to\n  \
+                  metrics                       measured values; metrics:prometheus shows them as text\n  \
+                  refused-reports               the number of refused reports of each router\n  \
+                  stackdump                     the threads of the program, with their processor time\n  \
+                  terminator-costs              the dynamic cost of each terminator\n\
+                  Values of routers:\n  \
+                  circuit:ID                    a circuit: its ways, and the state of its ends\n  \
+                  ert-terminators               terminators of the router's own tunneler\n  \
+                  links                         links, and the dials of links\n  \
+                  metrics                       measured values\n  \
+                  router-circuits               all circuits, with their ways\n  \
+                  router-controllers            the controllers, and how they answer\n  \
+                  router-data-model-index       timeline and index of the router's data model\n  \
+                  router-drops                  the numbers of messages that were thrown away\n  \
+                  router-edge-circuits          circuits with an end at an SDK of the router\n  \
+                  sdk-terminators               terminators of SDKs\n\
+                  Routers of OpenZiti have more.\n\nExamples:\n  \
+                  weft inspect links --of 'router-.*'\n  weft inspect connected-routers refused-reports")]
 pub(crate) struct InspectArgs {
-    /// Names of the values: config, connected-routers, router-circuits, sdk-terminators, ...
+    /// Names of the values, for instance connected-routers or links
     #[arg(value_name = "VALUE", required = true)]
     pub(crate) values: Vec<String>,
     /// Ask only controllers and routers whose name or id contains a match of this regular

@@ -46,7 +46,7 @@ pub(crate) struct LoginArgs {
     /// The key of the certificate (PEM)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// Use the session with this token, which was made elsewhere
+    /// Use an API session that was made elsewhere, by its token
     #[arg(long, value_name = "TOKEN", env = "WEFT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
     /// Name of this login [default: the controller's host and port]
@@ -66,7 +66,7 @@ pub(crate) struct LoginArgs {
 /// Arguments of `weft logout`.
 #[derive(Debug, Args)]
 pub(crate) struct LogoutArgs {
-    /// The login [default: the current one]
+    /// Name of the login [default: the current one]
     #[arg(value_name = "LOGIN", add = ArgValueCompleter::new(saved_logins))]
     pub(crate) name: Option<String>,
     /// End all logins
@@ -88,7 +88,7 @@ pub(crate) struct LoginsArgs {
 /// Arguments of `weft use`.
 #[derive(Debug, Args)]
 pub(crate) struct UseArgs {
-    /// The login
+    /// Name of the login
     #[arg(value_name = "LOGIN", add = ArgValueCompleter::new(saved_logins))]
     pub(crate) name: String,
     #[command(flatten)]

@@ -7,7 +7,7 @@ use crate::output::Format;
 /// Output format of a command.
 #[derive(Debug, Args, Clone, Copy)]
 pub(crate) struct Output {
-    /// How to print; names in JSON and YAML do not change
+    /// Format: table, json or yaml. Members in JSON and YAML keep their names in later releases
     #[arg(
         long,
         alias = "format",

@@ -13,11 +13,12 @@ use crate::{log::LogArgs, session::LoginChoice};
 #[command(after_help = "Examples:\n  weft quickstart --home ./w1\n  \
                   weft quickstart --home ./w3 --routers 3      then: weft topology --watch")]
 pub(crate) struct QuickstartArgs {
-    /// Folder for everything: keys, files, database [default: the user's data folder]
+    /// Folder for keys, configuration files and the database [default: weft/quickstart in the user's
+    /// data folder, ~/.local/share on Linux]
     #[arg(long, value_name = "DIR", env = "WEFT_HOME")]
     pub(crate) home: Option<PathBuf>,
-    /// How many routers, 1 to 9; a network gets more of them, but not fewer
-    /// [default: as many as there are, 1 in a new network]
+    /// Number of routers, 1 to 9. A network that exists may get more routers, but not fewer
+    /// [default: as many as the network has, 1 in a new one]
     #[arg(long, value_name = "COUNT", value_parser = routers)]
     pub(crate) routers: Option<u8>,
     /// Name of the administrator [default: admin]
@@ -32,22 +33,22 @@ pub(crate) struct QuickstartArgs {
         help_heading = "Only at creation"
     )]
     pub(crate) password: Option<String>,
-    /// Port of the controller (APIs and control plane); 0 picks a free one [default: 1280]
+    /// Port of the controller, for its APIs and for routers; 0 picks a free one [default: 1280]
     #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
     pub(crate) ctrl_port: Option<u16>,
-    /// Port of the first edge router, further ones have those behind it; 0 picks free ones
-    /// [default: 3022]
+    /// Port at which clients reach the first router; the second router has the next port, and so on.
+    /// 0 picks free ports [default: 3022]
     #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) router_port: Option<u16>,
-    /// Port for links of the first router, further ones have those behind it; 0 picks free ones
-    /// [default: 10080]
+    /// Port at which other routers reach the first router; the second router has the next port, and so
+    /// on. 0 picks free ports [default: 10080]
     #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) link_port: Option<u16>,
-    /// Host name or address under which clients and routers reach the controller
+    /// Host name or address by which clients and routers reach the controller
     /// [default: localhost]
     #[arg(long, value_name = "HOST", help_heading = "Only at creation")]
     pub(crate) ctrl_address: Option<String>,
-    /// Host name or address under which clients reach the router [default: localhost]
+    /// Host name or address by which clients reach the routers [default: localhost]
     #[arg(long, value_name = "HOST", help_heading = "Only at creation")]
     pub(crate) router_address: Option<String>,
 }
@@ -60,7 +61,7 @@ fn routers(text: &str) -> Result<u8, String> {
 /// Subcommands of `weft controller`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ControllerCommand {
-    /// Create the database and the administrator named on the command line
+    /// Create the database, with an administrator
     Init {
         /// The controller's configuration file
         file: PathBuf,
@@ -82,8 +83,9 @@ pub(crate) enum ControllerCommand {
     },
     /// Run the controller until it is told to stop
     ///
-    /// SIGHUP has identity files and levels of the log read again. SIGTERM or Ctrl-C stops: requests
-    /// that are worked on finish; a second one ends the process at once.
+    /// SIGHUP: the controller reads its identity files and the levels of its log again. SIGTERM or
+    /// Ctrl-C: the controller stops once the requests under way are answered; a second signal ends the
+    /// process at once.
     Run {
         /// The controller's configuration file
         file: PathBuf,
@@ -92,7 +94,7 @@ pub(crate) enum ControllerCommand {
     },
     /// Report everything that is wrong with a controller's file, and start nothing
     ///
-    /// Status 2 if there is a mistake. `run` makes the same checks.
+    /// The exit status is 2 if there is a mistake. `weft controller run` makes the same checks.
     Check {
         /// The controller's configuration file
         file: PathBuf,
@@ -109,7 +111,7 @@ pub(crate) enum ControllerCommand {
     Restore {
         /// The controller's configuration file
         file: PathBuf,
-        /// The snapshot
+        /// File of the snapshot, as `weft database snapshot` writes it
         #[arg(value_name = "SNAPSHOT")]
         snapshot: PathBuf,
     },
@@ -119,6 +121,9 @@ pub(crate) enum ControllerCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouterCommand {
     /// Turn an enrollment token into the keys and certificates that the file names
+    #[command(after_help = "Examples:\n  \
+                      weft create edge-router paris -o paris.jwt    the controller's side\n  \
+                      weft router enroll paris.yaml --jwt paris.jwt")]
     Enroll {
         /// The router's configuration file
         file: PathBuf,
@@ -128,13 +133,14 @@ pub(crate) enum RouterCommand {
     },
     /// Run the router until it is told to stop
     ///
-    /// SIGHUP has identity files and levels of the log read again. SIGTERM or Ctrl-C stops: nothing
-    /// new is taken, and the circuits that there are have some time to end; a second one ends the
-    /// process at once.
+    /// SIGHUP: the router reads its identity files and the levels of its log again. SIGTERM or Ctrl-C:
+    /// the router takes no new circuits, gives the present ones some time to end (--grace), and stops;
+    /// a second signal ends the process at once.
     Run {
         /// The router's configuration file
         file: PathBuf,
-        /// Seconds that circuits have to end once the router is told to stop
+        /// Longest time that circuits may go on after the router was told to stop, in seconds, at most
+        /// 86400
         #[arg(long, value_name = "SECONDS", default_value_t = 10,
               value_parser = clap::value_parser!(u64).range(..=86_400))]
         grace: u64,
@@ -147,8 +153,9 @@ pub(crate) enum RouterCommand {
     },
     /// Report everything that is wrong with a router's file, and start nothing
     ///
-    /// Keys, values and bounds, and what the file refers to: keys and certificates, addresses,
-    /// interfaces, folders. Status 2 if there is a mistake. `run` makes the same checks.
+    /// Checked are the names of keys, their values and bounds, and the things that the file names: keys
+    /// and certificates, addresses, interfaces, folders. The exit status is 2 if there is a mistake.
+    /// `weft router run` makes the same checks.
     #[command(after_help = "Example:\n  weft router check router.yaml --output json")]
     Check {
         /// The router's configuration file
@@ -156,16 +163,18 @@ pub(crate) enum RouterCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Print every value that a router's file has in effect, and where each came from
+    /// Print every value that is in effect with a router's file, and where it comes from
     ///
-    /// A value is the file's (with its line), that of a variable of the environment, or a default.
+    /// A value comes from the file (its line is shown), from a variable of the environment, or is a
+    /// default.
+    #[command(after_help = "Example:\n  weft router explain router.yaml")]
     Explain {
         /// The router's configuration file
         file: PathBuf,
         #[command(flatten)]
         output: Output,
     },
-    /// Write a commented file for a new router
+    /// Write a configuration file with comments for a new router
     #[command(
         after_help = "Examples:\n  weft router config --name paris --controller ctrl.example:1280 \
                       --address paris.example --out paris.yaml\n  \
@@ -189,13 +198,14 @@ pub(crate) struct RouterConfigArgs {
     /// Host name or address by which clients and other routers reach the router
     #[arg(long, value_name = "HOST", default_value = "localhost")]
     pub(crate) address: String,
-    /// Port for clients
+    /// Port at which clients connect to the router
     #[arg(long, value_name = "PORT", default_value_t = 3022)]
     pub(crate) port: u16,
-    /// Port for links of other routers
+    /// Port at which other routers connect to the router
     #[arg(long, value_name = "PORT", default_value_t = 10_080)]
     pub(crate) link_port: u16,
-    /// Interface of the machines whose traffic a gateway intercepts
+    /// For a gateway: interface of the network whose traffic is intercepted, for instance eth1
+    /// [default: only programs of the router's own machine]
     #[arg(long, value_name = "INTERFACE")]
     pub(crate) lan_interface: Option<String>,
     /// Write to this file, which must not exist, instead of standard output
@@ -206,16 +216,17 @@ pub(crate) struct RouterConfigArgs {
 /// Sorts of routers that `weft router config` writes files for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RouterSort {
-    /// Clients and other routers connect to it
+    /// A router that clients and other routers connect to
     #[default]
     Edge,
-    /// Only clients on its network connect to it; it dials the other routers
+    /// A router that only clients of its own network connect to, and that dials the other routers
     Private,
-    /// As private, and traffic of its machine, or of a network behind it, goes to services (Linux)
+    /// A private router that also intercepts traffic for services, of its machine or of a network
+    /// behind it (Linux)
     Gateway,
 }
 
-/// Show the messages in a file that `trace.path` of a controller or router names
+/// Show the messages in the trace file of a controller or router (`trace.path` in its configuration)
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft trace show router.trace --peer 'link from'\n  \
                   weft trace show ctrl.trace --type Route --type 1022 -o json")]
@@ -248,10 +259,11 @@ pub(crate) struct DatabaseArgs {
 pub(crate) enum DatabaseCommand {
     /// Write a snapshot, on the controller's machine
     Snapshot {
-        /// File of the snapshot [default: beside the database]
+        /// File of the snapshot, on the controller's machine [default: a file beside the database, with
+        /// the time in its name]
         path: Option<String>,
     },
-    /// Look for faults and show the progress; status 5 if some are left
+    /// Look for faults and show the progress; the exit status is 5 if faults are left
     Check {
         /// Repair the faults
         #[arg(long)]

@@ -32,7 +32,7 @@ pub(crate) struct VerifyCaArgs {
     /// Name or id of the authority
     #[arg(value_name = "NAME", add = complete::names("cas", ""))]
     pub(crate) which: String,
-    /// The certificate that proves it (PEM)
+    /// Certificate of the authority with the verification token as its common name (PEM)
     #[arg(
         long,
         value_name = "FILE",
@@ -53,13 +53,13 @@ pub(crate) struct VerifyCaArgs {
 /// Arguments of `weft verify traffic`.
 #[derive(Debug, Args)]
 pub(crate) struct TrafficArgs {
-    /// Data to move in each direction, in MiB
+    /// Data to move in each direction, in MiB, at most 1048576
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) size: u32,
-    /// Round trips to time
+    /// Number of round trips that are timed, at most 1000000
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) pings: u32,
-    /// Seconds to wait for anything before giving up
+    /// Longest wait for each step, in seconds, at most 86400
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) timeout: u32,
     /// Print the figures as JSON

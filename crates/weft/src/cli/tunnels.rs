@@ -9,15 +9,15 @@ use super::printing::Output;
 /// Subcommands of `weft tunnel`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TunnelCommand {
-    /// Host services and take clients in, as the configs of the services say
+    /// Host services, and let programs of this machine use services, as the configs of the services say
     ///
-    /// Services that the identity may bind are hosted as their host.v1 or host.v2 says. For the
-    /// services that it may dial, programs of this machine use the names and addresses in
-    /// intercept.v1; services with a proxy.v1 are offered at that port. Interception changes the
-    /// firewall, routes and DNS (docs/interception.md) and needs root; --no-intercept does without.
-    /// Changes of services, configs and policies are followed. Ctrl-C stops taking new connections,
-    /// waits a moment for those that are there, takes everything out of the system, and ends; a
-    /// second one ends at once.
+    /// Services that the identity may bind are hosted as their host.v1 or host.v2 says. Services that
+    /// the identity may dial are reached by the names and addresses in their intercept.v1, and at the
+    /// ports in their proxy.v1. Interception changes the firewall, routes and DNS of this machine
+    /// (docs/interception.md) and needs root; with --no-intercept nothing is intercepted. Changes of
+    /// services, configs and policies are followed. After Ctrl-C the command takes no new connections,
+    /// waits for the present ones (--drain), removes its changes of this machine, and ends; a second
+    /// Ctrl-C ends it at once.
     #[command(
         after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
                   token is enrolled and the\nidentity written beside it: laptop.jwt becomes \
@@ -29,7 +29,7 @@ pub(crate) enum TunnelCommand {
                   weft tunnel run --identity laptop.jwt server.json --no-intercept"
     )]
     Run(TunnelInterceptArgs),
-    /// Host services as their configs say, and take no clients in
+    /// Host services as their configs say; programs of this machine use none
     #[command(
         after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
                   token is enrolled and the\nidentity written beside it: laptop.jwt becomes \
@@ -40,7 +40,7 @@ pub(crate) enum TunnelCommand {
     RunHost(TunnelRunArgs),
     /// Offer services at ports of this machine; needs no privileges and no configs
     ///
-    /// Clients of the port reach the service; nothing else on this machine changes.
+    /// A program that connects to the port reaches the service; nothing else on this machine changes.
     Proxy(TunnelProxyArgs),
     /// Show what the tunnelers on this machine do: services, connections, rates
     Status(TunnelStatusArgs),
@@ -58,11 +58,12 @@ pub(crate) struct TunnelInterceptArgs {
 /// Settings of interception.
 #[derive(Debug, Args)]
 pub(crate) struct Intercepting {
-    /// Change nothing on this machine: hosts, and offers services with a proxy.v1; needs no root
+    /// Change nothing on this machine: host services, and offer those with a proxy.v1 at their ports;
+    /// needs no root
     #[arg(long)]
     pub(crate) no_intercept: bool,
-    /// Name of this tunneler, `weft_NAME` in the firewall; it distinguishes tunnelers of one
-    /// machine
+    /// Name that tells this tunneler from others of the machine, `weft_NAME` in the firewall: 1 to 20
+    /// letters, digits, `-` and `_`
     #[arg(long, value_name = "NAME", default_value = "tunnel")]
     pub(crate) name: String,
     /// Where the DNS server of this command listens, udp://ADDRESS:PORT, or a hosts file into which
@@ -75,7 +76,8 @@ pub(crate) struct Intercepting {
         default_value = "udp://127.0.0.1:53"
     )]
     pub(crate) resolver: Vec<String>,
-    /// Host names get addresses of this range; the address itself becomes this machine's
+    /// Range of the addresses that host names of services get. The address before the slash is added
+    /// to this machine
     #[arg(
         long,
         visible_alias = "dnsSvcIpRange",
@@ -87,7 +89,7 @@ pub(crate) struct Intercepting {
     /// [default: none, such questions are answered as --dns-unanswerable says]
     #[arg(long, visible_alias = "dnsUpstream", value_name = "URL", num_args = 1..)]
     pub(crate) dns_upstream: Vec<String>,
-    /// How several DNS servers are used
+    /// The order in which several DNS servers are asked
     #[arg(
         long,
         visible_alias = "dnsUpstreamMode",
@@ -96,13 +98,14 @@ pub(crate) struct Intercepting {
         default_value_t
     )]
     pub(crate) dns_upstream_mode: DnsUpstreams,
-    /// Answer to DNS questions that have none [default: refused]
+    /// Answer to questions that the DNS server of this command cannot answer [default: refused]
     #[arg(long, visible_alias = "dnsUnanswerable", value_name = "WHICH", value_enum)]
     pub(crate) dns_unanswerable: Option<DnsUnanswered>,
-    /// Interfaces whose traffic is intercepted too, `*` for all
+    /// Interfaces, for instance eth1, whose traffic is intercepted like that of this machine; `*` for
+    /// all [default: none]
     #[arg(long, visible_alias = "lanIf", value_name = "NAME", num_args = 1..)]
     pub(crate) interface: Vec<String>,
-    /// A program that diverts packets, in place of rules of the firewall
+    /// Program that diverts packets, in place of rules of the firewall (docs/interception.md)
     #[arg(long, value_name = "PATH")]
     pub(crate) diverter: Option<PathBuf>,
 }
@@ -171,10 +174,11 @@ pub(crate) struct TunnelProxyArgs {
 /// Settings of every tunneler.
 #[derive(Debug, Args)]
 pub(crate) struct Running {
-    /// Address or interface of this machine for ports whose configs name none
+    /// Address of this machine, or name of an interface, at which ports are opened. A proxy.v1 may name
+    /// another one for its port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) bind: String,
-    /// How often services are looked at, in seconds
+    /// Interval at which the controller is asked for changes of services, in seconds, 1 to 300
     #[arg(
         long,
         value_name = "SECONDS",
@@ -182,7 +186,7 @@ pub(crate) struct Running {
         value_parser = clap::value_parser!(u32).range(1..=300)
     )]
     pub(crate) refresh: u32,
-    /// How long connections may go on after Ctrl-C, in seconds
+    /// Longest time that connections may go on after Ctrl-C, in seconds, at most 3600
     #[arg(
         long,
         value_name = "SECONDS",
@@ -190,7 +194,7 @@ pub(crate) struct Running {
         value_parser = clap::value_parser!(u32).range(0..=3600)
     )]
     pub(crate) drain: u32,
-    /// A conversation in datagrams ends after so many seconds without any
+    /// Silence after which a conversation in datagrams (UDP) ends, in seconds, 5 to 86400
     #[arg(
         long,
         value_name = "SECONDS",
@@ -198,7 +202,8 @@ pub(crate) struct Running {
         value_parser = clap::value_parser!(u32).range(5..=86_400)
     )]
     pub(crate) udp_idle: u32,
-    /// Where `weft tunnel status` asks [default: a file of its own in the user's runtime folder]
+    /// Socket at which `weft tunnel status` asks this command [default: a file of its own in the user's
+    /// runtime folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -208,7 +213,8 @@ pub(crate) struct Running {
 #[command(after_help = "Examples:\n  weft tunnel status\n  weft tunnel status --watch\n  \
                   weft tunnel status --output json")]
 pub(crate) struct TunnelStatusArgs {
-    /// Show it again every so many seconds, until q or Ctrl-C [default: 2]
+    /// Show the state again at this interval, in seconds, 1 to 3600, until q or Ctrl-C [without a value:
+    /// 2]
     #[arg(
         long,
         value_name = "SECONDS",
@@ -217,7 +223,7 @@ pub(crate) struct TunnelStatusArgs {
         value_parser = clap::value_parser!(u32).range(1..=3600)
     )]
     pub(crate) watch: Option<u32>,
-    /// The socket of one tunneler [default: all that this user runs here]
+    /// Socket of one tunneler, its --socket [default: all tunnelers that this user runs on this machine]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) socket: Option<PathBuf>,
     #[command(flatten)]
@@ -227,7 +233,7 @@ pub(crate) struct TunnelStatusArgs {
 /// Arguments of `weft dial`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Standard input goes to the service, what it answers to standard output, byte \
+    after_help = "Standard input goes to the service, the service's answer to standard output, byte \
                   for byte. The end of\nstandard input ends that direction only; the command ends when \
                   the service has said all.\n\nExamples:\n  \
                   weft dial web --identity laptop.json < request.txt\n  \
@@ -247,7 +253,7 @@ pub(crate) struct DialArgs {
     /// Address that the host connects to, if the service forwards addresses or ports
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) to: Option<String>,
-    /// How long the dial may take, in seconds
+    /// Longest time for the dial, in seconds, 1 to 3600
     #[arg(
         long,
         value_name = "SECONDS",
@@ -276,13 +282,13 @@ pub(crate) struct HostArgs {
     /// Name of this instance, by which dialers can ask for it
     #[arg(long, visible_alias = "terminator", value_name = "INSTANCE", default_value = "")]
     pub(crate) instance: String,
-    /// Cost: cheaper hosts are preferred
+    /// Cost of this host, 0 to 65535: of hosts with the same precedence, cheaper ones are preferred
     #[arg(long, value_name = "COST", default_value_t = 0)]
     pub(crate) cost: u16,
-    /// Precedence; it counts before cost
+    /// Precedence of this host; precedence counts before cost
     #[arg(long, value_name = "WHICH", value_enum, default_value_t)]
     pub(crate) precedence: HostPrecedence,
-    /// How long connections may go on after Ctrl-C, in seconds
+    /// Longest time that connections may go on after Ctrl-C, in seconds, at most 3600
     #[arg(
         long,
         value_name = "SECONDS",
@@ -296,12 +302,12 @@ pub(crate) struct HostArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Kinds of hops:\n  \
                   forwarder          a router; `weft list edge-routers` has its id\n  \
-                  xgress/edge        a router at an SDK whose flow control it has; the first is at this \
-                  command\n  \
+                  xgress/edge        a router that does the flow control for an SDK; the first hop is \
+                  that of this command\n  \
                   xgress/tunnel      a router that connects to the application by itself; so do other \
                   xgress/...\n  \
                   sdk/...            the SDK of the host, `rust` is weft's\n\n\
-                  The time is that from here to the hop and back. An application that the host \
+                  A time is that from here to the hop and back. An application that the host \
                   connects to is no hop.\nSDKs in C do not answer; routers of weft answer in their \
                   place, those of OpenZiti do not.\nBehind routers of OpenZiti before 2.1, no SDK \
                   with flow control of its own answers.\n\nExamples:\n  \
@@ -318,7 +324,7 @@ pub(crate) struct TracerouteArgs {
     /// Instance of the service to dial, if its hosts have instance names
     #[arg(long, visible_alias = "terminator", value_name = "INSTANCE")]
     pub(crate) instance: Option<String>,
-    /// Most hops that are asked
+    /// Most hops that are asked, 1 to 255
     #[arg(
         long,
         value_name = "COUNT",
@@ -326,7 +332,7 @@ pub(crate) struct TracerouteArgs {
         value_parser = clap::value_parser!(u32).range(1..=255)
     )]
     pub(crate) hops: u32,
-    /// How long the dial, and each hop, may take, in seconds
+    /// Longest time for the dial, and for the answer of each hop, in seconds, 1 to 3600
     #[arg(
         long,
         value_name = "SECONDS",

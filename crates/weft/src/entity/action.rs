@@ -30,6 +30,8 @@ const REMOVE: &str = "remove";
 /// An action whose body has a default.
 const DISABLE: &str = "disable";
 const TRACE: &str = "trace";
+/// The word for the second factor of an identity, which can be removed.
+const MFA: &str = "mfa";
 
 /// An operation on one entity.
 #[derive(Clone, Copy, Debug)]
@@ -110,9 +112,14 @@ fn about(word: &str, rows: &[Row]) -> String {
         "refresh" => "Make an enrollment last longer, with a new token".into(),
         "enable" => "Let a disabled identity log in again".into(),
         DISABLE => "Keep an identity from logging in, until it is enabled or for a while".into(),
-        TRACE => "Follow the data of an identity through the network for a while".into(),
+        TRACE => {
+            "Have the controller log for a while how the circuits of an identity are made".into()
+        }
         "request-extend" => "Ask the owner of a certificate to renew it at the next login".into(),
         REMOVE => "Remove a part of an entity, such as the second factor".into(),
+        MFA => {
+            "Remove the second factor (TOTP) of an identity, which may then set up another".into()
+        }
         _ => format!("Operation `{word}` on a {kinds}"),
     }
 }
@@ -121,7 +128,7 @@ fn command(row: Row) -> Command {
     let name = place(&row).1;
     let command = match name == row.kind.name {
         true => commands::one_of(row.kind),
-        false => commands::base(name, row.kind),
+        false => commands::base(name, row.kind).about(about(name, std::slice::from_ref(&row))),
     };
     let flags = flags::action_args(row.kind, row.fields).into_iter();
     // A member with a default is not required.
@@ -140,11 +147,12 @@ fn command(row: Row) -> Command {
              weft router enroll router.yml --jwt paris.jwt"
         }
         DISABLE => {
-            "Until it is enabled again, if not told for how long. Example:\n  \
+            "Without --duration-minutes the identity stays disabled until it is enabled. Example:\n  \
              weft disable identity laptop --duration-minutes 30"
         }
         TRACE => {
-            "The trace begins and lasts five minutes, if not told otherwise. Examples:\n  \
+            "Without flags, a trace begins that lasts five minutes; its lines are in the log of the \
+             controller. Examples:\n  \
              weft trace identity laptop --duration 1h\n  \
              weft trace identity laptop --enabled=false"
         }
@@ -229,6 +237,14 @@ mod tests {
             ("disable", "identity"),
         ] {
             assert!(names.contains(&wanted), "{wanted:?} is not in {names:?}");
+        }
+    }
+
+    #[test]
+    fn every_action_says_what_it_does() {
+        for row in rows() {
+            let about = about(row.word, std::slice::from_ref(&row));
+            assert!(!about.starts_with("Operation"), "{}: {about}", row.word);
         }
     }
 

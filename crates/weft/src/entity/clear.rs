@@ -28,7 +28,7 @@ pub(super) fn args(kind: &'static Kind) -> impl Iterator<Item = Arg> {
             .long(format!("clear-{}", flags::kebab(member)))
             .action(ArgAction::SetTrue)
             .conflicts_with_all(flags::ids_of(kind, member))
-            .help(format!("Takes {member} away"))
+            .help(format!("Remove the value of {member}"))
     })
 }
 

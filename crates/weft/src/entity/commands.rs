@@ -92,7 +92,7 @@ fn list(kind: &'static Kind) -> Option<Command> {
     let mut command =
         base(kind.plural, kind).aliases(names.filter(|name| *name != kind.plural)).args([
             Arg::new("filter").value_name("FILTER").help(
-                "In the filter language, for instance: name contains \"web\" and tags.site = \"x\"",
+                "Only entities that pass this filter, for instance: name contains \"web\" and tags.site = \"x\"",
             ),
             Arg::new("sort")
                 .long("sort")
@@ -106,7 +106,7 @@ fn list(kind: &'static Kind) -> Option<Command> {
             Arg::new("explain")
                 .long("explain")
                 .action(ArgAction::SetTrue)
-                .help("Say on standard error how the list was found: by which indexes"),
+                .help("Say on standard error by which indexes the list was found"),
             Arg::new("columns")
                 .long("columns")
                 .value_name("A,B,...")
@@ -126,7 +126,10 @@ fn list(kind: &'static Kind) -> Option<Command> {
                 .long("of")
                 .num_args(2)
                 .value_names(["KIND", "NAME"])
-                .help(format!("Only those that belong to one of: {}", known.join(", ")))
+                .help(format!(
+                    "Only entities that belong to this one; its kind is one of: {}",
+                    known.join(", ")
+                ))
                 .add(complete::parents(parents)),
         );
     }
@@ -145,16 +148,26 @@ fn list(kind: &'static Kind) -> Option<Command> {
 /// Description of a query parameter, and the collection whose names complete it.
 fn parameter(name: &str) -> (String, Option<&'static str>) {
     match name {
-        "roleFilter" => {
-            ("Only those with this role: #attribute or @id; may be given again".to_owned(), None)
+        "roleFilter" => (
+            "Only entities with this role: #attribute or @id; may be given several times"
+                .to_owned(),
+            None,
+        ),
+        "roleSemantic" => (
+            "With several roles: entities with all of them (allOf) or with one (anyOf)".to_owned(),
+            None,
+        ),
+        "policyType" => {
+            ("Only entities that policies of this type allow: dial or bind".to_owned(), None)
         }
-        "roleSemantic" => ("Whether all roles are wanted (allOf) or one (anyOf)".to_owned(), None),
-        "policyType" => ("Only what policies of this type allow: dial or bind".to_owned(), None),
         "configTypes" => (
             "Show the data of configs of this type; `all` for every type".to_owned(),
             Some("config-types"),
         ),
-        "asIdentity" => ("As this identity sees them".to_owned(), Some("identities")),
+        "asIdentity" => (
+            "Only entities that this identity sees, as it sees them".to_owned(),
+            Some("identities"),
+        ),
         other => (format!("Query parameter {other} of the API"), None),
     }
 }
@@ -204,7 +217,7 @@ fn delete(kind: &'static Kind) -> Option<Command> {
                     .long("yes")
                     .short('y')
                     .action(ArgAction::SetTrue)
-                    .help("Do not ask"),
+                    .help("Delete without asking"),
             )
             .after_help(examples::of_delete(kind)),
     )

@@ -80,7 +80,7 @@ pub(super) fn of_update(kind: &Kind) -> &'static str {
              weft update link ID --static-cost 20\n  weft update link ID --down\n  \
              weft update link ID --down=false"
         }
-        _ => "Only what is given changes. Lists are replaced as a whole.",
+        _ => "Only members that are given change. A list is replaced as a whole.",
     }
 }
 
@@ -125,6 +125,10 @@ pub(super) fn of_create(kind: &'static Kind) -> String {
              --data '{\"protocol\":\"tcp\",\"address\":\"127.0.0.1\",\"port\":8080}'"
         }
         "config-type" => "weft create config-type printer.v1 --schema '{\"type\":\"object\"}'",
+        "controller-setting" => {
+            "weft create controller-setting --controller global \\\n      \
+             --oidc-redirect-uris https://app.example/callback"
+        }
         "edge-router" => {
             "weft create edge-router paris --role-attributes public --is-tunneler-enabled \\\n      \
              -o paris.jwt\n  weft router enroll router.yml --jwt paris.jwt"
@@ -135,6 +139,10 @@ pub(super) fn of_create(kind: &'static Kind) -> String {
         }
         "enrollment" => {
             "weft create enrollment --identity laptop --method ott --expires-at 24h -o laptop.jwt"
+        }
+        "external-jwt-signer" => {
+            "weft create external-jwt-signer idp --issuer https://idp.example --audience weft \\\n      \
+             --cert-pem @idp.pem --enabled"
         }
         "identity" => {
             "weft create identity laptop --role-attributes staff,admins -o laptop.jwt\n  \

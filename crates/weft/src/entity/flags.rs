@@ -78,7 +78,7 @@ pub(super) fn args(kind: &'static Kind, verb: Verb) -> Vec<Arg> {
         .value_name("JSON|@FILE")
         .value_parser(object)
         .value_hint(ValueHint::FilePath)
-        .help("All members at once, as JSON, or as JSON or YAML in a file; flags go on top of it");
+        .help("All members at once, as JSON, or @FILE with JSON or YAML; other flags replace members of it");
     let leaves = leaves(kind.fields);
     let own = leaves.iter().map(|leaf| match leaf.is_required(kind, verb) {
         true => arg(kind, leaf, verb).required_unless_present(FROM),

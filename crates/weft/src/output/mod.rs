@@ -44,7 +44,7 @@ impl Format {
             .value_name("FORMAT")
             .value_parser(EnumValueParser::<Self>::new())
             .default_value("table")
-            .help("How to print; names in JSON and YAML do not change")
+            .help("Format; members in JSON and YAML keep their names in later releases")
             .help_heading("Settings")
     }
 

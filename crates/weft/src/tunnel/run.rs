@@ -222,11 +222,11 @@ fn seconds(count: u32) -> Duration {
     Duration::from_secs(count.into())
 }
 
-/// `<service>:<port>`, with `:tcp` or `:udp` behind it.
+/// Reads `SERVICE:PORT`, with `:tcp` or `:udp` behind it.
 fn named(text: &str) -> Result<NamedPort, Failure> {
     let wrong = || {
         Failure::usage(format!(
-            "`{text}` must be <service>:<port> or <service>:<port>:udp, for example web:8080"
+            "`{text}` must be SERVICE:PORT or SERVICE:PORT:udp, for example web:8080"
         ))
     };
     let (rest, protocol) = match text.rsplit_once(':').ok_or_else(wrong)? {
