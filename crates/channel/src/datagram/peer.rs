@@ -166,6 +166,8 @@ impl DtlsPeer {
 impl Path {
     pub(super) async fn next(&self) -> Vec<u8> {
         loop {
+            // A peer that sends faster than its datagrams are processed does not keep time limits from passing.
+            tokio::task::coop::consume_budget().await;
             self.inbox.arrived().await;
             if let Some(datagram) = self.inbox.pop() {
                 return datagram;

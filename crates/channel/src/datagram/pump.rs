@@ -198,19 +198,21 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::sync::mpsc;
+    use weft_wire::FrameLimits;
 
     use super::*;
     use crate::{
         AcceptOptions, ChannelAcceptor, ChannelOptions, DatagramDial, DatagramListen,
-        DatagramOptions, ListenerLimits,
-        datagram::{dial::dial, listen_datagrams},
+        DatagramOptions, DatagramRegistration, ListenerLimits,
+        datagram::{dial::dial, inbox::Inbox, listen_datagrams},
+        handshake::Fresh,
         tests::support::{Authority, Gate, soon},
     };
 
-    #[tokio::test]
-    async fn few_datagrams_wait_before_a_peer_is_admitted() {
+    /// A peer before its hello, and its listener.
+    async fn dialed() -> (DtlsPeer, DatagramRegistration) {
         let authority = Authority::new();
-        let (channels, _kept) = mpsc::unbounded_channel();
+        let (channels, _) = mpsc::unbounded_channel();
         let gate = Gate { channel: ChannelOptions::control("server"), group: None, channels };
         let settings = authority.dtls();
         let listen = DatagramListen {
@@ -225,12 +227,31 @@ mod tests {
         let to = ("127.0.0.1", listening.local_addr().port());
         let peer = soon(dial(to, None, Duration::from_secs(20), &with)).await.unwrap();
         assert!(peer.connection.is_established());
-        let flood = |peer: &DtlsPeer| {
-            (0..10_000).for_each(|_| peer.path.inbox.push(&[7; 1000]));
-            peer.path.inbox.len()
-        };
-        assert_eq!(flood(&peer), 32);
+        (peer, listening)
+    }
+
+    /// Sends more than is kept; returns the number of datagrams that wait.
+    fn flood(inbox: &Inbox) -> usize {
+        (0..10_000).for_each(|_| inbox.push(&[7; 1000]));
+        inbox.len()
+    }
+
+    #[tokio::test]
+    async fn few_datagrams_wait_before_a_peer_is_admitted() {
+        let (peer, _listening) = dialed().await;
+        assert_eq!(flood(&peer.path.inbox), 32);
         let admitted = DatagramPump::new(peer);
-        assert_eq!(flood(&admitted.peer), 512);
+        assert_eq!(flood(&admitted.peer.path.inbox), 512);
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_datagrams_lets_time_limits_pass() {
+        let (mut peer, _listening) = dialed().await;
+        let inbox = Arc::clone(&peer.path.inbox);
+        inbox.widen();
+        assert_eq!(flood(&inbox), 512);
+        let mut reading = Box::pin(peer.read_answer(FrameLimits::HELLO, 1));
+        assert!(futures::poll!(&mut reading).is_pending());
+        assert!(inbox.len() > 0, "the task gave way before it had read everything");
     }
 }

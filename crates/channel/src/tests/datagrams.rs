@@ -46,6 +46,15 @@ impl Listening {
         }
     }
 
+    /// Options for dialing over a path that loses or delays the answer to the hello.
+    async fn past(&self, answer: Answer) -> DialOptions {
+        let at = path_to(self.registration.local_addr(), answer).await;
+        DialOptions {
+            address: Address::new(Scheme::Dtls, at.ip().to_string(), at.port()),
+            ..self.dial_options(self.authority.dtls(), DatagramOptions::default())
+        }
+    }
+
     async fn pair(&mut self, dialing: DatagramOptions) -> (ChannelHandle, ChannelHandle, Inbox) {
         let options = self.dial_options(self.authority.dtls(), dialing);
         let (ours, _) = inbox(InboxLimits::default());
@@ -215,11 +224,7 @@ async fn path_to(listener: std::net::SocketAddr, answer: Answer) -> std::net::So
 #[tokio::test]
 async fn a_message_that_overtakes_the_answer_to_the_hello_is_delivered() {
     let mut listening = Listening::new(None, DatagramOptions::default()).await;
-    let at = path_to(listening.registration.local_addr(), Answer::Overtaken).await;
-    let options = DialOptions {
-        address: Address::new(Scheme::Dtls, at.ip().to_string(), at.port()),
-        ..listening.dial_options(listening.authority.dtls(), DatagramOptions::default())
-    };
+    let options = listening.past(Answer::Overtaken).await;
     let (behaviour, _theirs) = inbox(InboxLimits::default());
     let (dialing, listener) = tokio::join!(soon(dial(options)), async {
         let listener = soon(listening.channels.recv()).await.unwrap().start(behaviour);
@@ -236,12 +241,8 @@ async fn a_message_that_overtakes_the_answer_to_the_hello_is_delivered() {
 #[tokio::test]
 async fn a_listener_hears_of_a_dialer_that_gave_up() {
     let mut listening = Listening::new(None, DatagramOptions::default()).await;
-    let at = path_to(listening.registration.local_addr(), Answer::Lost).await;
-    let options = DialOptions {
-        address: Address::new(Scheme::Dtls, at.ip().to_string(), at.port()),
-        timeout: Duration::from_secs(2),
-        ..listening.dial_options(listening.authority.dtls(), DatagramOptions::default())
-    };
+    let limit = Duration::from_secs(2);
+    let options = DialOptions { timeout: limit, ..listening.past(Answer::Lost).await };
     assert!(soon(dial(options)).await.is_err());
     let (behaviour, _inbox) = inbox(InboxLimits::default());
     let listener = soon(listening.channels.recv()).await.unwrap().start(behaviour);
