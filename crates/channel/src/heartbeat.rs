@@ -7,9 +7,11 @@
 use parking_lot::Mutex;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use weft_wire::Headers;
 use weft_wire::hello::header;
+
+use crate::clock;
 
 /// The times of heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +78,12 @@ struct State {
     rtt: Option<Duration>,
 }
 
-/// Nanoseconds since the epoch, never going back.
+/// Nanoseconds since the beginning of 1970, never going back: the time of day at the first call, moved
+/// on by the clock that tests can move.
 pub(crate) fn now_ns() -> u64 {
-    static START: LazyLock<(Instant, u64)> = LazyLock::new(|| {
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        (Instant::now(), nanos(epoch))
-    });
-    START.1.saturating_add(nanos(START.0.elapsed()))
+    static START: LazyLock<(Instant, u64)> =
+        LazyLock::new(|| (Instant::now(), nanos(clock::since_1970())));
+    START.1.saturating_add(nanos(clock::since(START.0)))
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -2,7 +2,7 @@
 //! number of links.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -41,7 +41,8 @@ impl Health {
         let (of_links, until) = (Arc::clone(&health), stop.clone());
         let (limits, data) = (options.clone(), Arc::downgrade(data));
         runtime.spawn(async move {
-            let looking = of_links.look_at_links(&limits, &data);
+            let links = || data.upgrade().map(|data| data.link_details());
+            let looking = of_links.look_at_links(&limits, links);
             let _ = until.run_until_cancelled(looking).await;
         });
         let of_controllers = Arc::clone(&health);
@@ -68,13 +69,16 @@ impl Health {
         }
     }
 
-    async fn look_at_links(&self, options: &HealthChecks, data: &Weak<DataHalf>) {
+    /// Counts the links until there are none to ask for.
+    async fn look_at_links(
+        &self,
+        options: &HealthChecks,
+        links: impl Fn() -> Option<Vec<Value>> + Send,
+    ) {
         tokio::time::sleep(options.link_initial_delay).await;
         loop {
             let begun = Instant::now();
-            let Some(data) = data.upgrade() else { return };
-            let links = data.link_details();
-            drop(data);
+            let Some(links) = links() else { return };
             let (count, wanted) = (links.len(), options.min_links as usize);
             let problem = (count < wanted)
                 .then(|| format!("link count {count} less than configured minimum of {wanted}"));
@@ -158,6 +162,42 @@ pub(crate) mod tests {
         let [(_, found), _] = health.seen();
         let after = found.at.duration_since(begun).unwrap();
         assert!(found.details.is_some() && after.abs_diff(hour) < hour / 2, "{found:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn links_are_counted_after_a_delay_and_then_at_the_interval() {
+        let (delay, every) = (Duration::from_secs(120), Duration::from_secs(60));
+        let options = HealthChecks {
+            link_initial_delay: delay,
+            link_interval: every,
+            min_links: 2,
+            ..rare()
+        };
+        let begun = time_of_day();
+        let health = Health {
+            controllers: Check::new("controllerPing", false, begun),
+            links: Check::new("link.health", false, begun),
+        };
+        let looks = std::sync::atomic::AtomicU64::new(0);
+        let links = || {
+            let looks = looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            // A second link is there at the second look, and the router is gone at the third.
+            let links = vec![Value::Null; 1 + looks.min(1) as usize];
+            (looks < 2).then_some(links)
+        };
+        let start = tokio::time::Instant::now();
+        let mut looking = std::pin::pin!(health.look_at_links(&options, links));
+        let first_look = tokio::time::timeout_at(start + delay + every / 2, &mut looking).await;
+        assert!(first_look.is_err());
+        let [_, (_, first)] = health.seen();
+        let problem = first.problem.as_deref().unwrap_or_default();
+        assert_eq!(problem, "link count 1 less than configured minimum of 2");
+        assert!(first.at.duration_since(begun).unwrap().abs_diff(delay) < every);
+        tokio::time::timeout_at(start + delay + 3 * every, &mut looking).await.unwrap();
+        let [_, (_, second)] = health.seen();
+        assert_eq!(second.problem, None, "{second:?}");
+        assert_eq!(looks.load(std::sync::atomic::Ordering::Relaxed), 3);
+        assert_eq!(start.elapsed(), delay + 2 * every);
     }
 
     #[test]

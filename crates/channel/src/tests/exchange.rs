@@ -224,14 +224,14 @@ async fn silence_closes_the_channel() {
     // A listener that answers the hello and no later message.
     let (socket, addr) = silent_listener(&server.authority).await;
     options.address.port = addr.port();
-    options.channel.heartbeat = Some(HeartbeatOptions {
-        send_interval: Duration::from_millis(10),
-        check_interval: Duration::from_millis(5),
-        close_unresponsive: Some(Duration::from_millis(60)),
-        grace: Duration::ZERO,
-    });
+    options.channel.heartbeat = Some(HeartbeatOptions::CONTROL);
     let (behaviour, _inbox) = inbox(InboxLimits::default());
     let dialer = soon(dial(options)).await.unwrap().start(behaviour);
+    let limit = HeartbeatOptions::CONTROL.close_unresponsive.unwrap();
+    later(limit - Duration::from_secs(2)).await;
+    until(|| dialer.liveness().outstanding.is_some()).await;
+    assert!(dialer.liveness().since_response < limit && !dialer.is_closed());
+    later(Duration::from_secs(5)).await;
     assert!(matches!(soon(dialer.closed()).await, CloseReason::Unresponsive));
     drop(socket);
 }
