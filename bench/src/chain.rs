@@ -61,6 +61,10 @@ pub(crate) struct Options {
     /// Connections that go over wires
     #[arg(long, value_enum, default_value_t = Place::Links, requires = "delay")]
     wires: Place,
+    /// Makes each write of the clients of weft and of the original a payload of its own, as a program with
+    /// datagrams does; otherwise small writes leave together while others wait
+    #[arg(long)]
+    messages: bool,
     #[command(flatten)]
     pub(crate) writes: Writes,
 }
@@ -106,7 +110,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
         loss: options.loss / 100.0,
     });
     let wires = wire.map(|wire| (wire, options.wires));
-    let mut rows = Vec::new();
+    let (mut rows, messages) = (Vec::new(), options.messages);
     if let Some(wire) = wire.filter(|_| wanted("tcp")) {
         let path: Arc<dyn Path> = Arc::new(Tcp::over(wire).await?);
         measure("tcp", 0, &path, &options.writes, &mut rows).await?;
@@ -122,11 +126,12 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
             }
         }
         if wanted(WEFT) {
-            let chain: Arc<dyn Path> = Chain::start(&program::weft()?, length, wires).await?;
+            let chain: Arc<dyn Path> =
+                Chain::start(&program::weft()?, length, wires, messages).await?;
             measure(WEFT, length, &chain, &options.writes, &mut rows).await?;
         }
         if let Some(program) = original.as_ref().filter(|_| wanted(ORIGINAL)) {
-            let chain: Arc<dyn Path> = Chain::start(program, length, wires).await?;
+            let chain: Arc<dyn Path> = Chain::start(program, length, wires, messages).await?;
             measure(ORIGINAL, length, &chain, &options.writes, &mut rows).await?;
         }
     }

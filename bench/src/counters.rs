@@ -71,7 +71,7 @@ pub(crate) struct Row {
 
 /// Measures it.
 pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
-    let chain = Chain::start(&program::weft()?, LENGTH, None).await?;
+    let chain = Chain::start(&program::weft()?, LENGTH, None, true).await?;
     let path: Arc<dyn Path> = chain.clone();
     let pid = path.relay().get(MIDDLE).copied();
     let pid = pid.ok_or_else(|| io::Error::other("the chain has no router in the middle"))?;

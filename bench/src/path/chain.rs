@@ -20,6 +20,7 @@ use weft_client::ManagementClient;
 use weft_contract::{Api, resource};
 use weft_sdk::{Context, Listener};
 
+use super::messages::Messages;
 use super::weft::{
     PASSWORD, PATIENCE, Stopped, USER, context, create, host, log_in, router_online,
 };
@@ -39,6 +40,8 @@ pub(crate) struct Chain {
     ids: Vec<String>,
     routers: Vec<Stopped>,
     wires: Vec<Laid>,
+    /// True if each write of the client is a payload of its own.
+    messages: bool,
     _host: Context,
     _controller: Stopped,
     _home: TempDir,
@@ -68,11 +71,13 @@ impl Place {
 
 impl Chain {
     /// Starts `length` routers of `program` and waits until data goes over all of them.
-    /// Each connection of the given place goes over a wire of its own, if there is one.
+    /// Each connection of the given place goes over a wire of its own, if there is one. With `messages` each
+    /// write of the client is a payload of its own.
     pub(crate) async fn start(
         program: &FilePath,
         length: usize,
         wire: Option<(Wire, Place)>,
+        messages: bool,
     ) -> io::Result<Arc<Self>> {
         let home = tempfile::tempdir()?;
         let [control, own] = [program::free_port()?, program::free_port()?];
@@ -129,7 +134,8 @@ impl Chain {
             }
         });
         let (_host, _controller, _home) = (host, controller, home);
-        let chain = Self { client, dialer, ids, routers, wires, _host, _controller, _home };
+        let chain =
+            Self { client, dialer, ids, routers, wires, messages, _host, _controller, _home };
         let deadline = Instant::now() + PATIENCE;
         loop {
             match chain.connect().await {
@@ -167,8 +173,12 @@ impl Chain {
 impl Path for Chain {
     fn connect(&self) -> BoxFuture<'_, io::Result<AnyStream>> {
         async move {
-            let dialed = self.dialer.dial(SERVICE).await;
-            Ok(Box::pin(dialed.map_err(io::Error::other)?) as AnyStream)
+            let dialed = self.dialer.dial(SERVICE).await.map_err(io::Error::other)?;
+            Ok(if self.messages {
+                Box::pin(Messages::new(dialed)) as AnyStream
+            } else {
+                Box::pin(dialed)
+            })
         }
         .boxed()
     }

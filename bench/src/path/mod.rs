@@ -2,6 +2,7 @@
 
 pub(crate) mod chain;
 pub(crate) mod haproxy;
+mod messages;
 pub(crate) mod tcp;
 pub(crate) mod tls;
 pub(crate) mod weft;

@@ -14,9 +14,13 @@
 #[cfg(test)]
 mod tests;
 mod transport;
+mod writing;
 
 pub(crate) use self::transport::Transport;
+pub(crate) use self::writing::Unwritten;
+use self::writing::Writing;
 use crate::outlet::RouterOutlet;
+use crate::sealing::Outward;
 use crate::traces::{Answer, Form, Trace, Traces};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -63,6 +67,7 @@ pub(crate) struct Circuit {
 /// The flow control of a circuit, and the news for the application and the router.
 struct State {
     transport: Transport,
+    writing: Writing,
     /// The payload to be sent before all others: the header of the encrypted stream.
     preface: Option<Bytes>,
     /// Requests for hops of the route, and answers to those of the other end.
@@ -102,6 +107,7 @@ impl Circuit {
             this: this.clone(),
             inner: Mutex::new(Driver::new(State {
                 transport,
+                writing: Writing::new(Outward::Plain),
                 preface: None,
                 traces: Traces::default(),
                 told: false,
@@ -132,48 +138,7 @@ impl Circuit {
         self.change(|_, _| {});
     }
 
-    // Calls of the application.
-
-    /// Sets the payload to be sent before all others, as soon as the circuit has room.
-    pub(crate) fn set_preface(&self, preface: Bytes) {
-        self.change(|inner, _| inner.preface = Some(preface));
-    }
-
-    /// Waits until the next payload can be taken; an error once this direction has ended.
-    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
-        let mut inner = self.inner.lock();
-        let state = &inner.machine;
-        if state.can_write() {
-            return Poll::Ready(Ok(()));
-        }
-        if state.transport.is_sending_over() {
-            return Poll::Ready(Err(WriteError::Ended));
-        }
-        inner.wake_to_write(cx);
-        Poll::Pending
-    }
-
-    /// Takes one payload of the application, after [`poll_writable`](Self::poll_writable).
-    pub(crate) fn write(&self, data: Bytes) -> Result<(), WriteError> {
-        self.change(|inner, _| inner.transport.write(data))
-    }
-
-    /// Ends the application's direction; `last` is sent after its data, however full the window is.
-    pub(crate) fn finish(&self, last: Option<Bytes>) {
-        self.change(|inner, now| {
-            if let Some(last) = last {
-                let preface = inner.preface.take();
-                for payload in preface.into_iter().chain([last]) {
-                    // Refused once the direction is over, when it is not needed.
-                    let _ = inner.transport.write_last(payload);
-                }
-            }
-            match &mut inner.transport {
-                Transport::Own(end) => end.finish(now),
-                Transport::Routed(routed) => routed.finish(),
-            }
-        });
-    }
+    // Calls of the application; those that write are in `writing`.
 
     /// The next delivery for the application.
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Delivery> {
@@ -204,10 +169,7 @@ impl Circuit {
 
     /// Ends the circuit at once and tells the router.
     pub(crate) fn abort(&self) {
-        self.change(|inner, _| match &mut inner.transport {
-            Transport::Own(end) => end.abort(),
-            Transport::Routed(routed) => routed.close(),
-        });
+        self.change(|inner, _| inner.abort());
     }
 
     /// Asks for the hop after so many. `None` if the circuit is over, or too many requests wait.
@@ -372,6 +334,34 @@ impl State {
         self.transport.can_write() && self.preface.is_none()
     }
 
+    /// Ready once the application can write, or never can again.
+    fn writable(&self) -> Poll<Result<(), WriteError>> {
+        match (self.can_write(), self.transport.is_sending_over()) {
+            (true, _) => Poll::Ready(Ok(())),
+            (false, true) => Poll::Ready(Err(WriteError::Ended)),
+            (false, false) => Poll::Pending,
+        }
+    }
+
+    /// Makes a payload of all that is gathered.
+    fn flush(&mut self) {
+        match self.writing.gathered() {
+            None => {}
+            Some(Ok(payload)) => {
+                // Refused once the direction is over, when it is not needed.
+                let _ = self.transport.write(payload);
+            }
+            Some(Err(_)) => self.abort(),
+        }
+    }
+
+    fn abort(&mut self) {
+        match &mut self.transport {
+            Transport::Own(end) => end.abort(),
+            Transport::Routed(routed) => routed.close(),
+        }
+    }
+
     /// The next message for the router.
     fn next(&mut self, class: Class, circuit: &str, now: Instant) -> Option<Message> {
         if class == Class::Ack
@@ -427,6 +417,9 @@ impl State {
         {
             // There is room, so that the write succeeds.
             let _ = state.transport.write(preface);
+        }
+        if !state.transport.has_waiting() {
+            state.flush();
         }
         let steps = driver.steps(true);
         let state = &mut driver.machine;

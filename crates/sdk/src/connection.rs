@@ -1,15 +1,15 @@
 //! A connection for the application: a stream of bytes in both directions.
 
-use crate::circuit::Circuit;
+use crate::circuit::{Circuit, Unwritten};
 use crate::hop::Hop;
 use crate::inner::Guard;
-use crate::sealing::{Inward, Keys, Outward};
+use crate::sealing::{Inward, Keys};
 use bytes::{Buf as _, Bytes};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weft_xgress::{CloseReason, Delivery};
@@ -31,8 +31,11 @@ pub struct Info {
 ///
 /// It is [`AsyncRead`] and [`AsyncWrite`]. Shutting it down ends one direction: the peer reads the
 /// end, and its data can still be read here. Dropping it ends both directions; data written before
-/// is still sent. Each write makes one payload of at most 32 KiB, so that writes of that size are
-/// best.
+/// is still sent.
+///
+/// A write is sent at once, in payloads of at most 32 KiB. While earlier payloads wait (for the
+/// window of the circuit, or because other circuits send), small writes leave together in one
+/// payload. Where the borders of messages matter, [`WriteHalf::try_write_message`] keeps them.
 #[derive(Debug)]
 pub struct Connection {
     reader: ReadHalf,
@@ -69,7 +72,6 @@ pub struct ReadHalf {
 #[derive(Debug)]
 pub struct WriteHalf {
     shared: Arc<Shared>,
-    outward: Outward,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,12 +89,12 @@ impl Connection {
         guard: Arc<Guard>,
     ) -> Self {
         let encrypted = keys.is_some();
-        let (outward, inward) = match keys {
-            None => (Outward::Plain, Inward::Plain),
+        let inward = match keys {
+            None => Inward::Plain,
             Some(keys) => {
                 let (outward, inward, header) = keys.start();
-                circuit.set_preface(header);
-                (outward, inward)
+                circuit.seal(outward, header);
+                inward
             }
         };
         let shared = Arc::new(Shared { circuit, info, encrypted, _guard: guard });
@@ -102,7 +104,7 @@ impl Connection {
             rest: Bytes::new(),
             state: Reading::Open,
         };
-        Self { reader, writer: WriteHalf { shared, outward } }
+        Self { reader, writer: WriteHalf { shared } }
     }
 
     /// The description of the connection.
@@ -295,14 +297,17 @@ impl WriteHalf {
             let text = format!("a message of {} bytes is too long", data.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let Poll::Ready(room) =
-            self.shared.circuit.poll_writable(&mut Context::from_waker(Waker::noop()))
-        else {
-            return Err(io::ErrorKind::WouldBlock.into());
-        };
-        room.map_err(|_| ended())?;
-        let payload = self.outward.message(data).map_err(io::Error::other)?;
-        self.shared.circuit.write(payload).map_err(|_| ended())
+        self.shared.circuit.write_message(data).map_err(io::Error::from)
+    }
+}
+
+impl From<Unwritten> for io::Error {
+    fn from(reason: Unwritten) -> Self {
+        match reason {
+            Unwritten::Full => io::ErrorKind::WouldBlock.into(),
+            Unwritten::Ended => ended(),
+            Unwritten::Sealing(problem) => io::Error::other(problem),
+        }
     }
 }
 
@@ -323,30 +328,23 @@ impl AsyncWrite for WriteHalf {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let circuit = &this.shared.circuit;
-        if ready!(circuit.poll_writable(cx)).is_err() {
-            return Poll::Ready(Err(ended()));
-        }
-        // Encrypted outside of the circuit's lock. No other task writes, so that the room stays.
-        let (payload, taken) = this.outward.payload(data).map_err(io::Error::other)?;
-        Poll::Ready(circuit.write(payload).map(|()| taken).map_err(|_| ended()))
+        this.shared.circuit.poll_write(cx, data).map_err(io::Error::from)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // All written data is on its way already.
+        // Written data needs no push: the channel takes it as soon as the window allows.
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        this.shared.circuit.finish(this.outward.last());
+        self.shared.circuit.finish();
         Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for WriteHalf {
     fn drop(&mut self) {
-        self.shared.circuit.finish(self.outward.last());
+        self.shared.circuit.finish();
     }
 }
 

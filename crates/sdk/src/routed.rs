@@ -71,24 +71,18 @@ impl Routed {
         self.finished || self.closing || self.closed.is_some()
     }
 
+    /// Takes one payload, with or without room for it.
     pub(crate) fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
         if self.is_sending_over() {
             return Err(WriteError::Ended);
-        }
-        if !self.can_write() {
-            return Err(WriteError::Full);
         }
         self.push(0, data);
         Ok(())
     }
 
-    /// Takes a payload that is the last one: there is room for it.
-    pub(crate) fn write_last(&mut self, data: Bytes) -> Result<(), WriteError> {
-        if self.is_sending_over() {
-            return Err(WriteError::Ended);
-        }
-        self.push(0, data);
-        Ok(())
+    /// True if a message of the application was not sent yet.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.out.is_empty()
     }
 
     /// The application writes no more.
@@ -246,7 +240,6 @@ mod tests {
             conn.write(vec![0; 32 * 1024].into()).unwrap();
         }
         assert!(conn.out_bytes < SEND_LIMIT + 64 * 1024);
-        assert_eq!(conn.write(Bytes::new()), Err(WriteError::Full));
         while conn.over_changed().is_none() {
             conn.on_data(data(1000, 0));
         }

@@ -1,7 +1,6 @@
 //! The application's bytes in payloads: encrypted end to end if the service requires it.
 //!
-//! Each direction belongs to one half of a connection, so that there is no lock. The first payload of a
-//! direction is the 24-byte header of its stream; each later payload is one sealed message
+//! The first payload of a direction is the 24-byte header of its stream; each later payload is one sealed message
 //! (docs/protocol/sdk.md 14.3).
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -9,7 +8,6 @@ use weft_e2e::ending::{Incoming, Outgoing};
 use weft_e2e::{ConnectionKeys, Error, Header, Opened, Opener, Sealer, SessionKey};
 use weft_wire::edge::data_flags;
 use weft_wire::payload::{PayloadHeaders, edge_flags};
-use weft_xgress::PAYLOAD_SIZE;
 
 /// The keys of a connection.
 #[derive(Debug)]
@@ -43,17 +41,19 @@ pub(crate) enum Outward {
 }
 
 impl Outward {
-    /// One payload from the beginning of `data`, and the number of bytes that it took.
-    pub(crate) fn payload(&mut self, data: &[u8]) -> Result<(Bytes, usize), Error> {
-        let taken = data.get(..PAYLOAD_SIZE).unwrap_or(data);
-        Ok((self.message(taken)?, taken.len()))
-    }
-
     /// All of `data` in one payload.
     pub(crate) fn message(&mut self, data: &[u8]) -> Result<Bytes, Error> {
         match self {
             Self::Plain => Ok(Bytes::copy_from_slice(data)),
             Self::Sealed(sealer) => sealer.seal(data),
+        }
+    }
+
+    /// The payload of bytes that were gathered.
+    pub(crate) fn gathered(&mut self, data: BytesMut) -> Result<Bytes, Error> {
+        match self {
+            Self::Plain => Ok(data.freeze()),
+            Self::Sealed(sealer) => sealer.seal(&data),
         }
     }
 
@@ -137,6 +137,7 @@ mod tests {
     use proptest::prelude::*;
     use weft_e2e::KeyPair;
     use weft_wire::payload::Payload;
+    use weft_xgress::PAYLOAD_SIZE;
 
     fn pair() -> (Keys, Keys) {
         let mut rng = rand::rng();
@@ -157,10 +158,10 @@ mod tests {
                 let mut rest = &data[..];
                 let mut read = Vec::new();
                 while !rest.is_empty() {
-                    let (payload, taken) = out.payload(rest).unwrap();
-                    prop_assert!(taken <= PAYLOAD_SIZE);
+                    let (now, later) = rest.split_at(rest.len().min(PAYLOAD_SIZE));
+                    let payload = out.message(now).unwrap();
                     read.extend_from_slice(&inward.open(&Vec::new(), payload).unwrap());
-                    rest = &rest[taken..];
+                    rest = later;
                 }
                 prop_assert_eq!(read, data);
             }
@@ -182,7 +183,7 @@ mod tests {
     fn header_and_first_message_may_come_together() {
         let (one, other) = pair();
         let ((mut out, _, header), (_, mut inward, _)) = (one.start(), other.start());
-        let (payload, _) = out.payload(b"hello").unwrap();
+        let payload = out.message(b"hello").unwrap();
         let both = Bytes::from([header, payload].concat());
         assert_eq!(&inward.open(&Vec::new(), both).unwrap()[..], b"hello");
     }

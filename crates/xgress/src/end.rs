@@ -396,6 +396,12 @@ impl End {
         self.sender.unacked_payloads()
     }
 
+    /// True if a payload that was written has not been sent yet.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.sender.has_waiting()
+    }
+
     /// True if a payload waits because the other end has no room.
     #[must_use]
     pub fn is_blocked_by_peer(&self) -> bool {

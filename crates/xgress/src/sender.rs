@@ -144,6 +144,11 @@ impl Sender {
         !full && !short
     }
 
+    /// True if a payload has not been sent yet.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Takes data of the application.
     pub(crate) fn push(&mut self, payload: Outgoing) {
         self.held.grow_anyway(payload.cost());

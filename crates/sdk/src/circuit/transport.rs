@@ -31,6 +31,7 @@ impl Transport {
         }
     }
 
+    /// Takes one payload, with or without room for it: its data has left the application already.
     pub(super) fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
         match self {
             Self::Own(end) => end.write(data),
@@ -38,11 +39,11 @@ impl Transport {
         }
     }
 
-    /// Takes a payload that is the last one.
-    pub(super) fn write_last(&mut self, data: Bytes) -> Result<(), WriteError> {
+    /// True if a payload of the application was not sent yet.
+    pub(super) fn has_waiting(&self) -> bool {
         match self {
-            Self::Own(end) => end.write(data),
-            Self::Routed(routed) => routed.write_last(data),
+            Self::Own(end) => end.has_waiting(),
+            Self::Routed(routed) => routed.has_waiting(),
         }
     }
 
