@@ -3,8 +3,8 @@
 //!
 //! Programs listen at one address of the device and connect to the other. A packet to the second address
 //! leaves the system through the device; the wire exchanges the two addresses of the packet and hands it
-//! back, so that it arrives at the first. The kernel's TCP thus works as over a real network: it measures round
-//! trips, loses packets, and slows down.
+//! back, so that it arrives at the first. The kernel's TCP thus works as over a real network: it measures
+//! round trips, loses packets, and slows down.
 
 use std::{
     collections::{HashSet, VecDeque},

@@ -111,8 +111,8 @@ impl Peer {
     }
 
     /// The sessions that the router is told of at first: their number, and the tokens if they are wanted.
-    /// Real routers do this work on their own machines; here the messages are decoded only as far as needed to
-    /// see that no session is missing.
+    /// Real routers do this work on their own machines; here the messages are decoded only as far as needed
+    /// to see that no session is missing.
     pub(crate) async fn sessions(&mut self, with_tokens: bool) -> io::Result<(usize, Vec<String>)> {
         let (mut count, mut tokens) = (0, Vec::new());
         loop {
