@@ -41,7 +41,7 @@ func TestStrictReading(t *testing.T) {
 	}
 }
 
-// A null that may be must not keep a fault behind it from being seen.
+// An allowed null must not hide a fault in a later member.
 func TestNullMembers(t *testing.T) {
 	const body = `{"data":{"externalId":null,"permissions":null,"isAdmin":true},"meta":{}}`
 	reader := &strict{own: runtime.JSONConsumer(), calls: newLedger()}

@@ -158,7 +158,7 @@ async fn talk(at: SocketAddr, length: usize) -> std::io::Result<()> {
     if read == data { Ok(()) } else { Err(std::io::Error::other(format!("{} bytes", read.len()))) }
 }
 
-/// Sends and reads until that succeeds: routers hear of services and terminators shortly after the controller.
+/// Sends and reads until that succeeds: routers hear of services and terminators after the controller.
 async fn talked(at: SocketAddr, length: usize) {
     until_some(async || soon(talk(at, length)).await.ok()).await;
 }
