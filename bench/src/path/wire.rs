@@ -64,7 +64,7 @@ impl Laid {
         wires.map(Self::carried).reduce(u64::saturating_add)
     }
 
-    /// Where a client reaches a server of this wire.
+    /// The address at which a client reaches a server of this wire.
     pub(crate) fn begin(&self, server: SocketAddr) -> SocketAddr {
         (self.beginning, server.port()).into()
     }
