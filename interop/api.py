@@ -1,7 +1,7 @@
 """The few management API calls that the runner needs, on the standard library.
 
 Certificates are always verified: against the CA file given, or against the
-bundle that the controller publishes, taken once at the start.
+bundle that the controller publishes, fetched once at the start.
 """
 
 import base64
@@ -16,7 +16,7 @@ CACERTS = "/edge/client/v1/.well-known/est/cacerts"
 
 
 class ApiError(Exception):
-    """An answer that is not the one asked for."""
+    """An answer with another status than the expected one."""
 
 
 class Api:
@@ -121,7 +121,7 @@ def element(data, at):
 
 
 def wait_until(what, seconds, condition):
-    """Asks ``condition`` until it answers something true, and returns that."""
+    """Calls ``condition`` until the result is true, and returns the result."""
     deadline = time.monotonic() + seconds
     while True:
         answer = condition()

@@ -1,4 +1,4 @@
-"""The clients under test: how each is had, and how it enrolls, dials and hosts.
+"""The clients under test: where each comes from, and how it enrolls, dials and hosts.
 
 A client is a set of programs that take flags and print one line of JSON. Each
 variant of a Go client is the same program with other flags.
@@ -6,8 +6,8 @@ variant of a Go client is the same program with other flags.
 ``late_answer`` is the longest answer, in bytes, that a client can read after its
 own half-close, and ``answers_half_closed`` says whether as a host it can answer
 a peer that has half-closed. The wheel's native SDK (0.29.3) closes a connection
-as soon as both directions have ended, with whatever is queued then: a dialer
-loses what did not fit its socket's buffer, a host what was not sent yet.
+as soon as both directions have ended, and drops queued data: a dialer loses the
+data that did not fit its socket's buffer, a host the data that was not sent yet.
 
 ``crashes`` says that the client's SDK may crash by itself, whatever its peer does,
 so that a check which ends by a signal, its own or that of the host it talks to, gets
@@ -134,7 +134,7 @@ def build_go(name, folder):
     command = ["go", "build", "-o", str(binary), "."]
     if (source / "go.sum").exists():
         go_modules(source)
-    else:  # what it needs is looked up, and may well not be there: one try is enough
+    else:  # its dependencies are looked up and may be missing: one try is enough
         command.insert(2, "-mod=mod")
     try:
         built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=1800)

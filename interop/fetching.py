@@ -16,11 +16,11 @@ ONE_TRY = 600
 
 
 class Unavailable(Exception):
-    """Something cannot be had on this machine."""
+    """A program or package cannot be fetched on this machine."""
 
 
 def last_line(done):
-    """What a program that failed said last."""
+    """The last line that a failed program printed."""
     said = (done.stderr or done.stdout or "").strip().splitlines()
     return said[-1].strip() if said else f"exit code {done.returncode}"
 

@@ -1,5 +1,5 @@
 """The network under test: one that runs already, or one started for the run;
-and everything that the run creates in it, to be taken out again."""
+and everything that the run creates in it, to be deleted at the end."""
 
 import os
 import re
@@ -28,7 +28,7 @@ class Network:
         return identifier
 
     def policies(self):
-        """Everybody reaches every router; the run's dialers dial its services;
+        """All identities use all routers; the run's dialers dial its services;
         each host binds the services that carry its attribute."""
         self.make(
             "edge-router-policies", "routers", semantic="AnyOf",
@@ -104,7 +104,7 @@ class Network:
         self.api.call("PATCH", f"/identities/{found['id']}", {"roleAttributes": roles})
 
     def only_named_routers(self):
-        """From now on identities use only the routers that policies of their own name."""
+        """Lets identities use only the routers that policies of their own name."""
         for policy in self.api.list("/edge-router-policies"):
             if "#all" in (policy["identityRoles"] or []):
                 self.api.delete("edge-router-policies", policy["id"])
@@ -123,7 +123,7 @@ class Network:
         )
 
     def remove(self):
-        """Takes everything out again; says what could not be."""
+        """Deletes everything that was created; prints what could not be deleted."""
         for method, path, body in reversed(self.undo):
             self._try(lambda: self.api.call(method, path, body))
         for kind, identifier in reversed(self.made):

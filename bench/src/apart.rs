@@ -1,8 +1,8 @@
 //! `--apart`: relays on one half of the processors, clients and servers on the other.
 //!
-//! Side by side on the same processors, a relay and the programs that load it wait for each other's time slices,
-//! milliseconds each: a round trip beside bulk flows then measures the system's scheduler. Apart, it measures the
-//! relay.
+//! On the same processors, a relay and the programs that load the relay wait for each other's time slices,
+//! some milliseconds each: a round trip beside bulk flows then measures the system's scheduler. On processors
+//! of its own, the relay itself is measured.
 
 use std::{
     io,
@@ -20,8 +20,8 @@ struct Halves {
     clients: CpuSet,
 }
 
-/// Moves this program to the first half of its processors; relays that are started later get the second half. To be
-/// called before other threads are started. Returns the processors of each half, as numbers.
+/// Moves this program to the first half of its processors; relays that are started later get the second half.
+/// To be called before other threads are started. Returns the processors of each half, as numbers.
 ///
 /// # Errors
 /// When there is one processor only, or the system refuses.
@@ -44,7 +44,7 @@ fn set(numbers: &[usize]) -> CpuSet {
     set
 }
 
-/// Starts a relay, on the processors of relays: a process starts on those of the thread that makes it.
+/// Starts a relay on the processors of relays: a process inherits those of the thread that starts it.
 pub(crate) fn start_relay(command: &mut Command) -> io::Result<Child> {
     let Some(halves) = HALVES.get() else { return command.spawn() };
     sched_setaffinity(None, &halves.relays)?;

@@ -125,7 +125,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Gives relays processors of their own, and says which.
+/// Gives relays processors of their own, and prints their numbers.
 fn divide() -> io::Result<()> {
     let [clients, relays] = apart::divide()?;
     eprintln!(

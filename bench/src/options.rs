@@ -1,20 +1,20 @@
-//! Options that several measurements have, with the bounds in which they make sense.
+//! Options that several measurements have, with their bounds.
 
 use clap::{Args, builder::RangedU64ValueParser};
 
 /// The longest time that one figure may take.
 const LONGEST: f64 = 3600.0;
 
-/// How long and with which operations a controller is measured.
+/// The length of a controller's measurements, and the seed of their operations.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// Seconds that one figure of creates or dials should take
     #[arg(long, default_value_t = 4.0, value_parser = seconds)]
     seconds: f64,
-    /// The same number, the same network
+    /// Seed of all random choices: the same number makes the same network
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// A small network and short runs: whether everything works, not how fast
+    /// A small network and short runs, to see whether the program works; the figures mean nothing
     #[arg(long)]
     pub(crate) quick: bool,
     /// Print JSON instead of a table
@@ -23,18 +23,18 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The given value; with `--quick` at most the other one.
+    /// The given value; with `--quick` at most `quick`.
     pub(crate) fn at_most<T: PartialOrd>(&self, given: T, quick: T) -> T {
         if self.quick && given > quick { quick } else { given }
     }
 
-    /// How long one figure takes.
+    /// Seconds that one figure takes.
     pub(crate) fn seconds(&self, quick: f64) -> f64 {
         self.at_most(self.seconds, quick)
     }
 }
 
-/// The writes over a path, and their length.
+/// The writes over a path, and the length of the measurement.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Writes {
     /// Sizes of each write, in KiB [default: 1,10,32; of routers in a row 1,32]
@@ -44,7 +44,7 @@ pub(crate) struct Writes {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024)
     )]
     payload: Vec<usize>,
-    /// Flows at once where many are measured
+    /// Number of flows where many are measured together
     #[arg(
         long,
         default_value_t = 50,
@@ -66,7 +66,7 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// Sizes of each write in bytes; those that are usual if none were given, in KiB.
+    /// Sizes of each write in bytes; `usual`, in KiB, if none were given.
     pub(crate) fn payloads(&self, usual: &[usize]) -> Vec<usize> {
         let given = if self.payload.is_empty() { usual } else { &self.payload };
         given.iter().map(|kib| kib * 1024).collect()

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-/// The weft program: named by WEFT_BIN, else beside this one.
+/// Path of the weft program: the variable `WEFT_BIN`, otherwise beside this program.
 pub(crate) fn weft() -> io::Result<PathBuf> {
     if let Some(named) = std::env::var_os("WEFT_BIN") {
         return Ok(named.into());

@@ -51,7 +51,7 @@ pub(crate) fn print<T: Serialize>(
     }
 }
 
-/// The table for people: each figure, and its ratio to the base of the same payload size.
+/// The table for people: each figure, and its ratio to that of the path `base` with the same payload size.
 pub(crate) fn table(rows: &[Row], base: &str) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);

@@ -20,7 +20,7 @@ use weft_wire::{
     router_capability,
 };
 
-/// How long a router waits for anything.
+/// Longest wait of a router for a connection or an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The identity of a router.
@@ -48,7 +48,7 @@ impl Credentials {
     }
 }
 
-/// Connects a router, as a group of connections if there is a policy for one.
+/// Connects a router, by a group of connections if a policy for groups is given.
 pub(crate) async fn connect(
     who: &Credentials,
     bundle: &TrustBundle,

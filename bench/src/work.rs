@@ -34,14 +34,14 @@ const ROUND_TRIPS: usize = 2000;
 /// Bytes of a MiB.
 pub(crate) const MIB: f64 = 1_048_576.0;
 
-/// Any byte stream.
+/// A byte stream in both directions.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
-/// A byte stream whose kind does not matter any more.
+/// A byte stream of any type.
 pub(crate) type AnyStream = Pin<Box<dyn Stream>>;
 
-/// A way from a client to the server of [`serve`].
+/// A path from a client to the server of [`serve`].
 pub(crate) trait Path: Send + Sync {
     /// Opens a connection to the server.
     fn connect(&self) -> BoxFuture<'_, io::Result<AnyStream>>;
@@ -110,7 +110,7 @@ pub(crate) struct Basics {
     pub(crate) carried: Option<f64>,
 }
 
-/// Measures that.
+/// Measures [`Basics`].
 pub(crate) async fn basics(
     path: &Arc<dyn Path>,
     payload: usize,
@@ -140,7 +140,7 @@ pub(crate) async fn basics(
     })
 }
 
-/// Moves data over one flow for about the wanted time: the bytes, and how long they took.
+/// Moves data over one flow for about the wanted time; returns the bytes and the time that they took.
 pub(crate) async fn one_flow(
     path: &Arc<dyn Path>,
     payload: usize,
@@ -174,7 +174,7 @@ async fn begin(path: &dyn Path, what: u8, count: u64) -> io::Result<AnyStream> {
 }
 
 /// Moves `total` bytes in writes of `payload` bytes over each of `flows` connections at once, and
-/// tells how long it took from the first byte to the last confirmation.
+/// returns the time from the first byte to the last confirmation.
 async fn bulk(
     path: &Arc<dyn Path>,
     flows: usize,
@@ -226,7 +226,7 @@ async fn round_trips(
         stream.write_all(&data).await?;
         stream.flush().await?;
         stream.read_exact(&mut back).await?;
-        // The first tenth warms up.
+        // The first tenth is not counted.
         if turn >= count / 10 {
             let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             times.record(nanos).map_err(io::Error::other)?;
@@ -272,7 +272,7 @@ pub(crate) async fn ping_beside(
         ping.write_all(&[0x5a; 64]).await?;
         ping.flush().await?;
         ping.read_exact(&mut back).await?;
-        // The first fifth warms up.
+        // The first fifth is not counted.
         if started.elapsed() > duration / 5 {
             let nanos = u64::try_from(sent.elapsed().as_nanos()).unwrap_or(u64::MAX);
             times.record(nanos).map_err(io::Error::other)?;
@@ -289,7 +289,7 @@ pub(crate) async fn ping_beside(
 }
 
 /// Opens connections, has one byte echoed on each and closes them, `lanes` at a time, for about
-/// `duration`; tells how many per second.
+/// `duration`; returns how many per second.
 async fn set_ups(path: &Arc<dyn Path>, lanes: usize, duration: Duration) -> io::Result<f64> {
     let started = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();

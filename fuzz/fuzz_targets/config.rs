@@ -1,4 +1,4 @@
-//! Any text as a configuration: an answer or a list of problems, never a panic.
+//! Any text as a configuration: the reader returns settings or a list of problems, and never panics.
 #![no_main]
 
 use std::path::Path;

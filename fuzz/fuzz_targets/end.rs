@@ -12,7 +12,7 @@ mod stranger;
 /// More steps show nothing new, and make the fuzzer slow.
 const MOST_STEPS: usize = 1000;
 
-// Which of both, the options, and the steps.
+// One end or two, the options, and the steps.
 fuzz_target!(|bytes: &[u8]| {
     let [which, options, steps @ ..] = bytes else { return };
     if which & 1 == 0 {

@@ -1,4 +1,4 @@
-//! A byte stream in any pieces: frames come out whole, the same ones as in one piece.
+//! A byte stream in any pieces: the decoder returns the same whole frames as of the stream in one piece.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as certificate, key, request, bundle, key set or token: an answer or an error.
+//! Any bytes as certificate, key, request, bundle, key set or token: the reader returns a value or an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

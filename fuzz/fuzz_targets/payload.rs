@@ -6,7 +6,7 @@ use weft_wire::frame::{Decoder, MAGIC};
 use weft_wire::payload::{Ack, CircuitControl, NOT_FORWARDED, Payload, View};
 use weft_wire::{FrameLimits, Message};
 
-/// Headers of payloads, acks and controls, and some that mean nothing there.
+/// Headers of payloads, acks and controls, and some without a meaning in them.
 const KEYS: [i32; 16] =
     [2256, 2257, 2258, 2259, 2260, 2261, 20, 21, 22, 23, 24, 25, 2000, 2001, 1000, 5];
 
@@ -43,7 +43,7 @@ fuzz_target!(|input: Input| {
     if let Some(mut payload) = payload {
         let _ = (payload.capabilities(), payload.edge_flags());
         let again: Message = payload.clone().into_message("c");
-        // Of a header that occurs twice the last one counts, and only that one is written.
+        // Of a header that occurs twice the last one counts, and only the last one is written.
         let all = payload.headers.clone();
         let is_last = |at: usize| all[at + 1..].iter().all(|(key, _)| *key != all[at].0);
         payload.headers =

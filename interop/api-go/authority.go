@@ -18,7 +18,7 @@ type authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// authority makes one; it is the same one each time for a name.
+// authority makes an authority; the same name gives the same one each time.
 func (n *network) authority(name string) *authority {
 	if known, ok := n.authorities[name]; ok {
 		return known

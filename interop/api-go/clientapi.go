@@ -136,7 +136,7 @@ func tryServicesOfClient(r *report, m *member, what, end string) {
 		_, err := m.api.CurrentAPISession.ListServiceUpdates(nil, nil)
 		return err
 	})
-	// The original offers these three and never built them; its clients do not know the answer.
+	// The original lists these three operations and never implemented them; its clients do not know the answer.
 	never := map[string]func() error{
 		"updateService": func() error {
 			_, err := m.api.Service.UpdateService(service.NewUpdateServiceParams().WithID(what).WithService(&rest_model.ServiceUpdate{Name: &m.name}), nil)
@@ -323,7 +323,7 @@ func tryOpenToAll(r *report, m *member) {
 	}
 }
 
-// onlineRouter is the id of a router that is there, or nothing.
+// onlineRouter is the id of a connected router, or empty.
 func (n *network) onlineRouter() string {
 	answer, err := n.admin.EdgeRouter.ListEdgeRouters(edge_router.NewListEdgeRoutersParams(), nil)
 	if err != nil {

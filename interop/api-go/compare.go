@@ -31,7 +31,7 @@ func plain(model any) (any, error) {
 	return decoded(raw)
 }
 
-// walk calls differs for each member of sent that got does not have, or has otherwise. Lists
+// walk calls differs for each member of sent that got lacks or has with another value. Lists
 // of texts are sets.
 func walk(path string, sent, got any, differs func(path string, sent any, there bool, got any)) {
 	switch value := sent.(type) {
@@ -67,8 +67,8 @@ func walk(path string, sent, got any, differs func(path string, sent any, there 
 }
 
 // shown fails unless answer has every member of body with the value it has there. Members of
-// body that are null were not sent; those named in hidden are shown otherwise or nowhere. Tags
-// and application data must have nothing else either.
+// body that are null were not sent; those named in hidden are shown in another form or not at all. Tags
+// and application data must have no further members.
 func shown(body, answer any, hidden ...string) error {
 	sent, err := plain(body)
 	if err != nil {
@@ -105,7 +105,7 @@ func contains(sent, got any, hidden []string) error {
 	return nil
 }
 
-// unchanged fails unless both answers are the same but for the members named.
+// unchanged fails unless both answers are equal except for the named members.
 func unchanged(before, after any, but ...string) error {
 	old, err := plain(before)
 	if err != nil {
@@ -134,7 +134,7 @@ func keysOf[V any](object map[string]V) []string {
 	return slices.Collect(maps.Keys(object))
 }
 
-// ordered sorts lists of texts and leaves others as they are.
+// ordered sorts lists of texts and leaves other values as they are.
 func ordered(list []any) []any {
 	texts := slices.Clone(list)
 	for _, item := range texts {
@@ -146,7 +146,7 @@ func ordered(list []any) []any {
 	return texts
 }
 
-// same compares values; moments are the same however they are written.
+// same compares values; times are compared as times, in whatever form they are written.
 func same(a, b any) bool {
 	if a == b {
 		return true

@@ -14,7 +14,7 @@ import (
 	"github.com/openziti/edge-api/rest_util"
 )
 
-// A controller is where the APIs are, and whose certificates are believed.
+// A controller is the address of the APIs and the certificates that are trusted for it.
 type controller struct {
 	url   *url.URL
 	roots *x509.CertPool
@@ -22,7 +22,7 @@ type controller struct {
 }
 
 // reach takes the certificates that the controller at address publishes, as the clients'
-// own helpers do, and believes them from then on.
+// own helpers do, and trusts them from then on.
 func reach(address string, calls *ledger) (*controller, error) {
 	at, err := url.Parse(address)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *controller) client(token string, certificates ...tls.Certificate) *clie
 	return client_api.New(c.transport(client, client_api.DefaultBasePath, token, certificates), nil)
 }
 
-// transport is the clients' own one; its answers are read strictly and its calls are noted.
+// transport is the clients' own transport; its answers are read strictly and its calls are noted.
 func (c *controller) transport(api, base, token string, certificates []tls.Certificate) runtime.ClientTransport {
 	over := c.over(certificates)
 	own := httptransport.NewWithClient(c.url.Host, base, []string{"https"}, over)
@@ -55,7 +55,7 @@ func (c *controller) transport(api, base, token string, certificates []tls.Certi
 	}
 	reader := &strict{own: own.Consumers[runtime.JSONMime], calls: c.calls}
 	own.Consumers[runtime.JSONMime] = reader
-	// Not JSON, and every user of the clients has to say how they are read.
+	// These answers are not JSON, and every user of the clients has to set their reader.
 	own.Consumers["application/jwt"] = runtime.TextConsumer()
 	own.Consumers["application/pkcs7-mime"] = runtime.TextConsumer()
 	own.Consumers["image/png"] = runtime.ByteStreamConsumer()

@@ -14,7 +14,7 @@ import (
 	management_api "github.com/openziti/edge-api/rest_management_api_client"
 )
 
-// tryCoverage holds each operation of the generated clients against what the trials have done.
+// tryCoverage fails for each operation of the generated clients that never succeeded in the trials.
 func tryCoverage(r *report, n *network) {
 	r.begin("every operation of the clients")
 	for _, of := range []struct {
@@ -27,7 +27,7 @@ func tryCoverage(r *report, n *network) {
 	}
 }
 
-// tryOwnDescription holds each status that was seen against the controller's own description.
+// tryOwnDescription fails for each status that was seen and the controller's own description lacks.
 func tryOwnDescription(r *report, n *network) {
 	r.begin("statuses in weft's description")
 	described := map[string]map[string]json.RawMessage{}

@@ -106,7 +106,7 @@ func tryRevocations(r *report, n *network) {
 	})
 }
 
-// trySettings sets what holds for every controller, and takes it back.
+// trySettings changes the settings of all controllers, and resets them.
 func trySettings(r *report, n *network) {
 	r.begin("controller-settings")
 	const every = "global"

@@ -178,7 +178,7 @@ func tryRouterEnrolling(r *report, n *network) {
 	})
 }
 
-// token is that of an enrollment for a new identity, by a method that body says.
+// token is the token of an enrollment for a new identity, by the method in body.
 func (n *network) token(body *rest_model.EnrollmentCreate, name string) (string, error) {
 	tomorrow := strfmt.DateTime(time.Now().Add(24 * time.Hour))
 	body.IdentityID, body.ExpiresAt = ptr(n.identity(name)), &tomorrow

@@ -12,8 +12,8 @@ import (
 	"github.com/openziti/edge-api/rest_model"
 )
 
-// tryEnrollments makes enrollments of every method, finds, refreshes and deletes them. They
-// cannot be changed, so they are no kind like the others.
+// tryEnrollments makes enrollments of every method, finds, refreshes and deletes them. Enrollments
+// cannot be changed, so kind.try does not fit them.
 func tryEnrollments(r *report, n *network) {
 	r.begin("enrollments")
 	api := n.admin.Enrollment

@@ -9,7 +9,7 @@ import (
 	"github.com/openziti/edge-api/rest_model"
 )
 
-// tryIdentityOperations does what can be done with one identity beside changing it.
+// tryIdentityOperations runs the operations on one identity other than changes.
 func tryIdentityOperations(r *report, n *network) {
 	r.begin("operations of identities")
 	api := n.admin.Identity
@@ -132,8 +132,7 @@ func tryServiceConfigs(r *report, n *network, who, what, data string) {
 	r.check("service configs after that", func() error { return count(0) })
 }
 
-// tryAdvice asks what stands between an identity and a service, before and after there are
-// policies.
+// tryAdvice asks why an identity may not use a service, before and after policies are made.
 func tryAdvice(r *report, n *network, who, what, router string) {
 	advice := func() (*rest_model.PolicyAdvice, error) {
 		asked := identity.NewGetIdentityPolicyAdviceParams().WithID(who).WithServiceID(what)

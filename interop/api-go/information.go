@@ -14,7 +14,7 @@ import (
 	"github.com/openziti/edge-api/rest_model"
 )
 
-// tryInformation asks what a controller says of itself, which is open to everybody.
+// tryInformation asks for a controller's information about itself, which needs no login.
 func tryInformation(r *report, n *network) {
 	r.begin("version, specs, capabilities")
 	api := n.nobody.Informational
@@ -109,7 +109,7 @@ func speaks(version *rest_model.Version) error {
 	return nil
 }
 
-// tryTypes asks for what comes with every network.
+// tryTypes asks for the entities that every network has.
 func tryTypes(r *report, n *network) {
 	r.begin("identity and posture check types")
 	r.check("identity types", func() error {

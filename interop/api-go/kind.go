@@ -35,16 +35,16 @@ type page struct {
 	meta  *rest_model.Meta
 }
 
-// bodies are what a kind's entities are made of in a trial.
+// bodies are the request bodies by which a trial makes a kind's entities.
 type bodies[Create, Update, Patch any] struct {
 	create func(name string) Create
 	update func(name string) Update
 	patch  func() Patch
 	// patched are the members that patch has.
 	patched []string
-	// hidden are members of bodies that details show otherwise or not at all.
+	// hidden are members of bodies that details show in another form or not at all.
 	hidden []string
-	// clash creates another entity of this name, for kinds of which not only names must differ.
+	// clash creates another entity of this name, for kinds with further members that must differ.
 	clash func(name string) Create
 	// unnamed kinds have no names that must be there and differ.
 	unnamed bool
@@ -52,7 +52,7 @@ type bodies[Create, Update, Patch any] struct {
 	silent []string
 }
 
-// A trial takes a kind through its life.
+// A trial creates, finds, changes and deletes entities of a kind.
 type trial[Create, Update, Patch any] struct {
 	kind   kind[Create, Update, Patch]
 	nobody kind[Create, Update, Patch]
@@ -61,7 +61,7 @@ type trial[Create, Update, Patch any] struct {
 	ids    []string
 }
 
-// try takes three entities of a kind through their life, and through what must be refused.
+// try creates, finds, changes and deletes three entities of a kind, and sends requests that must be refused.
 func try[Create, Update, Patch any](r *report, of, nobody kind[Create, Update, Patch], prefix string, b bodies[Create, Update, Patch]) {
 	r.begin(of.name)
 	t := trial[Create, Update, Patch]{kind: of, nobody: nobody, bodies: b}
@@ -196,7 +196,7 @@ func (t *trial[Create, Update, Patch]) pages(filter string, ids []string) error 
 	return nil
 }
 
-// change patches, which leaves the rest as it was, and replaces.
+// change patches, which leaves other members as they were, and replaces.
 func (t *trial[Create, Update, Patch]) change(r *report) {
 	id := t.ids[0]
 	r.check("patch", func() error {
@@ -239,7 +239,7 @@ func bare(entity any) error {
 	return nil
 }
 
-// refuse asks for what cannot be.
+// refuse sends requests that must be refused.
 func (t *trial[Create, Update, Patch]) refuse(r *report) {
 	const unknown = "no-such-entity"
 	name := t.names[2]
@@ -306,7 +306,7 @@ func (t *trial[Create, Update, Patch]) refuse(r *report) {
 	})
 }
 
-// end deletes everything again.
+// end deletes the entities.
 func (t *trial[Create, Update, Patch]) end(r *report) {
 	for _, id := range t.ids {
 		r.check("delete", func() error { return t.kind.remove(id) })

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The two APIs, as rows call them.
+// The names of the two APIs in rows.
 const (
 	management = "management"
 	client     = "client"
@@ -39,15 +39,15 @@ func (l *ledger) answered(api, operation string, status int) {
 	known[status] = true
 }
 
-// name is what an operation is noted by; methods of clients are written otherwise than ids.
+// name is the form in which an operation is noted; methods of clients are spelled in another way than ids.
 func name(api, operation string) string { return api + " " + strings.ToLower(operation) }
 
 func (l *ledger) unknown(path string) {
 	l.extras[strings.TrimPrefix(path, ".")] = true
 }
 
-// never notes that an operation was answered as it always is here, with a status that the
-// clients do not know; nil when it was.
+// never notes an operation that a controller always answers with a status that the clients do not
+// know; it returns nil if the answer was this one.
 func (l *ledger) never(api, operation string, err error, status int) error {
 	err = undocumented(err, status)
 	if err == nil {

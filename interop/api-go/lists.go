@@ -48,7 +48,7 @@ func checkLists(r *report, listings []listing) {
 	}
 }
 
-// tryLists asks for what belongs together, from each end, in a network of one of each.
+// tryLists asks for the lists below entities, in both directions, in a network with one entity of each kind.
 func tryLists(r *report, n *network) {
 	r.begin("lists below entities")
 	who, router, check := n.identity("lists"), n.edgeRouter("lists"), n.postureCheck("lists")

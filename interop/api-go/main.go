@@ -1,6 +1,6 @@
 // Command api-go tries the HTTP APIs of a controller with the API clients that are generated
 // from the original's descriptions (github.com/openziti/edge-api). Every answer is decoded by
-// their models and held to them, and compared with what was sent.
+// their models, checked against the models, and compared with what was sent.
 package main
 
 import (
@@ -93,7 +93,7 @@ func main() {
 	}
 }
 
-// choose gives the sections of these names; all of them without any.
+// choose returns the sections with these names; without names, all sections.
 func choose(only string) ([]section, error) {
 	if only == "" {
 		return sections, nil
@@ -117,7 +117,7 @@ func names() []string {
 	return names
 }
 
-// guard runs a section; when what it leans on cannot be made, that is a failure of it.
+// guard runs a section; if an entity that the section needs cannot be made, the section fails.
 func guard(r *report, n *network, name string, run func(*report, *network)) {
 	defer func() {
 		if fault := recover(); fault != nil {

@@ -96,7 +96,7 @@ func (m *member) tryMFA(r *report, name string, of func() mfa) {
 		return nil
 	})
 	r.check("finish with a code of before", func() error {
-		// This one refusal has no model of its own in the clients.
+		// The clients have no model for this refusal.
 		var answer interface{ Code() int }
 		if err := of().finish(recovery[1]); !errors.As(err, &answer) || answer.Code() != 401 {
 			return fmt.Errorf("wanted 401: %s", describe(err))

@@ -10,8 +10,8 @@ import (
 )
 
 // A network is the one under test: its management API for an administrator and without a login,
-// and the entities that trials lean on. What cannot be made is a panic, and with it a failure
-// of the check that needed it.
+// and the entities that trials need. An entity that cannot be made is a panic, and so a failure of
+// the check that needs the entity.
 type network struct {
 	*controller
 	admin, nobody *management_api.ZitiEdgeManagement
@@ -76,7 +76,7 @@ func interceptConfig() map[string]any {
 // digest is a text of so many hexadecimal digits.
 func digest(length int) string { return strings.Repeat("0a", length/2) }
 
-// keep is the id of what was made; it is deleted at the end of the run.
+// keep is the id of an entity that was made; the entity is deleted at the end of the run.
 func keep[C, U, P any](n *network, of kind[C, U, P], body C) string {
 	id, err := of.create(body)
 	if err != nil {

@@ -8,7 +8,7 @@ type postureKind struct {
 	bodies bodies[rest_model.PostureCheckCreate, rest_model.PostureCheckUpdate, rest_model.PostureCheckPatch]
 }
 
-// What every type's create and update bodies have.
+// The members of the create and update bodies of every type.
 type postureCommon interface {
 	SetName(*string)
 	SetRoleAttributes(*rest_model.Attributes)

@@ -11,8 +11,8 @@ import (
 	"github.com/openziti/edge-api/rest_model"
 )
 
-// tryPostureData lets a member's device say what it is, which opens a service that asks for it
-// and is shown to the administrator.
+// tryPostureData reports facts about a member's device, which grant a service with a posture check
+// and are shown to the administrator.
 func tryPostureData(r *report, n *network) {
 	r.begin("posture data")
 	m := n.member("posture")

@@ -49,7 +49,7 @@ func undocumented(err error, status int) error {
 	return fmt.Errorf("wanted %d: %s", status, describe(err))
 }
 
-// describe tells all that an error says; what a generated client says of itself hides the cause.
+// describe is the whole text of an error; the text of a generated client leaves out the cause.
 func describe(err error) string {
 	var unknown *runtime.APIError
 	if errors.As(err, &unknown) {

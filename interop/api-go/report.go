@@ -13,7 +13,7 @@ type report struct {
 	areas []area
 }
 
-// An area is what the checks of one row of the table are about.
+// An area is the subject of the checks in one row of the table.
 type area struct {
 	name   string
 	checks int
@@ -48,8 +48,8 @@ func (r *report) end() {
 	row.begun = time.Time{}
 }
 
-// check runs one step; a panic of it, which is how a generated client answers what it did not
-// expect, is a failure like an error. It tells whether the step passed.
+// check runs one step; a panic, by which a generated client reports an unexpected
+// answer, is a failure like an error. It tells whether the step passed.
 func (r *report) check(what string, step func() error) (passed bool) {
 	row := &r.areas[len(r.areas)-1]
 	row.checks++

@@ -38,8 +38,8 @@ func (a *authority) token(kid string, claims map[string]any) (string, error) {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
-// tryTokenEnrolling enrolls new identities with tokens of a signer: to a
-// certificate, and to nothing but the tokens.
+// tryTokenEnrolling enrolls new identities with tokens of a signer: with a
+// certificate of the network, and with the tokens alone.
 func tryTokenEnrolling(r *report, n *network) {
 	name, by := n.name("issuer"), n.authority("issuer")
 	issuer := "https://" + name + ".example"

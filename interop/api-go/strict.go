@@ -16,8 +16,8 @@ import (
 	"github.com/go-openapi/strfmt"
 )
 
-// strict reads a body as the client does and then holds it to the client's own models: what
-// they require must be there, and what they know must have been understood without loss.
+// strict reads a body as the client does and then checks it against the client's own models: required
+// members must be there, and all known members must be decoded without loss.
 type strict struct {
 	own       runtime.Consumer
 	calls     *ledger
@@ -48,7 +48,7 @@ func (s *strict) Consume(body io.Reader, into any) error {
 	return s.lossless(raw, into)
 }
 
-// formats are the ones that models name. Links are references, which a `uri` does not take, and
+// formats are the formats that models name. Links are references, which a `uri` does not take, and
 // the common name that proves a CA is called a `uuid` but is any text.
 var formats = func() strfmt.Registry {
 	formats := strfmt.NewFormats()
@@ -78,7 +78,7 @@ var nullable = map[string]any{
 	"permissions":     []any{},
 }
 
-// fill puts what stands in for null in its places.
+// fill replaces null by the values in nullable.
 func fill(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -97,7 +97,7 @@ func fill(value any) {
 	}
 }
 
-// valid holds a body to the rules of its model.
+// valid checks a body by the rules of its model.
 func (s *strict) valid(raw []byte, into any) error {
 	body, err := decoded(raw)
 	if err != nil {
@@ -154,7 +154,7 @@ func lookup(raw []byte, path []string) (any, bool) {
 	return value, true
 }
 
-// lossless compares a body with what its model makes of it. Members that the model does not
+// lossless compares a body with the one that its model encodes. Members that the model does not
 // know are no fault, only noted.
 func (s *strict) lossless(raw []byte, model any) error {
 	sent, err := decoded(raw)

@@ -8,7 +8,7 @@ import (
 	"github.com/openziti/edge-api/rest_model"
 )
 
-// What an identity type is shown as; each test spoils it in one place.
+// An identity type as the API shows it; each test spoils one member of it.
 const identityType = `{"data":{"_links":{"self":{"href":"./identity-types/Default"}},"createdAt":"2026-01-01T00:00:00.000Z",
 	"id":"Default","name":"Default","tags":{},"updatedAt":"2026-01-01T00:00:00.000Z"},"meta":{}}`
 
@@ -41,7 +41,7 @@ func TestStrictReading(t *testing.T) {
 	}
 }
 
-// A null that may be must not keep a fault behind it from being seen.
+// An allowed null must not hide a fault in a later member.
 func TestNullMembers(t *testing.T) {
 	const body = `{"data":{"externalId":null,"permissions":null,"isAdmin":true},"meta":{}}`
 	reader := &strict{own: runtime.JSONConsumer(), calls: newLedger()}

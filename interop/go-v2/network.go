@@ -67,7 +67,7 @@ func dial(ctx context.Context, network ziti.Context, o *options) (edge.Conn, err
 }
 
 // listen binds the service and hands every accepted connection to serve until
-// the deadline; running out of time is how a host ends well.
+// the deadline, at which a host ends successfully.
 func listen(ctx context.Context, o *options, serve func(net.Conn)) error {
 	network, err := open(o)
 	if err != nil {
@@ -75,8 +75,8 @@ func listen(ctx context.Context, o *options, serve func(net.Conn)) error {
 	}
 	defer network.Close()
 	opts := ziti.DefaultListenOptions()
-	// Nothing is waited for here: the SDK (1.9.0) misses the word of a router that answers before it
-	// has noted its listener. The runner waits for the terminator.
+	// The host does not wait here: the SDK (1.9.0) misses the message of a router that answers before
+	// the SDK has registered its listener. The runner waits for the terminator.
 	opts.ConnectTimeout = 30 * time.Second
 	if o.flow {
 		opts.SdkFlowControl = &o.flow

@@ -97,7 +97,7 @@ func storm(ctx context.Context, o *options, res *result) error {
 }
 
 // halfClose sends, closes its sending side, pauses, and reads an answer that is
-// longer than any window to its end.
+// longer than any window, to the end of the answer.
 func halfClose(ctx context.Context, o *options, res *result) error {
 	network, err := open(o)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Command client drives one OpenZiti Go SDK against a network for weft's
 // interoperability checks. Every subcommand has a deadline, prints one line of
-// JSON on stdout and exits 0 only when everything it promises was verified.
+// JSON on stdout and exits 0 only when all of its checks passed.
 package main
 
 import (
@@ -78,7 +78,7 @@ func main() {
 	select {
 	case err = <-done:
 	case <-time.After(o.timeout + 5*time.Second):
-		// A call of the SDK that ignores its context: res is still its, so answer afresh.
+		// A call of the SDK that ignores its context may still write to res, so a new result is printed.
 		res, err = result{Command: name}, fmt.Errorf("did not finish within %v", o.timeout)
 	}
 	res.Seconds = time.Since(start).Seconds()

@@ -16,7 +16,7 @@ DOOMED = json.loads(os.environ["WEFT_DOOMED"])
 OWN = set(json.loads(os.environ["WEFT_OWN"]))
 
 
-# What members of bodies mean is more than their schema says.
+# Members of bodies have rules that their schema does not state.
 BODIES = {
     "authPolicyId": "default",
     "binding": "transport",
@@ -66,7 +66,7 @@ def map_path_parameters(context, path_parameters):
 
 
 def sensible(value):
-    """The same object with members that can be true of this network."""
+    """The same object, with values that exist in this network."""
     if not isinstance(value, dict):
         return value
     return {name: BODIES.get(name, member) for name, member in value.items()}
@@ -100,6 +100,6 @@ def after_call(context, case, response):
 
 @atexit.register
 def tell():
-    """Leaves for ``run`` how often each operation answered with each status."""
+    """Writes a file for ``run``: how often each operation answered with each status."""
     rows = [[*key, count] for key, count in sorted(SEEN.items())]
     pathlib.Path(os.environ["WEFT_SEEN"]).write_text(json.dumps(rows))

@@ -1,5 +1,5 @@
 """How every program here ends: one line of JSON on standard output, exit code
-0 only when everything was verified, and a deadline that nothing outlives."""
+0 only when everything was verified, and a deadline at which the process ends."""
 
 import json
 import os

@@ -30,8 +30,8 @@ HOST, PORT = args.address.rsplit(":", 1)
 
 
 # The native SDK (0.29.3) closes a connection's descriptor twice, the second time
-# perhaps somebody else's. So nothing is closed while others still dial, and what
-# was opened is kept until the end.
+# perhaps somebody else's. So no connection is closed while others still dial:
+# all stay open until the end.
 CONNECTIONS = []
 DIALED = threading.Semaphore(0)
 ALL_DIALED = threading.Event()

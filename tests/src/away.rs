@@ -1,4 +1,5 @@
-//! Paths that break while no controller is there: circuits go on over another path once it is back.
+//! Paths that break while no controller can be reached: circuits go on over another path once the controller
+//! is back.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ struct Diamond {
     one: Peer,
     two: Peer,
     between: [Peer; 2],
-    /// To the two routers between.
+    /// Wires to the two routers between the ends.
     wires: [Wires; 2],
 }
 
@@ -34,7 +35,7 @@ impl Diamond {
         Self { network, one, two, between, wires }
     }
 
-    /// Hosts an echo at one end and dials it at the other; says which router is between.
+    /// Hosts an echo at one end and dials it at the other; returns the index of the router between the ends.
     async fn talk(&self) -> (Connection, usize, [Context; 2]) {
         self.network.service("echo", true).await;
         let host = at(&self.network, &self.one, "host").await;
@@ -47,7 +48,7 @@ impl Diamond {
         (connection, over, [host, dialer])
     }
 
-    /// Waits until the controller knows every circuit with its whole path, and nothing waits.
+    /// Waits until the controller knows every circuit with its whole path, and no circuit waits for a path.
     async fn settled(&self) {
         let network = self.network.circuits();
         until_some(async || {

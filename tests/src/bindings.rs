@@ -68,7 +68,7 @@ async fn exchange(socket: &UdpSocket, at: SocketAddr, said: &[u8]) -> Vec<u8> {
     buffer
 }
 
-/// Waits until nothing is left of any circuit, anywhere.
+/// Waits until the controller and all routers have forgotten all circuits.
 async fn nothing_left(network: &Network, routers: [&Peer; 2]) {
     until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
     for router in routers {

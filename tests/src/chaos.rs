@@ -1,7 +1,7 @@
 //! Five routers in a ring with chords, many long flows, and links and routers that break at random.
 //!
-//! No flow that has a way left is lost, none is corrupted, and nothing of any of them is left behind.
-//! `WEFT_CHAOS_SEED`, `WEFT_CHAOS_SECONDS` and `WEFT_CHAOS_FLOWS` change a run; a run says its seed.
+//! Every flow with a path left goes on, no flow is corrupted, and at the end nothing is left of any of them.
+//! `WEFT_CHAOS_SEED`, `WEFT_CHAOS_SECONDS` and `WEFT_CHAOS_FLOWS` change a run; a run prints its seed.
 //! `crates/weft/tests/process/chaos.rs` kills processes.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Sends pieces and compares the echoes, until told to stop. Returns how many went round.
+/// Sends pieces and compares the echoes, until told to stop. Returns the number of echoed pieces.
 async fn flow(
     connection: Connection,
     number: u64,
@@ -77,7 +77,7 @@ fn sink(mut listener: Listener) {
     });
 }
 
-/// Sends in one direction as fast as it can, until told to stop. Returns how many pieces were sent.
+/// Sends in one direction as fast as it can, until told to stop. Returns the number of pieces that were sent.
 async fn stream(
     connection: Connection,
     number: u64,
@@ -168,7 +168,7 @@ impl Mesh {
                 self.routers[at].stop().await;
                 tokio::time::sleep(Duration::from_millis(random.random_range(0..1000))).await;
                 self.routers[at].start().await;
-                // One at a time.
+                // One fault at a time.
                 self.linked(at).await;
                 format!("router {at} stopped and started")
             }
@@ -216,7 +216,7 @@ async fn flows_outlive_whatever_leaves_them_a_way() {
         tokio::time::sleep(Duration::from_millis(random.random_range(0..700))).await;
     }
     mesh.whole().await;
-    // Every one of them goes on.
+    // Every flow goes on.
     let before: Vec<u64> = rounds().collect();
     let go_on = || rounds().zip(&before).all(|(now, before)| now > before + 5);
     until_some(async || go_on().then_some(())).await;

@@ -1,6 +1,6 @@
 //! Many busy circuits over one connection of an SDK, beside one that sends little.
 //!
-//! The clock stands still meanwhile, so that a busy machine makes no path longer and no payload older.
+//! The clock stands still during a test, so that paths and payloads do not age on a busy machine.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -26,8 +26,8 @@ const PAYLOAD: usize = 33 * 1024;
 /// Bytes that are written at once.
 const PIECE: usize = 64 * 1024;
 
-/// A clock that stands still. After [`LONG`] in real time it goes on, as fast as nothing else happens, so that whoever
-/// waits too long is told.
+/// A clock that stands still. After [`LONG`] in real time it goes on, whenever no task can run, so that the
+/// time limits of waits expire.
 struct StandingClock(mpsc::Sender<()>);
 
 impl StandingClock {
@@ -63,7 +63,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 struct Wire {
     port: u16,
     keeps: watch::Sender<bool>,
-    /// Bytes that it keeps.
+    /// Bytes that the wire has kept back.
     kept: Arc<AtomicUsize>,
 }
 

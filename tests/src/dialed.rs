@@ -1,5 +1,5 @@
-//! Controllers that dial routers: networks in which only that works, and attackers who could use
-//! it.
+//! Controllers that dial routers: networks in which routers cannot dial controllers, and attackers at the
+//! addresses of routers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +67,7 @@ async fn a_router_that_reaches_no_controller_is_dialed() {
     echo(soon(context.bind("echo")).await.unwrap());
     round_trip(dial_service(&context, "echo").await, 100_000).await;
 
-    // It comes back after a restart of either side. The controller knows the address from the
+    // The router comes back after a restart of either side. The controller knows the address from the
     // router's hello.
     router.stop().await;
     until_some(async || was_dialed(&network, &router).is_none().then_some(())).await;
@@ -181,7 +181,7 @@ async fn who_answers_at_the_address_of_a_router_does_not_become_it() {
         (LiveIdentity::fixed(both), router.id.as_str()),
     ] {
         let (listening, answered) = answer(port, &keys, id).await;
-        // It was dialed anew, so the first time came to nothing.
+        // The router was dialed again, so the first dial failed.
         until_some(async || (answered.load(Ordering::SeqCst) >= 2).then_some(())).await;
         for id in [&router.id, &liar.id] {
             assert!(network.circuits().routers().get(id).is_none());
@@ -229,7 +229,7 @@ async fn only_a_controller_commands_a_router_that_waits_for_one() {
             assert!(matches!(refused, DialError::Hello { .. }), "{id}: {refused}");
         }
     }
-    // The controller itself is no other one, and there is one channel with it.
+    // The controller itself is accepted, and there is one channel with it.
     let controller = network.controller_identity();
     let other = command(port, &controller, "ctrl2").await.unwrap_err().to_string();
     assert!(other.contains("its hello has the id"), "{other}");

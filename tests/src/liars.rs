@@ -68,7 +68,7 @@ fn start(link: Established) -> (ChannelHandle, Inbox) {
     (link.start(behaviour), inbox)
 }
 
-/// How many hellos a router has refused.
+/// Number of hellos that a router has refused.
 fn refused(router: &Peer) -> u64 {
     router.router().data().links_refused()
 }
@@ -91,12 +91,12 @@ async fn nobody_opens_a_link_as_somebody_else() {
         assert!(opened.is_err(), "lie {number}");
         assert_eq!(refused(&victim), number as u64 + 1);
     }
-    // As itself it is let in.
+    // Under its own id the router is let in.
     let (channel, _inbox) =
         start(soon(open(&liar, port, &hello(&liar, &victim, "l5"))).await.unwrap());
     links(&victim, 2).await;
     assert!(!channel.is_closed());
-    // A disabled router is not.
+    // A disabled router is refused.
     channel.close("done");
     let kind = &weft_contract::resource::edge_router::KIND;
     let off = serde_json::json!({"disabled": true});
@@ -306,14 +306,14 @@ async fn routers_of_old_releases_link_with_one_connection_or_two() {
     channel.close("done");
     until_some(async || (data.link_count() == 0).then_some(())).await;
 
-    // Two, the one for acks first: there is a link once both are there.
+    // Two connections, the one for acks first: there is a link once both are there.
     let part = |part| LinkHello { part: Some(part), ..hello(&old, &victim, "two") };
     let acks = soon(open(&old, port, &part(SplitPart::Ack))).await.unwrap();
     assert_eq!(data.link_count(), 0);
     let payloads = soon(open(&old, port, &part(SplitPart::Payload))).await.unwrap();
     until_some(async || (data.link_count() == 1).then_some(())).await;
     let ((acks, _one), (payloads, _two)) = (start(acks), start(payloads));
-    // Without one of them the other goes, too.
+    // Without one of the connections the other one is closed, too.
     acks.close("done");
     soon(payloads.closed()).await;
     until_some(async || (data.link_count() == 0).then_some(())).await;

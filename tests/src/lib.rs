@@ -4,7 +4,7 @@
 //! and SDKs on free loopback ports; faults between them. Each module is one subject; all of them
 //! share one test binary, so that it links once.
 //!
-//! No test sleeps for luck: every wait names a condition and has a deadline.
+//! Every wait of a test names a condition and has a deadline.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

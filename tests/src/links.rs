@@ -7,8 +7,7 @@ use crate::mesh::{links, network};
 use crate::network::{Network, Peer, free_port, until_some};
 use crate::wires::Wires;
 
-/// How often the link between two routers was dialed, once the controller knows of more dials than
-/// `before`.
+/// The iteration of the link between two routers, once the controller knows one greater than `before`.
 async fn dials(network: &Network, one: &Peer, other: &Peer, before: u32) -> u32 {
     until_some(async || {
         let all = network.circuits().links().all();
@@ -54,7 +53,7 @@ async fn links_that_formed_without_a_controller_are_confirmed_when_it_is_back() 
     network.start_controller().await;
     links(&victim, 1).await;
     let formed = dials(&network, &good, &victim, first).await;
-    // They are not let in again.
+    // The removed routers are not let in again.
     let refused = victim.router().data().links_refused();
     until_some(async || (victim.router().data().links_refused() > refused).then_some(())).await;
     assert_eq!(victim.router().data().link_count(), 1);

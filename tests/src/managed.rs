@@ -1,4 +1,4 @@
-//! Routers that link as a controller says.
+//! Routers whose links a controller sets (`router.link.v1`).
 
 use serde_json::{Value, json};
 use weft_contract::resource::{config::CONFIG_KIND, edge_router};
@@ -32,7 +32,7 @@ async fn give(network: &Network, router: &Peer, configs: &[&str]) {
     network.patch(&edge_router::KIND, &router.id, &json!({"configs": configs})).await;
 }
 
-/// Where other routers link with a router, as the controller knows it.
+/// The listeners for links of a router, as the controller knows them.
 fn known(network: &Network, router: &Peer) -> Option<Vec<String>> {
     let live = network.circuits().routers().get(&router.id)?;
     Some(live.listeners().into_iter().map(|listener| listener.address).collect())
@@ -56,7 +56,7 @@ async fn a_controller_says_how_a_router_links() {
     };
     let dials = make("dials", json!({"dialers": [dialer()]})).await;
     let listens = make("listens", json!({"listeners": [listener(ports[0])]})).await;
-    // One hears of it when it starts, the other while it runs; the third does not want to.
+    // One router gets the config when it starts, another while it runs; the third's file allows none.
     give(&network, &one, &[&dials]).await;
     one.start().await;
     two.start().await;
@@ -91,10 +91,10 @@ async fn a_controller_says_how_a_router_links() {
     give(&network, &two, &[&listens]).await;
     listens_at(&network, &two, &[ports[2]]).await;
     links(&two, 1).await;
-    // A router that dials no more keeps the link that it dialed.
+    // A router whose config has no dialers any more keeps the link that it dialed.
     give(&network, &one, &[]).await;
     round_trip(dial(&client, "echo").await, 1_000).await;
-    // A router that starts again has the settings of its file, and then the present ones.
+    // A router that starts again links by the model in its file at first, and then by the present config.
     two.stop().await;
     two.start().await;
     listens_at(&network, &two, &[ports[2]]).await;

@@ -1,4 +1,4 @@
-//! Values that routers measure: reported, kept, and served; health checks; a router that drains.
+//! Metrics of routers: reported, kept by the controller, and served; health checks; a router that drains.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     sdk::{dial, echo, round_trip},
 };
 
-/// A router that reports often and answers over HTTP: with the port of that.
+/// A router that reports often and answers over HTTP; also returns the port for HTTP.
 async fn measured_router(network: &Network, name: &str) -> (Peer, u16) {
     let (link, web) = (free_port(), free_port());
     let mut router = network.enrolled_router(name, link, link).await;
@@ -150,7 +150,7 @@ async fn operators_see_the_rates_of_circuits_and_links() {
         is_seen.then_some(())
     })
     .await;
-    // A circuit that rests is not reported, and that says that its rates are 0.
+    // An idle circuit is missing in reports, so its rates are 0.
     until_some(async || {
         let (circuit, ..) = circuit_and_link(false).await;
         ways.iter().all(|it| number(&circuit, it) == Some(0)).then_some(())
@@ -207,7 +207,7 @@ async fn controllers_have_every_metric_of_the_table_and_no_other() {
         assert_eq!(kind, known.kind.word(), "{full}");
         found.push(known.name);
     }
-    // A timer exists once its operation was called.
+    // The timer of an operation exists once the operation was called.
     for named in names::CONTROLLER.iter().filter(|named| named.kind != names::Kind::Timer) {
         assert!(found.contains(&named.name), "the controller has no {}", named.name);
     }
@@ -301,11 +301,11 @@ async fn a_router_that_drains_keeps_its_circuits_and_takes_no_others() {
         () = &mut draining => panic!("the circuit is still there"),
         answer = goes_on => assert_eq!(answer, 7),
     }
-    // With its last circuit, which ends when the data is back, the router has nothing left to do.
+    // The router has drained when its last circuit has ended, which is when the data is back.
     let drained = tokio::time::timeout(Duration::from_secs(30), draining);
     let ((), drained) = tokio::join!(round_trip(connection, 1_000_000), drained);
     drained.unwrap();
-    // Another router takes both.
+    // Another router takes the host and the dialer.
     let host = at(&network, &two, "elsewhere").await;
     echo(host.bind("echo").await.unwrap());
     round_trip(dial(&dialer, "echo").await, 100_000).await;

@@ -65,7 +65,7 @@ async fn wired(network: &Network) -> (Peer, Peer, Wires) {
     (one, two, wires)
 }
 
-/// Waits until so many links stand on a router.
+/// Waits until a router has this number of links.
 pub(crate) async fn links(router: &Peer, count: usize) {
     until_some(async || (router.router().data().link_count() == count).then_some(())).await;
 }
@@ -125,7 +125,7 @@ async fn a_circuit_takes_another_way_when_a_router_on_it_stops() {
     network.service("secret", true).await;
     let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
     echo(soon(host.bind("secret")).await.unwrap());
-    // The direct link is dear, so that circuits go over a router between.
+    // The direct link has a high cost, so that circuits go over a router between.
     until_some(async || {
         let all = network.circuits().links().all();
         let ends = [one.id.as_str(), two.id.as_str()];
@@ -172,7 +172,7 @@ async fn links_re_form_and_circuits_go_on_while_no_controller_is_there() {
         say(&mut connection, &mut said).await;
     }
     network.start_controller().await;
-    // It learns of the link and of the circuit, and lets both be.
+    // The controller learns of the link and of the circuit, and changes neither.
     until_some(async || (paths(&network) == [vec![link_id(&network)?]]).then_some(())).await;
     say(&mut connection, &mut said).await;
     round_trip(connection, 1_000_000).await;
@@ -188,8 +188,8 @@ async fn reporting_often(network: &Network, name: &str) -> Peer {
     router
 }
 
-/// Makes the path of a circuit dear until the circuit goes another way: as soon as the latencies of links that it is not
-/// over are measured and in effect.
+/// Raises the cost of a circuit's path until the circuit moves, which happens once the latencies of the other
+/// links are measured and in effect.
 async fn moves_away(network: &Network, circuit: &str) {
     let path =
         || network.circuits().circuits().get(circuit).map(|circuit| circuit.path.links.clone());
@@ -245,7 +245,7 @@ async fn circuits_over_a_link_that_is_back_at_once_go_on() {
     const AT_ONCE: usize = 500_000;
     let (came, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     // It is the only path, and it breaks ten times while data is on its way in both directions: each time
-    // once more has come than was behind the link when it broke.
+    // once more bytes have arrived than had passed the link when it broke.
     let cutting = async {
         for _ in 0..10 {
             let before = came.load(Ordering::Relaxed);
@@ -277,8 +277,8 @@ async fn circuits_over_a_link_that_is_back_at_once_go_on() {
 /// Bytes that an end without flow control of its own sends while the only link is away.
 const QUEUED: usize = 400_000;
 
-/// Cuts the only link of a quiet circuit, and has payloads queued for it; `away` is over when it may come
-/// back. Returns the connection and the data that it was given.
+/// Cuts the only link of an idle circuit, and sends data that is queued for the link; `away` ends when the
+/// link may come back. Returns the connection and the data that was sent.
 async fn queue_for_a_lost_link(
     network: &Network,
     routers: [&Peer; 2],
@@ -287,7 +287,7 @@ async fn queue_for_a_lost_link(
     away: Duration,
 ) -> (Connection, Vec<u8>) {
     let mut connection = dial(dialer, "echo").await;
-    // The path is known, and nothing is on its way.
+    // The ends have measured the path, and no payload is on its way.
     let mut said = [0; 1000];
     for _ in 0..20 {
         connection.write_all(&said).await.unwrap();
@@ -343,7 +343,7 @@ async fn a_link_that_is_back_within_5_s_resumes_its_circuits_with_what_was_queue
     let (mut reader, mut writer) = connection.into_split();
     soon(reader.read_exact(&mut back)).await.unwrap();
     assert!(back == data, "what was queued arrives whole and in order");
-    // While nothing was heard, the end asked with a copy of one payload about once a second.
+    // Without any ack, the end sent a copy of one payload about once a second.
     let copies = sent_again(&network, &two).await;
     println!("{copies} payloads were sent again");
     assert!(copies <= 8, "{copies} payloads were sent again");

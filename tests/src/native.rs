@@ -35,7 +35,7 @@ use crate::network::{LONG, Network, until_some};
 /// Messages to connections that a native SDK holds at a time.
 const HELD: usize = 32;
 
-/// Routers ask about this id to learn which messages were handed on.
+/// Connection id that routers ask about, to learn which messages the SDK has handed on.
 const NO_CONNECTION: u32 = u32::MAX;
 
 /// A connection of a native SDK to a router.
@@ -51,7 +51,7 @@ struct State {
     unread: VecDeque<Message>,
     /// Messages that are held and not handed on.
     asleep: Vec<Message>,
-    /// More was left than the SDK holds: it does not read any more.
+    /// Whether more messages were left than the SDK holds, after which the SDK reads no more.
     is_deaf: bool,
     binding: HashSet<u32>,
     listeners: HashSet<u32>,
@@ -164,9 +164,9 @@ impl State {
         }
     }
 
-    /// Hands a message on; its answer.
+    /// Hands a message on, and returns the SDK's answer.
     fn take(&mut self, message: &Message) -> Option<Message> {
-        // Messages about no connection mean nothing.
+        // Messages without a connection id have no effect.
         let id = message.headers.get_u32(header::CONN_ID)?;
         match message.content_type {
             content_type::STATE_CONNECTED if self.binding.remove(&id) => {

@@ -24,7 +24,7 @@ use weft_wire::Scheme;
 use crate::router_files::{common, linking_config, read, router_config};
 use crate::seed::{Running, Seed};
 
-/// Longer than anything here should take.
+/// Time limit for every wait of these tests.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const PASSWORD: &str = "geheimnis";
 /// The router whose own bindings may use every service.
@@ -34,7 +34,7 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
 }
 
-/// Tries until it works.
+/// Tries an action until it succeeds.
 pub(crate) async fn until_some<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     soon(async {
         loop {
@@ -58,7 +58,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Controller and router, the router online; everybody may use every router.
+    /// Starts controller and router, and waits until the router is online; identities may use all routers.
     pub(crate) async fn start() -> Self {
         let seed = Seed::new();
         let running = seed.start().await;
@@ -107,12 +107,12 @@ impl Network {
         self.router = Some(router);
     }
 
-    /// The router that runs.
+    /// The running router.
     pub(crate) fn router(&self) -> &Router {
         self.router.as_ref().unwrap()
     }
 
-    /// Has the router offer services at ports, from its next start on: name, port, and whether it is
+    /// Lets the router offer services at ports, from its next start on: name, port, and whether the port is
     /// for datagrams.
     pub(crate) fn proxy_mode(&mut self, services: &[(&str, u16, bool)]) {
         let services = services.iter().map(|(name, port, datagrams)| ProxiedService {
@@ -152,7 +152,8 @@ impl Network {
         self.controller = Some(self.seed.start().await);
     }
 
-    /// Changes entities while the controller is stopped, by one that no router reaches.
+    /// Changes entities while the controller is stopped, by a controller on the same store that no router
+    /// reaches.
     pub(crate) async fn change_unseen(&mut self, change: impl AsyncFnOnce(&ManagementClient)) {
         assert!(self.controller.is_none(), "the controller is stopped");
         let port = std::mem::replace(&mut self.seed.port, free_port());
@@ -162,7 +163,7 @@ impl Network {
         self.seed.port = port;
     }
 
-    /// Makes an entity and tells its id.
+    /// Makes an entity and returns its id.
     pub(crate) async fn create(&self, kind: &Kind, body: &Value) -> String {
         let made: Value =
             self.admin.call(kind.create().unwrap(), &[], &[], Some(body)).await.unwrap();
@@ -208,7 +209,7 @@ impl Network {
         Peer { id, config, router: None, _home: home }
     }
 
-    /// Has the controller that is up dial routers, without much waiting.
+    /// Lets the running controller dial routers, with short waits.
     pub(crate) fn dial_routers(&self) {
         let options = DialerOptions {
             groups: vec!["default".into()],
@@ -229,12 +230,12 @@ impl Network {
         Arc::clone(&self.seed.identity)
     }
 
-    /// The network of circuits, of the controller that is up.
+    /// The part `network` (links, circuits) of the running controller.
     pub(crate) fn circuits(&self) -> &Circuits {
         &self.controller.as_ref().unwrap().circuits
     }
 
-    /// A service at an address that a router dials, which no policy gives to anybody.
+    /// A service at an address that a router dials, without any service policy.
     pub(crate) async fn at_address(&self, name: &str, router: &Peer, binding: &str, address: &str) {
         let service = json!({"name": name, "encryptionRequired": false});
         let service = self.create(&resource::service::KIND, &service).await;
@@ -243,7 +244,7 @@ impl Network {
         self.create(&resource::terminator::KIND, &terminator).await;
     }
 
-    /// A service that everybody may dial and host.
+    /// A service that all identities may dial and host.
     pub(crate) async fn service(&self, name: &str, encrypted: bool) {
         let service = json!({"name": name, "encryptionRequired": encrypted});
         let id = self.create(&resource::service::KIND, &service).await;
@@ -345,7 +346,7 @@ impl Peer {
         self.config.dialers.extend(more.dialers);
     }
 
-    /// Where a controller that dials it finds it; it knows of no controller that it reaches itself.
+    /// Lets the router wait for controllers at a port; it has no address of a controller that it can reach.
     pub(crate) fn waits_at(&mut self, port: u16) {
         self.takes_controllers_at(port);
         self.config.ctrl.endpoints =
@@ -353,7 +354,7 @@ impl Peer {
         self.config.ctrl.endpoints_file = self._home.path().join("nobody.yml");
     }
 
-    /// Has controllers dial it at a port.
+    /// Lets controllers dial the router at a port.
     pub(crate) fn takes_controllers_at(&mut self, port: u16) {
         let text = format!(
             "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:c:1', listeners: \
@@ -362,7 +363,7 @@ impl Peer {
         self.config.ctrl.listeners = read(&text, Path::new("unused")).ctrl.listeners;
     }
 
-    /// Has SDKs connect over WebSockets only.
+    /// Lets SDKs connect to the router over WebSockets only.
     pub(crate) fn websockets_only(&mut self) {
         for listener in &mut self.config.listeners {
             if let Listener::Edge(edge) = listener {

@@ -7,7 +7,7 @@ use weft_sdk::{Connection, Context, Error, Listener};
 
 use crate::network::{Network, soon, until_some};
 
-/// Hosts an echo: data is sent back, and the end of it too.
+/// Hosts an echo: data is sent back, and then the end of the data.
 pub(crate) fn echo(mut listener: Listener) {
     tokio::spawn(async move {
         while let Ok(incoming) = listener.accept().await {

@@ -23,17 +23,17 @@ use crate::network::{PASSWORD, UNRESTRICTED, free_port, until_some};
 
 const TRUST_DOMAIN: &str = "weft.test";
 
-/// The parts of a controller, for starting it again.
+/// The parts of a controller, from which it can be started again.
 pub(crate) struct Seed {
     pub(crate) keys: Keys,
     pub(crate) session_key: Arc<SealKey>,
     pub(crate) identity: Arc<LiveIdentity>,
     pub(crate) store: Arc<dyn Store>,
-    /// Where APIs and control plane are, together.
+    /// Address of the APIs and the control plane, which share a port.
     pub(crate) port: u16,
 }
 
-/// A controller that is up.
+/// A running controller.
 pub(crate) struct Running {
     pub(crate) circuits: Circuits,
     pub(crate) control: ControlPlane,

@@ -11,7 +11,7 @@ use crate::{
     sdk::{dial, echo},
 };
 
-/// Kind and id of every hop, until the way is over.
+/// Kind and id of every hop, up to the end of the route.
 async fn hops(connection: &Connection) -> Vec<[String; 2]> {
     let mut hops = Vec::new();
     for number in 1..20 {
@@ -30,7 +30,7 @@ fn listed(hops: &[(&str, &str)]) -> Vec<[String; 2]> {
     hops.iter().map(|(kind, id)| [(*kind).to_owned(), (*id).to_owned()]).collect()
 }
 
-/// An identity with the attribute of another one, whose flow control is at its routers.
+/// A new identity with the attribute `like`, whose connections have their flow control at routers.
 async fn old(network: &Network, name: &str, like: &str) -> Context {
     let file = network.identity_file_of(name, &[like]).await;
     soon(Context::builder().router_flow_control().build(file)).await.unwrap()

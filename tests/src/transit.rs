@@ -13,7 +13,7 @@ use crate::network::{Network, soon, until_some};
 async fn a_router_without_edge_enrolls_by_its_token_and_connects() {
     let network = Network::start().await;
     let kind = &resource::router::KIND;
-    // The collection has two paths.
+    // The collection is served under two paths.
     let path = |path: &str| {
         let rows = resource::router::MANAGEMENT.iter().chain(resource::router::TRANSIT);
         rows.clone().find(|row| row.method == Method::Post && row.path == path).unwrap()

@@ -43,9 +43,9 @@ impl Running {
         Self { tunneler, stop, task: AbortOnDropHandle::new(task) }
     }
 
-    /// A tunneler that hosts every service that it may.
+    /// A tunneler that hosts every service that its identity may host.
     async fn host(network: &Network) -> Self {
-        // Everybody may dial: a port that services ask for is left to clients.
+        // All identities may dial the service; its ports are left to the tunneler of clients.
         let options = Options { offer: false, ..Options::default() };
         Self::start(network, "host", &["hosts"], options).await
     }
@@ -61,7 +61,7 @@ impl Running {
         Self::start(network, "client", &[], options).await
     }
 
-    /// Where a service is offered.
+    /// The address at which a service is offered.
     async fn port(&self, service: &str) -> SocketAddr {
         let found = async || {
             let ports = self.tunneler.ports();
@@ -87,7 +87,7 @@ impl Running {
     }
 }
 
-/// A service that identities with the attribute `hosts` may host, and everybody may dial.
+/// A service that identities with the attribute `hosts` may host, and all identities may dial.
 async fn service(
     network: &Network,
     name: &str,
@@ -143,7 +143,7 @@ async fn reflector() -> u16 {
     port
 }
 
-/// Says so much, ends, and reads the answer to its end.
+/// Sends this many bytes, ends, and reads the answer to its end.
 async fn talk(at: SocketAddr, length: usize) -> std::io::Result<()> {
     let data: Vec<u8> = (0..length).map(|n| (n * 7 + n / 255) as u8).collect();
     let (mut reader, mut writer) = TcpStream::connect(at).await?.into_split();
@@ -158,7 +158,7 @@ async fn talk(at: SocketAddr, length: usize) -> std::io::Result<()> {
     if read == data { Ok(()) } else { Err(std::io::Error::other(format!("{} bytes", read.len()))) }
 }
 
-/// Talks until it works: routers hear of services and terminators a moment after the controller.
+/// Sends and reads until that succeeds: routers hear of services and terminators after the controller.
 async fn talked(at: SocketAddr, length: usize) {
     until_some(async || soon(talk(at, length)).await.ok()).await;
 }
@@ -325,7 +325,7 @@ async fn hosts_answer_questions_for_records_as_tunnelers_in_c_ask_them() {
     for (name, encrypted) in [("secret", true), ("plain", false)] {
         service(&network, name, encrypted, &[(HOST_V1, forward.clone())]).await;
     }
-    // This one the router hosts.
+    // The router hosts this service.
     let id = service(&network, "routers", true, &[(HOST_V1, forward)]).await;
     let policy = json!({"name": "routers host", "type": "Bind", "semantic": "AnyOf",
         "identityRoles": ["#all"], "serviceRoles": [format!("@{id}")]});
@@ -360,7 +360,7 @@ async fn hosts_answer_questions_for_records_as_tunnelers_in_c_ask_them() {
                 "data": "mail.corp.example."}]);
             assert_eq!(answer["answer"], if status == 0 { found } else { json!([]) });
         }
-        // The end of the dialer is the end.
+        // The conversation is over when the dialer has ended.
         writer.shutdown().await.unwrap();
         drop((reader, writer));
     }
@@ -386,7 +386,7 @@ async fn health_checks_move_terminators() {
     }]);
     service(&network, "checked", false, &[(HOST_V1, host_v1)]).await;
     let _host = Running::host(&network).await;
-    // The router hosts it too.
+    // The router hosts the service, too.
     let all = network.list(&resource::identity::KIND).await;
     let own = all.iter().find(|one| one["name"] == "router1").unwrap();
     let id = own["id"].as_str().unwrap();
@@ -431,7 +431,7 @@ async fn a_router_offers_services_at_ports() {
         (answer.ok()?.ok()? == 3000).then_some(())
     })
     .await;
-    // No circuit is left of streams that are over.
+    // Streams that have ended leave no circuit.
     let router = network.router();
     until_some(async || (router.data().counts().0 <= 1).then_some(())).await;
 }

@@ -50,7 +50,7 @@ impl Wires {
         wires
     }
 
-    /// Cuts one connection, picked by a number; false if there is none.
+    /// Cuts one connection, chosen by a number; false if there is no connection.
     pub(crate) fn cut_one(&self, pick: usize) -> bool {
         let mut connections = self.connections.lock();
         connections.retain(|cut| !cut.is_cancelled());
@@ -67,7 +67,7 @@ impl Wires {
         self.connections.lock().drain(..).for_each(|cut| cut.cancel());
     }
 
-    /// Cuts all connections and refuses new ones, or no longer.
+    /// Cuts all connections and refuses new ones while `refuses` is true.
     pub(crate) fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::Relaxed);
         if refuses {
@@ -75,7 +75,7 @@ impl Wires {
         }
     }
 
-    /// Holds back everything, or no longer.
+    /// Holds back all bytes while `paused` is true.
     pub(crate) fn pause(&self, paused: bool) {
         self.paused.send_replace(paused);
     }

@@ -1,4 +1,4 @@
-//! A link is lost that most circuits go over, while others dial.
+//! Loses the link that most circuits go over, while dials go on.
 
 use std::{
     io,
@@ -21,13 +21,13 @@ use crate::{
     scale::{Aim, Dice, Figure, millis},
 };
 
-/// Dialers while circuits move, and how long each waits between two dials.
+/// Number of dialers while circuits move, and the wait of each between two dials.
 const DIALERS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long circuits may take to move.
+/// Time limit for the moves of all circuits.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Median, 99th percentile and the most; the times are sorted for that.
+/// Median, 99th percentile and longest of the times, which are sorted here.
 pub(crate) fn percentiles(times: &mut [Duration]) -> String {
     times.sort_unstable();
     let [p50, p99, most] = [50, 99, 100].map(|percent| millis(times, percent));

@@ -26,10 +26,10 @@ use crate::{
     scale::{Aim, Dice, Figure},
 };
 
-/// Links that come and go each second while dials are measured.
+/// Links that are lost and made again each second while dials are measured.
 const FLAPS: u64 = 20;
 
-/// A small mesh with long ways.
+/// A small mesh with long paths.
 pub(crate) async fn ladder(options: &Options) -> io::Result<Vec<Figure>> {
     let (world, _) = World::start(Plan::ladder(options.run.seed)).await?;
     let world = Arc::new(world);
@@ -43,7 +43,7 @@ pub(crate) async fn ladder(options: &Options) -> io::Result<Vec<Figure>> {
     Ok(vec![figure])
 }
 
-/// A large mesh: coming up, dials, dials while links come and go, a lost link.
+/// A large mesh: its start, dials, dials while links are lost and made again, and a lost link.
 pub(crate) async fn large(options: &Options) -> io::Result<Vec<Figure>> {
     let before = resident();
     let plan = Plan::large(options.routers(), options.links(), options.run.seed);
@@ -98,7 +98,7 @@ fn up(world: &World, options: &Options, took: &Took, before: u64) -> Vec<Figure>
     ]
 }
 
-/// Dials as fast as some dialers can.
+/// Dials with several dialers, each as fast as the controller answers.
 async fn dials(
     world: &Arc<World>,
     options: &Options,
@@ -140,7 +140,7 @@ async fn dials(
     })
 }
 
-/// Links break, and are there again in their next incarnation.
+/// Loses links, and reports them again with their next iteration.
 async fn flap(world: Arc<World>, goes_on: Arc<AtomicBool>) -> io::Result<()> {
     let mut ticks = tokio::time::interval(Duration::from_millis(1_000 / FLAPS));
     let inner = world.plan.bridges.first().copied().unwrap_or(world.plan.links.len());

@@ -1,10 +1,10 @@
-//! How large the mesh is and how long to measure.
+//! The size of the mesh and the length of measurements.
 
 use clap::Args;
 
 use crate::options::Run;
 
-/// How large the mesh is and how long to measure.
+/// The size of the mesh and the length of measurements.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
     /// Routers of the large mesh

@@ -1,4 +1,4 @@
-//! Which routers there are, which links, and where services are hosted.
+//! The routers, links and hosted services of a network that is to be made.
 
 use crate::scale::Dice;
 
@@ -10,28 +10,28 @@ pub(crate) struct Link {
     pub(crate) latency: u64,
 }
 
-/// A network that is to be.
+/// A network that is to be made.
 pub(crate) struct Plan {
     pub(crate) routers: usize,
     pub(crate) links: Vec<Link>,
     /// By service: the routers that host it.
     pub(crate) hosts: Vec<Vec<usize>>,
-    /// Links whose loss is measured: the first carries everything between two halves.
+    /// Links whose loss is measured: the first carries all circuits between two halves.
     pub(crate) bridges: Vec<usize>,
 }
 
-/// Routers on the way of every circuit of the ladder, and beside each other.
+/// Number of steps of the ladder, each of which every circuit goes over, and of routers in a step.
 pub(crate) const STEPS: usize = 10;
 const BESIDE: usize = 3;
 /// Services of the large mesh, and terminators of each.
 const SERVICES: usize = 200;
 const HOSTS: usize = 3;
-/// Links between its halves.
+/// Links between the halves of the large mesh.
 const BRIDGES: usize = 4;
 
 impl Plan {
-    /// Steps of a few routers, each linked with all of the next: a way from the first to the last
-    /// leads over one of each.
+    /// Steps of a few routers, each linked with all routers of the next step: a path from the first step to
+    /// the last leads over one router of each.
     pub(crate) fn ladder(seed: u64) -> Self {
         let mut dice = Dice::new(seed, 1, 0);
         let mut links = Vec::new();
@@ -58,7 +58,7 @@ impl Plan {
             |bound: usize| dice.below(u32::try_from(bound).unwrap_or(u32::MAX)) as usize;
         let mut plan = Self { routers, links: Vec::new(), hosts: Vec::new(), bridges: Vec::new() };
         for number in 0..links.saturating_sub(BRIDGES) {
-            // Every router dials as many; the next one first, so that a half is in one piece.
+            // Every router dials the same number of routers, first the next one, so that a half is connected.
             let from = number % routers;
             let start = if from < half { 0 } else { half };
             let size = if from < half { half } else { routers - half };
@@ -77,7 +77,7 @@ impl Plan {
         plan
     }
 
-    /// A service of a half and a router of the other.
+    /// A service that one half hosts, and a router of the other half.
     pub(crate) fn across(&self, word: u64) -> (usize, usize) {
         let half = self.routers / 2;
         let service = (word % (self.hosts.len() as u64 / 2)) as usize * 2 + 1;

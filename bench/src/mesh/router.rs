@@ -1,4 +1,4 @@
-//! A simulated router: it answers routes and asks for circuits.
+//! A simulated router, which answers routes and asks for circuits.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use weft_wire::{
 
 use crate::router::{Credentials, PATIENCE, connect};
 
-/// The work of all routers together.
+/// Counts of the work of all routers together.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) routes: AtomicU64,
@@ -53,7 +53,7 @@ impl SimulatedRouter {
         self.channel.request(ping, PATIENCE).await.map(drop).map_err(io::Error::other)
     }
 
-    /// Asks for a circuit and waits for it.
+    /// Asks for a circuit and waits for the answer.
     pub(crate) async fn dial(&self, service: &str) -> io::Result<()> {
         let request = CircuitRequest {
             ingress_id: "bench".into(),
@@ -69,7 +69,7 @@ impl SimulatedRouter {
     }
 }
 
-/// Sets every route up at once.
+/// Answers every route at once as set up.
 struct Answers(Arc<Done>);
 
 impl Behaviour for Answers {

@@ -25,7 +25,7 @@ use super::plan::Plan;
 use super::router::{Done, SimulatedRouter};
 use crate::router::Credentials;
 
-/// Changes in one change set, and routers that connect at the same time.
+/// Number of changes in one change set, and of routers that connect at the same time.
 const BATCH: usize = 5_000;
 const CONNECTING: usize = 32;
 
@@ -39,7 +39,7 @@ pub(crate) struct World {
     _listening: Registration,
 }
 
-/// The cost of bringing a network up.
+/// Time and memory that the start of a network takes.
 pub(crate) struct Took {
     pub(crate) connecting: Duration,
     pub(crate) links: Duration,
@@ -80,7 +80,7 @@ fn keys() -> weft_identity::Result<Keys> {
 }
 
 impl World {
-    /// Brings a network up: routers connect, and report their links and latencies.
+    /// Starts a network: routers connect, and report their links and latencies.
     pub(crate) async fn start(plan: Plan) -> io::Result<(Self, Took)> {
         let keys = keys().map_err(io::Error::other)?;
         let identity = Identity::new(None, vec![keys.session.clone()], keys.bundle.clone());
@@ -144,7 +144,7 @@ impl World {
         self.settled().await
     }
 
-    /// Both ends of every link tell its latency.
+    /// Reports the latency of every link, from both of its ends.
     async fn report_latencies(&self) -> io::Result<()> {
         let mut reports = vec![MetricsMessage::default(); self.routers.len()];
         for (number, link) in self.plan.links.iter().enumerate() {

@@ -47,7 +47,7 @@ pub(crate) struct Chain {
     _home: TempDir,
 }
 
-/// Where wires of a chain are laid.
+/// The places in a chain that have wires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Place {
     /// Between each router and the next

@@ -1,5 +1,5 @@
-//! HAProxy relaying TLS to TLS: the measure for a router, which also ends one TLS connection and
-//! begins another.
+//! HAProxy as a relay from TLS to TLS: the program that a router is compared with, which also ends one TLS
+//! connection and begins another.
 
 use std::{
     io,
@@ -38,8 +38,8 @@ impl Haproxy {
         Self::before(server, credentials, None).await
     }
 
-    /// Starts so many in a row before a server, each connection of the given place over a wire of its own, if there
-    /// is one; `Ok(None)` when HAProxy is not installed.
+    /// Starts this number of relays in a row before a server, each connection of the given place over a wire
+    /// of its own, if there is one; `Ok(None)` when HAProxy is not installed.
     pub(crate) async fn chain(
         credentials: Arc<Credentials>,
         length: usize,
@@ -47,7 +47,7 @@ impl Haproxy {
     ) -> io::Result<Option<HaproxyChain>> {
         let mut server = credentials.serve().await?;
         let mut relays = Vec::new();
-        // The server is there, so the last relay before it is the first to start.
+        // The relay next to the server starts first, because each relay connects to the next one.
         for place in (0..length).rev() {
             let laid = Place::lay(wire, place)?;
             let Some(relay) = Self::before(server, Arc::clone(&credentials), laid).await? else {
@@ -117,7 +117,7 @@ impl Haproxy {
     }
 }
 
-/// Several of them in a row.
+/// Several HAProxies in a row.
 pub(crate) struct HaproxyChain {
     /// The relays; clients connect to the last one.
     relays: Vec<Haproxy>,

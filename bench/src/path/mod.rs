@@ -1,4 +1,4 @@
-//! The ways that are measured: each carries the same work to the same kind of server.
+//! The paths that are measured: each carries the same work to the same kind of server.
 
 pub(crate) mod chain;
 pub(crate) mod haproxy;

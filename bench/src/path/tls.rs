@@ -16,7 +16,7 @@ use crate::{
     work::{AnyStream, Path, serve},
 };
 
-/// A certificate for `localhost` that is its own authority, with its key.
+/// A certificate for `localhost` that is signed by itself, with its key.
 pub(crate) struct Credentials {
     /// Certificate and key as PEM, in this order, as HAProxy wants them.
     pub(crate) pem: String,

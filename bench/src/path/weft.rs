@@ -24,7 +24,7 @@ use crate::{
 
 pub(super) const USER: &str = "admin";
 pub(super) const PASSWORD: &str = "weft-bench";
-/// How long anything may take to come up.
+/// Longest wait for a program, router or service to be ready.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running network; stopped when dropped.
@@ -137,7 +137,7 @@ impl Drop for Network {
     }
 }
 
-/// Kills the process unless it was taken out.
+/// Kills the process when dropped, unless the process was taken out.
 pub(super) struct Stopped(pub(super) Option<Child>);
 
 impl Drop for Stopped {
@@ -204,7 +204,7 @@ pub(super) async fn router_online(client: &ManagementClient) -> io::Result<()> {
     }
 }
 
-/// Makes an entity and tells its id.
+/// Makes an entity and returns its id.
 pub(super) async fn create(
     client: &ManagementClient,
     kind: &Kind,
@@ -223,7 +223,7 @@ pub(super) async fn context(client: &ManagementClient, name: &str) -> io::Result
     Context::from_identity(file).await.map_err(io::Error::other)
 }
 
-/// The same, on the thread of servers.
+/// Makes an identity, enrolls it and logs it in, on the thread of servers.
 pub(super) async fn host(client: &ManagementClient, name: &str) -> io::Result<Context> {
     let file = enrolled(client, name).await?;
     ends::serve(Context::from_identity(file)).await?.map_err(io::Error::other)

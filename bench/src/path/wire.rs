@@ -1,9 +1,10 @@
-//! A wire between two programs of this machine: a network device whose packets arrive late, at a limited rate, or
-//! not at all.
+//! A wire between two programs of this machine: a network device whose packets arrive late, at a limited
+//! rate, or not at all.
 //!
-//! Programs listen at one address of the device and connect to the other. A packet to the second address leaves
-//! the system through the device; the wire exchanges its two addresses and hands it back, so it arrives at the
-//! first. The kernel's TCP thus works as over a real network: it measures round trips, loses packets, and slows down.
+//! Programs listen at one address of the device and connect to the other. A packet to the second address
+//! leaves the system through the device; the wire exchanges the two addresses of the packet and hands it
+//! back, so that it arrives at the first. The kernel's TCP thus works as over a real network: it measures
+//! round trips, loses packets, and slows down.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -25,15 +26,16 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 const MTU: u16 = 1500;
 /// Longest time that a packet may wait for the rate; a packet that would wait longer is lost.
 const QUEUE: Duration = Duration::from_millis(50);
-/// Most wires of a process: the networks of 198.18.0.0/15, which is set aside for measurements (RFC 2544).
+/// Most wires of a process, one for each network of 198.18.0.0/15, which is set aside for measurements
+/// (RFC 2544).
 const MOST: u16 = 512;
-/// The number in the addresses of the next wire.
+/// Number of the next wire, which is part of its addresses.
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// How a wire is.
+/// The properties of a wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
-    /// From one end to the other.
+    /// Delay from one end to the other.
     pub(crate) delay: Duration,
     /// Bytes per second in each direction.
     pub(crate) rate: f64,
@@ -52,7 +54,7 @@ pub(crate) struct Laid {
 }
 
 impl Laid {
-    /// Bytes of packets that arrived so far, both directions together.
+    /// Bytes of all packets that have arrived, both directions together.
     pub(crate) fn carried(&self) -> u64 {
         self.carried.load(Ordering::Relaxed)
     }
@@ -62,14 +64,14 @@ impl Laid {
         wires.map(Self::carried).reduce(u64::saturating_add)
     }
 
-    /// Where a client reaches a server of this wire.
+    /// The address at which a client reaches a server of this wire.
     pub(crate) fn begin(&self, server: SocketAddr) -> SocketAddr {
         (self.beginning, server.port()).into()
     }
 }
 
 impl Wire {
-    /// Makes the device of one more wire; it is gone with this process.
+    /// Makes the device of one more wire; the system removes the device when this process ends.
     ///
     /// # Errors
     /// When the process may not make network devices, or has made 512 wires.

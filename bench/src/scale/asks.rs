@@ -9,11 +9,11 @@ use super::{
 };
 
 pub(crate) const API: &str = "/edge/management/v1";
-/// A page of a list that an index serves, and of one that is scanned, in milliseconds.
+/// Aims for a page of a list, in milliseconds: one that an index serves, and one that is scanned.
 const SERVED: Option<Aim> = Some(Aim::AtMost(5.0));
 const SCANNED: Option<Aim> = Some(Aim::AtMost(25.0));
 
-/// The aims are for networks of up to so many identities.
+/// Largest network for which the aims hold, in identities.
 pub(crate) const AIMED_AT: u32 = 200_000;
 
 /// A request.
@@ -27,7 +27,7 @@ pub(crate) struct Ask {
 pub(crate) struct Timed<'a> {
     pub(crate) name: &'static str,
     pub(crate) aim: Option<Aim>,
-    /// The request with a number.
+    /// The request with this number.
     pub(crate) ask: Box<dyn Fn(u32) -> Ask + 'a>,
 }
 
@@ -35,13 +35,13 @@ fn get(path: String) -> Ask {
     Ask { method: "GET", path, body: None }
 }
 
-/// A list; `rest` are further parameters.
+/// A request for a list; `rest` has further parameters.
 pub(crate) fn list(kind: &str, filter: &str, rest: &str) -> Ask {
     let filter: String = byte_serialize(filter.as_bytes()).collect();
     get(format!("{API}/{kind}?filter={filter}{rest}"))
 }
 
-/// Everything that is asked of a network whose policy over half the identities has this id.
+/// All requests to a network; `half` is the id of its policy over half of the identities.
 pub(crate) fn all<'a>(network: &'a Network, half: &'a str) -> Vec<Timed<'a>> {
     let mut all = served(network, half);
     all.extend(scanned());

@@ -1,4 +1,4 @@
-//! One HTTPS connection that stays open, without anything that a measurement does not need.
+//! One HTTPS connection that stays open, with as little work for each request as possible.
 
 use std::{io, net::SocketAddr, sync::Arc};
 

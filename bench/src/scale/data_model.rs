@@ -1,7 +1,6 @@
-//! The whole model, as a new router is sent it: while the controller encodes it, a client goes on
-//! writing.
+//! The whole data model, as a new router is sent it, while a client goes on writing.
 //!
-//! How long that takes and how much it is the controller says itself, in its log.
+//! The time and the size of the encoding are read from the controller's log.
 
 use std::{
     io,
@@ -19,13 +18,13 @@ use super::{
 
 /// Writes before the router comes.
 const BEFORE: u32 = 100;
-/// How long it may take until the router has it.
+/// Time limit until the router has the data model.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How the lines of the logs begin that are waited for.
+/// Texts at the beginning of the log lines that are waited for.
 const ENCODED: &str = "full data model encoded";
 const TAKEN: &str = "data model received";
 
-/// Measures the encoding, and writes while it goes on.
+/// Measures the encoding, and the writes meanwhile.
 pub(crate) async fn measure(bed: &Bed, place: &Place) -> io::Result<Vec<Figure>> {
     let mut writer = Writer { client: Client::connect(place).await?, bed, number: 0 };
     let mut before = Vec::new();
@@ -85,7 +84,7 @@ pub(crate) async fn measure(bed: &Bed, place: &Place) -> io::Result<Vec<Figure>>
     ])
 }
 
-/// A client that changes one identity after the other.
+/// A client that changes identities, one after the other.
 struct Writer<'b> {
     client: Client,
     bed: &'b Bed,
@@ -106,7 +105,7 @@ impl Writer<'_> {
     }
 }
 
-/// The first line that holds a text.
+/// The first line that contains a text.
 fn line(log: &str, text: &str) -> Option<String> {
     log.lines().find(|line| line.contains(text)).map(str::to_owned)
 }
@@ -116,7 +115,7 @@ fn field<'l>(line: &'l str, word: &str) -> Option<&'l str> {
     line.split_ascii_whitespace().find_map(|part| part.strip_prefix(word))
 }
 
-/// A duration as logs have it: `1.5s`, `383.4ms`.
+/// A duration in the form of logs: `1.5s`, `383.4ms`.
 fn duration(text: &str) -> Option<Duration> {
     let units = [("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9), ("s", 1.0)];
     let (number, unit) =

@@ -22,12 +22,12 @@ use super::{
     sessions,
 };
 
-/// Requests before the first that counts, and creates for so long.
+/// Number of requests before the first that is counted; the time for which creates are not counted.
 const WARM_UP: u32 = 10;
 const WARM_UP_TIME: Duration = Duration::from_millis(300);
 /// The name of the figures of the data model.
 const DATA_MODEL: &str = "full data model";
-/// The aim of creates per second, with so many clients.
+/// The aim of creates per second, with [`MANY`] clients.
 const CREATES: f64 = 5000.0;
 const MANY: usize = 64;
 
@@ -95,7 +95,7 @@ async fn memory(bed: &Bed, running: &Running) -> Figure {
     }
 }
 
-/// With everything that lists and creates have left behind; the identities are counted anew.
+/// Memory after all lists and creates; the identities are counted again.
 async fn memory_at_the_end(running: &Running, place: &Place) -> io::Result<Figure> {
     let Ask { path, .. } = asks::list("identities", "", "&limit=1");
     let found = Client::connect(place).await?.get(&path).await?.json()?;
@@ -204,7 +204,7 @@ async fn creates(
     })
 }
 
-/// One client; says how long each create took that was begun in time.
+/// Runs one client; returns the time of each create that began before the end.
 async fn create(
     mut client: Client,
     made: Arc<AtomicU32>,

@@ -1,5 +1,5 @@
-//! The network to measure: every entity is derived from the seed and its number, so that written
-//! entities need not be kept to be known.
+//! The network to measure. Every entity follows from the seed and its number, so that requests can name
+//! entities without a list of them.
 
 use std::io;
 use std::path::Path;
@@ -32,11 +32,11 @@ pub(crate) const PLATFORMS: [(&str, u64); 5] =
     [("windows", 50), ("linux", 20), ("macos", 15), ("ios", 10), ("android", 5)];
 /// The policy over half the identities.
 pub(crate) const HALF: &str = "half-of-all";
-/// The first entity was made here: 2024-01-01.
+/// Time at which the first entity was made: 2024-01-01.
 const BEGINNING: i64 = 1_704_067_200_000;
 /// Changes in one change set while filling.
 const BATCH: usize = 5_000;
-/// Notes put before they are waited for.
+/// Notes that are put before the store is waited for.
 const NOTES: u32 = 20_000;
 
 /// The network to measure.
@@ -49,7 +49,7 @@ pub(crate) struct Network {
     routers: u32,
 }
 
-/// Random words that follow from where they are used.
+/// Pseudo-random values that follow from the seed and the place of their use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dice(u64);
 
@@ -70,7 +70,7 @@ impl Dice {
         (self.word() % u64::from(bound.max(1))) as u32
     }
 
-    /// Below `bound`, small numbers more often.
+    /// A number below `bound`; small numbers are more frequent.
     fn skewed(&mut self, bound: u32) -> u32 {
         let (a, b) = (self.below(bound), self.below(bound));
         a.min(b)

@@ -1,4 +1,4 @@
-//! How large the network is and how long to measure.
+//! The size of the network and the length of measurements.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::options::Run;
 
-/// How large the network is and how long to measure.
+/// The size of the network and the length of measurements.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
-    /// Identities, each with a certificate, three attributes and what its SDK told
+    /// Identities, each with a certificate, three attributes and the facts that its SDK reported
     #[arg(long, default_value_t = 100_000)]
     pub(super) identities: u32,
     /// Services, each with two configs
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// Only figures whose name contains this
     #[arg(long)]
     pub(super) only: Option<String>,
-    /// Keep the network here; one that is there already is not filled again
+    /// Folder in which the network is kept; a network that is there already is not filled again
     #[arg(long, value_name = "DIR")]
     pub(super) home: Option<PathBuf>,
     #[command(flatten)]

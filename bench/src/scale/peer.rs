@@ -1,4 +1,4 @@
-//! Routers that only talk to their controller: as many as a large network has.
+//! Simulated routers, which have a connection to their controller and carry no data.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use crate::router::{Credentials, PATIENCE, connect};
 /// Messages of a controller that may wait: a full state of all sessions is in parts.
 const WAITING: InboxLimits = InboxLimits { messages: 16_384, bytes: 256 * 1024 * 1024 };
 
-/// How long a router waits that was turned away, at first and at most.
+/// First and longest wait of a router after it was turned away.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -51,8 +51,8 @@ impl Pki {
         Credentials::make(id, &self.signer)
     }
 
-    /// Connects a router and greets the controller. Where the controller has no room for one more that
-    /// is not known yet, the router comes again after a while, as routers do.
+    /// Connects a router and sends its hello. If the controller has no place for a further peer that is not
+    /// authenticated, the router connects again after a wait, as real routers do.
     pub(crate) async fn connect(&self, router: &Credentials, port: u16) -> io::Result<Peer> {
         let until = Instant::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
@@ -110,9 +110,9 @@ impl Peer {
         self.channel.request(message, PATIENCE).await.map_err(io::Error::other)
     }
 
-    /// Everything it is told of sessions at first: how many, and the tokens if they are wanted. A
-    /// thousand routers would do this work on their own machines; here as little is done as shows
-    /// that no session is missing.
+    /// The sessions that the router is told of at first: their number, and the tokens if they are wanted.
+    /// Real routers do this work on their own machines; here the messages are decoded only as far as needed
+    /// to see that no session is missing.
     pub(crate) async fn sessions(&mut self, with_tokens: bool) -> io::Result<(usize, Vec<String>)> {
         let (mut count, mut tokens) = (0, Vec::new());
         loop {

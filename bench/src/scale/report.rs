@@ -14,11 +14,11 @@ pub(crate) struct Figure {
     pub(crate) unit: &'static str,
     /// The median, where [`Figure::value`] is the 99th percentile.
     pub(crate) median: Option<f64>,
-    /// Processor time of the controller for one of it, in microseconds.
+    /// Processor time of the controller for one operation, in microseconds.
     pub(crate) cpu: Option<f64>,
     /// The aim.
     pub(crate) aim: Option<Aim>,
-    /// More about it.
+    /// A remark on the value.
     pub(crate) note: String,
 }
 

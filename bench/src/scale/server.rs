@@ -20,9 +20,9 @@ use crate::{cpu, program};
 
 const USER: &str = "admin";
 const PASSWORD: &str = "weft-scale";
-/// How long anything may take to come up.
+/// Longest wait for a process to be ready.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a process settles before its memory is looked at.
+/// Wait before the memory of a process is read.
 const SETTLE: Duration = Duration::from_millis(1500);
 
 /// The folder of a network.
@@ -62,7 +62,7 @@ impl Home {
         Ok(home)
     }
 
-    /// Where the APIs and the control plane are.
+    /// Address of the APIs and of the control plane.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -96,7 +96,7 @@ impl Home {
         Ok(resident)
     }
 
-    /// Starts the controller; says how long it took until it answered.
+    /// Starts the controller; also returns the time until its first answer.
     pub(crate) async fn start(&self) -> io::Result<(Running, Duration)> {
         let begun = Instant::now();
         let child = Command::new(program::weft()?)
@@ -113,9 +113,9 @@ impl Home {
         Ok((running, begun.elapsed()))
     }
 
-    /// Starts the router, which knows nothing yet.
+    /// Starts the router, without a copy of the data model.
     pub(crate) fn start_router(&self) -> io::Result<Running> {
-        // The router's copy of the model of an earlier run.
+        // Removes the router's copy of the data model of an earlier run.
         match std::fs::remove_file(self.root.join("router.yaml.proto.gzip")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -155,13 +155,13 @@ impl Running {
         cpu::cpu_time(self.child.id()).unwrap_or_default()
     }
 
-    /// Memory held once nothing happens any more.
+    /// Memory that the process holds when idle.
     pub(crate) async fn resident_settled(&self) -> u64 {
         tokio::time::sleep(SETTLE).await;
         cpu::resident(self.child.id()).unwrap_or_default()
     }
 
-    /// The most memory that it ever held.
+    /// The most memory that the process ever held.
     pub(crate) fn resident_peak(&self) -> u64 {
         cpu::resident_peak(self.child.id()).unwrap_or_default()
     }
@@ -194,7 +194,7 @@ impl Running {
         let body = format!(r#"{{"username":"{USER}","password":"{PASSWORD}"}}"#);
         let path = "/edge/management/v1/authenticate?method=password";
         let deadline = Instant::now() + PATIENCE;
-        // The administrator is made once the API answers already.
+        // The administrator is made shortly after the API first answers.
         let answer = loop {
             let mut client = Client::connect(&place).await?;
             match client.send("POST", path, Some(body.clone())).await?.accept() {

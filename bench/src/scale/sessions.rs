@@ -30,21 +30,21 @@ use crate::router::Credentials;
 
 /// The name of the figures of sessions.
 pub(crate) const SESSIONS: &str = "sessions";
-/// Clients that ask for service sessions at once.
+/// Number of clients that ask for service sessions at the same time.
 const CLIENTS: usize = 16;
-/// Routers that name sessions in heartbeats: as many as know all of them between them.
+/// Number of routers that name sessions in heartbeats: together they know all sessions.
 const SPEAKERS: usize = 40;
 /// Tokens in one heartbeat, and terminators in one request.
 const NAMED: usize = 10_000;
 const BATCH: usize = 500;
 /// Changes in one change set while filling.
 const CHANGES: usize = 5_000;
-/// Where SDKs ask.
+/// Path at which SDKs ask for service sessions.
 const CLIENT_API: &str = "/edge/client/v1";
-/// How long anything may take.
+/// Longest wait for a router, a client or an answer.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How much there is of everything.
+/// Numbers of sessions, of routers, and of SDKs that end.
 struct Sizes {
     sessions: u32,
     routers: u32,
@@ -65,7 +65,7 @@ impl Sizes {
     }
 }
 
-/// Fills sessions in and measures; the controller must not run.
+/// Writes sessions into the database and measures; the controller must not run when this begins.
 pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
     let sizes = Sizes::of(bed);
     bed.progress.set_message("filling sessions in");
@@ -219,7 +219,7 @@ async fn reconnect(
     Ok((told.into_iter().map(|(peer, (_, tokens))| (peer, tokens)).collect(), figure))
 }
 
-/// Sessions are named by a router that knows them, as each minute.
+/// Routers name their sessions in heartbeats, as real routers do once a minute.
 async fn heartbeats(
     running: &Running,
     peers: &mut [(Peer, Vec<String>)],
@@ -303,7 +303,7 @@ async fn storm(
     })
 }
 
-/// Logins of the administrator ask for one service after the other.
+/// Clients with a session of the administrator each ask for service sessions, service by service.
 async fn service_sessions(bed: &Bed, running: &Running, place: &Place) -> io::Result<Figure> {
     let mut client = Client::connect(place).await?;
     let policy = r##"{"name":"bench sessions","type":"Dial","semantic":"AnyOf",
@@ -346,7 +346,8 @@ async fn service_sessions(bed: &Bed, running: &Running, place: &Place) -> io::Re
     })
 }
 
-/// Asks for one service after the other; how long each took, and the bytes of the longest answer.
+/// Asks for a session of each service, one after the other; returns the time of each request, and the bytes
+/// of the longest answer.
 async fn ask(
     mut client: Client,
     network: &Network,

@@ -12,7 +12,7 @@ use regex::Regex;
 use crate::files::File;
 use crate::source::{Import, Reader, Source};
 
-/// Names handed on from module to module are followed so far.
+/// Most re-exports of one name that are followed, from module to module.
 const MOST_STEPS: usize = 32;
 
 /// A module that is a file.
@@ -26,7 +26,7 @@ struct Module {
 /// The modules of a crate; the first is its root.
 pub struct Crate {
     modules: Vec<Module>,
-    /// Where macros are defined that the whole crate can name.
+    /// The modules that define macros for the whole crate.
     macros: BTreeMap<String, usize>,
 }
 
@@ -80,12 +80,12 @@ impl Crate {
         at
     }
 
-    /// How many files it has.
+    /// Number of files of the crate.
     pub fn len(&self) -> usize {
         self.modules.len()
     }
 
-    /// Whether it was not found.
+    /// Whether the crate has no files.
     pub fn is_empty(&self) -> bool {
         self.modules.is_empty()
     }
@@ -96,7 +96,7 @@ impl Crate {
         lines.filter(|line| !line.trim().is_empty()).count()
     }
 
-    /// Which files each file uses.
+    /// The files that each file uses.
     ///
     /// # Errors
     /// When a name makes no expression.
@@ -127,7 +127,7 @@ impl Crate {
         Ok(used)
     }
 
-    /// The file that an import uses; that of a module uses none yet.
+    /// The file that an import uses; an import of a module uses no file by itself.
     fn target(&self, at: usize, import: &Import) -> Option<usize> {
         if import.name != "*" {
             return match self.resolve(at, &import.path, 0)? {
@@ -171,7 +171,7 @@ impl Crate {
         Some(Target::Module(at))
     }
 
-    /// A name that a module knows because it is that of a module or of an import.
+    /// The target of a name that a module knows as that of a module or an import.
     fn named(&self, at: usize, name: &str, steps: usize) -> Option<Target> {
         let module = &self.modules[at];
         if let Some(child) = module.children.get(name) {
@@ -198,7 +198,7 @@ impl Crate {
         })
     }
 
-    /// Whether a module brings a name in from another crate.
+    /// Whether a module imports a name from another crate.
     fn is_from_elsewhere(&self, at: usize, name: &str) -> bool {
         self.modules[at].source.imports.iter().any(|it| it.name == name && !is_itself(it))
     }

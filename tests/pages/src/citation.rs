@@ -7,12 +7,12 @@ use regex::Regex;
 
 use crate::files::{File, line_of};
 
-/// Where the pages are.
+/// Folder of the pages.
 pub const FOLDER: &str = "docs/protocol/";
 
 /// Number of a section.
 const NUMBER: &str = r"\d+(?:\.\d+)*";
-/// Between two words, also across the lines of a comment.
+/// The space between two words, also across the lines of a comment.
 const GAP: &str = r"(?:[ \t]|\n[ \t]*(?://[/!]?|#)?[ \t]*)+";
 
 /// The sections of each page, by its name.
@@ -24,7 +24,7 @@ pub struct Pages(BTreeMap<String, BTreeSet<String>>);
 pub struct Citation {
     /// The file that cites.
     pub file: String,
-    /// Its line.
+    /// Line of the citation, from 1.
     pub line: usize,
     /// Name of the page.
     pub page: String,
@@ -37,7 +37,7 @@ pub struct Citation {
 pub struct Wrong {
     /// The citation.
     pub citation: Citation,
-    /// Why it leads nowhere.
+    /// The reason why it leads nowhere.
     pub problem: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// How citations look in each place.
+/// The forms of citations in code, in documents and in pages.
 pub struct Grammar {
     by_path: Regex,
     by_name: Regex,
@@ -132,7 +132,7 @@ impl Grammar {
 }
 
 impl Pages {
-    /// How many pages have sections.
+    /// Number of pages with sections.
     pub fn len(&self) -> usize {
         self.0.values().filter(|sections| !sections.is_empty()).count()
     }

@@ -1,11 +1,11 @@
-//! Which files of the repository are looked at.
+//! The files of the repository that are checked.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Folders that hold nothing of ours, wherever they are.
+/// Names of folders whose files are not of this repository (builds, downloads).
 const PASSED_OVER: &[&str] = &["target", "node_modules", "__pycache__", ".venv", ".git"];
-/// How names of text files end.
+/// Endings of the names of text files.
 const TEXT: &[&str] = &["rs", "proto", "toml", "md", "csv", "py", "go", "sh", "yml", "yaml"];
 
 /// The root of the repository.
@@ -21,7 +21,7 @@ pub struct File {
     pub text: String,
 }
 
-/// Every text file below the root, those without an ending included: they are scripts.
+/// Every text file below the root, including the scripts named `run`.
 ///
 /// # Errors
 /// When a folder or a file cannot be read.
@@ -53,7 +53,7 @@ fn is_text(path: &Path) -> bool {
     }
 }
 
-/// The line of a place in a text, from 1.
+/// The number of the line at this offset of a text, from 1.
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }

@@ -9,18 +9,18 @@ use crate::files::{File, line_of};
 /// A link that is relative, to a file or to a heading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// The line it is on.
+    /// The line of the link, from 1.
     pub line: usize,
-    /// The file, from where the document is; empty for the document itself.
+    /// The path of the file from the folder of the document; empty for the document itself.
     pub file: String,
-    /// The heading; empty for none.
+    /// The heading; empty if the link names none.
     pub heading: String,
 }
 
 /// The relative links of a document. Text inside of code is no link.
 ///
 /// # Errors
-/// When the expression is none.
+/// When the regular expression is invalid.
 pub fn links(document: &File) -> Result<Vec<Link>, regex::Error> {
     let expression = Regex::new(r"(?s)```.*?```|`[^`\n]*`|\]\(([^)\s]+)\)")?;
     let found = expression.captures_iter(&document.text).filter_map(|found| found.get(1));
@@ -35,7 +35,7 @@ pub fn links(document: &File) -> Result<Vec<Link>, regex::Error> {
 }
 
 impl Link {
-    /// The file it leads to, from the root of the repository.
+    /// The target of the link, as a path from the root of the repository.
     pub fn target(&self, document: &str) -> PathBuf {
         let folder = Path::new(document).parent().unwrap_or(Path::new(""));
         match self.file.as_str() {

@@ -22,7 +22,7 @@ pub struct Import {
     pub path: Path,
     /// The name it has in the file.
     pub name: String,
-    /// Whether others may take it from here.
+    /// Whether other modules may import the name from here (`pub use`).
     pub is_public: bool,
 }
 
@@ -31,11 +31,11 @@ pub struct Import {
 pub struct Source {
     /// Modules that have a file of their own.
     pub modules: Vec<String>,
-    /// Its imports.
+    /// The imports of the file.
     pub imports: Vec<Import>,
     /// Paths of two segments or more, outside of imports.
     pub paths: Vec<Path>,
-    /// Macros it defines for the whole crate.
+    /// Macros that the file defines for the whole crate.
     pub exported_macros: Vec<String>,
     /// The code without imports.
     pub code: String,
@@ -45,7 +45,7 @@ impl Reader {
     /// The expressions.
     ///
     /// # Errors
-    /// When one of them is no expression.
+    /// When one of the regular expressions is invalid.
     pub fn new() -> Result<Self, regex::Error> {
         let noise = [
             r"//[^\n]*",
@@ -112,7 +112,7 @@ impl Reader {
         kept
     }
 
-    /// Where the modules are that have no file of their own.
+    /// The ranges of the modules that have no file of their own.
     fn inline_modules(&self, code: &str) -> Vec<std::ops::Range<usize>> {
         let blocks = self.module.captures_iter(code).filter(|it| &it[2] == "{");
         let starts = blocks.filter_map(|it| it.get(2).map(|brace| brace.start()));
@@ -125,7 +125,7 @@ fn blank(code: &mut String, range: std::ops::Range<usize>) {
     code.replace_range(range, &spaces);
 }
 
-/// The end of the item behind a place: its semicolon or its last brace.
+/// The end of the item that begins at an offset: its semicolon or its last brace.
 fn end_of_item(code: &str, from: usize) -> usize {
     let mut depth = 0_i32;
     for (at, one) in code.bytes().enumerate().skip(from) {
@@ -187,7 +187,7 @@ fn segments(path: &str) -> Path {
     path.split("::").map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
 }
 
-/// Cuts at the commas that are in no braces.
+/// Splits a text at the commas outside of braces.
 fn branches(text: &str) -> Vec<&str> {
     let (mut found, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, one) in text.bytes().enumerate() {

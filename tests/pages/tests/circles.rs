@@ -7,7 +7,7 @@ use weft_pages::circle::Crate;
 use weft_pages::files::{self, File};
 use weft_pages::source::Reader;
 
-/// Two files may use each other.
+/// Most files of a circle: two files may use each other.
 const MOST_FILES: usize = 2;
 
 /// Circles of a crate `x` of these files.

@@ -3,7 +3,7 @@
 
 use weft_pages::files;
 
-/// The words behind the fences of code in the head of a file: `text`, `no_run`, nothing.
+/// The words behind the opening fences of code in the head of a file: `text`, `no_run`, or empty.
 fn fences(text: &str) -> Vec<&str> {
     let head = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
     head.filter_map(|line| line.strip_prefix("```")).step_by(2).collect()

@@ -1,4 +1,4 @@
-//! The time of the scenes, in which no time has to pass.
+//! The clock of the scenes. No scene waits for time to pass.
 
 use std::time::Instant;
 

@@ -3,7 +3,7 @@
 //! This package compiles files of `crates/circuit` and `crates/channel` with the locks and atomics of
 //! `loom` in place of the usual ones: each of those files takes them from `crate::sync`. The tests run
 //! small scenes of two or three threads in every order, with every value that an atomic may show, and
-//! find a thread that waits for ever, too. The files themselves are the ones that ship.
+//! find threads that wait for ever. The compiled files are those that ship.
 
 // The name by which files of `crates/circuit` know the other crate.
 extern crate self as weft_channel;

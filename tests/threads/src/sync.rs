@@ -67,7 +67,7 @@ impl<T> ArcSwap<T> {
         Arc::clone(&self.0.lock())
     }
 
-    /// Replaces the value by what follows from it.
+    /// Replaces the value by the result of a function of it.
     pub fn rcu<R: Into<Arc<T>>>(&self, change: impl Fn(&Arc<T>) -> R) {
         let mut value = self.0.lock();
         *value = change(&value).into();

@@ -17,8 +17,8 @@ use weft_wire::Message;
 use weft_wire::payload::{Payload, View};
 use weft_xgress::{Class, Source, Tally};
 
-/// How many times in a scene a thread is interrupted that could go on. Mistakes of this kind show with
-/// two.
+/// Most interruptions of a thread that could go on, in a scene. Two are enough to find mistakes in the order
+/// of steps.
 const INTERRUPTIONS: usize = 3;
 
 fn in_every_order(scene: impl Fn() + Sync + Send + 'static) {
@@ -227,7 +227,7 @@ fn give(hop: &Arc<Hop<Listed>>, sequence: i32) {
     hop.push(Class::Payload, sequence, payload.into_message("c"));
 }
 
-/// How often a flow is listed, when nothing else holds it but the caller.
+/// The number of listings of a flow, if otherwise only the caller holds the flow.
 fn listings(hop: &Arc<Hop<Listed>>) -> usize {
     Arc::strong_count(hop) - 1
 }
@@ -401,7 +401,7 @@ fn a_flow_that_is_handed_back_while_it_moves_is_listed_once() {
 #[test]
 fn a_flow_that_moves_before_it_is_refused_is_listed_once() {
     in_every_order(|| {
-        // Nobody serves the first outlet.
+        // The first outlet is not served.
         let (from, to) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
         let mut new = to.open(Carries::Payloads, UnderlayWaker::default());
         let hop = Hop::new(from);
