@@ -114,7 +114,7 @@ pub struct ControlDialer {
     pub fast_failure_window: Duration,
     /// Factor from one wait to the next. Default 1.5.
     pub retry_backoff_factor: f64,
-    /// Read and checked, without effect. At least 1, default 32.
+    /// Most dials that wait: read and checked, without effect. At least 1, default 32.
     pub queue_size: u32,
     /// Dials at once. At least 1, default 10.
     pub max_workers: u32,
