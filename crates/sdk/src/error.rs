@@ -99,7 +99,7 @@ impl Error {
         }
     }
 
-    /// True if the same call fails again until an operator changes something.
+    /// True if the same call cannot succeed before an operator changes something.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
@@ -172,7 +172,8 @@ impl std::fmt::Display for Failure {
 pub struct Refusal {
     /// The code; 0 if the router sent only a text.
     pub code: u32,
-    /// The way to go on: 0 any, 1 wait, 2 start over, 3 none.
+    /// The client's next step: 0 as the client likes, 1 wait and try again, 2 begin again with a new
+    /// session, 3 do not try again.
     pub retry_hint: u32,
     /// The text.
     pub message: String,
@@ -209,7 +210,7 @@ impl Refusal {
                 ErrorCode::INVALID_API_SESSION_TYPE,
             ]
             .contains(&code)
-            // Routers without codes, and those that tell a C SDK to start over.
+            // Some refusals have a text only, such as `Invalid Session`.
             || (code == ErrorCode::NONE && self.message.to_lowercase().contains("session"))
     }
 
