@@ -21,7 +21,7 @@ const MAX_PAGES: usize = 400;
 /// One page of a list.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
-    /// The entities.
+    /// The entities on the page.
     pub items: Vec<T>,
     /// Position of the page in the list.
     pub pagination: Option<Pagination>,

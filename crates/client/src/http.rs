@@ -44,7 +44,6 @@ pub(crate) struct Http {
     client: reqwest::Client,
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) method: Method,

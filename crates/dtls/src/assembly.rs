@@ -48,7 +48,8 @@ impl Assembly {
         Self { next, ..Self::default() }
     }
 
-    /// Takes the fragments of a record. A Finished message must be sealed, and no other one is.
+    /// Takes the fragments of a record. A Finished message must be sealed, all other messages must be
+    /// unsealed; other fragments are dropped.
     pub(crate) fn take(&mut self, record: &Record<'_>, data: &[u8]) {
         let mut rest = Reader(data);
         while let Some(fragment) = Fragment::next(&mut rest) {

@@ -108,7 +108,7 @@ fn is_here(core: &Core, target: &Target) -> bool {
     }
 }
 
-/// Logs the first failure in a row, and later ones at growing intervals.
+/// Logs the first failure in a row and every 60th one as warnings, the others at the level debug.
 fn complain(problem: &ConnectError, failures: u32) {
     if failures == 0 || failures.is_multiple_of(60) {
         tracing::warn!(%problem, failures, "cannot connect to a controller");
