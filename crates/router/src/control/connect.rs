@@ -234,8 +234,8 @@ pub(super) async fn run(
 /// The controller is connected; its channel is about to run.
 fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[CertificateDer<'static>]) {
     routes::on_connected(core, controller);
-    // The listeners may have changed after the controller's hello, before it was among the connected
-    // ones.
+    // The listeners may have changed since this router's hello, while the controller was not among the
+    // connected ones yet.
     let listeners = core.link_listeners.lock();
     if listeners.1 {
         announce::of_listeners(controller, &listeners.0);

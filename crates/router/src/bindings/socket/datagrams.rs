@@ -29,7 +29,7 @@ pub(crate) const UDP_IDLE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) data: Bytes,
-    /// The bytes drawn for it.
+    /// The bytes that are drawn from a budget for `data`.
     pub(crate) grant: Grant,
 }
 
