@@ -20,7 +20,7 @@ const SECRET: [&str; 13] = [
     "weft.edge_client.TotpToken",
 ];
 
-/// The one choice that configs have, too, in words.
+/// The enumeration whose values are also in configs, as words.
 const PRECEDENCE: &str = "weft.ctrl.TerminatorPrecedence";
 
 fn main() -> Result<(), Box<dyn Error>> {

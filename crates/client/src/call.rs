@@ -14,14 +14,14 @@ use crate::http::{Answer, Http, Outgoing, Tls};
 /// Query parameters of a call.
 pub type Query<'a> = [(&'a str, &'a str)];
 
-/// Most pages of one list: 200,000 entities. It ends the loop with a server that never ends its
-/// list.
+/// Most pages of one list: 200,000 entities. A list that has not ended by then is an error, so that a
+/// server cannot keep a caller reading for ever.
 const MAX_PAGES: usize = 400;
 
 /// One page of a list.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
-    /// The entities.
+    /// The entities on the page.
     pub items: Vec<T>,
     /// Position of the page in the list.
     pub pagination: Option<Pagination>,
@@ -117,7 +117,7 @@ impl Caller {
         Ok(Page { items: envelope.data, pagination: envelope.meta.pagination, explained })
     }
 
-    /// Every page of a list. A filter with a `limit` or `skip` of its own is sent once.
+    /// The entities of every page of a list. A filter with a `limit` or `skip` of its own is sent once.
     pub(crate) async fn list_all<T: DeserializeOwned>(
         &self,
         operation: &Operation,

@@ -63,9 +63,9 @@ impl Credentials {
 /// A client's report of itself at a login.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// The program.
+    /// The program that logs in.
     pub sdk: SdkInfo,
-    /// The machine.
+    /// The machine that the program runs on.
     pub env: EnvInfo,
     /// Config types whose configs are listed with services by default.
     pub config_types: Vec<String>,

@@ -17,7 +17,7 @@ pub enum Error {
         "`{given}` is not the address of a controller ({reason}); give host:port or https://host:port"
     )]
     Address {
-        /// The text.
+        /// The text that was given as an address.
         given: String,
         /// The problem.
         reason: String,

@@ -44,7 +44,6 @@ pub(crate) struct Http {
     client: reqwest::Client,
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
@@ -90,7 +89,8 @@ impl Http {
             .https_only(true)
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
-            // HTTP goes the way that control and data channels go, which is past all proxies.
+            // Proxies that the environment names are not used: control and data channels do not use
+            // them either.
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT)

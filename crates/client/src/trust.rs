@@ -18,7 +18,7 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::http::{Http, Outgoing, Tls};
 
-/// A controller whose certificate was not confirmed.
+/// A controller whose certificate nobody has confirmed yet.
 #[derive(Clone, Debug)]
 pub struct Stranger {
     /// The leaf certificate that it proved to hold.

@@ -125,13 +125,13 @@ fn connect_timeout_ms(section: &Section<'_>, out_of_bounds: OutOfBounds) -> u64 
 /// Heartbeats of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeats {
-    /// How often one is sent. Default 10s.
+    /// The interval at which heartbeats are sent. Default 10s.
     pub send_interval: Duration,
     /// The interval at which a channel checks if a heartbeat is due. Default 1s.
     pub check_interval: Duration,
     /// The channel closes when the other end has answered nothing for this long; none = never.
     pub close_unresponsive: Option<Duration>,
-    /// The other end counts as unresponsive after this long. Default 5s.
+    /// The other end counts as unresponsive after this long without an answer. Default 5s.
     pub unresponsive_after: Duration,
 }
 
@@ -163,7 +163,7 @@ impl Heartbeats {
     }
 }
 
-/// A check interval of 0 would keep a connection busy with checks.
+/// The interval of checks, at least 10 ms: an interval of 0 would keep a connection busy with checks.
 fn check_interval(section: &Section<'_>, default: Duration) -> Duration {
     const KEY: &str = "checkInterval";
     const LEAST: Duration = Duration::from_millis(10);

@@ -12,13 +12,13 @@ pub struct KeyFact {
     pub key: String,
     /// The type of its values, such as `integer` or `duration`.
     pub kind: &'static str,
-    /// Its value if the file does not have it; empty = none.
+    /// The value that is used if the file does not have the key; empty = none.
     pub default: String,
-    /// Its bounds or words; empty = any.
+    /// The bounds of the values, or the allowed words; empty = any value.
     pub allowed: String,
-    /// Its value in effect; empty = none.
+    /// The value in effect; empty = none.
     pub value: String,
-    /// The source of that value.
+    /// The source of the value in effect.
     pub origin: Origin,
 }
 

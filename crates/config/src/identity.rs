@@ -1,5 +1,5 @@
-//! Reading of the section `identity:` (docs/protocol/config.md 2.1). Every value is the location of PEM text: a path,
-//! `file://<path>`, `pem:<text>`, or the text itself. Nothing is loaded here.
+//! Reading of the section `identity:` (docs/protocol/config.md 2.1). Every value is the location of PEM
+//! text: a path, `file://<path>`, `pem:<text>`, or the text itself. Nothing is loaded here.
 
 use weft_identity::{AltServerCert, IdentitySection};
 

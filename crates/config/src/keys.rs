@@ -12,9 +12,9 @@ pub struct KeyRow {
     pub key: String,
     /// The type of its values.
     pub kind: &'static str,
-    /// Its value if the file does not have it; empty = none.
+    /// The value that is used if the file does not have the key; empty = none.
     pub default: String,
-    /// Its bounds or words; empty = any.
+    /// The bounds of the values, or the allowed words; empty = any value.
     pub allowed: String,
     /// The bindings with this key; empty = all.
     pub bindings: Vec<&'static str>,

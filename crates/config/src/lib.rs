@@ -9,8 +9,9 @@
 //!  text -> YAML tree with places -> variables -> sections (getters) -> config, facts, problems
 //! ```
 //!
-//! Values that another crate gives a meaning have its types: the section `identity` is one of `weft-identity`,
-//! an address one of `weft-wire`. They are plain here: a caller that loads a certificate checks that it fits its host.
+//! A value that another crate uses has the type of that crate: the section `identity` is a type of
+//! `weft-identity`, an address is one of `weft-wire`. Only the form of such values is checked here: a caller
+//! that loads a certificate checks that it is valid for its host.
 //!
 //! ```
 //! use weft_config::{ProcessEnvironment, RouterConfig};

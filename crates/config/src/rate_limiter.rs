@@ -7,20 +7,20 @@ use crate::section::Section;
 /// An adaptive limit on work under way, which may be switched off.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimiter {
-    /// True if it limits.
+    /// True if the limit is in effect.
     pub enabled: bool,
-    /// The limit.
+    /// The window: how many pieces of work may be under way at once.
     pub window: WindowOptions,
 }
 
 impl RateLimiter {
-    /// The defaults of a window between two sizes.
+    /// A limiter whose window stays between two sizes, and has the defaults otherwise.
     pub fn with_sizes(min_size: u32, max_size: u32) -> Self {
         let window = WindowOptions { min_size, max_size, ..WindowOptions::default() };
         Self { enabled: true, window }
     }
 
-    /// The window if it limits; otherwise one without an upper limit.
+    /// The window. If the limit is switched off, the largest size of the window is that of a `u32`.
     #[must_use]
     pub fn in_effect(&self) -> WindowOptions {
         let max_size = if self.enabled { self.window.max_size } else { u32::MAX };

@@ -27,7 +27,7 @@ pub(crate) fn without(path: &str, value: &str, message: String) -> String {
     parts.iter().fold(message, |message, part| message.replace(part, HIDDEN))
 }
 
-/// True if a line of a file has such a value.
+/// True if a line of a file may have a value that must not be shown.
 pub(crate) fn is_secret_line(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     if lower.split_once("://").is_some_and(|(_, rest)| rest.contains('@')) {

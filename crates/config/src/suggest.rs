@@ -20,7 +20,8 @@ fn distance(a: &str, b: &str, limit: usize) -> usize {
     if a.len().abs_diff(b.len()) > limit {
         return limit + 1;
     }
-    // The rows for two, one and no letters before the present one of `a`.
+    // Three rows of the table of distances: `earlier`, `above` and `row` belong to the beginnings of `a`
+    // that end two letters before, one letter before, and at the present letter.
     let mut earlier: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -14,7 +14,7 @@ pub struct XgressOptions {
     pub random_drops: bool,
     /// One in this number of payloads is dropped, if `random_drops` is set.
     pub drop_1_in_n: u32,
-    /// Most payloads that wait to be sent.
+    /// Most payloads that wait to be sent: read and checked, without effect.
     pub tx_queue_size: u32,
     /// True if the file has a key of the window (`txPortal...`).
     pub tx_portal_named: bool,
@@ -24,35 +24,36 @@ pub struct XgressOptions {
     pub tx_portal_min_size: u32,
     /// Largest window.
     pub tx_portal_max_size: u32,
-    /// Acknowledgments after which the window grows.
+    /// The number of acknowledged payloads after which the window grows.
     pub tx_portal_increase_thresh: u32,
-    /// The part of the acknowledged bytes by which it grows.
+    /// The part of the acknowledged bytes by which the window grows: 1 = by as many.
     pub tx_portal_increase_scale: f64,
-    /// Retransmissions after which the window shrinks.
+    /// The number of retransmissions after which the window shrinks.
     pub tx_portal_retx_thresh: u32,
-    /// The factor by which it shrinks.
+    /// The factor by which the window shrinks after retransmissions.
     pub tx_portal_retx_scale: f64,
-    /// Duplicate acknowledgments after which the window shrinks.
+    /// The number of duplicate acks after which `retx_scale` goes up by 0.2.
     pub tx_portal_dup_ack_thresh: u32,
-    /// The factor by which it shrinks then.
+    /// A factor for duplicate acks: read and checked, without effect.
     pub tx_portal_dup_ack_scale: f64,
-    /// Bytes that are received out of order or not read yet.
+    /// Most received bytes that are out of order or unread; payloads beyond are refused.
     pub rx_buffer_size: u32,
-    /// Wait before the first retransmission.
+    /// Wait before a retransmission while the round-trip time is unknown; at least 200 ms are
+    /// waited.
     pub retx_start: Duration,
-    /// Factor on the measured round-trip time.
+    /// The wait before a retransmission is at least this factor times the smoothed round-trip time.
     pub retx_scale: f64,
-    /// Time that is added to it.
+    /// Time that is added to the wait before a retransmission.
     pub retx_add: Duration,
-    /// Longest wait.
+    /// Longest wait before a retransmission; 0s = no limit.
     pub retx_max: Duration,
-    /// Bound on the factor by which the wait grows.
+    /// One sample of the round-trip time counts at most this many times the smoothed one; 0 = no limit.
     pub max_rtt_scale: u32,
     /// How long a closing end waits for payloads under way.
     pub max_close_wait: Duration,
     /// Time limit for making a circuit.
     pub get_circuit_timeout: Duration,
-    /// How long the host's end waits for the start of a new circuit.
+    /// How long the host's end waits for the first payload of a new circuit; 1s or less = for ever.
     pub circuit_start_timeout: Duration,
     /// Time limit for dialing the application; none = that of the system.
     pub connect_timeout: Option<Duration>,
@@ -102,7 +103,8 @@ const TX_PORTAL: [&str; 9] = [
     "txPortalDupAckScale",
 ];
 
-/// 0 means no bound. 1 would never let the wait grow, so that 2 is used.
+/// Reads the limit of samples of the round-trip time; 0 means no limit. With 1 the smoothed time could
+/// never grow, so that 2 is used.
 fn max_rtt_scale(section: &Section<'_>, default: u32) -> u32 {
     match section.int("maxRttScale", default, 0..=1000) {
         1 => {

@@ -8,9 +8,10 @@ use crate::{messages, reader::Reader, record::Record};
 const MAX_MESSAGE: usize = 32 * 1024;
 /// Most bytes of messages that are not complete, by their announced lengths.
 const MAX_HELD: usize = 64 * 1024;
-/// Messages this far ahead are kept.
+/// Messages are kept whose number is less than this above that of the next message.
 const AHEAD: u16 = 8;
-/// Most gaps in a message. Fragments that would make more are dropped; the peer sends them again.
+/// Most separate ranges of a message that have come. Fragments that would make more are dropped; the
+/// peer sends them again.
 const MAX_PARTS: usize = 64;
 
 /// A complete message, with its head in one piece.
@@ -47,7 +48,8 @@ impl Assembly {
         Self { next, ..Self::default() }
     }
 
-    /// Takes the fragments of a record. A Finished message must be sealed, and no other one is.
+    /// Takes the fragments of a record. A Finished message must be sealed, all other messages must be
+    /// unsealed; other fragments are dropped.
     pub(crate) fn take(&mut self, record: &Record<'_>, data: &[u8]) {
         let mut rest = Reader(data);
         while let Some(fragment) = Fragment::next(&mut rest) {
@@ -55,7 +57,7 @@ impl Assembly {
             if is_sealed != (fragment.kind == messages::kind::FINISHED) {
                 continue;
             }
-            // Earlier messages are far ahead, by this count.
+            // The difference wraps around: it is large for earlier messages, which are dropped.
             if fragment.number.wrapping_sub(self.next) < AHEAD {
                 self.keep(&fragment);
             }

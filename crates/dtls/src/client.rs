@@ -108,11 +108,11 @@ impl Client {
         core.heard(message)
     }
 
-    /// Says hello again, with the cookie. The messages before it do not count.
+    /// Says hello again, with the cookie. Earlier messages are no part of the transcript.
     fn return_cookie(&mut self, core: &mut Core, body: &[u8], now: Instant) -> Result<(), Error> {
         let cookie = messages::read_verify_request(body)?;
         if cookie.is_empty() {
-            // Otherwise each cookie request would be answered with a hello.
+            // A hello with an empty cookie would be answered with another request, without end.
             return Ok(());
         }
         self.hello.cookie = cookie;
@@ -123,7 +123,8 @@ impl Client {
         core.send()
     }
 
-    /// Checks the signed key of the server. Returns this side's part and the server's key.
+    /// Checks the signed key of the server. Returns this side's part of the key exchange and the server's
+    /// key.
     fn key_exchange(&self, core: &Core, body: &[u8]) -> Result<(Exchange, Vec<u8>), Error> {
         let read = ServerKeyExchange::read(body)?;
         let leaf = core.chain.first().ok_or(Error::Unexpected(kind::SERVER_KEY_EXCHANGE))?;

@@ -1,4 +1,4 @@
-//! A connection: the way of its datagrams.
+//! A connection: its datagrams in both directions, before and after the handshake.
 
 use std::time::Instant;
 
@@ -52,7 +52,8 @@ impl Connection {
     /// # Errors
     /// If both sides have nothing in common.
     pub fn server(settings: Settings, first: FirstHello, now: Instant) -> Result<Self, Error> {
-        // The numbers continue those of the answer without a connection.
+        // The numbers continue those of the request for a cookie, which was sent before there was a
+        // connection.
         let assembly = Assembly::from(first.number.wrapping_add(1));
         let mut core = Core::new(settings, Sealer::from(first.record), assembly);
         core.number = first.number;
@@ -63,7 +64,7 @@ impl Connection {
     /// Takes a datagram of the peer. Malformed and unauthentic records in it are ignored.
     ///
     /// # Errors
-    /// If the handshake has failed. The datagrams that are there tell the peer.
+    /// If the handshake has failed. The datagrams that are to be sent then tell the peer.
     pub fn input(&mut self, datagram: &[u8], now: Instant) -> Result<(), Error> {
         let mut rest = Reader(datagram);
         while let Some(record) = Record::next(&mut rest) {
@@ -134,7 +135,7 @@ impl Connection {
             && self.core.repetitions < REPETITIONS
         {
             self.core.repetitions += 1;
-            // Without it, the client repeats its messages.
+            // If it cannot be sent, the client repeats its messages, and this is tried again.
             let _ = self.core.send();
         }
     }
@@ -176,8 +177,9 @@ impl Connection {
         self.core.is_closed
     }
 
-    /// The first alert during the handshake, which the peer or anybody else has sent: a handshake that
-    /// the peer has given up goes no further.
+    /// The first fatal alert that came unsealed during the handshake. The peer or anybody else may have
+    /// sent it, so that it does not end the handshake. If the handshake goes no further, the alert is
+    /// probably the reason.
     pub fn unproved_alert(&self) -> Option<Error> {
         self.core.unproved_alert.map(Error::Alert)
     }

@@ -16,11 +16,11 @@ use crate::{
     record::{self, Record},
 };
 
-/// How long a key makes cookies. They are taken for as long again.
+/// How long a key makes cookies. The cookies are accepted for as long again.
 const KEY_LIFE: Duration = Duration::from_secs(60);
 
-/// Makes and checks cookies. A cookie is a checksum of the address and the hello, so that nothing is
-/// kept for it.
+/// Makes and checks cookies. A cookie is a keyed checksum of the client's address and of the random
+/// value in its hello, so that nothing is kept for a cookie.
 #[derive(Debug)]
 pub struct Cookies {
     keys: [hmac::Key; 2],
@@ -32,9 +32,9 @@ pub struct Cookies {
 pub enum Verdict {
     /// The datagram is ignored.
     Ignore,
-    /// To send this datagram, which is shorter than the received one.
+    /// This datagram is to be sent. It is no longer than the received one.
     Answer(Vec<u8>),
-    /// To begin a handshake: the address is that of the stranger.
+    /// A handshake may begin: the stranger has returned a cookie that was sent to its address.
     Begin(FirstHello),
 }
 
@@ -44,7 +44,7 @@ pub struct FirstHello {
     pub(crate) hello: ClientHello,
     /// The message with its head.
     pub(crate) message: Vec<u8>,
-    /// Its number, and that of its record.
+    /// The number of the message, and below it that of its record.
     pub(crate) number: u16,
     pub(crate) record: u64,
 }

@@ -30,7 +30,8 @@ pub enum Error {
     /// The connection is not established.
     #[error("the DTLS connection is not established")]
     NotEstablished,
-    /// The data does not fit into a record.
+    /// The data does not fit into a record (16 KiB), or the messages of a handshake are longer than
+    /// 128 KiB.
     #[error("{0} bytes do not fit into a DTLS record")]
     TooLong(usize),
 }

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! A [`Connection`] holds a bounded amount: 64 KiB of messages that are not complete, the messages
-//! of the handshake up to 128 KiB, and the datagrams to be sent. A datagram that cannot be decoded
-//! or authenticated is dropped without an answer.
+//! of the handshake up to 128 KiB, and the datagrams to be sent. A record that cannot be decoded or
+//! authenticated is dropped without an answer. A message that is malformed, or does not belong to the
+//! state of the handshake, ends the handshake with an alert.
 //!
 //! ```
 //! use std::{sync::Arc, time::Instant};

@@ -37,7 +37,7 @@ mod extension {
     pub(super) const RENEGOTIATION: u16 = 0xff01;
 }
 
-/// A number among a client's suites that replaces the extension for renegotiation.
+/// A number among a client's suites that means the same as the extension for renegotiation.
 const RENEGOTIATION_SUITE: u16 = 0x00ff;
 /// The only format of points.
 const UNCOMPRESSED: u8 = 0;
@@ -307,7 +307,7 @@ pub(crate) fn write_signature(scheme: SignatureScheme, signature: &[u8]) -> Vec<
     body
 }
 
-/// The check of a client that it has the key of its certificate.
+/// Reads the signature by which a client proves that it has the key of its certificate.
 pub(crate) fn read_certificate_verify(body: &[u8]) -> Result<Signed<'_>, Error> {
     Signed::fields(&mut Reader(body)).ok_or(Error::Malformed("check of the client's key"))
 }
@@ -325,7 +325,7 @@ pub(crate) fn write_parameters(exchange: &Exchange) -> Vec<u8> {
 pub(crate) struct ServerKeyExchange<'a> {
     pub(crate) group: u16,
     pub(crate) public: &'a [u8],
-    /// The bytes of both, which are signed.
+    /// The bytes of the curve's kind, `group` and `public`, which the server signs.
     pub(crate) parameters: &'a [u8],
     pub(crate) signed: Signed<'a>,
 }
@@ -354,7 +354,7 @@ pub(crate) fn write_certificate_request() -> Vec<u8> {
     body
 }
 
-/// The signatures that a server takes.
+/// Reads the kinds of signatures that a server accepts from its client.
 pub(crate) fn read_certificate_request(body: &[u8]) -> Result<Vec<SignatureScheme>, Error> {
     let mut body = Reader(body);
     let schemes = body.short().and_then(|_| body.long());

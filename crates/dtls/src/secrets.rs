@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::suite::SUITES;
 
-    /// The published vector of the function with SHA-256.
+    /// The published test vector of the TLS 1.2 pseudorandom function with SHA-256.
     #[test]
     fn the_function_gives_the_known_bytes() {
         let suite = SUITES.iter().find(|suite| suite.id == 0xc02b).unwrap();

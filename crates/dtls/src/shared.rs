@@ -31,7 +31,7 @@ pub struct Settings {
     pub judge: Judge,
     /// The algorithms for signatures.
     pub provider: Arc<CryptoProvider>,
-    /// The name of the server that a client wants, told to the server if it is a name of the DNS.
+    /// The name of the server that a client sends in its hello; `None` if it has only an address.
     pub server_name: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Core {
     pub(crate) out: VecDeque<Vec<u8>>,
     pub(crate) data: VecDeque<Vec<u8>>,
     pub(crate) is_closed: bool,
-    /// The first alert that anybody may have sent.
+    /// The first fatal alert in an unsealed record, which anybody may have sent.
     pub(crate) unproved_alert: Option<u8>,
     pub(crate) repetitions: u8,
 }

@@ -54,7 +54,7 @@ impl Suite {
         SUITES.iter().find(|suite| suite.id == id)
     }
 
-    /// True if a server whose key is of this kind can use the suite.
+    /// True if a server with a key of this algorithm can use the suite.
     pub(crate) fn is_for(&self, key: SignatureAlgorithm) -> bool {
         self.rsa == (key == SignatureAlgorithm::RSA)
     }
@@ -106,7 +106,8 @@ pub(crate) const SCHEMES: [SignatureScheme; 6] = [
     SignatureScheme::RSA_PKCS1_SHA512,
 ];
 
-/// Checks that the key of a certificate signed a message.
+/// Checks that the key of the certificate `leaf` signed a message. `what` names the signature in the
+/// error.
 pub(crate) fn verify(
     provider: &CryptoProvider,
     leaf: &CertificateDer<'_>,

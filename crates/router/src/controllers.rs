@@ -107,9 +107,9 @@ impl Controllers {
         true
     }
 
-    /// Closes the channel by which this controller dialed the router, and waits until it is gone, for 2
-    /// s at most. It has to go because the controller has answered a dial of this router, and a
-    /// controller never replaces a channel by one that it dialed.
+    /// Closes the channel by which this controller dialed the router, and waits until the channel is
+    /// gone, for 2 s at most. The channel has to go because the controller has answered a dial of this
+    /// router, and a controller never replaces a channel by one that the controller dialed.
     pub(crate) async fn give_way(&self, id: &str) {
         let mut changes = self.changes();
         let Some(here) = self.get(id).filter(|one| !one.was_dialed()) else { return };

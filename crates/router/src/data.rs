@@ -63,7 +63,7 @@ pub struct DataHalf {
     /// Cancelled when nothing new is accepted any more.
     draining: CancellationToken,
     tunneling: Mutex<Option<JoinHandle<()>>>,
-    /// Circuits that go when no message of theirs is of use any more.
+    /// Takes circuits that a controller has ended: they are taken down once they are done or quiet.
     leaving: UnboundedSender<Box<str>>,
 }
 

@@ -69,7 +69,7 @@ impl Health {
         }
     }
 
-    /// Counts the links until there are none to ask for.
+    /// Counts the links at intervals. Returns once `links` gives `None`, because the router is gone.
     async fn look_at_links(
         &self,
         options: &HealthChecks,

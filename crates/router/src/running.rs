@@ -43,7 +43,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Where the way to the controller's API is, if there is one.
+    /// The address of the proxy to the controller's API, if the router has one.
     #[must_use]
     pub fn api_proxy_address(&self) -> Option<SocketAddr> {
         self.api_proxy

@@ -3,8 +3,8 @@
 use tokio::runtime;
 use weft_channel::Threads;
 
-/// The runtimes of a router. Payloads move on threads of their own; control channels, decisions on access and reports
-/// have another runtime, so that they do not delay payloads.
+/// The runtimes of a router. Payloads move on threads of their own. Control channels, decisions on
+/// access and reports have another runtime, so that they do not delay payloads.
 #[derive(Debug)]
 pub struct Runtimes {
     pub(crate) data: Threads,
@@ -15,7 +15,7 @@ pub struct Runtimes {
 
 impl Runtimes {
     /// Makes runtimes of the router's own: as many threads for data as there are processors, and one
-    /// or two for control.
+    /// thread for control, or two with more than 8 processors.
     ///
     /// # Errors
     /// When threads cannot be made.
@@ -51,10 +51,11 @@ const BLOCK: usize = 2 << 20;
 
 /// Has the allocator keep a few MiB of freed memory instead of giving it back to the system at once.
 ///
-/// Payloads of 32 KiB come and go thousands of times a second. The allocator of glibc gives memory back as soon as
-/// 128 KiB at the end of its heap are free, and the next payload finds missing pages: a tenth of a busy router's time.
-/// It raises the limit to twice the size of the largest block that a program has freed (mallopt(3), "dynamic mmap
-/// threshold"), so that one block freed at the start is enough. Other allocators are not affected.
+/// Payloads of 32 KiB come and go thousands of times a second. The allocator of glibc gives memory back as
+/// soon as 128 KiB at the end of its heap are free, and the next payload finds missing pages: this took a
+/// tenth of a busy router's time. The allocator raises this limit to twice the size of the largest block that
+/// a program has freed (mallopt(3), "dynamic mmap threshold"), so that one block freed at the start is
+/// enough. Other allocators are not affected.
 fn keep_freed_memory() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK)));
 }

@@ -78,7 +78,8 @@ impl ContextBuilder {
 
     /// Leaves the flow control of connections to the routers, as older SDKs do: a slow reader then
     /// holds up all connections over its router. For tests, and for programs that only ask for
-    /// [hops](crate::Connection::hop), which OpenZiti's routers up to 2.0 answer to no others.
+    /// [hops](crate::Connection::hop): OpenZiti's routers up to 2.0 answer such requests only from
+    /// SDKs without flow control of their own.
     #[must_use]
     pub fn router_flow_control(mut self) -> Self {
         self.settings.own_flow_control = false;

@@ -56,7 +56,8 @@ pub(crate) struct RouterChannel {
     outlet: OnceLock<Arc<RouterOutlet>>,
     conns: Mutex<Conns>,
     ids: ConnIds,
-    /// The number of connections with so much held data that the channel is not read.
+    /// The number of connections that hold too much data to take more. The channel is not read
+    /// while there is one.
     over: AtomicUsize,
     /// True once the router has sent a message that shows that it knows the session.
     proved: AtomicBool,
@@ -125,7 +126,7 @@ impl RouterChannel {
         &self.handle
     }
 
-    /// True if the router knows the session, because it has answered.
+    /// True if the router has shown by a message that it knows the session.
     pub(crate) fn is_proved(&self) -> bool {
         self.proved.load(Ordering::Relaxed)
     }
@@ -236,7 +237,7 @@ impl RouterChannel {
         Ok(circuit)
     }
 
-    /// Tells the router to close a connection that it has made.
+    /// Tells the router to close a connection that the router has made and this side does not want.
     fn give_back(&self, conn_id: u32, circuit: Option<&str>) {
         if let Some(id) = circuit {
             let _ = self.handle.try_send_on(Lane::High, payload::close(id));

@@ -33,7 +33,7 @@ pub enum Error {
     /// The identity may use the service, but not in this way.
     #[error("this identity may not {action} `{service}`; check its service policies")]
     NotPermitted {
-        /// The service.
+        /// The name of the service.
         service: String,
         /// `dial` or `bind`.
         action: &'static str,
@@ -41,7 +41,7 @@ pub enum Error {
     /// No host offers the service now.
     #[error("`{service}` has no host now: {message}")]
     NoTerminators {
-        /// The service.
+        /// The name of the service.
         service: String,
         /// The text of the router.
         message: String,
@@ -49,15 +49,15 @@ pub enum Error {
     /// No edge router serves the service, or none of these can be reached.
     #[error("no edge router for `{service}`: {reason}")]
     NoEdgeRouters {
-        /// The service.
+        /// The name of the service.
         service: String,
-        /// The reason.
+        /// Why no edge router can be used.
         reason: String,
     },
     /// The router, the controller or the host refused.
     #[error("`{service}` was refused: {refusal}")]
     Refused {
-        /// The service.
+        /// The name of the service.
         service: String,
         /// The refusal, with the text of its sender.
         refusal: Refusal,
@@ -65,7 +65,7 @@ pub enum Error {
     /// The service requires encryption and the peer does not support it, or made a mistake.
     #[error("end-to-end encryption of `{service}` failed: {problem}")]
     Encryption {
-        /// The service.
+        /// The name of the service.
         service: String,
         /// The problem.
         problem: String,
@@ -73,7 +73,7 @@ pub enum Error {
     /// The call took too long.
     #[error("{action} took longer than {} s{}", limit.as_secs_f32(), because(last))]
     Timeout {
-        /// The call.
+        /// What took too long, such as ``dialing `web` ``.
         action: String,
         /// The time limit.
         limit: Duration,
@@ -99,7 +99,7 @@ impl Error {
         }
     }
 
-    /// True if the same call fails again until an operator changes something.
+    /// True if the same call cannot succeed before an operator changes something.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
@@ -172,9 +172,10 @@ impl std::fmt::Display for Failure {
 pub struct Refusal {
     /// The code; 0 if the router sent only a text.
     pub code: u32,
-    /// The way to go on: 0 any, 1 wait, 2 start over, 3 none.
+    /// The client's next step: 0 as the client likes, 1 wait and try again, 2 begin again with a new
+    /// session, 3 do not try again.
     pub retry_hint: u32,
-    /// The text.
+    /// The text for people.
     pub message: String,
     /// Posture checks that this identity failed.
     pub failing_posture_checks: Vec<String>,
@@ -209,7 +210,7 @@ impl Refusal {
                 ErrorCode::INVALID_API_SESSION_TYPE,
             ]
             .contains(&code)
-            // Routers without codes, and those that tell a C SDK to start over.
+            // Some refusals have a text only, such as `Invalid Session`.
             || (code == ErrorCode::NONE && self.message.to_lowercase().contains("session"))
     }
 

@@ -3,7 +3,7 @@
 use crate::traces::Answer;
 use std::time::Duration;
 
-/// A hop on the way to the other application: a router, or the end of the way.
+/// A hop of a traced route to the other application: a router, or an end of the circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hop {
     /// The kind of the hop: `forwarder` is a router that passes data on, `xgress/...` the end of the
@@ -12,11 +12,11 @@ pub struct Hop {
     pub kind: String,
     /// The id of the router; empty for other hops. The hop itself chose the text.
     pub id: String,
-    /// The number of hops by which the way is shorter than asked; 0 for a hop on the way.
+    /// The number of hops by which the route is shorter than asked; 0 unless the route is shorter.
     pub missing: u32,
     /// The time until the answer came.
     pub time: Duration,
-    /// Why the way ends at this hop, if a router cannot pass the request on.
+    /// Why the route ends at this hop, if a router cannot pass the request on.
     pub error: Option<String>,
 }
 

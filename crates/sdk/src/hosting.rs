@@ -62,7 +62,7 @@ pub(crate) struct HostState {
     pub(crate) established: usize,
     /// The last error.
     pub(crate) problem: Option<Error>,
-    /// The error because of which it cannot go on.
+    /// The error that has ended the listener for good.
     pub(crate) over: Option<Error>,
 }
 
@@ -75,9 +75,9 @@ pub(crate) struct Terms {
 
 /// How a bind ended.
 enum BindEnd {
-    /// Its channel closed, or the router stayed silent.
+    /// The router's channel closed, or the router did not answer in time.
     Lost(String),
-    /// The router ended it.
+    /// The router refused the bind, or ended it.
     Closed(Failure),
 }
 
@@ -148,7 +148,7 @@ impl Host {
                 true => inner.account.session(&self.service, DialBind::Bind).await,
                 false => inner.account.session_now(&self.service, DialBind::Bind).await,
             };
-            // A session that is known already may be older than its first router.
+            // A known session may have been read before it had a router.
             let read = match known {
                 Ok(session) if session.edge_routers.is_empty() => {
                     inner.account.session_now(&self.service, DialBind::Bind).await

@@ -13,13 +13,15 @@ pub struct Identity {
     pub name: String,
     /// Data for applications of the identity.
     pub app_data: BTreeMap<String, serde_json::Value>,
-    /// Cost of its terminators, for services without a cost below.
+    /// Cost of the identity's terminators, for services that `service_costs` does not name.
     pub hosting_cost: u16,
-    /// Precedence of its terminators, for services without a precedence below.
+    /// Precedence of the identity's terminators, for services that `service_precedences` does not
+    /// name.
     pub hosting_precedence: Precedence,
-    /// Cost of its terminators by the id of the service; it comes first.
+    /// Costs of the identity's terminators by the id of the service; they come before `hosting_cost`.
     pub service_costs: BTreeMap<String, u16>,
-    /// Precedence of its terminators by the id of the service; it comes first.
+    /// Precedences of the identity's terminators by the id of the service; they come before
+    /// `hosting_precedence`.
     pub service_precedences: BTreeMap<String, Precedence>,
 }
 

@@ -29,7 +29,7 @@ impl Source for Listed {
 }
 
 impl Flow for Listed {
-    // The circuit ends with its connection.
+    // Nothing is noted: a circuit ends with its connection, and is listed nowhere after that.
     fn unlisted(&self, _: Class) {}
 }
 
@@ -49,7 +49,7 @@ impl RouterOutlet {
         (Arc::new(Self { listed, waker }), outbox)
     }
 
-    /// Lists a circuit that has messages. The circuit keeps track of being listed.
+    /// Lists a circuit that has messages. The circuit itself notes that it is listed.
     pub(crate) fn list(&self, class: Class, circuit: Arc<Circuit>) {
         self.listed.list(class, &LastPort::default(), Listed(circuit));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 
-/// A service.
+/// A service that the identity may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
     /// Its id.

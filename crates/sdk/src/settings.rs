@@ -42,7 +42,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The description of this program and machine for the login.
+    /// The description of this program and of the machine, which the login sends to the controller.
     pub(crate) fn about(&self, file: &IdentityFile) -> About {
         let config_types = match self.config_types.is_empty() {
             true => file.config_types.clone(),

@@ -1,7 +1,7 @@
 //! Traced routes of a circuit: requests for hops and their answers, in both directions
 //! (docs/protocol/data-plane.md 9, docs/protocol/sdk.md 11.3).
 //!
-//! An answer is known by the time that its request names, which no other waiting request does.
+//! A request names a time, and its answer returns that time. No two requests that wait name the same time.
 
 use std::collections::VecDeque;
 use tokio::sync::oneshot;

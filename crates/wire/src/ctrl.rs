@@ -56,7 +56,8 @@ pub mod content_type {
     pub const INSPECT_RESPONSE: i32 = 1014;
     /// The circuit was not made, see [`CircuitFailed`](super::CircuitFailed).
     pub const CIRCUIT_FAILED: i32 = 1016;
-    /// Old form, see [`ValidateTerminatorsRequest`](super::ValidateTerminatorsRequest).
+    /// Asks which terminators are alive, in the form of old controllers, see
+    /// [`ValidateTerminatorsRequest`](super::ValidateTerminatorsRequest).
     pub const VALIDATE_TERMINATORS: i32 = 1017;
     /// Changes a terminator, see [`UpdateTerminatorRequest`](super::UpdateTerminatorRequest).
     pub const UPDATE_TERMINATOR: i32 = 1018;
@@ -76,9 +77,9 @@ pub mod content_type {
     pub const REMOVE_TERMINATORS: i32 = 1038;
     /// Takes the terminators of the router out of use; no body.
     pub const QUIESCE_ROUTER: i32 = 1039;
-    /// Takes them into use again; no body.
+    /// Takes the terminators of the router into use again; no body.
     pub const DEQUIESCE_ROUTER: i32 = 1040;
-    /// Asks about terminators, see
+    /// Asks which terminators are alive, see
     /// [`ValidateTerminatorsV2Request`](super::ValidateTerminatorsV2Request).
     pub const VALIDATE_TERMINATORS_V2: i32 = 1041;
     /// The answer, see [`ValidateTerminatorsV2Response`](super::ValidateTerminatorsV2Response).
@@ -147,7 +148,7 @@ pub const SETTING_NEW_CTRL_ADDRESS: i32 = 1;
 
 /// Limit of messages that list all of a router's links or circuits, in bytes.
 const LARGE: usize = 16 * 1024 * 1024;
-/// Limit of answers as large as their requests, in bytes: the limit of frames.
+/// Limit of answers that grow with their requests, in bytes: the limit of frames, 64 MiB.
 const FRAME: usize = crate::FrameLimits::MESSAGES.body as usize;
 
 proto_bodies! {
@@ -196,8 +197,9 @@ impl Route {
         self.timeout = nanoseconds.cast_unsigned();
     }
 
-    /// The message of a route with more forwards than it has, of which `body` is the body. The
-    /// routes of a circuit differ between routers in the forwards only: the rest is encoded once.
+    /// The message of a route: `body` is an encoded route, to which these forwards are added. The
+    /// routes of one circuit differ between routers in the forwards only, so that the rest is
+    /// encoded once.
     pub fn message_with(body: &[u8], forwards: &[route::Forward]) -> crate::Message {
         let tag = FORWARDS_TAG;
         let length = prost::encoding::message::encoded_len_repeated(tag, forwards);
@@ -230,14 +232,15 @@ impl Fault {
         Self { subject: FaultSubject::LinkDuplicate.into(), id: link_id.into(), iteration }
     }
 
-    /// Circuits whose payloads have no next place; `owned` if the receiver is known to have made them.
+    /// A fault of circuits whose payloads have no next place at this router. `owned` is true if the
+    /// receiver is known to be the owner of the circuits.
     pub fn forward<S: AsRef<str>>(owned: bool, circuit_ids: &[S]) -> Self {
         let subject = if owned { FaultSubject::Forward } else { FaultSubject::UnknownOwnerForward };
         let ids: Vec<&str> = circuit_ids.iter().map(AsRef::as_ref).collect();
         Self { subject: subject.into(), id: ids.join(" "), iteration: 0 }
     }
 
-    /// The circuit ids of such a fault.
+    /// The ids of the circuits in a fault that [`forward`](Self::forward) made.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.id.split(' ').filter(|id| !id.is_empty())
     }

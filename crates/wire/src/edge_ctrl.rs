@@ -44,7 +44,7 @@ use crate::proto::{debug_without_secrets, proto_bodies};
 pub mod content_type {
     /// First edge message, see [`ServerHello`](super::ServerHello).
     pub const SERVER_HELLO: i32 = 20000;
-    /// Its answer, see [`ClientHello`](super::ClientHello).
+    /// The answer to [`SERVER_HELLO`], see [`ClientHello`](super::ClientHello).
     pub const CLIENT_HELLO: i32 = 20001;
     /// A request failed, see [`EdgeError`](super::EdgeError); as the answer to
     /// [`EXTEND_VERIFY`] also its success, see [`ExtendVerifyResult`](super::ExtendVerifyResult).
@@ -61,7 +61,8 @@ pub mod content_type {
     pub const API_SESSION_HEARTBEAT: i32 = 20203;
     /// Asks for the API sessions again, see [`RequestClientReSync`](super::RequestClientReSync).
     pub const REQUEST_CLIENT_RE_SYNC: i32 = 20204;
-    /// First form of circuit creation, from 1.x routers of controllers without the second, see
+    /// Makes a circuit, in the form that 1.x routers use with controllers that do not know
+    /// [`CREATE_CIRCUIT_V2_REQUEST`], see
     /// [`CreateCircuitRequest`](super::CreateCircuitRequest).
     pub const CREATE_CIRCUIT_REQUEST: i32 = 20205;
     /// The circuit, see [`CreateCircuitResponse`](super::CreateCircuitResponse).
@@ -86,7 +87,7 @@ pub mod content_type {
     pub const CREATE_CIRCUIT_V2_REQUEST: i32 = 20218;
     /// The circuit, see [`CreatedCircuit`](super::CreatedCircuit).
     pub const CREATE_CIRCUIT_V2_RESPONSE: i32 = 20219;
-    /// Makes a circuit for the router, see
+    /// Makes a circuit for the router's own tunneler, see
     /// [`CreateTunnelCircuitV2Request`](super::CreateTunnelCircuitV2Request).
     pub const CREATE_TUNNEL_CIRCUIT_V2_REQUEST: i32 = 20220;
     /// The circuit, see [`CreateTunnelCircuitV2Response`](super::CreateTunnelCircuitV2Response).
@@ -103,19 +104,19 @@ pub mod content_type {
     /// Confirms new certificates, see
     /// [`EnrollmentExtendRouterVerifyRequest`](super::EnrollmentExtendRouterVerifyRequest).
     pub const EXTEND_VERIFY: i32 = 20303;
-    /// Changes a terminator of the router, see
+    /// Changes a terminator of the router's own tunneler, see
     /// [`UpdateTunnelTerminatorRequest`](super::UpdateTunnelTerminatorRequest).
     pub const UPDATE_TUNNEL_TERMINATOR_REQUEST: i32 = 20408;
     /// Success of [`UPDATE_TUNNEL_TERMINATOR_REQUEST`]; no body.
     pub const UPDATE_TUNNEL_TERMINATOR_RESPONSE: i32 = 20409;
-    /// Removes a terminator of the router, see
+    /// Removes a terminator of the router's own tunneler, see
     /// [`RemoveTunnelTerminator`](super::RemoveTunnelTerminator).
     pub const REMOVE_TUNNEL_TERMINATOR_REQUEST: i32 = 20410;
     /// Success of [`REMOVE_TUNNEL_TERMINATOR_REQUEST`]; no body.
     pub const REMOVE_TUNNEL_TERMINATOR_RESPONSE: i32 = 20411;
     /// Result of a health check, see [`TunnelHealthEvent`](super::TunnelHealthEvent).
     pub const TUNNEL_HEALTH_EVENT: i32 = 20412;
-    /// Makes a terminator of the router, see
+    /// Makes a terminator of the router's own tunneler, see
     /// [`CreateTunnelTerminatorRequestV2`](super::CreateTunnelTerminatorRequestV2).
     pub const CREATE_TUNNEL_TERMINATOR_REQUEST_V2: i32 = 20413;
     /// The answer, see
@@ -127,7 +128,8 @@ pub mod content_type {
     pub const DATA_STATE: i32 = 20500;
     /// A change of the model, see [`ChangeSet`](super::data_model::ChangeSet).
     pub const DATA_STATE_CHANGE_SET: i32 = 20501;
-    /// Compares the model, see [`ValidateRequest`](super::data_model::ValidateRequest).
+    /// Asks a router to compare its model with that of the controller, see
+    /// [`ValidateRequest`](super::data_model::ValidateRequest).
     pub const VALIDATE_DATA_STATE_REQUEST: i32 = 20503;
     /// The answer, see [`ValidateResponse`](super::data_model::ValidateResponse).
     pub const VALIDATE_DATA_STATE_RESPONSE: i32 = 20504;
@@ -147,9 +149,9 @@ pub mod header {
     pub const SESSION_TOKEN: i32 = 11;
     /// Id of the circuit of an answer; string.
     pub const CREATED_CIRCUIT_ID: i32 = 11;
-    /// Certificates of the SDK of a request; list of strings.
+    /// Fingerprints of the certificates of the SDK that asks; list of strings.
     pub const FINGERPRINTS: i32 = 12;
-    /// Address of the initiating end of an answer; string.
+    /// Address of the initiating end, in an answer; string.
     pub const ADDRESS: i32 = 12;
     /// Instance that a request dials; string.
     pub const TERMINATOR_INSTANCE_ID: i32 = 13;

@@ -113,7 +113,8 @@ impl Decoder {
         }
     }
 
-    /// Bytes that the present frame still lacks, as far as known.
+    /// Bytes that the present frame still lacks. Before its head is complete, these are the bytes of
+    /// the head.
     pub fn missing(&self) -> usize {
         match &self.state {
             State::Head { filled, .. } => HEAD_LEN - filled,

@@ -22,7 +22,7 @@ pub mod underlay {
     pub const CTRL_LOW: &str = "ctrl.low";
     /// Link: payloads and everything else.
     pub const LINK_DEFAULT: &str = "link.default";
-    /// Link: acknowledgements.
+    /// Link: acks.
     pub const LINK_ACK: &str = "link.ack";
     /// SDK: data.
     pub const EDGE_DEFAULT: &str = "edge.default";

@@ -17,7 +17,7 @@
 //! | [`edge`] | SDK and edge router |
 //! | [`link`] | router and router, hello of a link |
 //! | [`payload`] | circuit data on links and SDK connections |
-//! | [`metrics`] | what a router measures |
+//! | [`metrics`] | router to controller, reports of measurements |
 //!
 //! All functions are total over bytes from outside: any input yields a value or an error, never a
 //! panic, and lengths are checked before memory is spent on them.

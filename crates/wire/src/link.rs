@@ -9,8 +9,8 @@ use crate::error::WireError;
 use crate::hello::{self, Hello};
 use crate::message::content_type;
 
-/// Header keys of a link's hello (docs/protocol/data-plane.md 3.3). They overlap those of the
-/// channel.
+/// Header keys of a link's hello (docs/protocol/data-plane.md 3.3). Some of the numbers are also header
+/// keys of the channel.
 pub mod header {
     /// The part of a split link that a connection carries, see [`SplitPart`](super::SplitPart); one
     /// byte.

@@ -1,6 +1,6 @@
 //! Reports of a router's measurements to its controllers (docs/protocol/control-plane.md 19).
 //!
-//! Controllers read the latency of links from it: see [`MetricsMessage::link_latency`].
+//! Controllers read the latency of links from these reports: see [`MetricsMessage::link_latency`].
 
 pub use crate::proto::metrics::*;
 
@@ -38,7 +38,8 @@ pub fn is_within_limit(body: &[u8]) -> bool {
     entries(body, true).is_none_or(|entries| entries <= MAX_ENTRIES)
 }
 
-/// The number of fields with a length, including those of usage counters and their buckets.
+/// The number of fields with a length at the top of a report and at the top of each usage counter. The
+/// fields inside of these fields are not counted.
 fn entries(mut body: &[u8], is_top: bool) -> Option<usize> {
     const USAGE_COUNTERS: u64 = 11;
     let mut count = 0_usize;

@@ -1,4 +1,4 @@
-//! Circuit data on links and SDK connections: payloads, acknowledgements, control and close.
+//! Circuit data on links and SDK connections: payloads, acks, control messages and close.
 //!
 //! A router between two ends uses only a [`View`] of a message: one walk over the headers, without an
 //! allocation. The message is passed on as it came, without the [`NOT_FORWARDED`] headers. Ends parse
@@ -23,7 +23,7 @@ use bytes::Bytes;
 pub mod content_type {
     /// Data of a circuit, see [`Payload`](super::Payload).
     pub const PAYLOAD: i32 = 1100;
-    /// Acknowledgement, see [`Ack`](super::Ack).
+    /// Ack, see [`Ack`](super::Ack).
     pub const ACK: i32 = 1101;
     /// Route tracing, see [`CircuitControl`](super::CircuitControl).
     pub const CONTROL: i32 = 1102;
@@ -283,7 +283,8 @@ impl Payload {
         edge_flags(&self.headers)
     }
 
-    /// True if the payload says, in an SDK's way, that it is the last with data.
+    /// True if the payload has the flag by which an SDK says that this is its last data
+    /// (`data_flags::FIN`).
     #[must_use]
     pub fn is_fin(&self) -> bool {
         self.edge_flags() & data_flags::FIN != 0

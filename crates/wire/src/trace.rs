@@ -21,10 +21,10 @@ pub struct ChannelState {
     /// The channel.
     #[prost(string, tag = "3")]
     pub channel: String,
-    /// True if it was opened.
+    /// True if the channel was opened, false if it was closed.
     #[prost(bool, tag = "4")]
     pub connected: bool,
-    /// The address of its other end.
+    /// The address of the channel's other end.
     #[prost(string, tag = "5")]
     pub remote_address: String,
 }
@@ -41,7 +41,7 @@ pub struct ChannelMessage {
     /// The channel.
     #[prost(string, tag = "3")]
     pub channel: String,
-    /// True if it was received.
+    /// True if the message was received, false if it was sent.
     #[prost(bool, tag = "4")]
     pub is_rx: bool,
     /// Its content type.
@@ -53,10 +53,10 @@ pub struct ChannelMessage {
     /// The sequence number that it answers; -1 means none.
     #[prost(int32, tag = "7")]
     pub reply_for: i32,
-    /// The length of its body, in bytes.
+    /// The length of the message's body, in bytes.
     #[prost(int32, tag = "8")]
     pub length: i32,
-    /// Further facts about it, as JSON.
+    /// Further facts about the message, as JSON.
     #[prost(bytes = "vec", tag = "9")]
     pub decode: Vec<u8>,
 }

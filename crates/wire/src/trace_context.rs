@@ -58,13 +58,13 @@ impl TraceContext {
         text
     }
 
-    /// The context of a message, if it is well-formed.
+    /// The context in the headers of a message; `None` without one, or if it is malformed.
     #[must_use]
     pub fn take(headers: &Headers) -> Option<Self> {
         Self::parse(headers.get(TRACE_PARENT)?)
     }
 
-    /// Adds the context to a message.
+    /// Adds the context to the headers of a message.
     pub fn put(&self, headers: &mut Headers) {
         headers.set(TRACE_PARENT, &self.to_text());
     }

@@ -9,8 +9,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VersionInfo {
-    /// The release, for example `v2.1.0`. Peers compare it, so that it names the release that this
-    /// side is compatible with.
+    /// The release, for example `v2.1.0`. Peers compare releases, so that weft names the release
+    /// that it is compatible with.
     pub version: String,
     /// Revision of the sources.
     pub revision: String,

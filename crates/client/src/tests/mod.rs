@@ -212,7 +212,7 @@ async fn a_stranger_shows_certificate_and_bundle() {
     let stranger = trust::meet(&server.address.to_string().parse().unwrap()).await.unwrap();
     assert_eq!(stranger.leaf, *pki.server.leaf());
     assert_eq!(stranger.bundle.certificates(), pki.bundle().certificates());
-    // A bundle the server's own certificate does not lead to is of no use.
+    // A bundle is refused to which the server's own certificate does not lead.
     let store = weft_identity::write_ca_store(Pki::new().bundle().certificates());
     let server = Server::start(&pki, move |_: &Seen| Reply {
         status: 200,
@@ -280,7 +280,7 @@ async fn a_session_that_ended_is_made_anew_once() {
     api.login(Credentials::Certificate, About::default()).await.unwrap();
     assert_eq!(api.current_identity().await.unwrap().base.id, "i1");
     assert_eq!(api.token().as_deref(), Some("t2"));
-    // A request that is refused again is not repeated for ever.
+    // A request that is refused again after the new login fails: it is sent no third time.
     assert!(api.current_session().await.unwrap_err().is_unauthorized());
     assert_eq!(server.count("POST", &format!("{CLIENT}/authenticate")), 3);
 }

@@ -46,7 +46,6 @@ impl Seen {
     }
 }
 
-/// An answer.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,

@@ -62,7 +62,7 @@ pub struct SigningCert {
     pub cert: String,
     /// Location of the authority's key.
     pub key: String,
-    /// Location of the certificates above it.
+    /// Location of the certificates of the authorities above this one.
     pub ca: Option<String>,
 }
 

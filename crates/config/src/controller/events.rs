@@ -60,13 +60,13 @@ pub struct QueueEvents {
     pub url: String,
     /// The name of the queue.
     pub queue: String,
-    /// True if it outlives the broker. Default true.
+    /// True if the queue outlives a restart of the broker. Default true.
     pub durable: bool,
-    /// True if it is deleted when unused. Default false.
+    /// True if the broker deletes the queue once nobody uses it. Default false.
     pub auto_delete: bool,
-    /// True if no other connection may use it. Default false.
+    /// True if no other connection may use the queue. Default false.
     pub exclusive: bool,
-    /// True if declaring it does not wait for an answer. Default false.
+    /// True if the broker is not asked to confirm the declaration of the queue. Default false.
     pub no_wait: bool,
     /// Most events that wait. Default 50.
     pub buffer_size: u32,

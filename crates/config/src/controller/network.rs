@@ -31,11 +31,11 @@ pub struct NetworkConfig {
     pub metrics_report_interval: Duration,
     /// Age at which metrics of an interval are complete. Default 80s.
     pub interval_age_threshold: Duration,
-    /// Share of circuits that may be rerouted in one check. Default 0.02.
+    /// Share of circuits that may be moved in one check, 0 to 1. Default 0.02.
     pub smart_reroute_fraction: f64,
-    /// Most circuits rerouted in one check. Default 4.
+    /// Most circuits moved in one check. Default 4.
     pub smart_reroute_cap: u32,
-    /// Smallest gain of a new path. Default 15.
+    /// A circuit is moved if the cost of its new path is less by at least this. Default 15.
     pub smart_min_cost_delta: u32,
     /// Most messages to routers that wait. 0..=1000000, default 100.
     pub router_messaging_queue: u32,
@@ -114,7 +114,7 @@ pub struct ControlDialer {
     pub fast_failure_window: Duration,
     /// Factor from one wait to the next. Default 1.5.
     pub retry_backoff_factor: f64,
-    /// Read and checked, without effect. At least 1, default 32.
+    /// Most dials that wait: read and checked, without effect. At least 1, default 32.
     pub queue_size: u32,
     /// Dials at once. At least 1, default 10.
     pub max_workers: u32,

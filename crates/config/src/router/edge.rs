@@ -95,7 +95,7 @@ fn default_db(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Whole seconds; a fixed number replaces a value outside of the bounds.
+/// Reads a number of whole seconds; a fixed number replaces a value outside of the bounds.
 fn seconds(
     section: &Section<'_>,
     key: &'static str,

@@ -21,7 +21,8 @@ pub struct ForwarderConfig {
     pub rate_limited_queue: u32,
     /// Most rate limited requests at once. 1..=10000, default 5.
     pub rate_limited_workers: u32,
-    /// Wait before an idle circuit is un-routed. Default 5s.
+    /// How long a circuit that its controller has ended has to be quiet before it is taken down.
+    /// Default 5s.
     pub xgress_close_check_interval: Duration,
     /// Wait before an application is dialed. Default 0.
     pub xgress_dial_dwell_time: Duration,
@@ -40,7 +41,7 @@ pub struct ForwarderConfig {
     pub unresponsive_link_timeout: Duration,
 }
 
-/// 24 days in ms, the longest time that the system accepts for a socket.
+/// Longest time in ms, 24 days: the system accepts no longer one for a socket.
 const MAX_MS: i64 = i32::MAX as i64;
 
 impl ForwarderConfig {
@@ -87,7 +88,8 @@ fn unless_zero(duration: Duration) -> Option<Duration> {
     (!duration.is_zero()).then_some(duration)
 }
 
-/// Generated files have 0, or small numbers that mean seconds.
+/// Reads the interval of probes; 0 means no probes. A number below 1000 ms becomes 1000 ms: generated
+/// files have such numbers, which were meant as seconds.
 fn latency_probe_interval(section: &Section<'_>) -> Option<Duration> {
     let ms: u64 = section.int_clamped("latencyProbeInterval", 0, 0..=MAX_MS);
     if (1..1000).contains(&ms) {

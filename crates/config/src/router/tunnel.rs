@@ -1,4 +1,5 @@
-//! The tunneler of a router: the options of a listener with the binding `tunnel` (docs/protocol/config.md 5.7).
+//! The tunneler of a router: the options of a listener with the binding `tunnel`
+//! (docs/protocol/config.md 5.7).
 
 use std::{path::PathBuf, time::Duration};
 
@@ -24,9 +25,9 @@ pub struct TunnelOptions {
     pub lan_interfaces: Vec<String>,
     /// Services with their ports; empty unless the mode is `proxy`.
     pub services: Vec<ProxiedService>,
-    /// Conversations in datagrams end after this long without any; none = the default.
+    /// Conversations end after this long without datagrams; none = the default of the tunneler.
     pub udp_idle_timeout: Option<Duration>,
-    /// The interval at which idle conversations are looked for; none = the default.
+    /// The interval at which idle conversations are looked for; none = the default of the tunneler.
     pub udp_check_interval: Option<Duration>,
     /// Flow control of its circuits.
     pub options: XgressOptions,

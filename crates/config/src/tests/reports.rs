@@ -100,7 +100,7 @@ fn each_value_has_an_origin() {
     assert_eq!(endpoint.origin, Origin::File { line: 3, column: 18 });
     let silent = fact("forwarder.xgressDialWorkerCount");
     assert_eq!((silent.value.as_str(), silent.origin), ("128", Origin::Default));
-    // The value in effect, not the one in the file.
+    // The fact has the value in effect, 30, which replaces the one in the file.
     let raised = fact("edge.dbSaveIntervalSeconds");
     assert_eq!((raised.value.as_str(), raised.origin.to_string().as_str()), ("30", "line 7"));
     assert_eq!(fact("edge.db").value, "r.yml.proto.gzip");

@@ -190,7 +190,7 @@ mod tests {
             assert!(is_taken(&learn(bundle), &session(&pki.clients)), "{}", bundle.len());
             assert!(is_taken(&learn(bundle), &session(&pki.servers)), "{}", bundle.len());
         }
-        // Without the root, the intermediate is all there is to lead to.
+        // If the bundle lacks the root, chains can lead to the intermediates only.
         assert!(is_taken(&learn(&[servers]), &session(&pki.servers)));
         assert!(!is_taken(&learn(&[servers]), &session(&pki.clients)));
         assert!(!is_taken(&learn(&[servers, clients]), &session(&pki.clients)));

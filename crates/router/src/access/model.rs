@@ -97,7 +97,7 @@ pub(crate) enum Fit {
 }
 
 impl Model {
-    /// A model from a full state.
+    /// The model of a full state.
     pub(crate) fn from_state(state: DataState) -> Self {
         let mut model = Self {
             timeline: state.timeline_id,

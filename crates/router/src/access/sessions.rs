@@ -26,7 +26,7 @@ pub(crate) struct LegacySession {
     pub(crate) fingerprints: Vec<String>,
     /// The controller that announced the session; no other controller knows it.
     pub(crate) controller: ControllerId,
-    /// Its number in the order of arrival.
+    /// The number of the session in the order of arrival.
     arrival: u64,
 }
 
@@ -69,7 +69,7 @@ impl Sessions {
         self.tokens.contains_key(id)
     }
 
-    /// Adds a session, or changes its certificates.
+    /// Adds a session, in place of the one with its id.
     pub(crate) fn add(&mut self, from: &ControllerId, session: ApiSession) {
         self.arrivals += 1;
         if let Some(former) = self.tokens.insert(session.id.clone(), session.token.clone())

@@ -234,7 +234,7 @@ mod tests {
         assert!(lab.change(vec![events::delete(gone)]));
         assert!(lab.tunneled.services.is_empty());
         assert!(lab.tunneled.configs.is_empty() && lab.tunneled.users.is_empty());
-        // The identity itself is another.
+        // The identity's own entity changes.
         assert!(lab.change(vec![events::members("p1", person, &["r1"], true)]));
         let disabled = Identity { disabled: true, ..events::identity("r1") };
         assert!(lab.change(vec![events::create(disabled)]));

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | [`edge`] | hosting SDKs | SDKs, over TLS and over WebSockets |
 //! | [`transport`] | `tcp:`, `tls:` and `udp:` addresses, also as `edge_transport` | - |
-//! | [`ingress`] | - | `transport`, `proxy` and their forms for datagrams, also of sockets in the file system ([`talk`]) |
-//! | [`tunnel`] | addresses from a service's `host.v1` config | ports and addresses that services' configs name |
+//! | [`ingress`] | - | `transport`, `proxy` and their forms for datagrams ([`talk`]) |
+//! | [`tunnel`] | addresses in `host.v1` configs | ports and addresses that services' configs name |
 
 pub(crate) mod edge;
 pub(crate) mod ingress;

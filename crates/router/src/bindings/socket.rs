@@ -1,8 +1,9 @@
-//! Joins an end of a circuit with a socket: data and half-close in both directions, and end-to-end encryption if
-//! the dialer sent a key.
+//! Joins an end of a circuit with a socket: data and half-close in both directions, and end-to-end encryption
+//! if the dialer sent a key.
 //!
-//! There is one task per socket or conversation. It reads the socket only while the end has room, so that a slow
-//! peer slows the application down and takes no memory. Each read becomes one payload; with encryption, one message.
+//! There is one task per socket or conversation. The task reads the socket only while the end has room, so
+//! that a slow peer slows the application down and takes no memory. Each read becomes one payload; with
+//! encryption, one message.
 
 mod crypto;
 mod datagrams;

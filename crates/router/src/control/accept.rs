@@ -1,9 +1,9 @@
 //! Controllers that dial this router (docs/protocol/control-plane.md 23).
 //!
-//! A controller commands this router, so that the proof has to be strict. The authorities of the network issue
-//! certificates to every identity and router, too, which is why a chain alone is not enough. The leaf must name a
-//! controller by the SPIFFE id that controllers put into no certificate that they issue (docs/protocol/auth.md 2.3),
-//! and this router must know the controller's id, if it knows any.
+//! A controller commands this router, so that the proof has to be strict. The authorities of the network
+//! issue certificates to every identity and router, too: a chain alone is not enough. The leaf must name a
+//! controller by its SPIFFE id, which controllers put into no certificate that they issue
+//! (docs/protocol/auth.md 2.3). If this router knows ids of controllers, the id must be one of them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,8 +24,8 @@ use super::{ControlHalf, announce, connect, shared::Core};
 use crate::{authority::leads_to_authority, controllers::Controller, seam::ControllerId};
 
 impl ControlHalf {
-    /// Listens for controllers; returns the listener that controllers are told of. Controllers are admitted once the
-    /// router has begun to connect.
+    /// Listens for controllers; returns the listener that controllers are told of. Controllers are
+    /// admitted once the router has begun to connect.
     pub(crate) async fn listen(
         &self,
         sockets: &Listeners,

@@ -169,7 +169,7 @@ fn on_settings(core: &Arc<Core>, from: &Arc<Controller>, settings: &Settings) {
     }
 }
 
-/// Makes the targets those of a list.
+/// Replaces the targets by the controllers of a list.
 fn apply(core: &Arc<Core>, list: &[CtrlDetail]) {
     let mut left = core.cluster.targets.lock().clone();
     let mut new = Vec::new();

@@ -108,7 +108,7 @@ fn is_here(core: &Core, target: &Target) -> bool {
     }
 }
 
-/// Logs the first failure in a row, and later ones at growing intervals.
+/// Logs the first failure in a row and every 60th one as warnings, the others at the level debug.
 fn complain(problem: &ConnectError, failures: u32) {
     if failures == 0 || failures.is_multiple_of(60) {
         tracing::warn!(%problem, failures, "cannot connect to a controller");
@@ -234,8 +234,8 @@ pub(super) async fn run(
 /// The controller is connected; its channel is about to run.
 fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[CertificateDer<'static>]) {
     routes::on_connected(core, controller);
-    // The listeners may have changed after the controller's hello, before it was among the connected
-    // ones.
+    // The listeners may have changed since this router's hello, while the controller was not among the
+    // connected ones yet.
     let listeners = core.link_listeners.lock();
     if listeners.1 {
         announce::of_listeners(controller, &listeners.0);

@@ -1,8 +1,9 @@
 //! Passes each message of a controller to the module that handles it.
 //!
-//! This runs on the task that reads the connection, so that nothing here waits. Messages whose order
-//! matters (the data model, sessions, lists of controllers) are queued in order, and the connection is
-//! not read while a queue is full. Work that takes time gets a task of its own, in limited number.
+//! This runs on the task that reads the connection, so that nothing here waits. Messages about the data
+//! model and about sessions are queued in order, and the connection is not read while that queue is full.
+//! Lists of controllers have a queue of their own; a list that finds this queue full is dropped with a
+//! warning. Work that takes time gets a task of its own, in limited number.
 
 use std::sync::Arc;
 

@@ -26,8 +26,8 @@ use weft_wire::Message;
 
 use crate::{controllers::Controller, seam::ControllerId};
 
-/// Most reports kept for one controller. It learns of the others from the next report of carried
-/// circuits, or when the circuits are found idle.
+/// Most reports kept for one controller. The controller learns of further ended circuits from the next
+/// report of carried circuits, or when the circuits are found idle.
 const MAX_FAULTS: usize = 65_536;
 /// The time for which ends of circuits are gathered after a batch of reports.
 const GATHER: Duration = Duration::from_millis(10);
@@ -101,8 +101,8 @@ impl Queue {
         true
     }
 
-    /// Waits until the next batch is to leave: while there are reports, [`GATHER`] after the batch before; at once
-    /// for an urgent one.
+    /// Waits until the next batch is to leave: at once for an urgent report, else once there is a
+    /// report and [`GATHER`] has passed since the last batch.
     async fn due(&self) {
         tokio::select! {
             () = tokio::time::sleep(GATHER) => {}

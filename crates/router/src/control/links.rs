@@ -137,7 +137,7 @@ pub(super) fn latencies(core: &Core, links: Vec<LinkLatency>) {
     let mut message = metrics::of_latencies(&core.options.router_id, links);
     for controller in core.controllers.all() {
         match controller.channel.try_send(message.to_message()) {
-            // Only one controller makes events of the report.
+            // The first controller that is sent the report makes events of it; the others do not.
             Ok(()) => message.do_not_propagate = true,
             Err(problem) => {
                 tracing::debug!(controller = %controller.id, %problem, "latencies not reported");

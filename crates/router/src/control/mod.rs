@@ -93,7 +93,7 @@ use crate::{
 const SIDE_TASKS: usize = 64;
 /// Most lists of controllers that wait to be applied.
 const CLUSTER_QUEUE: usize = 64;
-/// The interval at which routes are removed whose circuits ended unnoticed.
+/// The interval at which routes are removed whose circuits the data half no longer has.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// The interval at which identity files are checked for changes.
 const LOOK: Duration = Duration::from_secs(1);

@@ -78,7 +78,7 @@ pub(crate) struct InterfaceReports {
 /// The options of the reports of measurements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReportOptions {
-    /// The interval.
+    /// The interval of reports.
     pub(crate) interval: Duration,
     /// Most reports that wait.
     pub(crate) queue: usize,

@@ -79,7 +79,7 @@ impl Core {
         self.tasks.spawn_on(bounded, &self.runtime);
     }
 
-    /// Runs the answer to a question, unless too many are being answered.
+    /// Runs the answer to a question. If too many questions are being answered, this one is dropped.
     pub(super) fn spawn_side(&self, work: impl Future<Output = ()> + Send + 'static) {
         let Ok(permit) = self.side_tasks.clone().try_acquire_owned() else {
             tracing::warn!("too many questions of controllers at once; this one is not answered");
@@ -91,7 +91,8 @@ impl Core {
         });
     }
 
-    /// Queues a message about controllers, so that these keep their order.
+    /// Queues a message about controllers, so that these keep their order. A message that finds the queue
+    /// full is dropped.
     pub(super) fn queue_cluster(&self, from: &Arc<Controller>, message: Message) {
         if self.cluster_messages.try_send((from.clone(), message)).is_err() {
             tracing::warn!(

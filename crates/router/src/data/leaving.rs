@@ -1,5 +1,5 @@
-//! Circuits that the controller has ended, and that go once no message of theirs is of use: one task and one
-//! timer for all of them.
+//! Circuits that the controller has ended, and that are taken down once they are done or quiet: one task and
+//! one timer for all of them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,11 +11,11 @@ use crate::forwarder::Forwarder;
 
 /// The shortest time without messages after which a circuit counts as quiet.
 const LEAST: Duration = Duration::from_millis(10);
-/// The first look at a circuit comes after this part of the time in which it becomes quiet. The other side of a
-/// circuit mostly closes its end soon after the first.
+/// A circuit is looked at first after one part in this many of the time in which it becomes quiet. The other
+/// side of a circuit mostly closes its end soon after the first.
 const FIRST_LOOK: u32 = 32;
 
-/// A circuit that is to go.
+/// A circuit that is to be taken down.
 struct Leaving {
     circuit: Box<str>,
     since: Instant,
@@ -23,8 +23,8 @@ struct Leaving {
     wait: Duration,
 }
 
-/// Takes down the circuits that are `given`: each once its ends on this router are gone and nothing waits for a
-/// neighbour, or once it has been `quiet` for this long.
+/// Takes down the circuits that are `given`: each once its ends on this router are gone and nothing waits for
+/// a neighbour, or once the circuit has had no message for the time `quiet`.
 pub(super) async fn take_down(
     forwarder: Arc<Forwarder>,
     quiet: Duration,

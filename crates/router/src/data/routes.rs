@@ -46,8 +46,9 @@ impl DataHalf {
         Ok(peer_data)
     }
 
-    /// Without a dialer in its file a router terminates nothing for applications without an SDK
-    /// (docs/router-config.md). Whichever it has, the others have defaults.
+    /// Fails if the file of the router has no `dialers`: the router then dials no application without an
+    /// SDK (docs/router-config.md). With an entry for any binding, the other bindings have the
+    /// defaults.
     fn may_dial(&self, binding: &str) -> Result<(), RouteError> {
         if !self.options.dialers.is_empty() {
             return Ok(());

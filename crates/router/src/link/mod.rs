@@ -8,8 +8,9 @@
 //! ```
 //!
 //! * [`registry`]: wanted links, the times of their dials, and the choice between two links with one key;
-//! * [`dial`], [`accept`]: the two ways to open a link; [`confirmed`], [`confirm`]: the answers of controllers
-//!   about routers that open links; [`refused`]: hellos that were refused;
+//! * [`dial`], [`accept`]: links that this router opens, and those that other routers open;
+//! * [`confirmed`], [`confirm`]: the answers of controllers about routers that open links; [`refused`]:
+//!   hellos that were refused;
 //! * [`place`]: which of the opened links are taken;
 //! * [`live`]: an open link; [`measure`], [`report`]: its state; [`interfaces`]: the names in keys;
 //! * [`datagram`]: links over DTLS.

@@ -1,4 +1,5 @@
-//! Peers that have a certificate of the network, keep a connection busy and never say hello, at every listener.
+//! Peers that have a certificate of the network, keep a connection busy and never say hello, at every
+//! listener.
 
 use std::{sync::Arc, time::Duration};
 

@@ -22,7 +22,7 @@ use weft_wire::payload::{self, Ack, CircuitControl, Flags, Payload, View};
 use weft_wire::{Message, WireError};
 use weft_xgress::Role;
 
-/// The interval of messages to a router that sends data of an unknown connection.
+/// The shortest interval between two messages that tell a router that the same connection is unknown.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(1);
 
 impl RouterChannel {

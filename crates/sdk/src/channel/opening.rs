@@ -85,7 +85,8 @@ impl RouterChannel {
         Ok(circuit)
     }
 
-    /// Old routers do not choose connection ids: they confirm the one that the host chose.
+    /// Accepts a dial at an old router, which does not choose connection ids: it confirms the one that the
+    /// host chose.
     async fn three_way(&self, success: Message) -> Result<(), Failure> {
         let answer = self.handle.request_on(Lane::High, success, THREE_WAY_TIMEOUT).await;
         let answer = answer.map_err(|error| Failure::Channel(error.to_string()))?;
@@ -118,7 +119,7 @@ impl Drop for Attempt<'_> {
         };
         match entry {
             Some(Entry::Circuit(circuit)) => circuit.abort(),
-            // A later answer of the router is given back, too.
+            // If the router accepts the dial after all, that connection is closed, too.
             Some(_) => self.channel.give_back(self.conn_id, None),
             None => {}
         }

@@ -1,5 +1,5 @@
-//! A router on the way of a circuit can cut its data at any place: two of these SDKs tell that from
-//! an end of the data.
+//! A router on the path of a circuit can cut its data at any place. Two SDKs of this crate tell such a
+//! cut from the end of the data.
 
 use super::{Network, pair_of, soon};
 use std::sync::atomic::Ordering;

@@ -34,7 +34,7 @@ pub(crate) struct Router {
 pub(crate) struct Core {
     controller: Controller,
     name: String,
-    /// Grants SDKs their own flow control.
+    /// True if SDKs that ask for flow control of their own get it.
     pub(crate) grants: AtomicBool,
     /// True while the router does not answer connects.
     pub(crate) silent: AtomicBool,

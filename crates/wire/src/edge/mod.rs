@@ -61,13 +61,13 @@ pub mod content_type {
     pub const UPDATE_BIND: i32 = 60794;
     /// SDK to router: health of a host.
     pub const HEALTH_EVENT: i32 = 60795;
-    /// Either side: which hop of a connection's route is it after so many hops?
+    /// Either side: asks the hop of a connection's route that comes after this many hops to answer.
     pub const TRACE_ROUTE: i32 = 60796;
-    /// The answer of that hop.
+    /// The answer of the hop to [`TRACE_ROUTE`].
     pub const TRACE_ROUTE_ANSWER: i32 = 60797;
-    /// Router to SDK: is this connection alive?
+    /// Router to SDK: asks whether the SDK knows a connection.
     pub const CONN_INSPECT_REQUEST: i32 = 60798;
-    /// The answer to that question.
+    /// SDK to router: the answer to [`CONN_INSPECT_REQUEST`].
     pub const CONN_INSPECT_RESPONSE: i32 = 60799;
     /// Router to SDK: the terminator of a bind is established.
     pub const BIND_SUCCESS: i32 = 60800;
@@ -79,7 +79,7 @@ pub mod content_type {
     pub const UPDATE_TOKEN: i32 = 60803;
     /// Router to SDK: an inspection.
     pub const INSPECT_REQUEST: i32 = 60804;
-    /// The answer to an inspection.
+    /// SDK to router: the answer to [`INSPECT_REQUEST`].
     pub const INSPECT_RESPONSE: i32 = 60805;
     /// SDK to router: posture data.
     pub const POSTURE_RESPONSE: i32 = 10800;

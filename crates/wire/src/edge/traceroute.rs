@@ -94,7 +94,7 @@ impl TraceRoute {
         }
     }
 
-    /// The same request as that control message of a circuit, for an SDK's connection.
+    /// The request of a control message of a circuit, in the form for an SDK's connection.
     #[must_use]
     pub fn of_control(control: &CircuitControl, conn_id: u32) -> Self {
         Self {
@@ -157,7 +157,7 @@ impl TraceRouteAnswer {
         })
     }
 
-    /// The answer that this control message of a circuit carries, for an SDK's connection.
+    /// The answer in a control message of a circuit, in the form for an SDK's connection.
     #[must_use]
     pub fn of_control(control: CircuitControl, conn_id: u32) -> Self {
         Self {

@@ -14,7 +14,7 @@ pub struct CreateCircuitV2 {
     pub session_token: String,
     /// Token of the API session.
     pub api_session_token: String,
-    /// Certificates of the SDK.
+    /// Fingerprints of the certificates of the SDK.
     pub fingerprints: Vec<String>,
     /// The instance to dial; empty for a terminator without one.
     pub terminator_instance_id: String,
@@ -72,7 +72,7 @@ pub struct CreateCircuitV3 {
     pub circuit_id: String,
     /// Token of the API session.
     pub api_session_token: String,
-    /// Certificates of the SDK.
+    /// Fingerprints of the certificates of the SDK.
     pub fingerprints: Vec<String>,
     /// The instance to dial; empty for a terminator without one.
     pub terminator_instance_id: String,

@@ -55,7 +55,8 @@ pub const TARGET_ROUTER: &str = "router";
 /// The cache of terminator ids in a router's [`DataState`] file.
 pub const TERMINATOR_ID_CACHE: &str = "TerminatorIds";
 
-/// The model grows with the network, so that only the limits of frames hold.
+/// Limit of the whole model, in bytes, and below it that of its changes. They are the limits of frames,
+/// because the model grows with the network.
 const WHOLE: usize = crate::FrameLimits::MODEL_BODY as usize;
 const PART: usize = crate::FrameLimits::MODEL.body as usize;
 

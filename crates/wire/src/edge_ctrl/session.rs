@@ -9,7 +9,7 @@ use prost::encoding::{WireType, encode_key, encode_varint, key_len};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The only strategy.
+/// The only strategy of synchronisation.
 pub const SYNC_INSTANT: &str = "instant";
 
 /// Longest state that is read, in bytes.
@@ -96,7 +96,7 @@ pub struct AddedSessions {
 }
 
 impl AddedSessions {
-    /// Without sessions, and with room for `capacity` bytes of them.
+    /// A message without sessions, with room for sessions of `capacity` bytes.
     #[must_use]
     pub fn new(is_full_state: bool, capacity: usize) -> Self {
         let mut body = Vec::with_capacity(capacity);

@@ -7,17 +7,18 @@ use crate::message::Message;
 /// Most sequence numbers in one ack. Real acks carry one to a few hundred.
 pub const MAX_ACK_SEQUENCES: usize = 65536;
 
-/// An acknowledgement at an end of its circuit. An end acknowledges all that it took since the last
-/// ack in one.
+/// An ack at an end of its circuit. One ack of an end is for all payloads that the end received since its
+/// last ack.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ack {
     /// Flags; only [`Flags::ORIGINATOR`] is used, for the sender of the ack.
     pub flags: Flags,
-    /// Bytes the receiver has buffered, raised while it wants less.
+    /// The unread bytes at the receiver. A receiver that wants less data gives a larger number.
     pub recv_buffer_size: u32,
     /// Stamp of one of the payloads that are acknowledged; 0 is none.
     pub stamp: u16,
-    /// The payloads that arrived; none to report a changed buffer only.
+    /// The sequence numbers of the payloads that arrived; empty in an ack that reports only another
+    /// `recv_buffer_size`.
     pub sequences: Vec<i32>,
 }
 

@@ -15,7 +15,7 @@ const RTT: u8 = 0x10;
 const CHUNK: u8 = 0x20;
 const HEADERS: u8 = 0x40;
 const HEARTBEAT: u8 = 0x80;
-/// Longest circuit id, in bytes.
+/// Longest circuit id that the compact form has room for, in bytes.
 const MAX_ID: usize = 15;
 /// Length of a heartbeat, in bytes.
 const BEAT: usize = 8;
@@ -129,7 +129,7 @@ mod tests {
         message
     }
 
-    /// Written by hand of the page's table.
+    /// The expected bytes were written by hand from the table in docs/protocol/data-plane.md 7.5.
     #[test]
     fn the_bytes_are_those_of_the_page() {
         let mut message = payload("abc", 2 | 8, b"data");

@@ -143,8 +143,7 @@ impl SdkConnection {
         }
     }
 
-    /// The channel is over: takes it out of the counts. The call that takes the session out does
-    /// so.
+    /// Takes a channel that has closed out of the counts. Only the call that finds its session does so.
     pub(super) fn is_of_none(&self) {
         if let Some(session) = self.session.send_replace(None) {
             self.binding.forwarder.measures().edge.ended.one();

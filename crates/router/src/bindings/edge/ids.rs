@@ -186,7 +186,8 @@ impl Ids {
     pub(super) fn release_reserved(&self, id: u32, reserved: &CancellationToken) -> bool {
         let mut conns = self.conns.lock();
         let own = conns.by_id.get(&id).is_some_and(|entry| match &entry.what {
-            // The SDK's close has released this one.
+            // If only one of the two tokens is cancelled, the SDK has closed this reservation, and the
+            // entry is a later one.
             Conn::Pending(cancel) => cancel.is_cancelled() == reserved.is_cancelled(),
             _ => false,
         });

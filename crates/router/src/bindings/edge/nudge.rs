@@ -36,7 +36,8 @@ const NATIVE: &str = "ziti-sdk-c[";
 const BURST: u32 = 16;
 /// Messages further apart than this are not close together.
 const CLOSE: Duration = Duration::from_secs(1);
-/// One nudge is sent for this many messages of a burst, although each nudge is good for 32.
+/// One nudge is sent for this many messages of a burst, although the SDK handles up to 32 messages after
+/// each nudge.
 const PER_NUDGE: u32 = 8;
 /// Most nudges after a burst: the SDK reads at most 64 KiB ahead.
 const MAX_NUDGES: u32 = 128;

@@ -77,8 +77,8 @@ impl SdkConnection {
         self.judge_again(&session, granted);
     }
 
-    /// Closes those of the grants that would not be given again. Many connections may be made with
-    /// one token: it is judged once.
+    /// Closes the connections whose grants would not be given again. Many connections may be made with
+    /// one token, which is judged once.
     fn judge_again(&self, session: &ApiSession, mut granted: Vec<(u32, Grant)>) {
         let access = &self.binding.access;
         let mut judged: HashMap<(String, Use), bool> = HashMap::new();

@@ -1,7 +1,8 @@
 //! Traced routes by messages about connections of SDKs. The connection of such an SDK is a hop, and
 //! the circuit behind it carries requests and answers on (docs/protocol/sdk.md 11.3).
 //!
-//! SDKs without flow control of their own know no other messages, nor do Go SDKs before 2.0.
+//! SDKs without flow control of their own, and Go SDKs before 2.0, know only these messages for traced
+//! routes.
 
 use weft_wire::{
     Message,

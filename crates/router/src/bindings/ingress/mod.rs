@@ -3,7 +3,7 @@
 //! (`transport`, `transport_udp`) (docs/protocol/data-plane.md 11).
 //!
 //! Such a circuit has no session: a controller makes it if this router itself may use the service.
-//! Everyone who reaches the port thus reaches what the router may dial.
+//! Everyone who reaches the port thus reaches these services.
 
 mod datagrams;
 mod request;

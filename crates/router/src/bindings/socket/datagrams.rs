@@ -28,9 +28,8 @@ pub(crate) const UDP_IDLE: Duration = Duration::from_secs(60);
 /// A datagram that waits, and its memory.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// The datagram.
     pub(crate) data: Bytes,
-    /// The bytes drawn for it.
+    /// The bytes that are drawn from a budget for `data`.
     pub(crate) grant: Grant,
 }
 
@@ -40,7 +39,6 @@ pub(crate) enum Datagrams {
     Connected(UdpSocket),
     /// A listening socket that conversations share.
     Shared {
-        /// The socket.
         socket: Arc<TalkSocket>,
         /// The client.
         peer: Talker,

@@ -23,8 +23,8 @@ use super::{
 };
 use crate::forwarder::LocalEnd;
 
-/// How long an application may read nothing after its circuit is closed. Then the rest is thrown away, and the
-/// application's connection is reset.
+/// How long an application may read nothing after its circuit is closed. Then the rest is thrown away, and
+/// the application's connection is reset.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A stream of bytes in both directions: a TCP socket, or TLS over one.
@@ -83,20 +83,21 @@ async fn carry_halves(
 
 /// The half of a stream that is written to.
 trait ResettableHalf: AsyncWrite + Unpin {
-    /// Makes the stream end with a reset when it is dropped, so that the application knows that data is missing.
+    /// Makes the stream end with a reset when it is dropped, so that the application knows that data is
+    /// missing.
     fn reset(self);
 }
 
 impl ResettableHalf for OwnedWriteHalf {
     fn reset(self) {
         let _ = self.as_ref().set_zero_linger();
-        // Otherwise the regular end of the stream would be sent first.
+        // Without this call, the drop of the half would send the regular end of the stream first.
         self.forget();
     }
 }
 
 impl ResettableHalf for WriteHalf<TlsStream<TcpStream>> {
-    // A TLS stream without its closing message shows the same.
+    // A TLS stream that ends without its closing message shows the application the same.
     fn reset(self) {}
 }
 

@@ -56,7 +56,7 @@ impl Carrier for CircuitCarrier {
         async move {
             let (call, runtime) = bring(&threads, call)?;
             let carrying = runtime.spawn(carry(forwarder, control, options, call));
-            // A client whose call is dropped ends with it.
+            // If the call is dropped, the task that carries its client ends.
             let carried = AbortOnDropHandle::new(carrying).await;
             carried.unwrap_or_else(|_| Err(Refusal::other("the router is shutting down")))
         }

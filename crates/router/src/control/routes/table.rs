@@ -125,8 +125,8 @@ impl Routes {
         }
     }
 
-    /// Keeps a route that was applied. A reroute has no egress and names only new ways: the others
-    /// stay. False if the circuit was taken down meanwhile.
+    /// Keeps a route that was applied. A route that moves the circuit has no egress and names only new
+    /// ways: the other ways stay. False if the circuit was taken down meanwhile.
     pub(super) fn keep(
         &self,
         owner: &ControllerId,

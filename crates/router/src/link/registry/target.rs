@@ -95,7 +95,7 @@ pub(crate) struct Target {
     pub(crate) peer: String,
     /// The place that is dialed next; of an open link, the place that was dialed.
     place: Place,
-    /// The places after it. They are dialed in turn, and all belong to the target's key.
+    /// The other places with the target's key, which are dialed in turn after `place`.
     others: VecDeque<Place>,
     pub(crate) status: Status,
     pub(crate) iteration: u32,

@@ -179,7 +179,7 @@ fn a_peer_that_insists_wins_in_the_end() {
         ));
     }
     assert!(matches!(registry.register(link(20, "B", false)), Verdict::Replaces { number: 1, .. }));
-    // The same link anew, in its next iteration.
+    // The link with this id, dialed again in its next iteration.
     assert!(matches!(
         registry.register(link(21, "B", false)),
         Verdict::Replaces { number: 20, .. }

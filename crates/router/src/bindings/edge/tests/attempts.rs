@@ -55,8 +55,8 @@ impl Router {
         }
     }
 
-    /// Checks that nothing of the circuit is left, and that the controller was told of nothing but
-    /// its own commands.
+    /// Checks that nothing of the circuit is left, and that the controller was told of no end of a
+    /// circuit.
     pub(super) async fn nothing_is_left(&self) {
         self.until("nothing to be left", || self.data.counts() == (0, 0)).await;
         assert_eq!(*self.table.ended.lock(), []);

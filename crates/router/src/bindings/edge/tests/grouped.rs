@@ -30,7 +30,7 @@ impl Router {
     }
 }
 
-/// A way to the router whose connections can be cut one by one.
+/// A relay before the router, whose connections can be cut one by one.
 struct Way {
     address: SocketAddr,
     connections: Arc<Mutex<Vec<AbortHandle>>>,

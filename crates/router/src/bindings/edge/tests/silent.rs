@@ -29,7 +29,7 @@ async fn relay(to: std::net::SocketAddr, vanish: CancellationToken) -> std::net:
         let keepalive = TcpKeepalive::new().with_time(second).with_interval(second);
         accepted.set_tcp_keepalive(&keepalive).unwrap();
         accepted.set_tcp_user_timeout(Some(second)).unwrap();
-        // The filter of Berkeley that lets nothing through.
+        // A socket filter of one instruction (BPF), which drops every packet.
         let nothing = socket2::SockFilter::new(0x06, 0, 0, 0);
         SockRef::from(&router).attach_filter(&[nothing]).unwrap();
         std::future::pending::<()>().await;

@@ -94,7 +94,7 @@ async fn an_answer_that_an_old_sdk_did_not_ask_for_does_not_reach_it() {
     let (_, there) = tokio::join!(dialer.connect(7, "echo"), host.accept());
     let (_, asked) = tokio::join!(dialer.hop(7, 4), host.answer_trace());
     let answer = asked.answered_by("sdk/test");
-    // Once more; to a request that there was not; to none.
+    // The answer once more, an answer to a request that was never made, and one that names no request.
     for source_request in [asked.source_request, Some(1), None] {
         let made_up = TraceRouteAnswer { source_request, ..answer.clone() };
         assert_eq!(made_up.conn_id, there);
