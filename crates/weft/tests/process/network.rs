@@ -68,7 +68,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// Leaves the folder to whoever looks for the cause of a failure.
+    /// Keeps the folder after the test, for people who look for the cause of a failure.
     pub(crate) fn keep(&mut self) -> &std::path::Path {
         self.folder.disable_cleanup(true);
         self.folder.path()

@@ -68,7 +68,7 @@ impl Program {
         self.child.wait().unwrap();
     }
 
-    /// Asks the process to stop and waits until it has.
+    /// Asks the process to stop, and waits until the process has ended.
     pub(crate) async fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
         self.ended().await
