@@ -1,4 +1,5 @@
-//! The build: for `weft version`, and for the hellos of controllers and routers.
+//! The build (release, commit and its time): for `weft version`, and for the hellos of controllers and
+//! routers.
 
 use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -29,7 +30,7 @@ pub(crate) fn revision() -> String {
     }
 }
 
-/// When the sources were committed.
+/// The time of the commit, as RFC 3339 writes it.
 pub(crate) fn date() -> String {
     moment(DATE).unwrap_or_else(|| UNKNOWN.to_owned())
 }

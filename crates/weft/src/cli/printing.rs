@@ -1,4 +1,4 @@
-//! The setting how a command prints its result.
+//! The flag for the format in which a command prints its result.
 
 use clap::Args;
 

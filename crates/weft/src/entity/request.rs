@@ -61,7 +61,7 @@ pub(crate) enum Action {
     Delete {
         /// Names or ids.
         which: Vec<String>,
-        /// Delete all that pass this filter.
+        /// Delete all entities that pass this filter.
         filter: Option<String>,
         /// Delete without asking.
         yes: bool,

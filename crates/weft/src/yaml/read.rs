@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 use serde_json::{Map, Number, Value as Json};
 
-/// Deepest nesting.
+/// Deepest nesting of lists and maps.
 const MAX_DEPTH: usize = 64;
 /// Most values of a text, including those that aliases repeat.
 const MAX_NODES: usize = 1_000_000;
@@ -13,7 +13,7 @@ const MAX_NODES: usize = 1_000_000;
 /// A value with its line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
-    /// Line of its beginning, from 1.
+    /// Line where the value begins, from 1.
     pub(crate) line: usize,
     /// The value.
     pub(crate) value: Value,
@@ -68,7 +68,7 @@ impl Node {
         }
     }
 
-    /// The members, if it is a map.
+    /// The members, if the value is a map.
     pub(crate) fn entries(&self) -> Option<&[Entry]> {
         match &self.value {
             Value::Map(entries) => Some(entries),
@@ -179,7 +179,7 @@ impl Builder {
         }
     }
 
-    /// True if the next node is a key: keys are words, whatever they look like.
+    /// True if the next node is a key. A key is a word even if it looks like a number: `1:` is `"1":`.
     fn at_key(&self) -> bool {
         matches!(self.open.last(), Some((Open::Map { key: None, .. }, ..)))
     }
