@@ -35,7 +35,7 @@ struct Leaf {
 }
 
 impl Leaf {
-    /// Id of the argument. It contains a slash, as no id of another flag does.
+    /// Id of the argument. The prefix `body/` keeps it apart from the ids of other flags.
     fn id(&self) -> String {
         format!("body/{}", self.path.join("/"))
     }

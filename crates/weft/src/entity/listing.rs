@@ -30,7 +30,7 @@ pub(super) struct Listing<'c> {
     total: Option<i64>,
     /// True if the controller is asked how the list is found.
     explain: bool,
-    /// The answer to that, of the first page.
+    /// How the list is found, as the first page says.
     explained: Option<String>,
     done: bool,
 }

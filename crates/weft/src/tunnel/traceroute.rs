@@ -20,7 +20,7 @@ pub(crate) async fn traceroute(args: TracerouteArgs) -> Result<(), Failure> {
 }
 
 async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
-    // The routers do the flow control: OpenZiti's up to 2.0 answer only SDKs that have none of their own.
+    // Routers do the flow control: OpenZiti's up to 2.0 answer only SDKs without flow control of their own.
     let builder = identities::builder(REFRESH).router_flow_control();
     let context = identities::log_in_with(&args.identity, builder).await?;
     let timeout = Duration::from_secs(args.timeout.into());
