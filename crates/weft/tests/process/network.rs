@@ -63,7 +63,6 @@ impl Place {
         place
     }
 
-    /// The folder.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
@@ -146,7 +145,6 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A new network.
     pub(crate) async fn start() -> Self {
         Self::start_with("").await
     }

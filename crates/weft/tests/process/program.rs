@@ -84,7 +84,6 @@ impl Program {
         ended(&mut self.child).await
     }
 
-    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -35,7 +35,6 @@ const DIALER: &str = "startupDelay: 500ms, \
 /// A link of this cost or more counts as broken: one of its routers does not answer.
 const UNANSWERED: u64 = 1_000_000;
 
-/// A router.
 pub(super) struct Router {
     pub(super) name: String,
     pub(super) id: String,
@@ -139,7 +138,6 @@ impl Bed {
         how.build(self.operator.identity_with(name, &[end]).await).await.unwrap()
     }
 
-    /// Starts a router.
     pub(super) fn start_router(&mut self, at: usize) {
         let router = &mut self.routers[at];
         let file = router.file.to_str().unwrap();

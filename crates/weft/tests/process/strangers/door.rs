@@ -66,7 +66,6 @@ impl Doors {
         }
     }
 
-    /// All doors.
     pub(super) fn all(&self) -> [&Door; 3] {
         [&self.api, &self.control, &self.edge]
     }
