@@ -6,7 +6,6 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::output::{self, Format};
 
-/// The release.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// Commit of the sources; empty if unknown.
 const COMMIT: &str = env!("WEFT_BUILD_COMMIT");

@@ -90,7 +90,6 @@ impl Home {
             .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
     }
 
-    /// The folder itself.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

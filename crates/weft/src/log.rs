@@ -100,7 +100,6 @@ struct Levels {
 }
 
 impl Levels {
-    /// The present levels.
     fn filter(&self) -> Result<EnvFilter, String> {
         if let Some(file) = &self.file
             && let Some(text) = read(file)?

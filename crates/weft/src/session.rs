@@ -43,7 +43,6 @@ pub(crate) struct LoginChoice {
 }
 
 impl LoginFolder {
-    /// The saved logins.
     pub(crate) fn logins(&self) -> Result<Logins, Failure> {
         if let Some(given) = &self.config_dir {
             return Ok(Logins::in_directory(given));

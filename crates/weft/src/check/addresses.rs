@@ -36,7 +36,6 @@ pub(super) fn parts(text: &str) -> Option<(&'static str, String, u16)> {
     Some((kind.name(), at.host, at.port))
 }
 
-/// A listener.
 struct Listening<'a> {
     key: &'a str,
     /// Host and port: listeners that share a socket have the same.

@@ -23,7 +23,6 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The format.
     pub(crate) fn format(self) -> Format {
         self.output
     }

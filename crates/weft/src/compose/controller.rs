@@ -80,7 +80,6 @@ impl Core {
         Ok(Self { config, identity, signer, store, controller })
     }
 
-    /// The controller.
     pub(crate) fn controller(&self) -> &Controller {
         &self.controller
     }
@@ -158,7 +157,6 @@ pub(crate) struct RunningController {
 }
 
 impl RunningController {
-    /// The controller.
     pub(crate) fn controller(&self) -> &Controller {
         self.core.controller()
     }

@@ -18,7 +18,6 @@ const LINES: usize = 3;
 /// A column: its heading, and the member of the entity as a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// The heading.
     pub(crate) title: String,
     /// The member, as a JSON pointer.
     pub(crate) pointer: String,
@@ -67,7 +66,6 @@ pub(crate) struct Rows {
 
 /// A fitted table, and notes about missing columns and cut cells.
 pub(crate) struct Fitted {
-    /// The table.
     pub(crate) text: String,
     /// Titles of columns that did not fit.
     pub(crate) left_out: Vec<String>,

@@ -39,7 +39,6 @@ struct Running {
 }
 
 impl Export {
-    /// No export.
     pub(crate) fn off() -> Self {
         Self(None)
     }

@@ -30,7 +30,6 @@ const MAX_ANSWER: u64 = 64 << 20;
 /// State of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Answer {
-    /// Process id.
     pid: u32,
     /// State of each identity.
     identities: Vec<Status>,

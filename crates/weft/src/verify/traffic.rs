@@ -112,7 +112,6 @@ async fn context(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Co
         .map_err(|error| Failure::caused_by(&error))
 }
 
-/// The dialing application.
 struct Dialer {
     context: Context,
     service: String,

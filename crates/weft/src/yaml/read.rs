@@ -15,7 +15,6 @@ const MAX_NODES: usize = 1_000_000;
 pub(crate) struct Node {
     /// Line where the value begins, from 1.
     pub(crate) line: usize,
-    /// The value.
     pub(crate) value: Value,
 }
 
@@ -33,11 +32,9 @@ pub(crate) enum Value {
 /// A member of a map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
-    /// Name.
     pub(crate) key: String,
     /// Line of the name.
     pub(crate) line: usize,
-    /// Value.
     pub(crate) node: Node,
 }
 
@@ -49,7 +46,6 @@ pub(crate) struct SyntaxError {
     pub(crate) line: usize,
     /// Column, from 1.
     pub(crate) column: usize,
-    /// The problem.
     pub(crate) message: String,
 }
 
